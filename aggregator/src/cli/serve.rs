@@ -18,6 +18,9 @@ pub struct ServeArgs {
     /// The aggregator's name (name)
     #[arg(long)]
     pub name: Option<String>,
+    /// Threads that rule partitions; as many as the machine has cores where it is not given (threads)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<String>,
     /// Keeps the log in a journal in this directory (log.kind, journal.dir)
     #[arg(long, value_name = "DIR", conflicts_with = "kafka")]
     pub journal: Option<String>,
@@ -104,6 +107,7 @@ fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {
         }));
     };
     flag("name", "--name", args.name.as_deref());
+    flag("threads", "--threads", args.threads.as_deref());
     flag(
         "log.kind",
         "--journal",

@@ -12,11 +12,13 @@
 
 mod edge;
 mod fault;
+mod hosts;
 mod source;
 mod units;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ pub use fault::{Fault, FaultKind, Faults, most_like};
 pub use source::{Given, OPTIONS, from_environment, variable};
 
 use crate::edge::Bounds;
+use hosts::{address_of, has_port, host_of, is_host};
 use source::Source;
 use tollgate_limits::parse_span;
 use tollgate_shared::names::check_name;
@@ -34,6 +37,8 @@ use tollgate_shared::time::Span;
 pub struct Config {
     /// The aggregator's name: it stands in its ticks and in its log lines.
     pub name: String,
+    /// How many threads rule; `None`: as many as the machine has cores.
+    pub threads: Option<NonZeroUsize>,
     /// Where the log is.
     pub log: LogKind,
     /// The embedded journal.
@@ -209,6 +214,7 @@ impl Config {
         let insecure = source.truth("security.insecure_listen").unwrap_or(false);
         let config = Self {
             name: read_name(&mut source, host),
+            threads: read_threads(&mut source),
             log: kind,
             journal: Journal::read(&mut source),
             kafka: Kafka::read(&mut source),
@@ -236,6 +242,12 @@ impl Config {
 
 fn read_partitions(source: &mut Source, path: &'static str) -> u32 {
     source.number(path, "a whole number from 1 to 1024", 16, 1..=1024) as u32
+}
+
+fn read_threads(source: &mut Source) -> Option<NonZeroUsize> {
+    let expected = "a whole number from 0 to 1024; 0: as many as the machine has cores";
+    let threads = source.number("threads", expected, 0, 0..=1024);
+    NonZeroUsize::new(threads as usize)
 }
 
 /// A duration, in the one way in which Tollgate's documents write it.
@@ -328,14 +340,6 @@ impl Kafka {
 }
 
 /// What Kafka takes in the name of a topic, with room for what is put behind it.
-/// Whether it is a host, or an address in brackets, with a port.
-fn has_port(broker: &str) -> bool {
-    let port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
-    broker.rsplit_once(':').is_some_and(|(host, of)| {
-        !host.is_empty() && !host.contains(char::is_whitespace) && port(of)
-    })
-}
-
 fn topic_word(text: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (matches!(text.len(), 1..=200) && text.chars().all(legal)).then(|| text.to_owned())
@@ -393,29 +397,6 @@ impl Listen {
             ),
         }
     }
-}
-
-/// The address that a text is or names; of a name that has several, the first.
-fn address_of(text: &str) -> Option<SocketAddr> {
-    match text.parse() {
-        Ok(address) => Some(address),
-        Err(_) => text.to_socket_addrs().ok()?.next(),
-    }
-}
-
-/// A host as it stands before a port: an IPv6 address in brackets.
-fn host_of(text: &str) -> Option<String> {
-    match text.parse::<Ipv6Addr>() {
-        Ok(address) => Some(format!("[{address}]")),
-        Err(_) => is_host(text).then(|| text.to_owned()),
-    }
-}
-
-/// Whether it is a host's name, or an address, without a port.
-fn is_host(text: &str) -> bool {
-    let legal = |c: char| !c.is_whitespace() && c != '/';
-    let port = text.contains(':') && !text.starts_with('[');
-    matches!(text.len(), 1..=200) && text.chars().all(legal) && !port
 }
 
 impl Feed {

@@ -11,8 +11,9 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 44] = [
+pub const OPTIONS: [&str; 45] = [
     "name",
+    "threads",
     "log.kind",
     "journal.dir",
     "journal.partitions",

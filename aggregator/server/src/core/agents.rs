@@ -1,14 +1,19 @@
 //! What agents ask: where the feed is, that a record be appended, what is in force.
 
-use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAggregator, Refusal};
 
-use super::event::{Effect, Now, Peer, Request};
-use super::{Core, Purpose};
+use super::Core;
+use super::environment::{Environment, Purpose};
+use super::event::{Now, Peer, Request};
+use super::identities::Identities;
 use tollgate_log::{AppendError, Stream};
 
 /// Records of agents that may be on their way to the log. Beyond it they are told to come again.
 const APPENDS_MAX: usize = 65_536;
+
+/// Records of agents that are on their way to the log.
+#[derive(Debug, Default)]
+pub(super) struct AgentAppends(usize);
 
 impl Core {
     pub(super) fn agent_asks(&mut self, now: Now, peer: Peer, request: Request) {
@@ -16,57 +21,79 @@ impl Core {
             Request::Hello { nonce } => {
                 let welcome = FromAggregator::Welcome {
                     nonce,
-                    instance: self.instance,
-                    partitions: self.settings.partitions,
-                    feeds: self.settings.feeds.clone(),
+                    instance: self.env.instance,
+                    partitions: self.env.settings.partitions,
+                    feeds: self.env.settings.feeds.clone(),
                     clock: now.clock,
-                    members: self.members.clone(),
+                    members: self.membership.members.clone(),
                 };
-                self.answer(peer, &welcome);
+                self.env.answer(peer, &welcome);
             }
             Request::Append {
                 id,
                 partition,
                 record,
-            } => self.append_for_agent(peer, id, partition, record),
-            Request::Ask { nonce, resources } => self.snapshot_asked(now, peer, nonce, resources),
+            } => {
+                let (whose, env) = ((peer, id, partition), &mut self.env);
+                let appends = &mut self.agent_appends;
+                appends.append(whose, record, &self.identities, env);
+            }
+            Request::Ask { nonce, resources } => {
+                let ready = self.ready(now.clock);
+                // What was ruled in this turn is told first, so that the sequences that the snapshot names
+                // continue with frames of later turns.
+                self.feed.publish_pending(now, &ready, &mut self.env);
+                let point = self.feed.announcer.point(&ready, &resources);
+                let env = &mut self.env;
+                self.givings.asked(peer, nonce, resources, point, env);
+            }
         }
     }
+}
 
-    fn append_for_agent(&mut self, peer: Peer, id: u64, partition: u32, record: Vec<u8>) {
-        let why = if self.identities.is_awaited((Stream::Hits, partition)) {
+impl AgentAppends {
+    /// Appends a record for an agent, or tells it to come again.
+    fn append(
+        &mut self,
+        (peer, id, partition): (Peer, u64, u32),
+        record: Vec<u8>,
+        identities: &Identities,
+        env: &mut Environment,
+    ) {
+        let why = if identities.is_awaited((Stream::Hits, partition)) {
             Some("the partition is being begun")
-        } else if APPENDS_MAX <= self.appends_of_agents {
+        } else if APPENDS_MAX <= self.0 {
             Some("too many records are on their way to the log")
         } else {
             None
         };
         if let Some(why) = why {
-            self.counters.agent_refusals += 1;
+            env.out.tally.counters.agent_refusals += 1;
             let refused = FromAggregator::Refused {
                 id,
                 reason: Refusal::NotNow,
                 text: why.into(),
             };
-            return self.answer(peer, &refused);
+            return env.answer(peer, &refused);
         }
-        self.appends_of_agents += 1;
+        self.0 += 1;
         let purpose = Purpose::Agent {
             peer,
             id,
             partition,
         };
-        self.append(Stream::Hits, partition, record, purpose);
+        env.append(Stream::Hits, partition, record, purpose);
     }
 
-    pub(super) fn agent_answered(
+    /// The log has answered: so is the agent.
+    pub(super) fn answered(
         &mut self,
-        peer: Peer,
-        id: u64,
-        partition: u32,
+        (peer, id, partition): (Peer, u64, u32),
         result: Result<u64, AppendError>,
+        env: &mut Environment,
     ) {
-        self.appends_of_agents -= 1;
+        self.0 -= 1;
+        let counters = &mut env.out.tally.counters;
         let refused = |reason, text: String| FromAggregator::Refused {
             id,
             reason,
@@ -74,7 +101,7 @@ impl Core {
         };
         let answer = match result {
             Ok(offset) => {
-                self.counters.agent_appends += 1;
+                counters.agent_appends += 1;
                 FromAggregator::Appended {
                     id,
                     partition,
@@ -83,19 +110,10 @@ impl Core {
             }
             Err(AppendError::Never(text)) => refused(Refusal::Never, text),
             Err(AppendError::NotNow(text)) => {
-                self.counters.agent_refusals += 1;
+                counters.agent_refusals += 1;
                 refused(Refusal::NotNow, text)
             }
         };
-        self.answer(peer, &answer);
-    }
-
-    pub(super) fn answer(&mut self, peer: Peer, answer: &FromAggregator) {
-        let mut writer = Writer::new();
-        answer.encode(&mut writer);
-        self.effects.push(Effect::Answer {
-            peer,
-            message: writer.as_slice().to_vec(),
-        });
+        env.answer(peer, &answer);
     }
 }

@@ -25,6 +25,7 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
 use super::live::{At, Live, end_of};
+use super::ready::{ReadyPartitions, evidence};
 
 /// The key of topic names where the fleet has no key.
 pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -41,15 +42,6 @@ const STEP_TOLD: usize = 5 * TOLD_MAX;
 
 /// The least time between two steps: at most 4 MB each, mostly a tenth of it.
 const STEP_EVERY: Span = Span::from_millis(25);
-
-/// What the announcer needs to know of a partition: its log time and how far it has been ruled.
-#[derive(Clone, Copy, Debug)]
-pub struct Ready {
-    /// How far.
-    pub evidence: Evidence,
-    /// The log's time now.
-    pub log_now: Timestamp,
-}
 
 /// A point of the feed: what a snapshot is true of.
 #[derive(Clone, Debug)]
@@ -172,7 +164,7 @@ impl Announcer {
     pub fn publish_pending(
         &mut self,
         clock: Span,
-        ready: &BTreeMap<u32, Ready>,
+        ready: &ReadyPartitions,
         effects: &mut Vec<Effect>,
     ) {
         for (resource, statements) in std::mem::take(&mut self.pending) {
@@ -189,12 +181,7 @@ impl Announcer {
     }
 
     /// Publishes some of what was too much at once.
-    fn publish_step(
-        &mut self,
-        clock: Span,
-        ready: &BTreeMap<u32, Ready>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn publish_step(&mut self, clock: Span, ready: &ReadyPartitions, effects: &mut Vec<Effect>) {
         let Some(mut entry) = self.rest.first_entry() else {
             return;
         };
@@ -213,7 +200,7 @@ impl Announcer {
         resource: &Arc<str>,
         statements: Vec<Untold>,
         clock: Span,
-        ready: &BTreeMap<u32, Ready>,
+        ready: &ReadyPartitions,
         effects: &mut Vec<Effect>,
     ) {
         let more = self.rest.contains_key(resource);
@@ -241,7 +228,7 @@ impl Announcer {
     pub fn publish_heartbeats(
         &mut self,
         clock: Span,
-        ready: &BTreeMap<u32, Ready>,
+        ready: &ReadyPartitions,
         effects: &mut Vec<Effect>,
     ) {
         for (partition, ready) in ready {
@@ -296,7 +283,7 @@ impl Announcer {
     }
 
     /// The point of the feed that a snapshot of these resources taken now is true of.
-    pub fn point(&self, ready: &BTreeMap<u32, Ready>, resources: &[Box<str>]) -> Point {
+    pub fn point(&self, ready: &ReadyPartitions, resources: &[Box<str>]) -> Point {
         let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
             instance: self.instance,
@@ -313,7 +300,7 @@ impl Announcer {
         resource: &str,
         after: Option<&At>,
         max: usize,
-        ready: &BTreeMap<u32, Ready>,
+        ready: &ReadyPartitions,
     ) -> (Vec<Told>, Option<At>) {
         let mut statements = self.live.after(resource, after);
         let mut last = None;
@@ -365,7 +352,7 @@ fn is_over(told: &Told) -> bool {
 }
 
 /// A statement with the time it still has, none if it is over; nothing if nobody knows the log's time.
-fn told(partition: u32, statement: Statement, ready: &BTreeMap<u32, Ready>) -> Option<Told> {
+fn told(partition: u32, statement: Statement, ready: &ReadyPartitions) -> Option<Told> {
     let log_now = ready.get(&partition)?.log_now;
     let remaining = match end_of(&statement) {
         None => Span::ZERO,
@@ -379,15 +366,12 @@ fn told(partition: u32, statement: Statement, ready: &BTreeMap<u32, Ready>) -> O
     })
 }
 
-fn evidence(ready: &BTreeMap<u32, Ready>) -> Vec<Evidence> {
-    ready.values().map(|ready| ready.evidence).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use tollgate_shared::place::{LogId, Place};
     use tollgate_shared::wire::statement::{Cause, Denial, Says};
 
+    use super::super::ready::Ready;
     use super::*;
 
     fn statement(offset: u64, says: Says) -> Statement {
@@ -414,7 +398,7 @@ mod tests {
     }
 
     /// Partition 0, when the log's time is 100 µs.
-    fn ready() -> BTreeMap<u32, Ready> {
+    fn ready() -> ReadyPartitions {
         let log = LogId {
             generation: 1,
             random: 1,

@@ -11,14 +11,21 @@
 //! rulings are a function of the log: who is late to hear that a partition is another's says what that
 //! one says. What is let go leaves nothing behind: no more is heard of it, and it may be made anew.
 
-use tollgate_shared::names::partition_of_resource;
+use std::collections::BTreeSet;
 
-use super::event::{Effect, Now};
-use super::partition::{Partition, Stage};
-use super::ruler::Ruler;
-use super::{Core, Settings};
 use tollgate_limits::versions::LimitsBook;
-use tollgate_log::Stream;
+use tollgate_shared::names::partition_of_resource;
+use tollgate_shared::wire::link::Member;
+
+use super::candidates::Candidates;
+use super::event::Effect;
+use super::partition::event::{PartitionEffect, PartitionStep};
+use super::partition::{Partition, Stage};
+use super::recordings::Recordings;
+use super::ruler::Ruler;
+use super::snapshots::Snapshots;
+use super::testimonies::Testimonies;
+use super::usage::Usage;
 
 /// What came of restoring a partition.
 #[derive(Debug)]
@@ -42,176 +49,178 @@ pub struct Known {
     pub before: Option<u64>,
 }
 
-impl Core {
-    /// A core of a fleet: it rules the partitions that it is [assigned](super::event::Event::Assigned),
-    /// and none before.
-    pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
-        let (mut core, effects) = Self::new(settings);
-        core.shared = true;
-        for partition in &mut core.partitions {
-            partition.stage = Stage::Elsewhere;
-        }
-        (core, effects)
-    }
+/// This process's place in a fleet.
+#[derive(Debug, Default)]
+pub(super) struct Membership {
+    /// Whether partitions come and go.
+    pub shared: bool,
+    /// Whether partitions were shared out to this process yet, be it none.
+    pub joined: bool,
+    /// The others of the fleet.
+    pub members: Vec<Member>,
+    /// Partitions that other groups rule, too.
+    pub ruled_too: BTreeSet<u32>,
+    /// Partitions that were shared out to this process and are beyond those that there should be.
+    pub surplus: BTreeSet<u32>,
+}
 
-    /// Takes partitions that this process is to rule.
-    pub(super) fn assigned(&mut self, partitions: &[u32]) {
-        self.joined = true;
-        for &index in partitions {
-            let attempt = self.next_attempt();
-            let count = self.settings.partitions;
-            let Some(partition) = self.partitions.get_mut(index as usize) else {
-                tracing::error!(
-                    partition = index,
-                    expected = count,
-                    "the topic of hits has more partitions than it was made with; this one nobody rules"
-                );
-                self.surplus.insert(index);
-                continue;
-            };
-            if partition.stage != Stage::Elsewhere {
-                continue;
-            }
-            partition.empty(count);
-            // Without limits there is nothing to restore by; with the first of them it begins.
-            partition.stage = Stage::Restoring {
-                attempt,
-                limits: Some(0),
-            };
-            tracing::info!(partition = index, "assigned");
-            if self.following_hits {
-                self.restore(index, attempt);
-            }
-        }
-    }
-
-    /// Lets go of partitions that another rules from now on.
-    pub(super) fn revoked(&mut self, now: Now, partitions: &[u32]) {
-        // What was ruled in this turn is said before it is forgotten: it costs nothing and tells sooner.
-        let ready = self.ready(now.clock);
-        self.announcer
-            .publish_pending(now.clock, &ready, &mut self.effects);
-        for &index in partitions {
-            let count = self.settings.partitions;
-            let Some(partition) = self.partitions.get_mut(index as usize) else {
-                self.surplus.remove(&index);
-                continue;
-            };
-            if partition.stage == Stage::Elsewhere {
-                continue;
-            }
-            partition.empty(count);
-            self.identities.forget((Stream::Hits, index));
-            self.announcer.forget(index);
-            self.totals.forget_source(index);
-            let is_its = |resource: &str| partition_of_resource(resource, count) == index;
-            self.totals.forget_applied(index, is_its);
-            self.bridges.forget(index, is_its);
-            self.effects.push(Effect::Unfollow {
-                stream: Stream::Hits,
-                partition: index,
-            });
-            tracing::info!(partition = index, "revoked");
-        }
-    }
-
-    /// Restores those that waited for limits which are known by now.
-    pub(super) fn restore_waiting(&mut self) {
-        if !self.following_hits {
+impl Partition {
+    /// This process is to rule it.
+    pub(super) fn assigned(&mut self, limits_known: bool, step: &mut PartitionStep<'_>) {
+        if self.stage != Stage::Elsewhere {
             return;
         }
-        let limits_next = self.limits.next;
-        let waits = |partition: &Partition| match partition.stage {
+        self.give_away(step.context.settings.partitions);
+        let attempt = self.recovery.next_attempt();
+        // Without limits there is nothing to restore by; with the first of them it begins.
+        self.stage = Stage::Restoring {
+            attempt,
+            limits: Some(0),
+        };
+        tracing::info!(partition = self.index, "assigned");
+        if limits_known {
+            self.restore(attempt, step);
+        }
+    }
+
+    /// Another rules it from now on.
+    pub(super) fn revoked(&mut self, step: &mut PartitionStep<'_>) {
+        if self.stage == Stage::Elsewhere {
+            return;
+        }
+        self.give_away(step.context.settings.partitions);
+        self.totals.forget();
+        step.push(PartitionEffect::ForgetIdentity);
+        step.push(PartitionEffect::Forget);
+        self.unfollow(step);
+        tracing::info!(partition = self.index, "revoked");
+    }
+
+    /// Goes on where it waited for limits that are known by now.
+    pub(super) fn limits_read(&mut self, step: &mut PartitionStep<'_>) {
+        let known = step.context.limits.next;
+        match self.stage {
             Stage::Restoring {
                 attempt,
                 limits: Some(version),
-            } if version < limits_next => Some((partition.index, attempt)),
-            _ => None,
-        };
-        let due: Vec<(u32, u64)> = self.partitions.iter().filter_map(waits).collect();
-        for (index, attempt) in due {
-            self.restore(index, attempt);
+            } if version < known => self.restore(attempt, step),
+            Stage::Waiting { version } if version < known => self.follow_again(step),
+            _ => {}
         }
     }
 
-    /// Restores a partition again, because the snapshot up to `upto` is not of this log.
-    pub(super) fn restore_before(&mut self, index: u32, upto: u64) {
-        let attempt = self.next_attempt();
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.restore_before = Some(upto);
+    /// Restores it from the newest snapshot that was found at the start and not tried yet, and follows it
+    /// from where that ends; with none, from the beginning.
+    pub(super) fn restore_found(&mut self, step: &mut PartitionStep<'_>) {
+        let (partitions, book) = (step.context.settings.partitions, &step.context.limits.book);
+        while let Some(chunks) = self.recovery.found.pop_front() {
+            match Ruler::restore(self.index, partitions, &chunks, book) {
+                Ok(ruler) => {
+                    self.adopt(ruler);
+                    break;
+                }
+                Err(fault) => {
+                    tracing::warn!(partition = self.index, %fault, "a snapshot is passed over");
+                }
+            }
         }
-        self.restore(index, attempt);
+        self.follow_again(step);
     }
 
-    /// Restores a partition again, from the newest snapshot that there is now.
-    pub(super) fn restore_again(&mut self, index: u32) {
-        let attempt = self.next_attempt();
-        self.restore(index, attempt);
+    /// Takes a restored state, which the log is still to verify: see `following`.
+    fn adopt(&mut self, ruler: Ruler) {
+        let upto = ruler.applied_upto();
+        self.position.restore(upto);
+        self.recovery.restored_upto = upto;
+        self.ruler = ruler;
     }
 
-    fn restore(&mut self, index: u32, attempt: u64) {
-        let mut before = None;
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Restoring {
-                attempt,
-                limits: None,
-            };
-            before = partition.restore_before;
+    /// The snapshot up to `upto` is of no use: forgets what it said, and restores an older one.
+    pub(super) fn restore_older(&mut self, upto: u64, step: &mut PartitionStep<'_>) {
+        self.forget_ruled(step);
+        if step.context.shared {
+            self.recovery.before = Some(upto);
+            self.restore_again(step);
+        } else {
+            self.restore_found(step);
         }
-        self.effects.push(Effect::Restore {
-            partition: index,
+    }
+
+    /// Restores it again, from the newest snapshot of use that there is now.
+    pub(super) fn restore_again(&mut self, step: &mut PartitionStep<'_>) {
+        let attempt = self.recovery.next_attempt();
+        self.restore(attempt, step);
+    }
+
+    fn restore(&mut self, attempt: u64, step: &mut PartitionStep<'_>) {
+        self.stage = Stage::Restoring {
             attempt,
-            known: Box::new(Known {
-                book: self.limits.book.clone(),
-                limits_next: self.limits.next,
-                before,
-            }),
+            limits: None,
+        };
+        let limits = step.context.limits;
+        let known = Box::new(Known {
+            book: limits.book.clone(),
+            limits_next: limits.next,
+            before: self.recovery.before,
+        });
+        step.ask(Effect::Restore {
+            partition: self.index,
+            attempt,
+            known,
         });
     }
 
-    pub(super) fn restored(&mut self, index: u32, of_attempt: u64, restored: Restored) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
-        match partition.stage {
+    /// An attempt to restore it has ended.
+    pub(super) fn restored(
+        &mut self,
+        of_attempt: u64,
+        restored: Restored,
+        step: &mut PartitionStep<'_>,
+    ) {
+        match self.stage {
             Stage::Restoring { attempt, .. } if attempt == of_attempt => {}
             // It was revoked meanwhile.
             _ => return,
         }
         match restored {
             Restored::NeedsLimits(version) => {
-                partition.stage = Stage::Restoring {
+                self.stage = Stage::Restoring {
                     attempt: of_attempt,
                     limits: Some(version),
                 };
-                return self.restore_waiting();
+                return self.limits_read(step);
             }
             Restored::Snapshot(ruler) => {
-                self.counters.restored += 1;
-                self.adopt(index, *ruler);
+                step.counters().restored += 1;
+                self.adopt(*ruler);
             }
             Restored::Nothing => {}
         }
-        if let Some(partition) = self.partitions.get(index as usize) {
-            tracing::info!(partition = index, next = partition.next, "catching up");
-        }
-        self.follow_again(index);
+        let next = self.position.next;
+        tracing::info!(partition = self.index, next, "catching up");
+        self.follow_again(step);
     }
 
-    fn next_attempt(&mut self) -> u64 {
-        self.attempts += 1;
-        self.attempts
+    /// Forgets what it has ruled, and what followed from it: it was no part of the log.
+    pub(super) fn forget_ruled(&mut self, step: &mut PartitionStep<'_>) {
+        self.recovery.generation_before = self.generation_met();
+        self.ruler = Ruler::new(self.index, step.context.settings.partitions);
+        self.position.restart();
+        self.announcing = false;
+        self.forget_on_the_way();
+        self.recordings = Recordings::default();
+        self.totals.forget();
+        self.snapshots = Snapshots::default();
+        self.testimonies = Testimonies::default();
+        self.usage = Usage::default();
+        self.candidates = Candidates::default();
+        step.push(PartitionEffect::Forget);
     }
-}
 
-impl Partition {
-    /// Becomes one that has ruled nothing and is another's.
-    fn empty(&mut self, count: u32) {
-        *self = Self {
-            stage: Stage::Elsewhere,
-            generation_before: self.generation_met(),
-            ticks: self.ticks.begun_anew(),
-            ..Self::new(self.index, count)
-        };
+    /// What another partition has applied of its totals is not known any more.
+    pub(super) fn forget_target(&mut self, target: u32, step: &PartitionStep<'_>) {
+        let count = step.context.settings.partitions;
+        let is_its = |resource: &str| partition_of_resource(resource, count) == target;
+        self.totals.forget_applied(is_its);
     }
 }

@@ -27,10 +27,11 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::OwnersPen;
 
+use super::environment::{Environment, Purpose};
 use super::event::Now;
 use super::partition::Partition;
+use super::ruler::Met;
 use super::totals::ChainKey;
-use super::{Core, Purpose};
 use tollgate_log::Stream;
 
 /// How often chains are looked at.
@@ -100,92 +101,101 @@ impl Bridges {
     }
 }
 
-impl Core {
+impl Bridges {
+    /// A total was met in its target, which had applied the one at `applied` last.
+    pub(super) fn met(&mut self, clock: Span, key: ChainKey, met: Met, applied: Option<u64>) {
+        match met {
+            Met::Applied { is_bridge, .. } => self.followed(&key, is_bridge),
+            Met::Stray { offset } => self.strayed(clock, key, offset, applied),
+        }
+    }
+
     /// Looks for chains whose next total is nowhere, and appends a bridge where that has lasted.
-    pub(super) fn bridges_turn(&mut self, now: Now) {
-        if now.clock < self.bridges.next_look {
+    pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+        if now.clock < self.next_look {
             return;
         }
-        self.bridges.next_look = now.clock.saturating_add(LOOK_EVERY);
-        self.bridge_strayed(now);
-        let before = std::mem::take(&mut self.bridges.standing);
-        for (key, applied, due) in self.broken_chains() {
+        self.next_look = now.clock.saturating_add(LOOK_EVERY);
+        self.bridge_strayed(now, partitions, env);
+        let before = std::mem::take(&mut self.standing);
+        for (key, applied, due) in broken_chains(partitions) {
             let since = before
                 .get(&key)
                 .filter(|(of, _)| *of == applied)
                 .map_or(now.clock, |(_, since)| *since);
             let mut standing = (applied, since);
             if since.saturating_add(STOOD_FOR) <= now.clock {
-                self.bridge(&key, applied, due);
+                bridge(&key, applied, due, env);
                 standing.1 = now.clock;
             }
-            self.bridges.standing.insert(key, standing);
+            self.standing.insert(key, standing);
         }
     }
 
     /// Bridges chains of which the other end is ruled elsewhere.
-    fn bridge_strayed(&mut self, now: Now) {
-        let count = self.settings.partitions;
-        for (key, newest) in self.bridges.take_strayed(now.clock) {
-            let target = partition_of_resource(&key.resource, count);
-            let target = self.partitions.get(target as usize);
-            let Some(target) = target.filter(|target| target.announcing) else {
+    fn bridge_strayed(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+        for (key, newest) in self.take_strayed(now.clock) {
+            let Some(target) = target_of(&key.resource, partitions) else {
                 continue;
             };
             let applied = target.ruler.applied_total(&key.resource, key.source);
             let is_elsewhere = |source: &Partition| !source.is_ours();
-            let source = self.partitions.get(key.source as usize);
+            let source = partitions.get(key.source as usize);
             if source.is_some_and(is_elsewhere) && applied < Some(newest) {
-                self.bridge(&key, applied, newest);
+                bridge(&key, applied, newest, env);
             }
         }
     }
+}
 
-    /// Chains of which both ends are ruled here: what was applied last, and what was totalled last, where
-    /// nothing on its way leads from one to the other.
-    fn broken_chains(&self) -> Vec<(ChainKey, Option<u64>, u64)> {
-        let count = self.settings.partitions;
-        let mut found = Vec::new();
-        for source in self.partitions.iter().filter(|one| one.announcing) {
-            for (resource, due) in source.ruler.totalled() {
-                let target = partition_of_resource(resource, count);
-                let target = self.partitions.get(target as usize);
-                let Some(target) = target.filter(|target| target.announcing) else {
-                    continue;
-                };
-                let applied = target.ruler.applied_total(resource, source.index);
-                let key = ChainKey {
-                    source: source.index,
-                    resource: resource.into(),
-                };
-                // One that the source never said lies before it; until the source has come so far there is
-                // nothing that could follow it.
-                if applied < Some(due) && !self.totals.goes_on_from(&key, applied) {
-                    found.push((key, applied, due));
-                }
+/// The partition that rules a resource, if it is announced here.
+fn target_of<'p>(resource: &str, partitions: &'p [Partition]) -> Option<&'p Partition> {
+    let target = partition_of_resource(resource, partitions.len() as u32);
+    let target = partitions.get(target as usize);
+    target.filter(|target| target.announcing)
+}
+
+/// Chains of which both ends are ruled here: what was applied last, and what was totalled last, where
+/// nothing on its way leads from one to the other.
+fn broken_chains(partitions: &[Partition]) -> Vec<(ChainKey, Option<u64>, u64)> {
+    let mut found = Vec::new();
+    for source in partitions.iter().filter(|one| one.announcing) {
+        for (resource, due) in source.ruler.totalled() {
+            let Some(target) = target_of(resource, partitions) else {
+                continue;
+            };
+            let applied = target.ruler.applied_total(resource, source.index);
+            let key = ChainKey {
+                source: source.index,
+                resource: resource.into(),
+            };
+            // One that the source never said lies before it; until the source has come so far there is
+            // nothing that could follow it.
+            if applied < Some(due) && !source.totals.goes_on_from(resource, applied) {
+                found.push((key, applied, due));
             }
         }
-        found
     }
+    found
+}
 
-    fn bridge(&mut self, key: &ChainKey, applied: Option<u64>, due: u64) {
-        if planted(Bug::BridgeUnsent) {
-            return;
-        }
-        let target = partition_of_resource(&key.resource, self.settings.partitions);
-        tracing::warn!(
-            source = key.source,
-            resource = &*key.resource,
-            ?applied,
-            due,
-            "a chain of totals does not go on: it is bridged, and what was granted in between is left out"
-        );
-        let source = (key.source, due);
-        let pen = OwnersPen::new(&self.settings.key, target);
-        let record = pen.totals(&key.resource, source, applied, &[]);
-        self.counters.totals_bridged += 1;
-        self.append(Stream::Hits, target, record, Purpose::Bridge);
+fn bridge(key: &ChainKey, applied: Option<u64>, due: u64, env: &mut Environment) {
+    if planted(Bug::BridgeUnsent) {
+        return;
     }
+    let target = partition_of_resource(&key.resource, env.settings.partitions);
+    tracing::warn!(
+        source = key.source,
+        resource = &*key.resource,
+        ?applied,
+        due,
+        "a chain of totals does not go on: it is bridged, and what was granted in between is left out"
+    );
+    let source = (key.source, due);
+    let pen = OwnersPen::new(&env.settings.key, target);
+    let record = pen.totals(&key.resource, source, applied, &[]);
+    env.out.tally.counters.totals_bridged += 1;
+    env.append(Stream::Hits, target, record, Purpose::Bridge);
 }
 
 #[cfg(test)]

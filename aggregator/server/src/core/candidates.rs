@@ -183,12 +183,20 @@ impl Ever {
     /// Counts what a record said.
     pub fn note(&mut self, said: &RuledBeside) {
         for ResourceCounts { resource, counts } in &said.counts {
-            let known = self.0.contains_key(resource);
-            if !known && RESOURCES_MAX <= self.0.len() {
-                continue;
-            }
-            let sum = self.0.entry(resource.clone()).or_default();
-            add_candidate(sum, &counts.candidate);
+            self.add_to(resource, &counts.candidate);
+        }
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        for (resource, counts) in &other.0 {
+            self.add_to(resource, counts);
+        }
+    }
+
+    fn add_to(&mut self, resource: &str, counts: &CandidateCounts) {
+        if self.0.contains_key(resource) || self.0.len() < RESOURCES_MAX {
+            add_candidate(self.0.entry(resource.into()).or_default(), counts);
         }
     }
 

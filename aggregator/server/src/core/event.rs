@@ -12,7 +12,7 @@ use tollgate_shared::wire::link::Member;
 use super::assignment::{Known, Restored};
 use super::snapshots::Moment;
 use super::view::{Query, Reply};
-use tollgate_log::{LogEvent, Stream, Ticket};
+use tollgate_log::{Delivered, LogEvent, Stream, Ticket};
 
 /// The time at which an event is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,4 +228,17 @@ pub struct Aside {
     pub why: String,
     /// Its bytes.
     pub bytes: bytes::Bytes,
+}
+
+impl Aside {
+    /// A record that was delivered.
+    pub(super) fn of(stream: Stream, partition: u32, delivered: &Delivered, why: String) -> Self {
+        Self {
+            stream,
+            partition,
+            offset: delivered.offset,
+            why,
+            bytes: delivered.bytes.clone(),
+        }
+    }
 }

@@ -15,8 +15,8 @@
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 
-use super::Core;
-use super::event::{Effect, Now};
+use super::event::Effect;
+use super::partition::event::{PartitionEffect, PartitionStep};
 use super::partition::{Partition, Stage};
 use tollgate_log::{Delivered, Stream};
 
@@ -36,310 +36,243 @@ pub fn mark_of(delivered: &Delivered) -> u128 {
     u128::from_le_bytes(mark)
 }
 
-impl Core {
-    /// Looks at a record while its partition is unproved; says whether the record is still to be ruled.
-    pub(super) fn prove(&mut self, index: u32, delivered: &Delivered) -> bool {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if delivered.offset < partition.next {
+impl Partition {
+    /// Looks at a record while the position is unverified; says whether the record is still to be ruled.
+    pub(super) fn verify(&mut self, delivered: &Delivered, step: &mut PartitionStep<'_>) -> bool {
+        if delivered.offset < self.position.next {
             return false;
         }
-        if partition.next < delivered.offset {
-            self.gap_before_proof(index, delivered.offset);
-            let proved = |partition: &Partition| !partition.unproved && partition.takes();
-            return self.partitions.get(index as usize).is_some_and(proved);
+        if self.position.next < delivered.offset {
+            self.gap_before_proof(delivered.offset, step);
+            return !self.position.unverified && self.takes();
         }
-        let is_known = match &partition.last {
-            Some(last) => last == delivered,
-            None => partition.ruler.mark() == Some(mark_of(delivered)),
-        };
-        if !is_known && !planted(Bug::SnapshotUnproved) {
-            self.refute(index);
+        let mark = self.ruler.mark();
+        if !self.position.is_verified_by(delivered, mark) && !planted(Bug::SnapshotUnproved) {
+            self.reject(step);
             return false;
         }
-        let off = match partition.last {
+        let off = match self.position.last {
             None => u64::from(planted(Bug::SnapshotOff)),
             Some(_) => 0,
         };
-        partition.next = delivered.offset + 1 + off;
-        partition.appended = delivered.appended;
-        partition.last = Some(delivered.clone());
-        self.proved(index);
+        self.position.advance(delivered);
+        self.position.next += off;
+        self.verified();
         false
     }
 
-    /// The record that proves a partition's state is not there: what stands at `next` comes next. Says
+    /// The record that verifies a partition's state is not there: what stands at `next` comes next. Says
     /// whether that was the case.
-    fn gap_before_proof(&mut self, index: u32, next: u64) -> bool {
-        let generation = self.settings.start.generation;
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if !partition.unproved || !partition.takes() {
+    fn gap_before_proof(&mut self, next: u64, step: &mut PartitionStep<'_>) -> bool {
+        if !self.position.unverified || !self.takes() {
             return false;
         }
+        let shared = step.context.shared;
         // Where it went by age, the generation must do: no end was lost since the snapshot was taken.
-        let generation = match self.shared {
-            true => partition.generation_met(),
-            false => generation,
+        let generation = match shared {
+            true => self.generation_met(),
+            false => step.context.settings.start.generation,
         };
-        let of_this_log = partition
-            .log()
-            .is_some_and(|log| log.generation == generation);
-        let wanted = partition.next;
+        let of_this_log = self.log().is_some_and(|log| log.generation == generation);
+        let wanted = self.position.next;
         if next <= wanted || !of_this_log {
-            self.refute(index);
+            self.reject(step);
             return true;
         }
-        if self.shared && wanted + 1 < next && partition.overtaken_at != Some(wanted) {
-            partition.overtaken_at = Some(wanted);
-            self.restore_newer(index);
+        if shared && wanted + 1 < next && self.recovery.overtaken_at != Some(wanted) {
+            self.recovery.overtaken_at = Some(wanted);
+            self.restore_newer(step);
             return true;
         }
-        partition.next = next;
-        partition.last = None;
+        self.position.skip_to(next);
         if wanted + 1 < next {
-            self.counters.gaps += 1;
+            step.counters().gaps += 1;
             tracing::error!(
-                partition = index,
+                partition = self.index,
                 wanted,
                 next,
                 "records are gone before they could be read"
             );
         }
-        self.proved(index);
+        self.verified();
         true
     }
 
-    /// The generation in which a partition is begun. A journal says it itself; in a fleet's log there is no
-    /// other than the first, but where a topic was made anew: above all that was met there, so that
-    /// whatever was said of the one before is void, and older, to everybody.
-    pub(super) fn generation_to_begin(&self, stream: Stream, partition: u32) -> u32 {
-        let first = self.settings.start.generation.max(1);
-        let found = self.partitions.get(partition as usize);
-        match found.map_or(0, Partition::generation_met) {
-            met if self.shared && stream == Stream::Hits => first.max(met.saturating_add(1)),
-            _ => first,
-        }
-    }
-
-    fn proved(&mut self, index: u32) {
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.unproved = false;
-        }
-        self.settings.start.snapshots.remove(&index);
+    fn verified(&mut self) {
+        self.position.unverified = false;
+        self.recovery.found.clear();
     }
 
     /// What a partition has ruled is not of this log. Where that was a snapshot's, it goes, and an older one is
     /// tried; what was read here says nothing of snapshots.
-    fn refute(&mut self, index: u32) {
-        let Some(partition) = self.partitions.get(index as usize) else {
-            return;
-        };
-        let upto = partition.next;
-        if partition.is_reading_again() {
+    fn reject(&mut self, step: &mut PartitionStep<'_>) {
+        let upto = self.position.next;
+        if self.position.is_reading_again() {
             tracing::error!(
-                partition = index,
+                partition = self.index,
                 upto,
                 "the log is another one than was read before, or lost its end: the partition is ruled anew"
             );
-            self.counters.gaps += 1;
-            self.identities.forget((Stream::Hits, index));
-            return self.restore_newer(index);
+            step.counters().gaps += 1;
+            step.push(PartitionEffect::ForgetIdentity);
+            return self.restore_newer(step);
         }
         tracing::warn!(
-            partition = index,
+            partition = self.index,
             upto,
             "a snapshot is not of this log, which lost its end or was made anew: it is dropped"
         );
-        self.counters.snapshots_refuted += 1;
-        self.effects.push(Effect::DropSnapshot {
-            partition: index,
+        step.counters().snapshots_refuted += 1;
+        step.ask(Effect::DropSnapshot {
+            partition: self.index,
             upto,
         });
-        self.forget_ruled(index);
-        match self.shared {
-            true => self.restore_before(index, upto),
-            false => self.restore_found(index),
-        }
+        self.restore_older(upto, step);
     }
 
-    pub(super) fn caught_up(&mut self, now: Now, stream: Stream, partition: u32, next: u64) {
-        match stream {
-            Stream::Limits => {
-                if next == 0 {
-                    self.begin_if_new(now.clock, stream, partition);
-                }
-                self.limits_caught_up(now);
-            }
-            Stream::Hits => {
-                let Some(found) = self.partitions.get_mut(partition as usize) else {
-                    return;
-                };
-                if found.stage != Stage::CatchingUp {
-                    return;
-                }
-                if found.unproved {
-                    // The log ends before the record that the snapshot ends with.
-                    return self.refute(partition);
-                }
-                found.stage = Stage::Ruling;
-                tracing::debug!(partition, next, "caught up");
-                if found.log().is_none() {
-                    self.begin_if_new(now.clock, stream, partition);
-                }
-            }
-            Stream::Denials => {}
-        }
-    }
-
-    pub(super) fn following(&mut self, stream: Stream, partition: u32, from: u64) {
-        if stream != Stream::Hits {
+    /// The log delivered all that was there.
+    pub(super) fn caught_up(&mut self, next: u64, step: &mut PartitionStep<'_>) {
+        if self.stage != Stage::CatchingUp {
             return;
         }
-        if let Some(partition) = self.partitions.get_mut(partition as usize)
-            && partition.stage == Stage::Returning
-            && partition.next == from
-        {
-            partition.stage = Stage::CatchingUp;
+        if self.position.unverified {
+            // The log ends before the record that the snapshot ends with.
+            return self.reject(step);
+        }
+        self.stage = Stage::Ruling;
+        tracing::debug!(partition = self.index, next, "caught up");
+        if self.log().is_none() {
+            step.push(PartitionEffect::WantIdentity);
         }
     }
 
-    pub(super) fn gap(&mut self, now: Now, stream: Stream, partition: u32, wanted: u64, next: u64) {
-        if stream == Stream::Hits && self.gap_before_proof(partition, next) {
+    /// Follows from where it was ruled to. A fleet's topic may have been made anew meanwhile and be as long: there
+    /// it reads once more what it read last, which verifies that it is the same.
+    pub(super) fn follow_again(&mut self, step: &mut PartitionStep<'_>) {
+        self.stage = Stage::Returning;
+        if step.context.shared {
+            self.position.step_back();
+        }
+        self.follow(self.position.next, step);
+    }
+
+    fn follow(&self, from: u64, step: &mut PartitionStep<'_>) {
+        step.ask(Effect::Follow {
+            stream: Stream::Hits,
+            partition: self.index,
+            from,
+        });
+    }
+
+    pub(super) fn unfollow(&self, step: &mut PartitionStep<'_>) {
+        step.ask(Effect::Unfollow {
+            stream: Stream::Hits,
+            partition: self.index,
+        });
+    }
+
+    /// A follow begins.
+    pub(super) fn following(&mut self, from: u64) {
+        if self.stage == Stage::Returning && self.position.next == from {
+            self.stage = Stage::CatchingUp;
+        }
+    }
+
+    /// Records are gone that were to come next.
+    pub(super) fn gap(
+        &mut self,
+        wanted: u64,
+        next: u64,
+        ruled_too: bool,
+        step: &mut PartitionStep<'_>,
+    ) {
+        if self.gap_before_proof(next, step) {
             return;
         }
-        if stream == Stream::Hits
-            && wanted == 0
-            && (self.is_headless(now, partition, next) || self.looks_once_more(partition))
-        {
+        let waits = wanted == 0
+            && ((ruled_too && self.waits_for_another(next, step)) || self.looks_once_more(step));
+        if waits {
             return;
         }
         // Hits are read from 0 where no snapshot is of use: then what is gone is missing in every window.
-        if stream != Stream::Hits && wanted == 0 && 0 < next {
-            tracing::info!(?stream, partition, next, "the log begins here");
-        } else {
-            self.counters.gaps += 1;
-            tracing::error!(
-                ?stream,
-                partition,
-                wanted,
-                next,
-                "records are gone before they could be read"
-            );
-        }
-        if stream == Stream::Limits && next < wanted {
-            return self.limits_made_anew();
-        }
-        if stream != Stream::Hits {
-            return;
-        }
+        step.counters().gaps += 1;
+        tracing::error!(
+            partition = self.index,
+            wanted,
+            next,
+            "records are gone before they could be read"
+        );
         if next < wanted {
             // It was ruled further than it goes now.
-            return self.begin_anew(partition);
+            return self.begin_anew(step);
         }
-        let Some(found) = self.partitions.get_mut(partition as usize) else {
-            return;
-        };
-        if !found.takes() {
+        if !self.takes() {
             return;
         }
-        if self.shared && 0 < wanted {
-            return self.restore_newer(partition);
+        if step.context.shared && 0 < wanted {
+            return self.restore_newer(step);
         }
-        found.next = next;
-        found.last = None;
+        self.position.skip_to(next);
     }
 
     /// Whether a partition whose beginning is gone is looked for in snapshots once more: one that holds what is gone may
     /// have come since there was none.
-    fn looks_once_more(&mut self, index: u32) -> bool {
-        let shared = self.shared;
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if !shared || !partition.takes() || partition.overtaken_at == Some(0) {
+    fn looks_once_more(&mut self, step: &mut PartitionStep<'_>) -> bool {
+        if !step.context.shared || !self.takes() || self.recovery.overtaken_at == Some(0) {
             return false;
         }
-        partition.overtaken_at = Some(0);
-        self.restore_newer(index);
+        self.recovery.overtaken_at = Some(0);
+        self.restore_newer(step);
         true
     }
 
     /// Whether a partition whose beginning is gone waits for what another group knows of it.
-    fn is_headless(&mut self, now: Now, index: u32, first: u64) -> bool {
-        if !self.shared || !self.ruled_too.contains(&index) {
+    fn waits_for_another(&mut self, first: u64, step: &mut PartitionStep<'_>) -> bool {
+        if !step.context.shared || !self.takes() {
             return false;
         }
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if !partition.takes() {
-            return false;
-        }
-        let until = now.clock.saturating_add(HEADLESS_MAX);
-        if *partition.headless_until.get_or_insert(until) <= now.clock {
+        let clock = step.clock();
+        let until = clock.saturating_add(HEADLESS_MAX);
+        if *self.recovery.wait_until.get_or_insert(until) <= clock {
             return false;
         }
         // What that one takes from now on is of this log, wherever it ends.
-        partition.restore_before = None;
+        self.recovery.before = None;
         tracing::warn!(
-            partition = index,
+            partition = self.index,
             first,
             "the log's beginning is gone and no snapshot is of use; another group rules it: waits for a snapshot of that"
         );
-        partition.stage = Stage::Headless {
+        self.stage = Stage::Headless {
             first,
-            again: now.clock.saturating_add(LOOK_AGAIN_AFTER),
+            again: clock.saturating_add(LOOK_AGAIN_AFTER),
         };
-        self.effects.push(Effect::Unfollow {
-            stream: Stream::Hits,
-            partition: index,
-        });
+        self.unfollow(step);
         true
     }
 
-    /// Looks again for snapshots of partitions that wait for one. Where none is left who rules them, or none
-    /// came in time, they are ruled from what there is.
-    pub(super) fn headless_turn(&mut self, clock: Span) {
-        let is_due =
-            |stage: &Stage| matches!(stage, Stage::Headless { again, .. } if *again <= clock);
-        let due: Vec<u32> = self
-            .partitions
-            .iter()
-            .filter(|partition| is_due(&partition.stage))
-            .map(|partition| partition.index)
-            .collect();
-        for index in due {
-            self.restore_again(index);
+    /// Looks again for snapshots where one is waited for. Where none is left who rules the partition, or none
+    /// came in time, it is ruled from what there is.
+    pub(super) fn look_again(&mut self, step: &mut PartitionStep<'_>) {
+        if matches!(self.stage, Stage::Headless { again, .. } if again <= step.clock()) {
+            self.restore_again(step);
         }
     }
 
     /// Records went by age before they were ruled, or what was ruled is not of this log: in a fleet another may have
     /// ruled what is missing, and its snapshot knows what that did. Where none reaches that far, it is gone on with
     /// what there is.
-    fn restore_newer(&mut self, index: u32) {
-        self.forget_ruled(index);
-        self.restore_again(index);
+    fn restore_newer(&mut self, step: &mut PartitionStep<'_>) {
+        self.forget_ruled(step);
+        self.restore_again(step);
     }
 
-    pub(super) fn broken(&mut self, stream: Stream, index: u32, next: u64, why: String) {
-        tracing::error!(
-            ?stream,
-            partition = index,
-            next,
-            why,
-            "the log cannot be read any further"
-        );
-        match stream {
-            Stream::Limits => self.limits.broken = Some(why),
-            Stream::Hits => {
-                if let Some(partition) = self.partitions.get_mut(index as usize) {
-                    partition.stage = Stage::Stopped { why };
-                }
-            }
-            Stream::Denials => {}
-        }
+    /// Rules the partition from its beginning: the log ends before what was ruled.
+    fn begin_anew(&mut self, step: &mut PartitionStep<'_>) {
+        self.forget_ruled(step);
+        // What was begun is not there any more: who was the one to begin it is so again.
+        step.push(PartitionEffect::ForgetIdentity);
+        self.stage = Stage::Returning;
+        self.follow(0, step);
     }
 }

@@ -10,44 +10,36 @@
 //! so that operators look at who may write there. What it refused ends within a second. Knows nothing of
 //! keys. What stays true: nothing is ruled by what is found here.
 
-use tollgate_shared::wire::record::Totals;
+use super::counters::Counters;
+use super::partition::{Partition, Stage};
+use super::totals::ChainKey;
 
-use super::Core;
-use super::partition::Stage;
+/// Counts a forged total that a partition has met.
+pub(super) fn count(partition: u32, key: &ChainKey, offset: u64, counters: &mut Counters) {
+    counters.totals_forged += 1;
+    tracing::warn!(
+        partition,
+        resource = ?key.resource,
+        source_partition = key.source,
+        source_offset = offset,
+        "a total that its source never had: somebody else writes to the log"
+    );
+}
 
-impl Core {
-    /// Looks at a total that was met, and counts it if its source never had it.
-    pub(super) fn look_for_forgery(&mut self, index: u32, totals: &Totals<'_>) {
-        // One without hits bridges a chain.
-        if totals.counted().next().is_none() || !self.is_forged(totals) {
-            return;
-        }
-        self.counters.totals_forged += 1;
-        tracing::warn!(
-            partition = index,
-            resource = ?totals.resource,
-            source_partition = totals.source_partition,
-            source_offset = totals.source_offset,
-            "a total that its source never had: somebody else writes to the log"
-        );
-    }
+/// Whether a total is of a record that its source never had, as far as that is known here.
+pub(super) fn is_forged(partitions: &[Partition], key: &ChainKey, offset: u64) -> bool {
+    let source = partitions.get(key.source as usize);
+    source.is_none_or(|source| source.never_totalled(&key.resource, offset))
+}
 
-    fn is_forged(&self, totals: &Totals<'_>) -> bool {
-        if self.settings.partitions <= totals.source_partition {
-            return true;
-        }
-        let Some(source) = self.partitions.get(totals.source_partition as usize) else {
-            return false;
-        };
+impl Partition {
+    /// Whether a total is of a record that was ruled here and that had none for this resource.
+    pub(super) fn never_totalled(&self, resource: &str, offset: u64) -> bool {
         // What this process has not ruled yet another may have ruled.
-        let is_ruled = source.announcing
-            && source.stage == Stage::Ruling
-            && totals.source_offset < source.next;
-        let last = source
-            .ruler
-            .totalled()
-            .find(|(resource, _)| *resource == totals.resource)
-            .map(|(_, offset)| offset);
-        is_ruled && last.is_none_or(|last| last < totals.source_offset)
+        let is_ruled =
+            self.announcing && self.stage == Stage::Ruling && offset < self.position.next;
+        let mut totalled = self.ruler.totalled();
+        let last = totalled.find(|(of, _)| *of == resource);
+        is_ruled && last.is_none_or(|(_, last)| last < offset)
     }
 }

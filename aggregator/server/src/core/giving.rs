@@ -18,10 +18,12 @@ use std::collections::{HashMap, VecDeque};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
-use super::Core;
-use super::announce::{Point, TOLD_MAX};
+use super::announce::{Announcer, Point, TOLD_MAX};
+use super::environment::Environment;
 use super::event::{Now, Peer, Room};
+use super::limits_desk::LimitsDesk;
 use super::live::At;
+use super::ready::ReadyPartitions;
 
 /// Asks that may wait, and the bytes of what they name. Beyond it the largest is not answered; an agent asks
 /// again.
@@ -116,7 +118,8 @@ impl Desk {
         Some(giving)
     }
 
-    fn room(&mut self, peer: Peer, room: Room) {
+    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    pub(super) fn room(&mut self, peer: Peer, room: Room) {
         let giving = self.remove(&peer);
         match room {
             Room::Full => drop(self.full.insert(peer, None)),
@@ -128,21 +131,18 @@ impl Desk {
     }
 }
 
-impl Core {
-    pub(super) fn snapshot_asked(
+impl Desk {
+    /// An agent asks what is in force; it is given it from the point of the feed that stands now.
+    pub(super) fn asked(
         &mut self,
-        now: Now,
         peer: Peer,
         nonce: u64,
         resources: Vec<Box<str>>,
+        point: Point,
+        env: &mut Environment,
     ) {
-        let ready = self.ready(now.clock);
-        // What was ruled in this turn is told first, so that the sequences that the snapshot names
-        // continue with frames of later turns.
-        self.announcer
-            .publish_pending(now.clock, &ready, &mut self.effects);
         let giving = Giving {
-            point: self.announcer.point(&ready, &resources),
+            point,
             peer,
             nonce,
             resources,
@@ -150,90 +150,96 @@ impl Core {
             next: 0,
             after: None,
         };
-        self.counters.asks_dropped += self.givings.take(giving);
+        env.out.tally.counters.asks_dropped += self.take(giving);
     }
 
-    /// Whether an agent's connection takes answers. Nothing follows from it at once.
-    pub fn room(&mut self, peer: Peer, room: Room) {
-        self.givings.room(peer, room);
-    }
-
-    pub(super) fn give_part(&mut self, now: Now) {
-        let Some(mut giving) = self.givings.next() else {
+    /// Gives one part to the agent whose turn it is.
+    pub(super) fn give_part(
+        &mut self,
+        now: Now,
+        feed: (&Announcer, &ReadyPartitions),
+        limits: &LimitsDesk,
+        env: &mut Environment,
+    ) {
+        let Some(mut giving) = self.next() else {
             return;
         };
-        let part = self.next_part(now, &mut giving);
+        let part = next_part(now, &mut giving, feed, limits);
         let is_last = !part.more;
-        self.answer(giving.peer.clone(), &FromAggregator::Snapshot(part));
+        env.answer(giving.peer.clone(), &FromAggregator::Snapshot(part));
         if is_last {
-            self.counters.snapshots += 1;
+            env.out.tally.counters.snapshots += 1;
         } else {
-            self.givings.put(giving);
+            self.put(giving);
         }
     }
+}
 
-    fn next_part(&self, now: Now, giving: &mut Giving) -> Snapshot {
-        let ready = self.ready(now.clock);
-        // Else an agent would take all that it knows of such a partition for open.
-        giving.point.evidence.retain(|then| {
-            let now = ready.get(&then.partition).map(|ready| ready.evidence);
-            now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
-        });
-        let latest = self.limits.book.latest();
-        let public = |resource: &str| match latest {
-            Some(version) => version.limits.public(resource, version.number),
-            None => Public::default(),
+fn next_part(
+    now: Now,
+    giving: &mut Giving,
+    (announcer, ready): (&Announcer, &ReadyPartitions),
+    limits: &LimitsDesk,
+) -> Snapshot {
+    // Else an agent would take all that it knows of such a partition for open.
+    giving.point.evidence.retain(|then| {
+        let now = ready.get(&then.partition).map(|ready| ready.evidence);
+        now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
+    });
+    let latest = limits.book.latest();
+    let public = |resource: &str| match latest {
+        Some(version) => version.limits.public(resource, version.number),
+        None => Public::default(),
+    };
+    let mut topics = Vec::new();
+    let mut room = TOLD_MAX;
+    while TOPIC_TOLD < room {
+        let Some(resource) = giving.resources.get(giving.next) else {
+            break;
         };
-        let mut topics = Vec::new();
-        let mut room = TOLD_MAX;
-        while TOPIC_TOLD < room {
-            let Some(resource) = giving.resources.get(giving.next) else {
-                break;
-            };
-            let public = public(resource);
-            let weight = TOPIC_TOLD + groups_told(&public);
-            if room <= weight && !topics.is_empty() {
+        let public = public(resource);
+        let weight = TOPIC_TOLD + groups_told(&public);
+        if room <= weight && !topics.is_empty() {
+            break;
+        }
+        let after = giving.after.take();
+        let (told, more) = announcer.slice(
+            resource,
+            after.as_ref(),
+            room.saturating_sub(weight).max(1),
+            ready,
+        );
+        room = room.saturating_sub(told.len() + weight);
+        topics.push(TopicSnapshot {
+            resource: resource.clone(),
+            sequence: giving
+                .point
+                .sequences
+                .get(giving.next)
+                .copied()
+                .unwrap_or(0),
+            public,
+            told,
+        });
+        match more {
+            Some(last) => {
+                giving.after = Some(last);
                 break;
             }
-            let after = giving.after.take();
-            let (told, more) = self.announcer.slice(
-                resource,
-                after.as_ref(),
-                room.saturating_sub(weight).max(1),
-                &ready,
-            );
-            room = room.saturating_sub(told.len() + weight);
-            topics.push(TopicSnapshot {
-                resource: resource.clone(),
-                sequence: giving
-                    .point
-                    .sequences
-                    .get(giving.next)
-                    .copied()
-                    .unwrap_or(0),
-                public,
-                told,
-            });
-            match more {
-                Some(last) => {
-                    giving.after = Some(last);
-                    break;
-                }
-                None => giving.next += 1,
-            }
+            None => giving.next += 1,
         }
-        let part = giving.parts;
-        giving.parts += 1;
-        Snapshot {
-            nonce: giving.nonce,
-            part,
-            more: giving.next < giving.resources.len(),
-            instance: giving.point.instance,
-            clock: now.clock,
-            evidence: giving.point.evidence.clone(),
-            control_sequence: giving.point.control_sequence,
-            topics,
-        }
+    }
+    let part = giving.parts;
+    giving.parts += 1;
+    Snapshot {
+        nonce: giving.nonce,
+        part,
+        more: giving.next < giving.resources.len(),
+        instance: giving.point.instance,
+        clock: now.clock,
+        evidence: giving.point.evidence.clone(),
+        control_sequence: giving.point.control_sequence,
+        topics,
     }
 }
 

@@ -9,9 +9,9 @@ use tollgate_engine::copies::{HoldState, HoldView as Held, StagedView};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
 
-use super::Core;
 use super::hold_order::{Entry, HoldCursor, Kinds, Source, behind};
 use super::partition::Partition;
+use super::queries::Views;
 
 /// Holds that one answer looks at, over all resources: a part of a millisecond.
 pub const LOOK_MAX: usize = 1_000;
@@ -111,7 +111,7 @@ pub struct HoldView {
     pub partition: u32,
 }
 
-impl Core {
+impl Views<'_> {
     pub(super) fn holds_view(&self, filter: &HoldFilter) -> HoldsView {
         let of_resource = filter.resource.as_deref();
         let sources: Vec<Source<'_>> = self
@@ -172,7 +172,7 @@ impl Core {
             .iter()
             .filter(asked)
             // One that another aggregator rules is as little known here.
-            .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some());
+            .filter(|partition| !partition.is_ready());
         missing.map(|partition| partition.index).collect()
     }
 }

@@ -11,10 +11,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tollgate_log::{RETRY_AFTER, Stream, Ticket};
+use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::OwnersPen;
 
-use tollgate_log::RETRY_AFTER;
-use tollgate_log::{Stream, Ticket};
+use super::environment::{Environment, Purpose};
+use super::partition::{self, Partition};
 
 /// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
 /// over the second time.
@@ -58,7 +61,7 @@ impl Identities {
     }
 
     /// Those that are to be sent now.
-    pub fn due(&self, clock: Span) -> Vec<(Stream, u32)> {
+    fn due(&self, clock: Span) -> Vec<(Stream, u32)> {
         let due =
             |stage: &Stage| matches!(stage, Stage::Wanted { not_before } if *not_before <= clock);
         let all = self.stages.iter().filter(|(_, stage)| due(stage));
@@ -66,7 +69,7 @@ impl Identities {
     }
 
     /// One was appended under this ticket.
-    pub fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
+    fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
         self.stages.insert(at, Stage::Sent { ticket });
         self.awaited.insert(at);
     }
@@ -87,9 +90,56 @@ impl Identities {
     }
 
     /// Whether the log took it, and it should have come back by now.
-    pub fn is_late(&self, at: (Stream, u32), clock: Span) -> bool {
+    fn is_late(&self, at: (Stream, u32), clock: Span) -> bool {
         let stage = self.stages.get(&at);
         matches!(stage, Some(Stage::Stated { since }) if since.saturating_add(BACK_WITHIN) <= clock)
+    }
+
+    /// States the identities that are due. Of a log that is `shared` a partition has one identity at a time.
+    pub fn state_due(
+        &mut self,
+        clock: Span,
+        shared: bool,
+        partitions: &[Partition],
+        env: &mut Environment,
+    ) {
+        for (stream, index) in self.due(clock) {
+            let found = partitions.get(index as usize);
+            let found = found.filter(|_| shared && stream == Stream::Hits);
+            // An identity came back of which the log had said that it does not have it: stated once more, it would
+            // be of the next generation. A journal's partitions had others before.
+            if found.is_some_and(|of| of.log().is_some()) {
+                self.forget((stream, index));
+                continue;
+            }
+            // A journal says its generation itself; in a fleet's log there is no other than the first, but where a
+            // topic was made anew: above all that was met there, so that whatever was said of the one before is
+            // void, and older, to everybody.
+            let first = env.settings.start.generation.max(1);
+            let above = |of: &Partition| of.generation_met().saturating_add(1);
+            let log = LogId {
+                generation: found.map_or(first, |of| first.max(above(of))),
+                random: env.draw_u64(),
+            };
+            let record = OwnersPen::new(&env.settings.key, index).genesis(log);
+            let purpose = Purpose::Genesis(stream, index);
+            let ticket = env.append(stream, index, record, purpose);
+            self.sent((stream, index), ticket);
+        }
+    }
+
+    /// Begins partitions again of which the log has taken the identity and nothing came back: it went with a
+    /// topic that was made anew before anything of it was read, which nobody is told.
+    pub fn want_lost(&mut self, clock: Span, partitions: &[Partition]) {
+        for partition in partitions {
+            let at = (Stream::Hits, partition.index);
+            let is_without =
+                partition.stage == partition::Stage::Ruling && partition.log().is_none();
+            if is_without && self.is_late(at, clock) {
+                self.forget(at);
+                self.want(at);
+            }
+        }
     }
 
     /// Nothing is known of the partition any more: it is another's, or its log is another one.

@@ -5,14 +5,14 @@
 
 use tollgate_limits::{Limits, forgotten};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::Pointer;
 
+use super::environment::{Environment, Purpose};
 use super::event::{Effect, LimitsFile, Now};
 use super::limits_push::Pushed;
-use super::partition::{Partition, Stage};
-use super::{Core, Purpose, draw_u128};
+use super::partition::Partition;
 use tollgate_limits::versions::{Entered, LimitsBook, Version, Void, digest};
 use tollgate_log::{AppendError, Delivered, Stream};
+use tollgate_shared::wire::DecodeError;
 
 /// How long after a failed push it is tried again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
@@ -81,7 +81,7 @@ impl LimitsDesk {
     /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
     /// later may have to be ruled from where it used them.
     pub fn forget_unused(&mut self, partitions: &[Partition]) {
-        let left_behind = |partition: &Partition| match partition.unproved {
+        let left_behind = |partition: &Partition| match partition.position.unverified {
             // Should its snapshot be of another log, it is ruled from the beginning.
             true => 0,
             false => partition.ruler.version(),
@@ -89,59 +89,57 @@ impl LimitsDesk {
         let oldest = partitions.iter().map(left_behind).min();
         self.book.forget_below(oldest.unwrap_or(0));
     }
-}
 
-impl Core {
+    /// Reads a record of the stream; `pairs` says how many pairs all partitions know.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read.
+    pub fn read(
+        &mut self,
+        record: &Delivered,
+        pairs: impl Fn() -> u64,
+    ) -> Result<Option<Entered>, DecodeError> {
+        self.next = record.offset + 1;
+        let before = self.book.latest().map(|latest| latest.limits.clone());
+        let entered = self
+            .book
+            .read(record.offset, record.appended, &record.bytes)?;
+        if let Some(entered) = &entered {
+            say_what_is_forgotten(before.as_deref(), entered, pairs);
+        }
+        Ok(entered)
+    }
+
+    /// All that existed at the start has been read.
+    pub fn caught_up(&mut self, env: &mut Environment) {
+        self.caught_up = true;
+        let empty = self.book.latest().is_none();
+        if let Some((why, unreadable)) = &self.file_bad
+            && empty
+        {
+            env.effects.push(Effect::GiveUp {
+                why: why.clone(),
+                unreadable: *unreadable,
+            });
+        }
+    }
+
     /// The stream is another one now. Versions are numbered by their place in it, and the log's records name
     /// those of the one before: who reads the new one would rule otherwise than who has read the old one.
-    pub(super) fn limits_made_anew(&mut self) {
-        let version = self.limits.book.latest_number();
+    pub fn made_anew(&mut self, env: &mut Environment) {
+        let version = self.book.latest_number();
         let why = format!(
             "they were made anew, and version {version}, which rules, is not in them; it rules on, and nothing that \
              is pushed counts until hits, state and limits are begun anew together (see the runbook)"
         );
         tracing::error!(why, "limits cannot be read any further");
-        self.limits.broken = Some(why);
-        self.effects.push(Effect::Unfollow {
-            stream: Stream::Limits,
-            partition: 0,
-        });
+        self.broken = Some(why);
+        env.unfollow(Stream::Limits, 0);
     }
 
-    pub(super) fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
-        if self.limits.broken.is_some() {
-            return;
-        }
-        for record in records {
-            self.limits.next = record.offset + 1;
-            let before = self
-                .limits
-                .book
-                .latest()
-                .map(|latest| latest.limits.clone());
-            match self
-                .limits
-                .book
-                .read(record.offset, record.appended, &record.bytes)
-            {
-                Ok(None) => {}
-                Ok(Some(entered)) => {
-                    self.amendment_entered(now, &entered);
-                    let pairs = self.partitions.iter().map(|p| p.ruler.pairs()).sum();
-                    say_what_is_forgotten(before.as_deref(), &entered, pairs);
-                    self.chunk_entered(now, entered);
-                    self.limits.book.keep_act_alone(record.offset);
-                }
-                Err(error) => {
-                    self.counters.undecodable += 1;
-                    self.keep_aside(Stream::Limits, 0, record, error.to_string());
-                }
-            }
-        }
-        self.wake_waiting();
-    }
-
-    fn chunk_entered(&mut self, now: Now, entered: Entered) {
+    /// Takes note of what became of a record.
+    pub fn entered(&mut self, now: Now, entered: Entered, env: &mut Environment) {
         match entered {
             Entered::Part => {}
             Entered::Version { push, version } => {
@@ -159,12 +157,12 @@ impl Core {
                         "limits version in the log"
                     ),
                 }
-                if let Some(pushed) = self.limits.take_own(push) {
+                if let Some(pushed) = self.take_own(push) {
                     // It may have been read again meanwhile, also as it was in force until now.
-                    let file = self.limits.file.as_ref().map(|file| file.digest);
-                    self.limits.file_due = file.is_some_and(|file| file != pushed);
+                    let file = self.file.as_ref().map(|file| file.digest);
+                    self.file_due = file.is_some_and(|file| file != pushed);
                 }
-                self.consider_file(now);
+                self.consider_file(now, env);
             }
             Entered::Newer { number, why } => {
                 tracing::error!(
@@ -176,14 +174,14 @@ impl Core {
             Entered::Void { push, why } => {
                 let own = self.is_own(push);
                 if own {
-                    self.counters.pushes_void += 1;
-                    self.limits.push = None;
-                    self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+                    env.out.tally.counters.pushes_void += 1;
+                    self.push = None;
+                    self.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
                 }
                 if own && !matches!(why, Void::Conflict { .. } | Void::Zero | Void::Crowd) {
                     // It was checked before it was pushed, so pushing it again would end the same.
                     tracing::error!(?why, "the pushed limits file is void");
-                    self.limits.file = None;
+                    self.file = None;
                 } else {
                     tracing::warn!(?why, own, "a pushed limits document is void");
                 }
@@ -191,37 +189,21 @@ impl Core {
         }
     }
 
-    pub(super) fn limits_caught_up(&mut self, now: Now) {
-        self.limits.caught_up = true;
-        let empty = self.limits.book.latest().is_none();
-        if let Some((why, unreadable)) = &self.limits.file_bad
-            && empty
-        {
-            self.effects.push(Effect::GiveUp {
-                why: why.clone(),
-                unreadable: *unreadable,
-            });
-        }
-        self.follow_hits();
-        self.wake_waiting();
-        self.consider_file(now);
-    }
-
     /// Takes the limits file as it was just read. A bad one is logged with all its faults, and changes
     /// nothing.
-    pub(super) fn limits_file_read(&mut self, now: Now, file: LimitsFile) {
+    pub fn file_read(&mut self, now: Now, file: LimitsFile, env: &mut Environment) {
         let LimitsFile { name, text } = file;
         let bad = match text {
             Err(why) => Some((format!("{name}: {why}"), true)),
-            Ok(text) => match self.limits.book.parse(&text, &digest(text.as_bytes())) {
+            Ok(text) => match self.book.parse(&text, &digest(text.as_bytes())) {
                 Err(faults) => Some((faults.in_file(&name).to_string(), false)),
                 Ok(_) => {
-                    self.limits.file = Some(GoodFile {
+                    self.file = Some(GoodFile {
                         name,
                         digest: digest(text.as_bytes()),
                         text,
                     });
-                    self.limits.file_due = true;
+                    self.file_due = true;
                     None
                 }
             },
@@ -231,12 +213,12 @@ impl Core {
                 tracing::error!("{line}");
             }
             tracing::error!(
-                version = self.limits.book.latest_number(),
+                version = self.book.latest_number(),
                 "the limits file is not used; what is in force stays"
             );
         }
-        self.limits.file_bad = bad;
-        self.consider_file(now);
+        self.file_bad = bad;
+        self.consider_file(now, env);
     }
 
     /// Pushes the limits file, once each time that it was read: where it differs from the version in
@@ -245,24 +227,24 @@ impl Core {
     ///
     /// What others push later stays: two aggregators that follow different files would otherwise push
     /// against each other without end, and an operator's version would be undone as soon as it rules.
-    fn consider_file(&mut self, now: Now) {
-        if self.limits.why_unread().is_some() || self.limits.is_file_bad() {
+    fn consider_file(&mut self, now: Now, env: &mut Environment) {
+        if self.why_unread().is_some() || self.is_file_bad() {
             return;
         }
-        let Some(file) = &self.limits.file else {
+        let Some(file) = &self.file else {
             return;
         };
-        let in_force = self.limits.book.latest();
+        let in_force = self.book.latest();
         let differs = in_force.is_none_or(|version| {
             let text = &version.text;
             !text.is_cheaply(&file.digest) && !text.differs_in_zones_alone(&file.text)
         });
-        self.limits.file_due &= differs;
-        let is_followed = self.settings.follow_file || in_force.is_none();
-        let is_left = differs && !(is_followed && self.limits.file_due);
-        if is_left && !self.limits.file_differs {
-            let (version, file) = (self.limits.book.latest_number(), &file.name);
-            let then = match self.settings.follow_file {
+        self.file_due &= differs;
+        let is_followed = env.settings.follow_file || in_force.is_none();
+        let is_left = differs && !(is_followed && self.file_due);
+        if is_left && !self.file_differs {
+            let (version, file) = (self.book.latest_number(), &file.name);
+            let then = match env.settings.follow_file {
                 true => "it is pushed at the next start, or when it is read again (SIGHUP)",
                 false => "it is not followed (limits.follow_file = false)",
             };
@@ -272,40 +254,41 @@ impl Core {
                  tollgate limits show {version} | diff - {file} (of a journal: GET /v1/limits)"
             );
         }
-        self.limits.file_differs = is_left;
-        let may_push = self.limits.push.is_none() && self.limits.push_not_before <= now.clock;
+        self.file_differs = is_left;
+        let may_push = self.push.is_none() && self.push_not_before <= now.clock;
         if differs && !is_left && may_push {
-            self.push_file(now);
+            self.push_file(now, env);
         }
     }
 
-    fn push_file(&mut self, now: Now) {
-        let Some(file) = &self.limits.file else {
+    fn push_file(&mut self, now: Now, env: &mut Environment) {
+        let Some(file) = &self.file else {
             return;
         };
-        let id = draw_u128(&mut self.random);
+        let id = env.draw_u128();
         let pushed = Pushed {
             push: id,
             text: &file.text,
-            expected: self.limits.book.latest_number(),
-            who: &self.settings.owner,
+            expected: self.book.latest_number(),
+            who: &env.settings.owner,
             why: &format!("limits.file {}", file.name),
             at: now.wall,
         };
         let records = pushed.records();
         tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
-        self.counters.pushes += 1;
-        self.limits.push = Some((id, file.digest));
+        env.out.tally.counters.pushes += 1;
+        self.push = Some((id, file.digest));
         for record in records {
-            self.append(Stream::Limits, 0, record, Purpose::Chunk(id));
+            env.append(Stream::Limits, 0, record, Purpose::Chunk(id));
         }
     }
 
     fn is_own(&self, push: u128) -> bool {
-        self.limits.push.is_some_and(|(own, _)| own == push)
+        self.push.is_some_and(|(own, _)| own == push)
     }
 
-    pub(super) fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
+    /// The log did not take a part of a push.
+    pub fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
         if self.is_own(push) {
             // That the log takes nothing at all is said elsewhere, and passes.
             if let AppendError::Never(why) = error {
@@ -314,95 +297,33 @@ impl Core {
                     "the limits file cannot be pushed; what is in force stays"
                 );
             }
-            self.limits.push_in_doubt = self.limits.push.take();
-            self.limits.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
+            self.push_in_doubt = self.push.take();
+            self.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
         }
     }
 
-    pub(super) fn limits_turn(&mut self, now: Now) {
-        if self.limits.file.is_some() {
-            self.consider_file(now);
+    /// Pushes the limits file where that failed before.
+    pub fn turn(&mut self, now: Now, env: &mut Environment) {
+        if self.file.is_some() {
+            self.consider_file(now, env);
         }
-    }
-
-    /// Whether the record that a pointer is may be ruled now. If not, the partition waits for the
-    /// version, or the pointer was refused and passed.
-    pub(super) fn may_follow_pointer(
-        &mut self,
-        now: Now,
-        index: u32,
-        delivered: &Delivered,
-        pointer: &Pointer,
-    ) -> bool {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if pointer.version <= partition.ruler.version() {
-            return true;
-        }
-        let known = partition.ruler.version();
-        if let Some(version) = self.limits.book.newer_between(known, pointer.version) {
-            let why = format!("limits version {version} is of a later build");
-            tracing::error!(partition = index, why, "the partition stops");
-            partition.stage = Stage::Stopped { why };
-            return false;
-        }
-        let found = self.limits.book.get(pointer.version);
-        if found.is_some_and(|version| version.digest == pointer.digest) {
-            return true;
-        }
-        if found.is_none() && self.limits.next <= pointer.version {
-            tracing::debug!(
-                partition = index,
-                version = pointer.version,
-                "waits for limits"
-            );
-            partition.stage = Stage::Waiting {
-                version: pointer.version,
-            };
-            return false;
-        }
-        self.counters.forged += 1;
-        let why = format!("no limits version {} with this digest", pointer.version);
-        self.advance(now, index, delivered);
-        self.keep_aside(Stream::Hits, index, delivered, why);
-        false
     }
 
     /// Why the newest limits do not rule everywhere yet, if they do not.
-    pub(super) fn limits_not_in_force(&self) -> Option<String> {
-        if !self.limits.caught_up {
+    pub fn why_not_in_force(&self, partitions: &[Partition]) -> Option<String> {
+        if !self.caught_up {
             return Some("limits are not read yet".to_owned());
         }
-        if self.limits.push.is_some() {
+        if self.push.is_some() {
             return Some("the limits file is being pushed".to_owned());
         }
-        let latest = self.limits.book.latest_number();
-        let behind = self.partitions.iter().find(|partition| {
-            let in_force = latest <= partition.ruler.version() && !partition.ruler.has_more();
-            partition.is_ours() && !in_force
-        })?;
+        let latest = self.book.latest_number();
+        let behind = |partition: &&Partition| partition.is_ours() && !partition.is_under(latest);
+        let behind = partitions.iter().find(behind)?;
         Some(format!(
             "partition {}: limits version {latest} is not in force yet",
             behind.index
         ))
-    }
-
-    /// Lets partitions return that waited for what is known by now.
-    fn wake_waiting(&mut self) {
-        self.restore_waiting();
-        let known = self.limits.next;
-        let mut returning = Vec::new();
-        for partition in &self.partitions {
-            if let Stage::Waiting { version } = partition.stage
-                && version < known
-            {
-                returning.push(partition.index);
-            }
-        }
-        for index in returning {
-            self.follow_again(index);
-        }
     }
 }
 
@@ -410,7 +331,7 @@ impl Core {
 /// writes it knows which.) Of how many pairs, no partition can say at once: a pair is known by a hash of its names. All
 /// those that this aggregator knows are the most that it can be; each is counted by its resource as it comes under the
 /// version: `tollgate_resource_pairs_forgotten_total`.
-fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: u64) {
+fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -> u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;
     };
@@ -418,6 +339,7 @@ fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: 
         return;
     }
     let (lines, omitted) = forgotten(before, &version.limits);
+    let pairs_max = if lines.is_empty() { 0 } else { pairs_max() };
     for line in lines {
         tracing::warn!(version = version.number, pairs_max, "{line}");
     }

@@ -1,7 +1,13 @@
-//! The core of an aggregator: everything that it decides, as a state machine without I/O.
+//! The core of an aggregator: everything that it decides, as state machines without I/O.
 //!
 //! ```text
 //! log, agents, HTTP, limits file, time ── Event ──> Core ── Effect ──> log, feed, link, HTTP
+//!
+//! Core    which part an event is for       partition   one machine each: rules, follows, restores, appends
+//!                                          limits_desk versions, the limits file, what is pointed at
+//!                                          broadcast   the feed        giving   what is in force, for who asks
+//!                                          queries     what is looked at   amendments   what operators do
+//!                                          identities  what is begun       bridges      chains between partitions
 //! ```
 //!
 //! One loop owns it, hands it events one after the other, and does what its effects say; a simulation
@@ -12,7 +18,6 @@
 
 pub mod amendments;
 pub mod announce;
-mod answered;
 pub mod assignment;
 mod bridges;
 pub mod candidates;
@@ -20,19 +25,21 @@ pub mod counters;
 pub mod event;
 pub mod limits_push;
 pub mod live;
-pub mod partition;
 pub mod recordings;
 pub mod resources;
 pub mod ruler;
 pub mod snapshots;
 pub mod testimonies;
+pub mod together;
 pub mod totals;
 pub mod usage;
 pub mod verdicts;
 pub mod view;
 
 mod agents;
+mod broadcast;
 mod clocks;
+mod environment;
 mod following;
 mod forged;
 mod giving;
@@ -40,207 +47,113 @@ pub mod hold_order;
 pub mod holds;
 mod identities;
 mod limits_desk;
+mod log_events;
 mod notices;
+mod partition;
 mod queries;
+mod ready;
 mod rule;
+mod settings;
+mod tally;
 mod turn;
 mod withheld;
 #[cfg(feature = "wrong-engine")]
 mod wrong;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroUsize;
 
-use tollgate_shared::mac::MacKey;
+use tollgate_log::{RETRY_AFTER, Stream};
+use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::link::Member;
-use tollgate_shared::wire::record::OwnersPen;
 
-use announce::{Announcer, Ready, TOPIC_KEY_UNPROTECTED};
-use bridges::Bridges;
-use counters::Counters;
-use event::{Effect, Event, Now, Peer};
-use identities::Identities;
-use limits_desk::LimitsDesk;
-use notices::Notices;
-use partition::{Partition, Stage};
-use resources::Resources;
-use snapshots::Policy;
-use tollgate_log::{Chunks, LogEvent, Stream, Ticket};
-use tollgate_shared::place::LogId;
-use totals::{ChainKey, Totals};
-use verdicts::Verdicts;
-
-/// What a core is started with.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The aggregator's name, in its ticks.
-    pub owner: String,
-    /// Where all that is drawn at random comes from: the instance, log ids, names of pushes.
-    pub seed: [u8; 32],
-    /// Signs what only aggregators may write.
-    pub key: MacKey,
-    /// How many partitions the log has.
-    pub partitions: u32,
-    /// The consumer group, where there may be several that rule the same partitions.
-    pub group: Option<Box<str>>,
-    /// Partitions whose first record must state this generation: see [`Start::unbegun`].
-    pub start: Start,
-    /// Where agents find the feed, as `tcp://host:port`.
-    pub feeds: Vec<Box<str>>,
-    /// How often quiet topics say that they are quiet.
-    pub heartbeat: Span,
-    /// Whether the limits file is pushed when it differs.
-    pub follow_file: bool,
-    /// When snapshots are taken, if they are.
-    pub snapshots: Option<Policy>,
-    /// How many statements, and how many totals, of one partition may wait for the log before nothing more of it is
-    /// ruled: [`recordings::WAITING_MAX`], but where that is to be met.
-    pub waiting_max: usize,
-}
-
-/// In what state the log was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// The log's generation.
-    pub generation: u32,
-    /// Partitions that have no record of this generation yet. The first record that is appended to each
-    /// must be the one that states it.
-    pub unbegun: Vec<(Stream, u32)>,
-    /// Snapshots by partition, newest first.
-    pub snapshots: BTreeMap<u32, Vec<Chunks>>,
-}
-
-impl Start {
-    /// Takes the newest snapshot of a partition that was not taken yet.
-    fn take_snapshot(&mut self, partition: u32) -> Option<Chunks> {
-        let found = self.snapshots.get_mut(&partition)?;
-        (!found.is_empty()).then(|| found.remove(0))
-    }
-}
-
-/// What an append was for.
-#[derive(Clone, Debug)]
-enum Purpose {
-    Genesis(Stream, u32),
-    Tick(u32),
-    Pointer(u32),
-    Total(ChainKey),
-    Evidence(u32),
-    Testimony,
-    /// One that is not needed any more is not repeated, and another is made where it is.
-    Bridge,
-    Chunk(u128),
-    Amendment(u128),
-    Agent {
-        peer: Peer,
-        id: u64,
-        partition: u32,
-    },
-}
+use environment::Environment;
+use event::{Effect, Event, Now, Peer, QueryId, Room};
+use partition::Partition;
+use partition::event::{PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput};
+use queries::Views;
+use ready::ReadyPartitions;
+use ruler::Met;
+pub use settings::{Settings, Start};
+use totals::ChainKey;
+use view::Query;
 
 /// The core.
 pub struct Core {
-    settings: Settings,
-    instance: u128,
-    random: blake3::OutputReader,
+    env: Environment,
     partitions: Vec<Partition>,
-    limits: LimitsDesk,
-    proposals: amendments::Proposals,
-    totals: Totals,
-    bridges: Bridges,
-    announcer: Announcer,
-    notices: Notices,
-    /// What was ruled since the process began, by resource.
-    resources: Resources,
-    verdicts: Verdicts,
-    verdict_frames: u64,
+    limits: limits_desk::LimitsDesk,
+    feed: broadcast::Broadcast,
     givings: giving::Desk,
-    appends: HashMap<Ticket, Purpose>,
-    appends_of_agents: usize,
-    last_ticket: u64,
-    identities: Identities,
+    proposals: amendments::Proposals,
+    agent_appends: agents::AgentAppends,
+    bridges: bridges::Bridges,
+    identities: identities::Identities,
     withheld: withheld::Withheld,
-    next_heartbeat: Span,
+    clocks: clocks::Clocks,
+    membership: assignment::Membership,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
     following_hits: bool,
     /// Whether the limits that were found or given at the start rule every partition.
     started: bool,
-    /// Whether partitions come and go.
-    shared: bool,
-    /// Whether partitions were shared out to this process yet, be it none.
-    joined: bool,
-    /// The others of the fleet.
-    members: Vec<Member>,
-    /// Partitions that other groups rule, too.
-    ruled_too: BTreeSet<u32>,
-    /// Partitions that were shared out to this process and are beyond those that there should be.
-    surplus: BTreeSet<u32>,
-    /// How many times restoring a partition began.
-    attempts: u64,
+    /// After the log refused one no total is sent before this.
+    totals_not_before: Span,
+    /// On how many threads partitions rule.
+    threads: NonZeroUsize,
     /// Whether it is wrong on purpose.
     #[cfg(feature = "wrong-engine")]
     wrong: bool,
-    counters: Counters,
-    clocks: clocks::Clocks,
-    /// What candidates would have done since the process began, by resource.
-    candidates: candidates::Ever,
-    effects: Vec<Effect>,
 }
 
 impl Core {
     /// A core that has seen nothing; the effects begin to follow the log.
-    pub fn new(settings: Settings) -> (Self, Vec<Effect>) {
-        let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 aggregator randomness");
-        hasher.update(&settings.seed);
-        let mut random = hasher.finalize_xof();
-        let instance = draw_u128(&mut random);
+    pub fn new(mut settings: Settings) -> (Self, Vec<Effect>) {
+        let count = settings.partitions;
+        let mut partitions: Vec<_> = (0..count).map(|n| Partition::new(n, count)).collect();
+        for (index, found) in std::mem::take(&mut settings.start.snapshots) {
+            if let Some(partition) = partitions.get_mut(index as usize) {
+                partition.recovery.found = found.into();
+            }
+        }
+        let env = Environment::new(settings);
         let mut core = Self {
-            instance,
-            random,
-            partitions: (0..settings.partitions)
-                .map(|index| Partition::new(index, settings.partitions))
-                .collect(),
-            limits: LimitsDesk::default(),
-            proposals: amendments::Proposals::default(),
-            totals: Totals::default(),
-            bridges: Bridges::default(),
-            announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
-            notices: Notices::default(),
-            resources: Resources::default(),
-            verdicts: Verdicts::default(),
-            verdict_frames: 0,
+            partitions,
+            limits: limits_desk::LimitsDesk::default(),
+            feed: broadcast::Broadcast::new(env.instance),
             givings: giving::Desk::default(),
-            appends: HashMap::new(),
-            appends_of_agents: 0,
-            last_ticket: 0,
-            identities: Identities::default(),
+            proposals: amendments::Proposals::default(),
+            agent_appends: agents::AgentAppends::default(),
+            bridges: bridges::Bridges::default(),
+            identities: identities::Identities::default(),
             withheld: withheld::Withheld::default(),
-            next_heartbeat: Span::ZERO,
+            clocks: clocks::Clocks::default(),
+            membership: assignment::Membership::default(),
             log_down: None,
             following_hits: false,
             started: false,
-            shared: false,
-            joined: false,
-            members: Vec::new(),
-            ruled_too: BTreeSet::new(),
-            surplus: BTreeSet::new(),
-            attempts: 0,
+            totals_not_before: Span::ZERO,
+            threads: NonZeroUsize::MIN,
             #[cfg(feature = "wrong-engine")]
             wrong: false,
-            counters: Counters::default(),
-            clocks: clocks::Clocks::default(),
-            candidates: candidates::Ever::default(),
-            effects: Vec::new(),
-            settings,
+            env,
         };
         // Identities first: nothing may be appended before them.
-        for at in &core.settings.start.unbegun {
+        for at in &core.env.settings.start.unbegun {
             core.identities.want(*at);
         }
-        core.begin_partitions(Span::ZERO);
-        core.follow(Stream::Limits, 0, 0);
-        let effects = std::mem::take(&mut core.effects);
+        core.state_identities(Span::ZERO);
+        core.env.follow(Stream::Limits, 0, 0);
+        let effects = std::mem::take(&mut core.env.effects);
+        (core, effects)
+    }
+
+    /// A core of a fleet: it rules the partitions that it is [assigned](Event::Assigned), and none before.
+    pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
+        let (mut core, effects) = Self::new(settings);
+        core.membership.shared = true;
+        for partition in &mut core.partitions {
+            partition.stage = partition::Stage::Elsewhere;
+        }
         (core, effects)
     }
 
@@ -250,91 +163,56 @@ impl Core {
             Event::Log(event) => self.log_says(now, event),
             Event::Agent { peer, request } => self.agent_asks(now, peer, request),
             Event::Room(peer, room) => self.room(peer, room),
-            Event::Query { id, query } => self.answer_query(now, id, query),
-            Event::LimitsFile(file) => self.limits_file_read(now, file),
-            Event::SnapshotSaved { partition, saved } => self.snapshot_saved(now, partition, saved),
-            Event::Members(members) => self.members = members,
-            Event::RuledToo(partitions) => self.ruled_too = partitions,
-            Event::Assigned(partitions) => self.assigned(&partitions),
+            Event::Query { id, query } => self.asked(now, id, &query),
+            Event::LimitsFile(file) => self.limits.file_read(now, file, &mut self.env),
+            Event::SnapshotSaved { partition, saved } => {
+                self.hears(now, partition, PartitionEvent::SnapshotSaved { saved });
+            }
+            Event::Members(members) => self.membership.members = members,
+            Event::RuledToo(partitions) => self.membership.ruled_too = partitions,
+            Event::Assigned(partitions) => self.assigned(now, &partitions),
             Event::Revoked(partitions) => self.revoked(now, &partitions),
             Event::Restored {
                 partition,
                 attempt,
                 restored,
-            } => self.restored(partition, attempt, restored),
+            } => {
+                let event = PartitionEvent::Restored { attempt, restored };
+                self.hears(now, partition, event);
+            }
             Event::Turn => self.turn(now),
         }
-        self.withhold(now.clock);
-        effects.append(&mut self.effects);
+        self.hand_out(now, effects);
+    }
+
+    /// Hands out what was asked for, but for what may not be appended yet.
+    fn hand_out(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let sorted = self.withheld.sort(&mut self.env.effects, &self.identities);
+        for (partition, tick) in sorted {
+            self.hears(now, partition, PartitionEvent::NotSent(tick));
+        }
+        effects.append(&mut self.env.effects);
     }
 
     /// When the next [`Event::Turn`] is due although nothing else happens.
     pub fn next_turn(&self) -> Span {
-        self.wake_at()
+        let max = self.env.settings.waiting_max;
+        if !self.givings.is_empty() || self.partitions.iter().any(|p| p.has_slice(max)) {
+            return Span::ZERO;
+        }
+        // Everything that is tried again waits for a heartbeat: it comes at least each second.
+        let ticks = self.partitions.iter().filter_map(Partition::next_tick);
+        ticks.fold(self.feed.next_turn(), Span::min)
     }
 
     /// This process's instance, as frames carry it.
     pub fn instance(&self) -> u128 {
-        self.instance
+        self.env.instance
     }
 
-    fn log_says(&mut self, now: Now, event: LogEvent) {
-        match event {
-            LogEvent::Delivered {
-                stream: Stream::Hits,
-                partition,
-                records,
-            } => self.hits_delivered(now, partition, &records),
-            LogEvent::Delivered {
-                stream: Stream::Limits,
-                records,
-                ..
-            } => self.limits_delivered(now, &records),
-            // Evidence is written here and read by others.
-            LogEvent::Delivered {
-                stream: Stream::Denials,
-                ..
-            } => {}
-            LogEvent::CaughtUp {
-                stream,
-                partition,
-                next,
-            } => self.caught_up(now, stream, partition, next),
-            LogEvent::Following {
-                stream,
-                partition,
-                from,
-            } => self.following(stream, partition, from),
-            LogEvent::Gap {
-                stream,
-                partition,
-                wanted,
-                next,
-            } => self.gap(now, stream, partition, wanted, next),
-            LogEvent::Broken {
-                stream,
-                partition,
-                next,
-                why,
-            } => self.broken(stream, partition, next, why),
-            LogEvent::Appended {
-                ticket,
-                result,
-                taken,
-            } => self.answered(now, ticket, result, taken),
-            LogEvent::Down { why } => {
-                if self.log_down.is_none() {
-                    tracing::error!(why, "the log takes nothing; trying again");
-                }
-                self.log_down = Some(why);
-            }
-            LogEvent::Up => {
-                if self.log_down.take().is_some() {
-                    tracing::info!("the log takes records again");
-                }
-            }
-            LogEvent::Closed => {}
-        }
+    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    pub fn room(&mut self, peer: Peer, room: Room) {
+        self.givings.room(peer, room);
     }
 
     /// Where limits documents may be parsed before their records come.
@@ -342,97 +220,212 @@ impl Core {
         self.limits.book.preparing()
     }
 
-    fn append(
-        &mut self,
-        stream: Stream,
-        partition: u32,
-        record: Vec<u8>,
-        purpose: Purpose,
-    ) -> Ticket {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.appends.insert(ticket, purpose);
-        self.effects.push(Effect::Append {
-            stream,
-            partition,
-            ticket,
-            record,
-        });
-        ticket
+    /// What waits for the log, partition by partition.
+    pub fn waiting(&self) -> impl Iterator<Item = recordings::Waiting> {
+        self.partitions.iter().map(Partition::waiting)
     }
 
-    fn follow(&mut self, stream: Stream, partition: u32, from: u64) {
-        self.effects.push(Effect::Follow {
-            stream,
-            partition,
-            from,
-        });
+    /// Hands an event to the partition that it is for, and carries out what follows.
+    fn hears(&mut self, now: Now, index: u32, event: PartitionEvent<'_>) {
+        let (context, partitions, out) = self.at_hand();
+        let Some(partition) = partitions.get_mut(index as usize) else {
+            return;
+        };
+        partition.step(now, event, &context, out);
+        if self.env.out.effects.is_empty() {
+            return;
+        }
+        let mut effects = std::mem::take(&mut self.env.out.effects);
+        for effect in effects.drain(..) {
+            self.carry_out(now, index, effect);
+        }
+        // Its memory is used again.
+        self.env.out.effects = effects;
     }
 
-    /// States the identity of partitions that have none of this generation yet.
-    fn begin_partitions(&mut self, clock: Span) {
-        for (stream, partition) in self.identities.due(clock) {
-            if self.has_begun(stream, partition) {
-                self.identities.forget((stream, partition));
+    /// The partitions, what they may look at, and where they leave what follows.
+    fn at_hand(&mut self) -> (PartitionContext<'_>, &mut [Partition], &mut PartitionOutput) {
+        let context = PartitionContext {
+            settings: &self.env.settings,
+            instance: self.env.instance,
+            shared: self.membership.shared,
+            limits: &self.limits,
+            #[cfg(feature = "wrong-engine")]
+            wrong: self.wrong,
+        };
+        (context, &mut self.partitions, &mut self.env.out)
+    }
+
+    /// Hands an event to every partition, in order.
+    fn all_hear<'e>(&mut self, now: Now, event: impl Fn(&Partition) -> Option<PartitionEvent<'e>>) {
+        for index in 0..self.partitions.len() {
+            if let Some(event) = self.partitions.get(index).and_then(&event) {
+                self.hears(now, index as u32, event);
+            }
+        }
+    }
+
+    /// Does what a partition asks for.
+    fn carry_out(&mut self, now: Now, index: u32, effect: PartitionEffect) {
+        let env = &mut self.env;
+        match effect {
+            PartitionEffect::Ask(effect) => env.effects.push(effect),
+            PartitionEffect::WantIdentity => {
+                self.identities.want((Stream::Hits, index));
+                self.state_identities(now.clock);
+            }
+            PartitionEffect::ForgetIdentity => self.identities.forget((Stream::Hits, index)),
+            PartitionEffect::Begin(live) => self.feed.begin(index, live, &self.partitions),
+            PartitionEffect::Announce(resource, statement) => {
+                self.feed.announcer.announce(index, &resource, statement);
+            }
+            PartitionEffect::Forget => self.forget(now, index),
+            PartitionEffect::Tell(due) => self.feed.verdicts.tell(index, due),
+            PartitionEffect::Corrected(correction) => self.clocks.note(now.clock, &correction),
+            PartitionEffect::TotalRead { key, offset } => {
+                if forged::is_forged(&self.partitions, &key, offset) {
+                    forged::count(index, &key, offset, &mut env.out.tally.counters);
+                }
+            }
+            PartitionEffect::TotalMet { key, met, applied } => {
+                self.total_met(now, index, key, met, applied);
+            }
+            PartitionEffect::TotalRefused => {
+                self.totals_not_before = now.clock.saturating_add(RETRY_AFTER);
+            }
+            PartitionEffect::UnderLatest => {
+                if !self.membership.shared {
+                    self.limits.forget_unused(&self.partitions);
+                }
+            }
+        }
+    }
+
+    /// A partition has met a total: its source hears what was applied, and chains that do not go on are noted.
+    fn total_met(&mut self, now: Now, index: u32, key: ChainKey, met: Met, applied: Option<u64>) {
+        if let Met::Applied { offset, .. } = met
+            && key.source != index
+        {
+            let resource = &*key.resource;
+            let event = PartitionEvent::TotalApplied { resource, offset };
+            self.hears(now, key.source, event);
+        }
+        self.bridges.met(now.clock, key, met, applied);
+    }
+
+    /// Nothing that a partition said or applied holds any more.
+    fn forget(&mut self, now: Now, index: u32) {
+        self.feed.announcer.forget(index);
+        let count = self.env.settings.partitions;
+        let is_its = |resource: &str| partition_of_resource(resource, count) == index;
+        self.bridges.forget(index, is_its);
+        self.all_hear(now, |_| Some(PartitionEvent::TargetForgotten(index)));
+    }
+
+    fn state_identities(&mut self, clock: Span) {
+        let shared = self.membership.shared;
+        let env = &mut self.env;
+        self.identities
+            .state_due(clock, shared, &self.partitions, env);
+    }
+
+    fn assigned(&mut self, now: Now, partitions: &[u32]) {
+        self.membership.joined = true;
+        let (expected, limits_known) = (self.env.settings.partitions, self.following_hits);
+        for &partition in partitions {
+            if partition < expected {
+                self.hears(now, partition, PartitionEvent::Assigned { limits_known });
                 continue;
             }
-            let log = LogId {
-                generation: self.generation_to_begin(stream, partition),
-                random: draw_u64(&mut self.random),
-            };
-            let record = OwnersPen::new(&self.settings.key, partition).genesis(log);
-            let ticket = self.append(
-                stream,
+            tracing::error!(
                 partition,
-                record,
-                Purpose::Genesis(stream, partition),
+                expected,
+                "the topic of hits has more partitions than it was made with; this one nobody rules"
             );
-            self.identities.sent((stream, partition), ticket);
+            self.membership.surplus.insert(partition);
         }
     }
 
-    /// Whether an identity came back of which the log had said that it does not have it: stated once more, it
-    /// would be of the next generation. A journal's partitions had others before.
-    fn has_begun(&self, stream: Stream, partition: u32) -> bool {
-        let found = self.partitions.get(partition as usize);
-        self.shared && stream == Stream::Hits && found.is_some_and(|of| of.log().is_some())
+    fn revoked(&mut self, now: Now, partitions: &[u32]) {
+        // What was ruled in this turn is said before it is forgotten: it costs nothing and tells sooner.
+        let ready = self.ready(now.clock);
+        self.feed.publish_pending(now, &ready, &mut self.env);
+        for partition in partitions {
+            self.membership.surplus.remove(partition);
+            self.hears(now, *partition, PartitionEvent::Revoked);
+        }
     }
 
-    /// Has the identity of a partition stated that has none, once.
-    fn begin_if_new(&mut self, clock: Span, stream: Stream, partition: u32) {
-        self.identities.want((stream, partition));
-        self.begin_partitions(clock);
-    }
-
-    /// Begins partitions again of which the log has taken the identity and nothing came back: it went with a
-    /// topic that was made anew before anything of it was read, which nobody is told.
-    fn begin_lost(&mut self, clock: Span) {
-        for partition in &self.partitions {
-            let at = (Stream::Hits, partition.index);
-            let is_without = partition.stage == Stage::Ruling && partition.log().is_none();
-            if is_without && self.identities.is_late(at, clock) {
-                self.identities.forget(at);
-                self.identities.want(at);
+    fn asked(&mut self, now: Now, id: QueryId, query: &Query) {
+        if let Some(reply) = self.views().answer(now, query) {
+            return self.env.reply(id, reply);
+        }
+        if let Query::Amend(proposal) = query {
+            let looked = self.views().looked_at(proposal);
+            let (in_force, env) = (self.limits.book.latest_number(), &mut self.env);
+            let proposals = &mut self.proposals;
+            if proposals.propose(id, proposal, looked, in_force, env) {
+                proposals.turn(now, &self.partitions, env);
             }
         }
     }
 
-    fn ready(&self, clock: Span) -> BTreeMap<u32, Ready> {
-        self.partitions
-            .iter()
-            .filter_map(|partition| Some((partition.index, partition.ready(clock)?)))
-            .collect()
+    fn views(&self) -> Views<'_> {
+        Views {
+            settings: &self.env.settings,
+            partitions: &self.partitions,
+            limits: &self.limits,
+            proposals: &self.proposals,
+            feed: &self.feed,
+            membership: &self.membership,
+            clocks: &self.clocks,
+            tally: &self.env.out.tally,
+            log_down: self.log_down.as_deref(),
+            started: self.started,
+        }
     }
-}
 
-fn draw_u64(random: &mut blake3::OutputReader) -> u64 {
-    let mut bytes = [0; 8];
-    random.fill(&mut bytes);
-    u64::from_le_bytes(bytes)
-}
+    fn ready(&self, clock: Span) -> ReadyPartitions {
+        ready::ready_at(&self.partitions, clock)
+    }
 
-fn draw_u128(random: &mut blake3::OutputReader) -> u128 {
-    let mut bytes = [0; 16];
-    random.fill(&mut bytes);
-    u128::from_le_bytes(bytes)
+    /// The end of a turn: what was ruled goes out, and time is brought into the log.
+    fn turn(&mut self, now: Now) {
+        self.identities.want_lost(now.clock, &self.partitions);
+        self.state_identities(now.clock);
+        self.all_hear(now, |_| Some(PartitionEvent::LookAgain));
+        self.rule_slices(now);
+        let ready = self.ready(now.clock);
+        let (env, partitions) = (&mut self.env, &mut self.partitions);
+        self.feed.turn(now, partitions, &ready, &self.limits, env);
+        let feed = (&self.feed.announcer, &ready);
+        self.givings.give_part(now, feed, &self.limits, env);
+        self.send_totals(now);
+        self.bridges.turn(now, &self.partitions, &mut self.env);
+        self.proposals.turn(now, &self.partitions, &mut self.env);
+        self.all_hear(now, |_| Some(PartitionEvent::Retry));
+        self.limits.turn(now, &mut self.env);
+        self.all_hear(now, |_| Some(PartitionEvent::Snapshot));
+        self.all_hear(now, |_| Some(PartitionEvent::Tick));
+        // Later versions come into force while it rules; the first ones are waited for.
+        self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
+    }
+
+    /// The next slice in each partition whose denials new limits rule again.
+    fn rule_slices(&mut self, now: Now) {
+        let max = self.env.settings.waiting_max;
+        let due = self.partitions.iter().filter(|p| p.has_slice(max));
+        let due: Vec<_> = due.map(|p| (p.index, vec![PartitionEvent::GoOn])).collect();
+        self.step_together(now, due);
+    }
+
+    fn send_totals(&mut self, now: Now) {
+        let none_waits = self.partitions.iter().all(|p| p.totals.is_empty());
+        if none_waits || now.clock < self.totals_not_before {
+            return;
+        }
+        let open = self.partitions.iter().map(Partition::is_open_to_totals);
+        let open: Vec<bool> = open.collect();
+        self.all_hear(now, |_| Some(PartitionEvent::SendTotals { open: &open }));
+    }
 }

@@ -27,10 +27,13 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::hits::HitBatch;
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 
-use super::Core;
-use super::announce::{Ready, TOPIC_KEY_UNPROTECTED};
+use super::announce::TOPIC_KEY_UNPROTECTED;
+use super::environment::Environment;
 use super::event::{Effect, Now};
+use super::limits_desk::LimitsDesk;
 use super::partition::Partition;
+use super::partition::event::PartitionStep;
+use super::ready::ReadyPartitions;
 
 /// How often pairs of one partition are told.
 const EVERY: Span = Span::from_millis(20);
@@ -47,7 +50,7 @@ type Pair = (Arc<str>, Box<str>);
 
 /// The pairs of one partition that were hit, and were near their limits then.
 #[derive(Debug, Default)]
-struct Waiting {
+pub struct NearPairs {
     pairs: BTreeSet<Pair>,
     /// The pair that was told last.
     last: Option<Pair>,
@@ -55,9 +58,28 @@ struct Waiting {
     next: Span,
 }
 
-impl Waiting {
+impl NearPairs {
+    /// Takes the entries of a batch that left their pairs near their limits; how many there was no room for.
+    fn take(&mut self, batch: &HitBatch<'_>, near: &[u32]) -> u64 {
+        let mut names: HashMap<u32, Arc<str>> = HashMap::new();
+        let mut numbers = near.iter().copied().peekable();
+        let mut shed = 0;
+        for (number, hit) in (0..).zip(batch.hits()) {
+            if numbers.next_if_eq(&number).is_some() {
+                let name = names
+                    .entry(hit.resource)
+                    .or_insert_with(|| batch.resource(hit.resource).into());
+                shed += u64::from(!self.take_pair(name, hit.domain));
+            }
+            if numbers.peek().is_none() {
+                break;
+            }
+        }
+        shed
+    }
+
     /// Whether there is room for the pair, or it waits already.
-    fn take(&mut self, resource: &Arc<str>, domain: &str) -> bool {
+    fn take_pair(&mut self, resource: &Arc<str>, domain: &str) -> bool {
         let pair = (Arc::clone(resource), domain.into());
         if WAITING_MAX <= self.pairs.len() && !self.pairs.contains(&pair) {
             return false;
@@ -77,107 +99,94 @@ impl Waiting {
         self.last = Some(pair.clone());
         Some(pair)
     }
+
+    /// Adds the notices that are due, by resource; `look` says how a pair stands.
+    fn tell(
+        &mut self,
+        (partition, clock, log_now): (u32, Span, Timestamp),
+        look: impl Fn(&str, &str) -> Option<PairNear>,
+        told: &mut BTreeMap<Arc<str>, Vec<Notice>>,
+    ) {
+        if self.pairs.is_empty() || clock < self.next {
+            return;
+        }
+        self.next = clock.saturating_add(EVERY);
+        for _ in 0..AT_ONCE {
+            let Some((resource, domain)) = self.pop() else {
+                break;
+            };
+            let near = look(&resource, &domain);
+            if let Some(notice) = near.and_then(|near| notice(partition, domain, &near, log_now)) {
+                told.entry(resource).or_default().push(notice);
+            }
+        }
+    }
 }
 
 /// The notices of one aggregator.
 #[derive(Debug, Default)]
 pub struct Notices {
-    waiting: BTreeMap<u32, Waiting>,
     /// By resource: the last sequence of its notices.
     sequences: HashMap<Arc<str>, u64>,
     writer: Writer,
 }
 
-/// What publishing came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Published {
-    frames: u64,
-    /// By resource, how many of its pairs were told.
-    told: BTreeMap<Arc<str>, u64>,
-}
-
 impl Notices {
-    /// Takes the entries of a batch that left their pairs near their limits; how many there was no room for.
-    fn take(&mut self, partition: u32, batch: &HitBatch<'_>, near: &[u32]) -> u64 {
-        let waiting = self.waiting.entry(partition).or_default();
-        let mut names: HashMap<u32, Arc<str>> = HashMap::new();
-        let mut numbers = near.iter().copied().peekable();
-        let mut shed = 0;
-        for (number, hit) in (0..).zip(batch.hits()) {
-            if numbers.next_if_eq(&number).is_some() {
-                let name = names
-                    .entry(hit.resource)
-                    .or_insert_with(|| batch.resource(hit.resource).into());
-                shed += u64::from(!waiting.take(name, hit.domain));
-            }
-            if numbers.peek().is_none() {
-                break;
-            }
+    /// Publishes the notices that are due of partitions that are ready.
+    pub(super) fn turn(
+        &mut self,
+        now: Now,
+        partitions: &mut [Partition],
+        ready: &ReadyPartitions,
+        limits: &LimitsDesk,
+        env: &mut Environment,
+    ) {
+        let mut told: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
+        for partition in partitions {
+            let Some(ready) = ready.get(&partition.index) else {
+                // What another rules, or is ruled anew, is told by whoever does.
+                partition.near = NearPairs::default();
+                continue;
+            };
+            let at = (partition.index, now.clock, ready.log_now);
+            let ruler = &partition.ruler;
+            let look = |resource: &str, domain: &str| ruler.near_of(resource, domain);
+            partition.near.tell(at, look, &mut told);
         }
-        shed
+        let tally = &mut env.out.tally;
+        for (resource, notices) in told {
+            let count = notices.len() as u64;
+            tally.counters.frames_of_notices += 1;
+            tally.counters.notices += count;
+            if let Some(latest) = limits.book.latest() {
+                tally.resources.told(&latest.limits, &resource, count);
+            }
+            let effect = self.publish(env.instance, now.clock, &resource, notices);
+            env.effects.push(effect);
+        }
     }
 
-    /// Takes everybody's use of a resource; whether there was room.
-    fn take_everybody(&mut self, partition: u32, resource: &str) -> bool {
-        let waiting = self.waiting.entry(partition).or_default();
-        waiting.take(&resource.into(), EVERYBODY)
-    }
-
-    /// Publishes what is due of partitions that are ready.
     fn publish(
         &mut self,
         instance: u128,
         clock: Span,
-        ready: &BTreeMap<u32, Ready>,
-        look: impl Fn(u32, &str, &str) -> Option<PairNear>,
-        effects: &mut Vec<Effect>,
-    ) -> Published {
-        // What another rules, or is ruled anew, is told by whoever does.
-        self.waiting
-            .retain(|partition, _| ready.contains_key(partition));
-        let mut told: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
-        for (partition, waiting) in &mut self.waiting {
-            if waiting.pairs.is_empty() || clock < waiting.next {
-                continue;
-            }
-            waiting.next = clock.saturating_add(EVERY);
-            let Some(Ready { log_now, .. }) = ready.get(partition) else {
-                continue;
-            };
-            for _ in 0..AT_ONCE {
-                let Some((resource, domain)) = waiting.pop() else {
-                    break;
-                };
-                let near = look(*partition, &resource, &domain);
-                if let Some(notice) =
-                    near.and_then(|near| notice(*partition, domain, &near, *log_now))
-                {
-                    told.entry(resource).or_default().push(notice);
-                }
-            }
+        resource: &Arc<str>,
+        notices: Vec<Notice>,
+    ) -> Effect {
+        let sequence = self.sequences.entry(Arc::clone(resource)).or_default();
+        *sequence += 1;
+        let frame = NoticeFrame {
+            instance,
+            sequence: *sequence,
+            sent: clock,
+            resource: (**resource).into(),
+            notices,
+        };
+        frame.encode(&mut self.writer);
+        Effect::Publish {
+            topic: Topic::of_notices(&TOPIC_KEY_UNPROTECTED, resource),
+            frame: self.writer.as_slice().to_vec(),
         }
-        let mut published = Published::default();
-        for (resource, notices) in told {
-            published.frames += 1;
-            published
-                .told
-                .insert(Arc::clone(&resource), notices.len() as u64);
-            let sequence = self.sequences.entry(Arc::clone(&resource)).or_default();
-            *sequence += 1;
-            let frame = NoticeFrame {
-                instance,
-                sequence: *sequence,
-                sent: clock,
-                resource: (*resource).into(),
-                notices,
-            };
-            frame.encode(&mut self.writer);
-            effects.push(Effect::Publish {
-                topic: Topic::of_notices(&TOPIC_KEY_UNPROTECTED, &resource),
-                frame: self.writer.as_slice().to_vec(),
-            });
-        }
-        published
     }
 }
 
@@ -201,56 +210,33 @@ fn notice(partition: u32, domain: Box<str>, near: &PairNear, log_now: Timestamp)
     })
 }
 
-impl Core {
+impl Partition {
     /// Takes note of what became of a batch, and of the pairs that it left near their limits.
-    pub(super) fn note_batch(&mut self, index: u32, batch: &HitBatch<'_>) {
-        let partition = self.partitions.get(index as usize);
-        let Some(partition) = partition.filter(|partition| partition.announcing) else {
+    pub(super) fn note_batch(&mut self, batch: &HitBatch<'_>, step: &mut PartitionStep<'_>) {
+        if !self.announcing {
             return;
-        };
-        let (counts, calls) = partition.ruler.counts();
-        self.resources.note(partition.ruler.limits(), counts, calls);
-        let (near, shed) = partition.ruler.near();
-        self.counters.notices_shed += shed;
+        }
+        let tally = &mut step.out.tally;
+        let (counts, calls) = self.ruler.counts();
+        tally.resources.note(self.ruler.limits(), counts, calls);
+        let (near, shed) = self.ruler.near();
+        tally.counters.notices_shed += shed;
         if !near.is_empty() {
-            self.counters.notices_shed += self.notices.take(index, batch, near);
+            tally.counters.notices_shed += self.near.take(batch, near);
         }
     }
 
     /// Takes note of what a total left of its resource's global limit.
-    pub(super) fn note_total(&mut self, index: u32, resource: &str) {
-        let partition = self.partitions.get(index as usize);
-        let is_near =
-            |partition: &Partition| partition.announcing && partition.ruler.is_everybody_near();
-        if partition.is_some_and(is_near) && !self.notices.take_everybody(index, resource) {
-            self.counters.notices_shed += 1;
-        }
-    }
-
-    /// Publishes the notices that are due.
-    pub(super) fn notices_turn(&mut self, now: Now, ready: &BTreeMap<u32, Ready>) {
-        let partitions = &self.partitions;
-        let look = |index: u32, resource: &str, domain: &str| {
-            let partition = partitions.get(index as usize)?;
-            partition.ruler.near_of(resource, domain)
-        };
-        let published =
-            self.notices
-                .publish(self.instance, now.clock, ready, look, &mut self.effects);
-        self.counters.frames_of_notices += published.frames;
-        for (resource, told) in published.told {
-            self.counters.notices += told;
-            if let Some(latest) = self.limits.book.latest() {
-                self.resources.told(&latest.limits, &resource, told);
-            }
+    pub(super) fn note_total(&mut self, resource: &str, step: &mut PartitionStep<'_>) {
+        let is_near = self.announcing && self.ruler.is_everybody_near();
+        if is_near && !self.near.take_pair(&resource.into(), EVERYBODY) {
+            step.counters().notices_shed += 1;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_shared::place::LogId;
-    use tollgate_shared::wire::frame::Evidence;
     use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
     use tollgate_shared::wire::record::Record;
     use tollgate_shared::wire::statement::Cause;
@@ -259,17 +245,11 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
-    fn ready() -> BTreeMap<u32, Ready> {
-        let log = LogId::default();
-        let evidence = Evidence {
-            partition: 0,
-            log,
-            ruled: 9,
-            appended: NOW,
-            current: true,
-        };
-        let log_now = NOW;
-        BTreeMap::from([(0, Ready { evidence, log_now })])
+    /// The notices of partition 0.
+    #[derive(Default)]
+    struct Told {
+        near: NearPairs,
+        notices: Notices,
     }
 
     fn near(until: Timestamp) -> PairNear {
@@ -285,7 +265,7 @@ mod tests {
     }
 
     /// A batch with one hit of each of these domains, all of which are near.
-    fn hit(notices: &mut Notices, domains: impl Iterator<Item = String>) -> u64 {
+    fn hit(told: &mut Told, domains: impl Iterator<Item = String>) -> u64 {
         let domains: Vec<String> = domains.collect();
         let mut writer = Writer::new();
         let sender = Sender {
@@ -309,28 +289,28 @@ mod tests {
             panic!("a batch")
         };
         let all: Vec<u32> = (0..domains.len() as u32).collect();
-        notices.take(0, &batch, &all)
+        told.near.take(&batch, &all)
     }
 
-    fn publish(notices: &mut Notices, clock: Span, until: Timestamp) -> Vec<NoticeFrame> {
-        let mut effects = Vec::new();
-        notices.publish(
-            3,
-            clock,
-            &ready(),
-            |_, _, _| Some(near(until)),
-            &mut effects,
-        );
-        let frame = |effect| match effect {
-            Effect::Publish { frame, .. } => NoticeFrame::decode(&frame).expect("a frame"),
-            other => panic!("{other:?}"),
-        };
-        effects.into_iter().map(frame).collect()
+    fn publish(told: &mut Told, clock: Span, until: Timestamp) -> Vec<NoticeFrame> {
+        let mut due = BTreeMap::new();
+        let look = |_: &str, _: &str| Some(near(until));
+        told.near.tell((0, clock, NOW), look, &mut due);
+        let mut frames = Vec::new();
+        for (resource, notices) in due {
+            match told.notices.publish(3, clock, &resource, notices) {
+                Effect::Publish { frame, .. } => {
+                    frames.push(NoticeFrame::decode(&frame).expect("a frame"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        frames
     }
 
     #[test]
     fn a_pair_is_told_once_in_20_ms_and_only_while_it_is_near() {
-        let mut notices = Notices::default();
+        let mut notices = Told::default();
         let until = Timestamp::from_millis(1_090);
         let acme = || ["acme".to_owned()].into_iter();
         hit(&mut notices, acme());
@@ -357,20 +337,11 @@ mod tests {
             [],
             "over"
         );
-        hit(&mut notices, acme());
-        let mut effects = Vec::new();
-        let none = BTreeMap::new();
-        let look = |_, _: &str, _: &str| Some(near(until));
-        notices.publish(3, Span::from_secs(9), &none, look, &mut effects);
-        assert!(
-            effects.is_empty() && notices.waiting.is_empty(),
-            "not ready"
-        );
     }
 
     #[test]
     fn ten_thousand_near_pairs_cost_bounded_bytes_and_none_starves() {
-        let mut notices = Notices::default();
+        let mut notices = Told::default();
         let domain = |n: usize| format!("tenant-{n:05}");
         let (mut bytes, mut count, mut shed) = (0, 0, 0);
         let mut told: BTreeMap<Box<str>, u64> = BTreeMap::new();

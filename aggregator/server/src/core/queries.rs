@@ -1,6 +1,5 @@
 //! Answers for those who look from outside.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
@@ -8,12 +7,18 @@ use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
-use super::Core;
-use super::announce::Ready;
+use super::amendments::Proposals;
+use super::assignment::Membership;
+use super::broadcast::Broadcast;
 use super::candidates::{CandidatesView, with_candidate};
-use super::event::{Effect, Now, QueryId};
+use super::clocks::Clocks;
+use super::event::Now;
+use super::limits_desk::LimitsDesk;
 use super::live::At;
-use super::partition::Stage;
+use super::partition::{Partition, Stage};
+use super::ready::{ReadyPartitions, ready_at};
+use super::settings::Settings;
+use super::tally::Tally;
 use super::view::{
     Counted, Cursor, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges,
     LimitsView, Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
@@ -42,54 +47,65 @@ impl Found<'_> {
     }
 }
 
-impl Core {
-    pub(super) fn answer_query(&mut self, now: Now, id: QueryId, query: Query) {
-        let reply = match query {
-            Query::Amend(proposal) => return self.propose(now, id, &proposal),
+/// What can be looked at: all parts of a core, none of which changes.
+pub(super) struct Views<'a> {
+    pub settings: &'a Settings,
+    pub partitions: &'a [Partition],
+    pub limits: &'a LimitsDesk,
+    pub proposals: &'a Proposals,
+    pub feed: &'a Broadcast,
+    pub membership: &'a Membership,
+    pub clocks: &'a Clocks,
+    pub tally: &'a Tally,
+    pub log_down: Option<&'a str>,
+    /// Whether the limits that were found or given at the start rule every partition.
+    pub started: bool,
+}
+
+impl Views<'_> {
+    /// The answer to a query that changes nothing; `None` means that it asks for a change.
+    pub(super) fn answer(&self, now: Now, query: &Query) -> Option<Reply> {
+        Some(match query {
+            Query::Amend(_) => return None,
             Query::Readiness => Reply::Readiness(self.readiness()),
             Query::Limits => Reply::Limits(self.limits_view()),
-            Query::Denials(filter) => Reply::Denials(self.denials_view(now.clock, &filter)),
+            Query::Denials(filter) => Reply::Denials(self.denials_view(now.clock, filter)),
             Query::Pair { resource, domain } => {
-                Reply::Pair(Box::new(self.pair_view(now.clock, &resource, &domain)))
+                Reply::Pair(Box::new(self.pair_view(now.clock, resource, domain)))
             }
-            Query::Holds(filter) => Reply::Holds(self.holds_view(&filter)),
-            Query::Top(filter) => Reply::Top(self.top_view(&filter)),
+            Query::Holds(filter) => Reply::Holds(self.holds_view(filter)),
+            Query::Top(filter) => Reply::Top(self.top_view(filter)),
             Query::Candidates => Reply::Candidates(self.candidates_view()),
             Query::Digests => Reply::Digests(self.digests_view()),
             Query::Counters => {
-                let mut counters = self.counters;
-                counters.frames =
-                    self.announcer.frames() + self.verdict_frames + counters.frames_of_notices;
+                let mut counters = self.tally.counters;
+                counters.frames = self.feed.frames() + counters.frames_of_notices;
                 Reply::Counters(Box::new(Counted {
                     counters,
                     gauges: self.gauges(now),
                     clocks: self.clocks.view(now.clock),
-                    candidates: self.candidates.all(),
-                    resources: self.resources.all(),
+                    candidates: self.tally.candidates.all(),
+                    resources: self.tally.resources.all(),
                 }))
             }
-        };
-        self.effects.push(Effect::Reply {
-            id,
-            reply: Box::new(reply),
-        });
+        })
     }
 
     fn readiness(&self) -> Readiness {
         let mut why = Vec::new();
-        if let Some(down) = &self.log_down {
+        if let Some(down) = self.log_down {
             why.push(format!("the log takes nothing: {down}"));
         }
         if let Some(unread) = self.limits.why_unread() {
             why.push(unread);
         } else if !self.started {
-            why.extend(self.limits_not_in_force());
+            why.extend(self.limits.why_not_in_force(self.partitions));
         }
-        if self.shared && !self.joined {
+        if self.membership.shared && !self.membership.joined {
             why.push("partitions have not been shared out yet".to_owned());
         }
         why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
-        if let Some(last) = self.surplus.last() {
+        if let Some(last) = self.membership.surplus.last() {
             why.push(format!(
                 "the topic of hits has at least {} partitions, expected {}: what agents put beyond that is not ruled",
                 last + 1,
@@ -135,7 +151,7 @@ impl Core {
     }
 
     fn denials_view(&self, clock: Span, filter: &DenialFilter) -> DenialsView {
-        let live = self.announcer.live();
+        let live = self.feed.announcer.live();
         let of = filter.resource.as_deref();
         let mut view = DenialsView {
             schema: "tollgate.denials/1",
@@ -151,7 +167,7 @@ impl Core {
         let resources = live
             .resources_from(begins.max(of).unwrap_or_default())
             .take_while(|resource| of.is_none_or(|of| *of == ***resource));
-        let ready = self.ready(clock);
+        let ready = ready_at(self.partitions, clock);
         let mut last = None;
         let cursor = |last: Option<(&Arc<str>, &At)>| {
             last.map(|(resource, at)| Cursor {
@@ -187,11 +203,11 @@ impl Core {
     /// one domain ([`EVERYBODY`]: that of the whole resource), those behind `after`.
     fn denials_of<'a>(
         &'a self,
-        ready: &'a BTreeMap<u32, Ready>,
+        ready: &'a ReadyPartitions,
         (resource, domain): (&'a str, Option<&str>),
         after: Option<&'a At>,
     ) -> impl Iterator<Item = Found<'a>> + 'a {
-        let live = self.announcer.live();
+        let live = self.feed.announcer.live();
         let count = self.settings.partitions;
         let one = domain.map(|domain| {
             let scope = match domain {
@@ -240,7 +256,7 @@ impl Core {
         let partition = self.partitions.get(index as usize);
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));
         let latest = self.limits.book.latest();
-        let ready = self.ready(clock);
+        let ready = ready_at(self.partitions, clock);
         PairView {
             schema: "tollgate.pair/1",
             resource: resource.into(),
@@ -255,7 +271,7 @@ impl Core {
                 .next()
                 .map(|found| found.view(resource.into())),
             partitions_missing: partition
-                .filter(|p| !p.is_ours() || p.why_not_ready().is_some())
+                .filter(|p| !p.is_ready())
                 .map(|p| vec![p.index])
                 .unwrap_or_default(),
         }
@@ -269,37 +285,15 @@ impl Core {
             .filter(|partition| partition.is_ours() && !partition.ruler.has_more())
             .map(|partition| {
                 let log = partition.log().unwrap_or_default();
-                let (stage, why) = match &partition.stage {
-                    // Its state is a snapshot's: the log has the last word on whether it is its own.
-                    _ if partition.unproved && !partition.is_reading_again() => ("restoring", None),
-                    Stage::Elsewhere => ("elsewhere", None),
-                    Stage::Restoring { .. } => ("restoring", None),
-                    Stage::Headless { .. } => (
-                        "headless",
-                        Some(
-                            "for a snapshot of another group: the log's beginning is gone"
-                                .to_owned(),
-                        ),
-                    ),
-                    Stage::CatchingUp | Stage::Returning => ("catching_up", None),
-                    Stage::Ruling => ("ruling", None),
-                    Stage::RulingAgain => ("ruling_again", None),
-                    Stage::Waiting { version } => {
-                        ("waiting", Some(format!("for limits version {version}")))
-                    }
-                    Stage::Recording => {
-                        ("recording", Some("for its evidence and totals".to_owned()))
-                    }
-                    Stage::Stopped { why } => ("stopped", Some(why.clone())),
-                };
+                let (stage, why) = partition.stage_shown();
                 DigestView {
                     partition: partition.index,
                     stage,
                     why,
                     generation: log.generation,
                     log_random: random_hex(log),
-                    offset: partition.next + u64::from(partition.is_reading_again()),
-                    appended_us: partition.appended.as_micros(),
+                    offset: partition.position.shown(),
+                    appended_us: partition.position.appended.as_micros(),
                     version: partition.ruler.version(),
                     digest: partition.ruler.digest(),
                 }
@@ -321,28 +315,28 @@ impl Core {
         self.partitions.iter().map(|p| p.ruler.agents())
     }
 
-    fn most_of_ours(&self, of: impl Fn(&super::Partition) -> u64) -> u64 {
+    fn most_of_ours(&self, of: impl Fn(&Partition) -> u64) -> u64 {
         let ours = self.partitions.iter().filter(|p| p.is_ours());
         ours.map(of).max().unwrap_or(0)
     }
 
     fn gauges(&self, now: Now) -> Gauges {
-        let count = |found: &dyn Fn(&super::Partition) -> bool| {
+        let count = |found: &dyn Fn(&Partition) -> bool| {
             self.partitions.iter().filter(|p| found(p)).count() as u64
         };
         let latest = self.limits.book.latest_number();
         Gauges {
             partitions: self.partitions.len() as u64,
             partitions_ours: count(&|p| p.is_ours()),
-            partitions_ready: count(&|p| p.is_ours() && p.why_not_ready().is_none()),
+            partitions_ready: count(&Partition::is_ready),
             partitions_stopped: count(&|p| matches!(p.stage, Stage::Stopped { .. })),
             pairs: self.partitions.iter().map(|p| p.ruler.pairs()).sum(),
-            live: self.announcer.live().len() as u64,
+            live: self.feed.announcer.live().len() as u64,
             holds: self.copies().map(|copies| copies.kept()).sum(),
             copies: self.copies().map(|copies| copies.total().copies).sum(),
             agents_beating: self.agents().map(|(beating, _)| beating as u64).sum(),
             agents_gone: self.agents().map(|(_, gone)| gone as u64).sum(),
-            totals_waiting: self.totals.len() as u64,
+            totals_waiting: self.partitions.iter().map(|p| p.totals.len() as u64).sum(),
             denials_waiting: self
                 .partitions
                 .iter()
@@ -359,7 +353,7 @@ impl Core {
             limits_file_differs: u64::from(self.limits.file_differs),
             limits_file_bad: u64::from(self.limits.is_file_bad()),
             log_up: u64::from(self.log_down.is_none()),
-            log_lag_us: self.most_of_ours(|p| match p.appended {
+            log_lag_us: self.most_of_ours(|p| match p.position.appended {
                 // Nothing was ruled yet: not ready says it.
                 Timestamp::ZERO => 0,
                 appended => now.wall.since(appended).as_micros(),

@@ -18,8 +18,10 @@ use tollgate_shared::time::Span;
 
 use tollgate_log::RETRY_AFTER;
 
-use super::partition::Stage;
-use super::{Core, Purpose};
+use super::event::Effect;
+use super::partition::appends::AppendPurpose;
+use super::partition::event::PartitionStep;
+use super::partition::{Partition, Stage};
 use tollgate_log::{Stream, Ticket};
 
 /// Statements of one partition whose evidence the log does not have yet, and totals, as many of each: some 10 MB.
@@ -125,62 +127,51 @@ pub struct Waiting {
     pub evidence: usize,
 }
 
-impl Core {
-    /// What waits for the log, partition by partition.
-    pub fn waiting(&self) -> impl Iterator<Item = Waiting> {
-        self.partitions.iter().map(|partition| Waiting {
-            partition: partition.index,
-            totals: self.totals.of_source(partition.index),
-            evidence: partition.recordings.len(),
-        })
+impl Partition {
+    /// What waits for the log.
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting {
+            partition: self.index,
+            totals: self.totals.len(),
+            evidence: self.recordings.len(),
+        }
     }
 
-    /// A partition rules nothing for the moment: the log has to catch up with what followed from it.
-    pub(super) fn hold_back(&mut self, index: u32) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
-        self.counters.held_back += 1;
+    /// Rules nothing for the moment: the log has to catch up with what followed from it.
+    pub(super) fn hold_back(&mut self, step: &mut PartitionStep<'_>) {
+        step.counters().held_back += 1;
         tracing::info!(
-            partition = index,
-            offset = partition.next,
-            evidence = partition.recordings.len(),
+            partition = self.index,
+            offset = self.position.next,
+            evidence = self.recordings.len(),
             "waits until the log has the evidence and the totals of what was ruled"
         );
-        partition.stage = Stage::Recording;
+        self.stage = Stage::Recording;
     }
 
-    /// Appends evidence again that failed, and lets partitions return whose evidence has caught up.
-    pub(super) fn recordings_turn(&mut self, clock: Span) {
-        for index in 0..self.partitions.len() {
-            let Some(partition) = self.partitions.get_mut(index) else {
-                return;
-            };
-            let max = self.settings.waiting_max;
-            let has_room =
-                partition.recordings.has_room(max) && self.totals.has_room(partition.index, max);
-            if partition.stage == Stage::Recording && has_room {
-                self.follow_again(index as u32);
-            }
-            self.retry_evidence(clock, index);
+    /// Appends evidence again that failed, and returns if the log has caught up with it.
+    pub(super) fn retry(&mut self, step: &mut PartitionStep<'_>) {
+        let max = step.context.settings.waiting_max;
+        let has_room = self.recordings.has_room(max) && self.totals.has_room(max);
+        if self.stage == Stage::Recording && has_room {
+            self.follow_again(step);
         }
-    }
-
-    fn retry_evidence(&mut self, clock: Span, index: usize) {
-        let Some(partition) = self.partitions.get_mut(index) else {
-            return;
-        };
-        if partition.recordings.failed.is_empty() {
-            return;
-        }
-        let number = partition.index;
-        let mut recordings = std::mem::take(&mut partition.recordings);
-        recordings.retry(clock, |record| {
-            self.append(Stream::Denials, number, record, Purpose::Evidence(number))
+        let Self {
+            index,
+            recordings,
+            appends,
+            ..
+        } = self;
+        recordings.retry(step.clock(), |record| {
+            let ticket = appends.send(AppendPurpose::Evidence);
+            step.ask(Effect::Append {
+                stream: Stream::Denials,
+                partition: *index,
+                ticket,
+                record,
+            });
+            ticket
         });
-        if let Some(partition) = self.partitions.get_mut(index) {
-            partition.recordings = recordings;
-        }
     }
 }
 

@@ -56,6 +56,17 @@ impl Resources {
         }
     }
 
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        for (name, counted) in &other.all {
+            let of = self.of(name);
+            of.calls = of.calls.saturating_add(counted.calls);
+            of.refused = of.refused.saturating_add(counted.refused);
+            of.excess = of.excess.saturating_add(counted.excess);
+            of.near += counted.near;
+        }
+    }
+
     /// All, by name.
     pub fn all(&self) -> Vec<(Box<str>, ByResource)> {
         { self.all.iter() }

@@ -17,272 +17,232 @@ use std::sync::Arc;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{OwnersPen, Record, authentic};
+use tollgate_shared::wire::record::{OwnersPen, Record, Totals, authentic};
 use tollgate_shared::wire::statement::{Says, Statement};
 
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
-use super::event::{Aside, Effect, Now};
-use super::partition::{Partition, Slot, Stage};
+use super::event::{Aside, Effect};
+use super::forged;
+use super::partition::appends::AppendPurpose;
+use super::partition::event::{PartitionEffect, PartitionStep};
+use super::partition::{Partition, Stage};
 use super::ruler::{Met, Ruled};
-use super::{Core, Purpose};
-use tollgate_log::{Delivered, Stream};
+use super::totals::ChainKey;
+use tollgate_log::{Delivered, Stream, Ticket};
 
-impl Core {
-    /// Rules records of a partition as far as it can be ruled.
-    pub(super) fn hits_delivered(&mut self, now: Now, index: u32, records: &[Delivered]) {
-        let takes = |core: &Self| core.partitions.get(index as usize).map(Partition::takes);
-        if takes(self) == Some(true) && self.totals.is_full(index, self.settings.waiting_max) {
-            return self.hold_back(index);
+impl Partition {
+    /// Rules records as far as they can be ruled.
+    pub(super) fn delivered(&mut self, records: &[Delivered], step: &mut PartitionStep<'_>) {
+        let waiting_max = step.context.settings.waiting_max;
+        if self.takes() && self.totals.is_full(waiting_max) {
+            return self.hold_back(step);
         }
         for record in records {
-            let Some(partition) = self.partitions.get(index as usize) else {
-                return;
-            };
             // What is not taken is delivered again when the partition returns, or never will be.
-            if !partition.takes() {
+            if !self.takes() {
                 return;
             }
-            if partition.recordings.is_full(self.settings.waiting_max) {
-                return self.hold_back(index);
+            if self.recordings.is_full(waiting_max) {
+                return self.hold_back(step);
             }
-            if partition.unproved && !self.prove(index, record) {
+            if self.position.unverified && !self.verify(record, step) {
                 continue;
             }
-            let next = self.partitions.get(index as usize).map_or(0, |p| p.next);
-            if next <= record.offset {
-                self.rule_record(now, index, record);
+            if self.position.next <= record.offset {
+                self.rule_record(record, step);
             }
         }
     }
 
-    fn rule_record(&mut self, now: Now, index: u32, delivered: &Delivered) {
-        let decoded = match Record::decode(&delivered.bytes) {
-            Ok(record) if authentic(&delivered.bytes, index, &self.settings.key) => match record {
-                Record::Unknown { kind, skippable } => {
-                    self.meet_unknown(now, index, delivered, kind, skippable);
-                    return;
-                }
-                record => Ok(record),
-            },
-            Ok(Record::Unknown { kind, .. }) => {
-                self.counters.unknown_kinds += 1;
-                Err(format!(
-                    "kind {kind} is not known to this build, and no aggregator's tag is on it"
-                ))
-            }
-            Ok(_) => {
-                self.counters.forged += 1;
-                Err("its tag is wrong: not written by an aggregator of this fleet".to_owned())
-            }
-            Err(error) => {
-                self.counters.undecodable += 1;
-                Err(error.to_string())
-            }
-        };
-        let record = match decoded {
-            Ok(record) => record,
-            Err(why) => {
-                self.keep_aside(Stream::Hits, index, delivered, why);
-                self.advance(now, index, delivered);
-                return;
-            }
+    fn rule_record(&mut self, delivered: &Delivered, step: &mut PartitionStep<'_>) {
+        let Some(record) = self.read(delivered, step) else {
+            return;
         };
         if let Record::Pointer(pointer) = &record
-            && !self.may_follow_pointer(now, index, delivered, pointer)
+            && !self.may_follow_pointer(delivered, pointer, step)
         {
             return;
         }
         #[cfg(feature = "wrong-engine")]
-        let record = self.wrongly(delivered.offset, record);
+        let record = step.context.wrongly(delivered.offset, record);
         // 1 apply.
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
-        let log_time_before = partition.ruler.log_time();
-        let tells_near = partition.announcing && partition.current;
-        partition.ruler.tell_near(tells_near);
-        let ruled = partition.ruler.apply(
+        let log_time_before = self.ruler.log_time();
+        let tells_near = self.announcing && self.position.current;
+        self.ruler.tell_near(tells_near);
+        let mut ruled = self.ruler.apply(
             delivered.offset,
             delivered.appended,
             &record,
-            &self.limits.book,
-            &mut self.counters,
+            &step.context.limits.book,
+            step.counters(),
         );
-        if let Some(why) = &ruled.stopped {
-            tracing::error!(partition = index, why, "the partition stops");
-            partition.stage = Stage::Stopped { why: why.clone() };
-            return;
+        if let Some(why) = ruled.stopped.take() {
+            return self.stop(why);
         }
-        partition.ruler.keep_last(delivered);
-        partition.snapshots.records += 1;
-        partition.snapshots.entries += ruled.entries;
-        self.advance(now, index, delivered);
-        self.counters.records += 1;
-        self.see_own(now, index, delivered, &record);
+        self.ruler.keep_last(delivered);
+        self.snapshots.records += 1;
+        self.snapshots.entries += ruled.entries;
+        self.advance(delivered, step);
+        step.counters().records += 1;
+        self.see_own(delivered, &record, step);
         match &record {
-            Record::Tick(_) => self.testify(index, delivered.offset, log_time_before),
-            Record::Testimony(said) => self.hear(index, said),
+            Record::Tick(_) => self.testify(delivered.offset, log_time_before, step),
+            Record::Testimony(said) => self.hear(said, step),
             Record::Hits(batch) => {
-                self.count_usage(index, delivered, batch);
-                self.note_batch(index, batch);
+                self.count_usage(delivered, batch);
+                self.note_batch(batch, step);
             }
             Record::Totals(totals) => {
-                self.look_for_forgery(index, totals);
-                self.note_total(index, totals.resource);
+                self.look_for_forgery(totals, step);
+                self.note_total(totals.resource, step);
             }
             _ => {}
         }
         // 2 announce, 3 record. 4 is a snapshot's.
-        self.follow_up(now, index, delivered.offset, ruled);
+        self.follow_up(delivered.offset, ruled, step);
         // Few denials are ruled again at once.
-        if self.rule_slice(now, index)
-            && let Some(partition) = self.partitions.get_mut(index as usize)
-        {
-            partition.stage = Stage::RulingAgain;
+        if self.rule_slice(step) {
+            self.stage = Stage::RulingAgain;
         }
     }
 
-    fn count_usage(&mut self, index: u32, delivered: &Delivered, batch: &HitBatch<'_>) {
-        if let Some(partition) = self.partitions.get_mut(index as usize)
-            && let Some(excess) = partition.ruler.excess()
-        {
+    /// The record, where it is one that is ruled. Any other is passed, or stops the partition.
+    fn read<'a>(
+        &mut self,
+        delivered: &'a Delivered,
+        step: &mut PartitionStep<'_>,
+    ) -> Option<Record<'a>> {
+        let key = &step.context.settings.key;
+        let why = match Record::decode(&delivered.bytes) {
+            Ok(record) if authentic(&delivered.bytes, self.index, key) => match record {
+                Record::Unknown { kind, skippable } => {
+                    self.meet_unknown(delivered, kind, skippable, step);
+                    return None;
+                }
+                record => return Some(record),
+            },
+            Ok(Record::Unknown { kind, .. }) => {
+                step.counters().unknown_kinds += 1;
+                format!("kind {kind} is not known to this build, and no aggregator's tag is on it")
+            }
+            Ok(_) => {
+                step.counters().forged += 1;
+                "its tag is wrong: not written by an aggregator of this fleet".to_owned()
+            }
+            Err(error) => {
+                step.counters().undecodable += 1;
+                error.to_string()
+            }
+        };
+        self.keep_aside(delivered, why, step);
+        self.advance(delivered, step);
+        None
+    }
+
+    fn count_usage(&mut self, delivered: &Delivered, batch: &HitBatch<'_>) {
+        if let Some(excess) = self.ruler.excess() {
             let (offset, appended) = (delivered.offset, delivered.appended);
-            partition.usage.take(offset, appended, batch, excess);
+            self.usage.take(offset, appended, batch, excess);
         }
     }
 
-    /// The next slice of each partition whose denials new limits rule again.
-    pub(super) fn slices_turn(&mut self, now: Now) {
-        for index in 0..self.partitions.len() {
-            self.go_on_ruling(now, index as u32);
+    /// The next slice of denials that new limits rule again, unless the log is behind with the evidence of what was
+    /// ruled. After the last one records are ruled again.
+    pub(super) fn go_on_ruling(&mut self, step: &mut PartitionStep<'_>) {
+        if self.has_slice(step.context.settings.waiting_max) && !self.rule_slice(step) {
+            self.follow_again(step);
         }
     }
 
-    /// The next slice, unless the log is behind with the evidence of what was ruled. After the last one
-    /// records are ruled again.
-    fn go_on_ruling(&mut self, now: Now, index: u32) {
-        let due = self
-            .partitions
-            .get(index as usize)
-            .is_some_and(|partition| {
-                partition.stage == Stage::RulingAgain
-                    && !partition.recordings.is_full(self.settings.waiting_max)
-            });
-        if due && !self.rule_slice(now, index) {
-            self.follow_again(index);
-        }
+    /// Whether a slice can be ruled now, where so many statements may wait for the log.
+    pub(super) fn has_slice(&self, waiting_max: usize) -> bool {
+        self.stage == Stage::RulingAgain && !self.recordings.is_full(waiting_max)
     }
 
     /// Rules one slice of the record that was met last; says whether there is more.
-    fn rule_slice(&mut self, now: Now, index: u32) -> bool {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return false;
-        };
-        if !partition.ruler.has_more() {
+    fn rule_slice(&mut self, step: &mut PartitionStep<'_>) -> bool {
+        if !self.ruler.has_more() {
             return false;
         }
-        let ruled = partition.ruler.go_on(&mut self.counters);
-        let (more, offset) = (partition.ruler.has_more(), partition.next.saturating_sub(1));
-        self.follow_up(now, index, offset, ruled);
+        let ruled = self.ruler.go_on(step.counters());
+        let more = self.ruler.has_more();
+        self.follow_up(self.position.next.saturating_sub(1), ruled, step);
         more
     }
 
-    /// Follows from where it was ruled to. A fleet's topic may have been made anew meanwhile and be as long: there
-    /// it reads once more what it read last, which proves that it is the same.
-    pub(super) fn follow_again(&mut self, index: u32) {
-        let shared = self.shared;
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Returning;
-            if shared
-                && !partition.unproved
-                && let Some(last) = &partition.last
-            {
-                partition.next = last.offset;
-                partition.unproved = true;
-            }
-            let next = partition.next;
-            self.follow(Stream::Hits, index, next);
-        }
+    pub(super) fn advance(&mut self, delivered: &Delivered, step: &PartitionStep<'_>) {
+        self.position.advance(delivered);
+        self.position.current = self.is_current(step.clock());
     }
 
-    pub(super) fn advance(&mut self, now: Now, index: u32, delivered: &Delivered) {
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.next = delivered.offset + 1;
-            partition.appended = delivered.appended;
-            partition.current = partition.is_current(now.clock);
-            partition.last = Some(delivered.clone());
-        }
-    }
-
-    fn follow_up(&mut self, now: Now, index: u32, offset: u64, ruled: Ruled) {
+    fn follow_up(&mut self, offset: u64, ruled: Ruled, step: &mut PartitionStep<'_>) {
         for (resource, statement) in ruled.statements {
             match statement.says {
-                Says::Denied(_) => self.counters.denials += 1,
-                Says::Open => self.counters.lifts += 1,
+                Says::Denied(_) => step.counters().denials += 1,
+                Says::Open => step.counters().lifts += 1,
             }
-            self.record_statement(index, offset, &resource, &statement);
-            if self
-                .partitions
-                .get(index as usize)
-                .is_some_and(|partition| partition.announcing)
-            {
-                self.announcer.announce(index, &resource, statement);
+            self.record_statement(offset, &resource, &statement, step);
+            if self.announcing {
+                step.push(PartitionEffect::Announce(resource, statement));
             }
         }
-        let announcing = self
-            .partitions
-            .get(index as usize)
-            .is_some_and(|partition| partition.announcing);
         for due in ruled.verdicts {
-            if announcing {
-                self.counters.verdicts += 1;
-                self.verdicts.tell(index, due);
+            if self.announcing {
+                step.counters().verdicts += 1;
+                step.push(PartitionEffect::Tell(due));
             }
         }
         for news in &ruled.agents {
-            tell_news(index, news);
+            tell_news(self.index, news);
         }
-        for correction in &ruled.corrections {
-            self.clocks.note(now.clock, correction);
+        for correction in ruled.corrections {
+            step.push(PartitionEffect::Corrected(correction));
         }
-        for (key, due) in ruled.totals {
-            self.totals.due(key, due);
+        for (resource, due) in ruled.totals {
+            self.totals.due(resource, due);
         }
-        if let Some(partition) = self.partitions.get_mut(index as usize)
-            && !ruled.beside.counts.is_empty()
-        {
-            self.candidates.note(&ruled.beside);
-            let limits = Arc::clone(partition.ruler.limits());
-            let appended = partition.appended;
-            partition.candidates.note(appended, &limits, ruled.beside);
+        if !ruled.beside.counts.is_empty() {
+            step.out.tally.candidates.note(&ruled.beside);
+            let limits = Arc::clone(self.ruler.limits());
+            let appended = self.position.appended;
+            self.candidates.note(appended, &limits, ruled.beside);
         }
-        match ruled.total {
-            Some((key, Met::Applied { offset, is_bridge })) => {
-                self.bridges.followed(&key, is_bridge);
-                self.totals.applied(key, offset);
-            }
-            Some((key, Met::Stray { offset })) if announcing => {
-                let target = self.partitions.get(index as usize);
-                let applied =
-                    target.and_then(|target| target.ruler.applied_total(&key.resource, key.source));
-                self.bridges.strayed(now.clock, key, offset, applied);
-            }
-            Some((_, Met::Stray { .. })) | None => {}
+        if let Some((key, met)) = ruled.total {
+            self.total_met(key, met, step);
         }
     }
 
-    fn record_statement(&mut self, index: u32, offset: u64, resource: &str, statement: &Statement) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
+    fn total_met(&mut self, key: ChainKey, met: Met, step: &mut PartitionStep<'_>) {
+        let applied = match met {
+            Met::Applied { offset, .. } => {
+                if key.source == self.index {
+                    self.totals.applied(&key.resource, offset);
+                }
+                None
+            }
+            Met::Stray { .. } if self.announcing => {
+                self.ruler.applied_total(&key.resource, key.source)
+            }
+            Met::Stray { .. } => return,
         };
-        let Some(log) = partition.log() else {
+        step.push(PartitionEffect::TotalMet { key, met, applied });
+    }
+
+    fn record_statement(
+        &mut self,
+        offset: u64,
+        resource: &str,
+        statement: &Statement,
+        step: &mut PartitionStep<'_>,
+    ) {
+        let Some(log) = self.log() else {
             return;
         };
         let mut writer = Writer::new();
         Announced {
             log,
-            partition: index,
+            partition: self.index,
             resource: resource.into(),
             statement: statement.clone(),
         }
@@ -290,34 +250,30 @@ impl Core {
         let record = writer.as_slice().to_vec();
         let ticket = self.append(
             Stream::Denials,
-            index,
             record.clone(),
-            Purpose::Evidence(index),
+            AppendPurpose::Evidence,
+            step,
         );
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.recordings.sent(offset, ticket, record);
-        }
+        self.recordings.sent(offset, ticket, record);
     }
 
     /// What this process appended itself has come back.
-    fn see_own(&mut self, now: Now, index: u32, delivered: &Delivered, record: &Record<'_>) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
+    fn see_own(
+        &mut self,
+        delivered: &Delivered,
+        record: &Record<'_>,
+        step: &mut PartitionStep<'_>,
+    ) {
         match record {
-            Record::Tick(tick) if tick.instance == self.instance => {
-                partition.ticks.came_back(tick.number, delivered.appended);
-                self.announce_if_ready(now, index);
+            Record::Tick(tick) if tick.instance == step.context.instance => {
+                self.ticks.came_back(tick.number, delivered.appended);
+                self.announce_if_ready(step);
             }
-            // Whatever has become the latest version meanwhile: it gets a pointer of its own.
-            Record::Pointer(pointer) if partition.pointed <= pointer.version => {
-                partition.pointer = Slot::default();
-                if partition.ruler.version() < pointer.version {
-                    // It was passed over; what it would have brought is pointed at again, by and by.
-                    partition.pointer.failed(now.clock);
-                }
-                if partition.ruler.version() == self.limits.book.latest_number() && !self.shared {
-                    self.limits.forget_unused(&self.partitions);
+            Record::Pointer(pointer) => {
+                let in_force = self.ruler.version();
+                let is_own = self.pointing.met(pointer.version, in_force, step.clock());
+                if is_own && in_force == step.context.limits.book.latest_number() {
+                    step.push(PartitionEffect::UnderLatest);
                 }
             }
             _ => {}
@@ -326,128 +282,114 @@ impl Core {
 
     /// The first own tick has come back in a partition that is caught up: from now on what is ruled is
     /// announced, and what is in force already is said once.
-    fn announce_if_ready(&mut self, now: Now, index: u32) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
-        if partition.announcing
-            || partition.stage != Stage::Ruling
-            || partition.log_now(now.clock).is_none()
-        {
+    fn announce_if_ready(&mut self, step: &mut PartitionStep<'_>) {
+        let is_ready = self.stage == Stage::Ruling && self.log_now(step.clock()).is_some();
+        if self.announcing || !is_ready {
             return;
         }
-        partition.announcing = true;
-        self.announcer.begin(index, partition.ruler.live());
-        tracing::debug!(partition = index, "announcing");
-        let ours = || {
-            self.partitions
-                .iter()
-                .filter(|partition| partition.is_ours())
-        };
-        if ours().all(|partition| partition.announcing) {
-            let partitions = ours().count();
-            tracing::info!(
-                partitions,
-                live = self.announcer.live().len(),
-                "all partitions are ruled"
-            );
-        }
+        self.announcing = true;
+        tracing::debug!(partition = self.index, "announcing");
+        step.push(PartitionEffect::Begin(self.ruler.live()));
     }
 
     fn meet_unknown(
         &mut self,
-        now: Now,
-        index: u32,
         delivered: &Delivered,
         kind: u8,
         skippable: bool,
+        step: &mut PartitionStep<'_>,
     ) {
         if skippable {
-            self.counters.skipped += 1;
-            self.advance(now, index, delivered);
-            return;
+            step.counters().skipped += 1;
+            return self.advance(delivered, step);
         }
-        let why = format!(
+        self.stop(format!(
             "offset {}: kind {kind} is not known to this build and may not be skipped",
             delivered.offset
-        );
-        tracing::error!(partition = index, why, "the partition stops");
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Stopped { why };
-        }
+        ));
     }
 
     pub(super) fn keep_aside(
-        &mut self,
-        stream: Stream,
-        partition: u32,
+        &self,
         delivered: &Delivered,
         why: String,
+        step: &mut PartitionStep<'_>,
     ) {
-        self.effects.push(Effect::Aside(Aside {
-            stream,
-            partition,
-            offset: delivered.offset,
-            why,
-            bytes: delivered.bytes.clone(),
-        }));
+        let aside = Aside::of(Stream::Hits, self.index, delivered, why);
+        step.ask(Effect::Aside(aside));
     }
 
-    /// Appends totals that are due, in the order of their chains.
-    pub(super) fn send_totals(&mut self, now: Now) {
-        if self.totals.is_empty() {
+    /// Looks at a total that was met: its source may never have had it.
+    fn look_for_forgery(&self, totals: &Totals<'_>, step: &mut PartitionStep<'_>) {
+        // One without hits bridges a chain.
+        if totals.counted().next().is_none() {
             return;
         }
-        let partitions = &self.partitions;
-        let count = self.settings.partitions;
-        // Not before source and target are caught up: what the target has applied long ago would be
-        // appended again, and again after every start.
-        let may_send = |source: u32, target: u32| {
-            let ruling = |index: u32| {
-                partitions
-                    .get(index as usize)
-                    .is_some_and(|partition| partition.announcing)
-            };
-            // What a target elsewhere has applied is not known here, and passed over there; and so it is
-            // by whoever takes up one that has stopped. Until then the log keeps it.
-            let takes_what_comes = partitions.get(target as usize).is_some_and(|partition| {
-                !partition.is_ours() || matches!(partition.stage, Stage::Stopped { .. })
-            });
-            // One that waits for the log to have its totals must not wait for anybody else.
-            let waits = partitions
-                .get(source as usize)
-                .is_some_and(|partition| partition.stage == Stage::Recording);
-            waits || (ruling(source) && (takes_what_comes || ruling(target)))
+        let (key, offset) = (ChainKey::of(totals), totals.source_offset);
+        if key.source != self.index {
+            step.push(PartitionEffect::TotalRead { key, offset });
+        } else if self.never_totalled(&key.resource, offset) {
+            forged::count(self.index, &key, offset, step.counters());
+        }
+    }
+
+    /// Appends a record to this partition's part of a stream.
+    pub(super) fn append(
+        &mut self,
+        stream: Stream,
+        record: Vec<u8>,
+        purpose: AppendPurpose,
+        step: &mut PartitionStep<'_>,
+    ) -> Ticket {
+        let ticket = self.appends.send(purpose);
+        step.ask(Effect::Append {
+            stream,
+            partition: self.index,
+            ticket,
+            record,
+        });
+        ticket
+    }
+
+    /// Appends totals that are due, in the order of their chains, to partitions that are `open` to them.
+    pub(super) fn send_totals(&mut self, open: &[bool], step: &mut PartitionStep<'_>) {
+        let settings = step.context.settings;
+        let target_of = |resource: &str| {
+            tollgate_shared::names::partition_of_resource(resource, settings.partitions)
         };
-        let target_of =
-            |resource: &str| tollgate_shared::names::partition_of_resource(resource, count);
-        let (key, last_ticket) = (&self.settings.key, &mut self.last_ticket);
-        let (appends, effects, counters) =
-            (&mut self.appends, &mut self.effects, &mut self.counters);
-        self.totals.send(
-            now.clock,
-            |chain| may_send(chain.source, target_of(&chain.resource)),
-            |chain, due| {
-                let target = target_of(&chain.resource);
-                let record = OwnersPen::new(key, target).totals(
-                    &chain.resource,
-                    (chain.source, due.offset),
-                    due.previous,
-                    &due.counted,
-                );
-                *last_ticket += 1;
-                let ticket = tollgate_log::Ticket(*last_ticket);
-                appends.insert(ticket, Purpose::Total(chain.clone()));
-                counters.totals += 1;
-                effects.push(Effect::Append {
-                    stream: Stream::Hits,
-                    partition: target,
-                    ticket,
-                    record,
-                });
-                ticket
-            },
-        );
+        // Not before source and target are caught up: what the target has applied long ago would be
+        // appended again, and again after every start. But one that waits for the log to have its totals must not
+        // wait for anybody else.
+        let waits = self.stage == Stage::Recording;
+        let announcing = self.announcing;
+        let may_send = |resource: &str| {
+            let is_open = || open.get(target_of(resource) as usize).copied();
+            waits || announcing && is_open().unwrap_or(false)
+        };
+        let Self {
+            index,
+            totals,
+            appends,
+            ..
+        } = self;
+        totals.send(may_send, |resource, due| {
+            let target = target_of(resource);
+            let record = OwnersPen::new(&settings.key, target).totals(
+                resource,
+                (*index, due.offset),
+                due.previous,
+                &due.counted,
+            );
+            let ticket = appends.send(AppendPurpose::Total(resource.into()));
+            step.counters().totals += 1;
+            step.ask(Effect::Append {
+                stream: Stream::Hits,
+                partition: target,
+                ticket,
+                record,
+            });
+            ticket
+        });
     }
 }
 

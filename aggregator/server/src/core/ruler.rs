@@ -38,8 +38,8 @@ pub struct Ruled {
     pub agents: Vec<AgentNews>,
     /// Agents whose stamps were moved.
     pub corrections: Vec<Correction>,
-    /// Totals to be appended.
-    pub totals: Vec<(ChainKey, Due)>,
+    /// Totals to be appended, by resource.
+    pub totals: Vec<(Box<str>, Due)>,
     /// The total that was met: its chain, and what became of it.
     pub total: Option<(ChainKey, Met)>,
     /// Why nothing more can be ruled, if so.
@@ -357,24 +357,16 @@ fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
     (Arc::clone(&live.resource), statement)
 }
 
-fn due(due: TotalDue) -> (ChainKey, Due) {
-    let key = ChainKey {
-        source: due.source_partition,
-        resource: due.resource,
-    };
-    let due = Due {
+fn due(due: TotalDue) -> (Box<str>, Due) {
+    let of = Due {
         offset: due.source_offset,
         previous: due.previous_offset,
         counted: due.counted,
     };
-    (key, due)
+    (due.resource, of)
 }
 
 fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
-    let key = ChainKey {
-        source: totals.source_partition,
-        resource: totals.resource.into(),
-    };
     let met = fates.iter().find_map(|fate| match fate {
         // Whatever the limits say of it, the chain has gone on.
         Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
@@ -386,7 +378,7 @@ fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
         }),
         _ => None,
     })?;
-    Some((key, met))
+    Some((ChainKey::of(totals), met))
 }
 
 /// Entries of hits and operations on holds.

@@ -11,18 +11,11 @@
 
 use tollgate_engine::engine::Frozen;
 use tollgate_shared::bugs::{Bug, planted};
-use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
-use super::Core;
-use super::candidates::Candidates;
-use super::event::{Effect, Now};
-use super::partition::{Partition, Stage};
-use super::recordings::Recordings;
-use super::ruler::Ruler;
-use super::testimonies::Testimonies;
-use super::usage::Usage;
-use tollgate_log::Stream;
+use super::event::Effect;
+use super::partition::Partition;
+use super::partition::event::PartitionStep;
 
 /// When snapshots are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,157 +59,6 @@ pub struct Snapshots {
     saved_at: Option<Span>,
 }
 
-impl Core {
-    /// Restores every partition that has a snapshot, and begins to follow all of them. Done once, when
-    /// the limits are known that snapshots refer to.
-    pub(super) fn follow_hits(&mut self) {
-        if std::mem::replace(&mut self.following_hits, true) {
-            return;
-        }
-        if self.shared {
-            return self.restore_waiting();
-        }
-        let count = self.settings.partitions;
-        for index in 0..count {
-            self.restore_found(index);
-        }
-        let restored = self.partitions.iter().filter(|p| p.unproved).count();
-        if 0 < restored {
-            tracing::info!(
-                restored,
-                partitions = count,
-                "partitions restored from snapshots"
-            );
-        }
-    }
-
-    /// Restores a partition from the newest snapshot that was found and not tried yet, and follows it
-    /// from where that ends; with none, from the beginning.
-    pub(super) fn restore_found(&mut self, index: u32) {
-        let count = self.settings.partitions;
-        while let Some(chunks) = self.settings.start.take_snapshot(index) {
-            match Ruler::restore(index, count, &chunks, &self.limits.book) {
-                Ok(ruler) => {
-                    self.adopt(index, ruler);
-                    break;
-                }
-                Err(fault) => {
-                    tracing::warn!(partition = index, %fault, "a snapshot is passed over");
-                }
-            }
-        }
-        self.follow_again(index);
-    }
-
-    /// Takes a restored state, which the log is still to prove: see `following`.
-    pub(super) fn adopt(&mut self, index: u32, ruler: Ruler) {
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            let upto = ruler.applied_upto();
-            partition.next = upto.unwrap_or(0);
-            partition.last = None;
-            partition.unproved = upto.is_some();
-            partition.restored_upto = upto;
-            partition.ruler = ruler;
-        }
-    }
-
-    /// Rules a partition from its beginning: the log ends before what was ruled.
-    pub(super) fn begin_anew(&mut self, index: u32) {
-        self.forget_ruled(index);
-        // What was begun is not there any more: who was the one to begin it is so again.
-        self.identities.forget((Stream::Hits, index));
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.stage = Stage::Returning;
-            self.follow(Stream::Hits, index, 0);
-        }
-    }
-
-    /// Forgets what a partition has ruled, and what followed from it: it was no part of the log.
-    pub(super) fn forget_ruled(&mut self, index: u32) {
-        let count = self.settings.partitions;
-        self.announcer.forget(index);
-        self.totals.forget_source(index);
-        let is_its = |resource: &str| partition_of_resource(resource, count) == index;
-        self.totals.forget_applied(index, is_its);
-        self.bridges.forget(index, is_its);
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            partition.generation_before = partition.generation_met();
-            partition.ruler = Ruler::new(index, count);
-            partition.next = 0;
-            partition.last = None;
-            partition.unproved = false;
-            partition.announcing = false;
-            partition.forget_on_the_way();
-            partition.recordings = Recordings::default();
-            partition.snapshots = Snapshots::default();
-            partition.testimonies = Testimonies::default();
-            partition.usage = Usage::default();
-            partition.candidates = Candidates::default();
-        }
-    }
-
-    pub(super) fn snapshots_turn(&mut self, now: Now) {
-        let Some(policy) = self.settings.snapshots else {
-            return;
-        };
-        for index in 0..self.partitions.len() {
-            self.save_if_acknowledged(now, index);
-            let count = self.settings.partitions;
-            let Some(partition) = self.partitions.get_mut(index) else {
-                return;
-            };
-            if partition.is_due(now.clock, policy, count) {
-                partition.freeze(now.clock, policy);
-            }
-        }
-    }
-
-    fn save_if_acknowledged(&mut self, now: Now, index: usize) {
-        let Some(partition) = self.partitions.get_mut(index) else {
-            return;
-        };
-        let Some(upto) = partition.snapshots.frozen.as_ref().map(|(upto, _)| *upto) else {
-            return;
-        };
-        let behind = |oldest: Option<u64>| oldest.is_none_or(|oldest| upto < oldest);
-        let acknowledged =
-            behind(partition.recordings.oldest()) && behind(self.totals.oldest_of(partition.index));
-        if !acknowledged && !planted(Bug::SnapshotEarly) {
-            return;
-        }
-        if let Some((upto, moment)) = partition.snapshots.frozen.take() {
-            partition.snapshots.saving = Some(now.clock);
-            self.effects.push(Effect::SaveSnapshot {
-                partition: partition.index,
-                upto,
-                moment,
-            });
-        }
-    }
-
-    pub(super) fn snapshot_saved(&mut self, now: Now, index: u32, saved: bool) {
-        if let Some(partition) = self.partitions.get_mut(index as usize) {
-            let since = partition.snapshots.saving.take();
-            if saved {
-                partition.snapshots.saved_at = Some(now.clock);
-                // One of before the partition was let go is nobody's.
-                if let Some(since) = since {
-                    partition.snapshots.took = now.clock.saturating_sub(since);
-                    // The newest is of this log now.
-                    partition.restore_before = None;
-                }
-            } else if since.is_some() {
-                partition.snapshots.is_wanted();
-            }
-        }
-        if saved {
-            self.counters.snapshots_saved += 1;
-        } else {
-            self.counters.snapshots_failed += 1;
-        }
-    }
-}
-
 impl Snapshots {
     /// Lets go of the one that waits for the log.
     pub fn drop_waiting(&mut self) {
@@ -247,6 +89,58 @@ impl Snapshots {
 }
 
 impl Partition {
+    /// Keeps the snapshot that waits, if all that it caused is in the log, and takes the next one where it is due.
+    pub(super) fn take_snapshot(&mut self, step: &mut PartitionStep<'_>) {
+        let settings = step.context.settings;
+        let Some(policy) = settings.snapshots else {
+            return;
+        };
+        self.save_if_acknowledged(step);
+        if self.is_due(step.clock(), policy, settings.partitions) {
+            self.freeze(step.clock(), policy);
+        }
+    }
+
+    fn save_if_acknowledged(&mut self, step: &mut PartitionStep<'_>) {
+        let Some(upto) = self.snapshots.frozen.as_ref().map(|(upto, _)| *upto) else {
+            return;
+        };
+        let behind = |oldest: Option<u64>| oldest.is_none_or(|oldest| upto < oldest);
+        let acknowledged = behind(self.recordings.oldest()) && behind(self.totals.oldest());
+        if !acknowledged && !planted(Bug::SnapshotEarly) {
+            return;
+        }
+        if let Some((upto, moment)) = self.snapshots.frozen.take() {
+            self.snapshots.saving = Some(step.clock());
+            step.ask(Effect::SaveSnapshot {
+                partition: self.index,
+                upto,
+                moment,
+            });
+        }
+    }
+
+    /// A snapshot was written, or could not be.
+    pub(super) fn snapshot_saved(&mut self, saved: bool, step: &mut PartitionStep<'_>) {
+        let clock = step.clock();
+        let since = self.snapshots.saving.take();
+        if saved {
+            self.snapshots.saved_at = Some(clock);
+            // One of before the partition was let go is nobody's.
+            if let Some(since) = since {
+                self.snapshots.took = clock.saturating_sub(since);
+                // The newest is of this log now.
+                self.recovery.before = None;
+            }
+            step.counters().snapshots_saved += 1;
+        } else {
+            if since.is_some() {
+                self.snapshots.is_wanted();
+            }
+            step.counters().snapshots_failed += 1;
+        }
+    }
+
     fn is_due(&mut self, clock: Span, policy: Policy, count: u32) -> bool {
         let index = u64::from(self.index);
         let snapshots = &mut self.snapshots;
@@ -260,7 +154,7 @@ impl Partition {
             && !self.ruler.has_more()
             && snapshots.frozen.is_none()
             && snapshots.saving.is_none()
-            && !self.testimonies.are_doubted(self.appended)
+            && !self.testimonies.are_doubted(self.position.appended)
             && worth_it
             && (due_at <= clock || policy.entries_max <= snapshots.entries)
     }

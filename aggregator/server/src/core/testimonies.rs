@@ -19,7 +19,9 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::OwnersPen;
 use tollgate_shared::wire::testimony::Testimony;
 
-use super::{Core, Purpose};
+use super::partition::Partition;
+use super::partition::appends::AppendPurpose;
+use super::partition::event::PartitionStep;
 use tollgate_log::Stream;
 
 /// How many of one's own digests are kept: what is said of an older one came more than two minutes late.
@@ -68,27 +70,30 @@ impl Testimonies {
     }
 }
 
-impl Core {
+impl Partition {
     /// A tick was ruled: notes the state behind it where it is due, and says it where rulings are said.
-    pub(super) fn testify(&mut self, index: u32, offset: u64, log_time_before: Option<Timestamp>) {
-        let Some(group) = &self.settings.group else {
+    pub(super) fn testify(
+        &mut self,
+        offset: u64,
+        log_time_before: Option<Timestamp>,
+        step: &mut PartitionStep<'_>,
+    ) {
+        let (settings, limits) = (step.context.settings, step.context.limits);
+        let Some(group) = &settings.group else {
             return;
         };
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
-            return;
-        };
-        if !is_digest_due(log_time_before, partition.ruler.log_time()) {
+        if !is_digest_due(log_time_before, self.ruler.log_time()) {
             return;
         }
-        let version = self.limits.book.get(partition.ruler.version());
+        let version = limits.book.get(self.ruler.version());
         let noted = Noted {
             offset,
             rules: version.map_or(0, |version| version.limits.rules()),
-            digest: partition.ruler.state(),
+            digest: self.ruler.state(),
         };
-        partition.testimonies.note(noted);
+        self.testimonies.note(noted);
         // Who catches up has nothing to say that was not said when it happened.
-        if !partition.announcing {
+        if !self.announcing {
             return;
         }
         let testimony = Testimony {
@@ -97,32 +102,31 @@ impl Core {
             form: DIGEST_FORM,
             digest: noted.digest,
             group,
-            owner: &self.settings.owner,
-            instance: self.instance,
+            owner: &settings.owner,
+            instance: step.context.instance,
         };
-        let record = OwnersPen::new(&self.settings.key, index).testimony(&testimony);
-        self.append(Stream::Hits, index, record, Purpose::Testimony);
+        let record = OwnersPen::new(&settings.key, self.index).testimony(&testimony);
+        self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
     }
 
     /// Another has said what the state was: compares.
-    pub(super) fn hear(&mut self, index: u32, said: &Testimony<'_>) {
-        if said.instance == self.instance || said.form != DIGEST_FORM {
+    pub(super) fn hear(&mut self, said: &Testimony<'_>, step: &mut PartitionStep<'_>) {
+        if said.instance == step.context.instance || said.form != DIGEST_FORM {
             return;
         }
-        let noted = self.partitions.get(index as usize);
-        let Some(noted) = noted.and_then(|partition| partition.testimonies.of(said.offset)) else {
+        let Some(noted) = self.testimonies.of(said.offset) else {
             return;
         };
         if noted.rules != said.rules {
             return;
         }
-        self.counters.states_compared += 1;
+        step.counters().states_compared += 1;
         if noted.digest == said.digest {
             return;
         }
-        self.counters.states_differing += 1;
+        step.counters().states_differing += 1;
         tracing::error!(
-            partition = index,
+            partition = self.index,
             offset = said.offset,
             rules = said.rules,
             ours = format!("{:032x}", noted.digest),
@@ -131,35 +135,28 @@ impl Core {
             owner = said.owner,
             "two who rule a partition came to different states: their machines or builds disagree"
         );
-        self.doubt(index);
+        self.doubt(step);
     }
 
     /// Nobody restores from a state that is doubted: none is saved, and one that was restored is given up
     /// for an older one while it catches up, since it may be the other's.
-    fn doubt(&mut self, index: u32) {
-        let Some(partition) = self.partitions.get_mut(index as usize) else {
+    fn doubt(&mut self, step: &mut PartitionStep<'_>) {
+        self.testimonies.doubted_until = self.position.appended.saturating_add(DOUBTED_FOR);
+        self.snapshots.drop_waiting();
+        let Some(upto) = self.recovery.restored_upto.filter(|_| !self.announcing) else {
             return;
         };
-        partition.testimonies.doubted_until = partition.appended.saturating_add(DOUBTED_FOR);
-        partition.snapshots.drop_waiting();
-        let Some(upto) = partition.restored_upto.filter(|_| !partition.announcing) else {
-            return;
-        };
-        if GIVEN_UP_MAX <= partition.given_up {
+        if GIVEN_UP_MAX <= self.recovery.given_up {
             return;
         }
-        partition.given_up += 1;
-        partition.restored_upto = None;
+        self.recovery.given_up += 1;
+        self.recovery.restored_upto = None;
         tracing::warn!(
-            partition = index,
+            partition = self.index,
             upto,
             "the snapshot that it was restored from is given up for an older one"
         );
-        self.forget_ruled(index);
-        match self.shared {
-            true => self.restore_before(index, upto),
-            false => self.restore_found(index),
-        }
+        self.restore_older(upto, step);
     }
 }
 

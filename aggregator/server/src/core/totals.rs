@@ -1,5 +1,5 @@
-//! Totals on their way: what was granted of globally limited resources, from the partitions that rule
-//! hits to those that rule resources.
+//! Totals on their way: what a partition granted of globally limited resources, to the partitions that rule
+//! those resources.
 //!
 //! ```text
 //! source 3, resource api.search      due 17 <- 12 <- 9      (each names the one before)
@@ -21,8 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_shared::bugs::{Bug, planted};
-use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::Total;
+use tollgate_shared::wire::record::{self, Total};
 
 use tollgate_log::Ticket;
 
@@ -46,6 +45,16 @@ pub struct ChainKey {
     pub resource: Box<str>,
 }
 
+impl ChainKey {
+    /// The chain that a total is of.
+    pub(super) fn of(total: &record::Totals<'_>) -> Self {
+        Self {
+            source: total.source_partition,
+            resource: total.resource.into(),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum State {
     Due,
@@ -66,28 +75,27 @@ fn position(chain: &VecDeque<(Due, State)>, ticket: Ticket) -> Option<usize> {
         .then_some(at)
 }
 
-/// Totals of all chains.
+/// Totals of one source partition.
 #[derive(Debug, Default)]
 pub struct Totals {
-    chains: BTreeMap<ChainKey, VecDeque<(Due, State)>>,
-    /// By chain: the last total that its target has applied. There are as many as chains in the engines.
-    applied: BTreeMap<ChainKey, u64>,
-    /// After a failed append nothing is sent before this.
-    not_before: Span,
+    /// By resource.
+    chains: BTreeMap<Box<str>, VecDeque<(Due, State)>>,
+    /// By resource: the last total that its target has applied. There are as many as chains in the engine.
+    applied: BTreeMap<Box<str>, u64>,
 }
 
 impl Totals {
-    /// Takes a total that an engine asked for. One that is known already is taken once, one that its
+    /// Takes a total that the engine asked for. One that is known already is taken once, one that its
     /// target has applied not at all.
-    pub fn due(&mut self, key: ChainKey, due: Due) {
+    pub fn due(&mut self, resource: Box<str>, due: Due) {
         if self
             .applied
-            .get(&key)
+            .get(&resource)
             .is_some_and(|applied| due.offset <= *applied)
         {
             return;
         }
-        let chain = self.chains.entry(key).or_default();
+        let chain = self.chains.entry(resource).or_default();
         if chain
             .back()
             .is_none_or(|(last, _)| last.offset < due.offset)
@@ -97,10 +105,12 @@ impl Totals {
     }
 
     /// Drops what the target has applied: everything of the chain up to `offset`.
-    pub fn applied(&mut self, key: ChainKey, offset: u64) {
-        let known = self.applied.entry(key.clone()).or_insert(offset);
-        *known = offset.max(*known);
-        let Some(chain) = self.chains.get_mut(&key) else {
+    pub fn applied(&mut self, resource: &str, offset: u64) {
+        match self.applied.get_mut(resource) {
+            Some(known) => *known = offset.max(*known),
+            None => drop(self.applied.insert(resource.into(), offset)),
+        }
+        let Some(chain) = self.chains.get_mut(resource) else {
             return;
         };
         // What is on its way is left: its answer is still to come and finds it.
@@ -111,7 +121,7 @@ impl Totals {
             chain.pop_front();
         }
         if chain.is_empty() {
-            self.chains.remove(&key);
+            self.chains.remove(resource);
         }
     }
 
@@ -119,15 +129,11 @@ impl Totals {
     /// may be sent at all, and `send` names each append.
     pub fn send(
         &mut self,
-        clock: Span,
-        may_send: impl Fn(&ChainKey) -> bool,
-        mut send: impl FnMut(&ChainKey, &Due) -> Ticket,
+        may_send: impl Fn(&str) -> bool,
+        mut send: impl FnMut(&str, &Due) -> Ticket,
     ) {
-        if clock < self.not_before {
-            return;
-        }
-        for (key, chain) in &mut self.chains {
-            if !may_send(key) {
+        for (resource, chain) in &mut self.chains {
+            if !may_send(resource) {
                 continue;
             }
             let unsent = chain
@@ -136,14 +142,14 @@ impl Totals {
                 .take_while(|(_, state)| matches!(state, State::Due))
                 .count();
             for (due, state) in chain.range_mut(chain.len() - unsent..) {
-                *state = State::Sent(send(key, due));
+                *state = State::Sent(send(resource, due));
             }
         }
     }
 
     /// The log has what this ticket named.
-    pub fn acknowledged(&mut self, key: &ChainKey, ticket: Ticket) {
-        let Some(chain) = self.chains.get_mut(key) else {
+    pub fn acknowledged(&mut self, resource: &str, ticket: Ticket) {
+        let Some(chain) = self.chains.get_mut(resource) else {
             return;
         };
         if let Some(at) = position(chain, ticket)
@@ -155,19 +161,19 @@ impl Totals {
             chain.pop_front();
         }
         if chain.is_empty() {
-            self.chains.remove(key);
+            self.chains.remove(resource);
         }
     }
 
-    /// The log does not have what this ticket named: it and everything behind it is due again, not
-    /// before `retry_at`.
-    pub fn failed(&mut self, key: &ChainKey, ticket: Ticket, retry_at: Span) {
-        let Some(chain) = self.chains.get_mut(key) else {
-            return;
-        };
+    /// The log does not have what this ticket named: it and everything behind it is due again. Says whether that was
+    /// waited for.
+    pub fn failed(&mut self, resource: &str, ticket: Ticket) -> bool {
         // A ticket of an earlier attempt is not found: its total is due again already.
+        let Some(chain) = self.chains.get_mut(resource) else {
+            return false;
+        };
         let Some(at) = position(chain, ticket) else {
-            return;
+            return false;
         };
         for (_, state) in chain.range_mut(at..) {
             if planted(Bug::TotalsNotAgain) {
@@ -175,56 +181,41 @@ impl Totals {
             }
             *state = State::Due;
         }
-        self.not_before = retry_at;
+        true
     }
 
     /// Whether one waits, or is on its way, that follows the one at `applied`.
-    pub fn goes_on_from(&self, key: &ChainKey, applied: Option<u64>) -> bool {
-        let chain = self.chains.get(key);
+    pub fn goes_on_from(&self, resource: &str, applied: Option<u64>) -> bool {
+        let chain = self.chains.get(resource);
         chain.is_some_and(|chain| chain.iter().any(|(due, _)| due.previous == applied))
     }
 
-    /// Drops all totals of a source: another rules it, and says what is due again.
-    pub fn forget_source(&mut self, source: u32) {
-        self.chains.retain(|key, _| key.source != source);
+    /// Drops everything: what was due is said again by whoever rules the partition next, and its offsets may count
+    /// from the beginning again.
+    pub fn forget(&mut self) {
+        *self = Self::default();
     }
 
-    /// Forgets what a partition has applied, since nothing more is heard of that, and what was applied of
-    /// its own, since its offsets may count from the beginning again: `is_its` says which resources it has.
-    pub fn forget_applied(&mut self, partition: u32, is_its: impl Fn(&str) -> bool) {
-        self.applied
-            .retain(|key, _| key.source != partition && !is_its(&key.resource));
+    /// Forgets what a target has applied, since nothing more is heard of that: `is_its` says which resources it has.
+    pub fn forget_applied(&mut self, is_its: impl Fn(&str) -> bool) {
+        self.applied.retain(|resource, _| !is_its(resource));
     }
 
-    /// The least source offset of a partition whose total the log may not have yet.
-    pub fn oldest_of(&self, source: u32) -> Option<u64> {
-        self.chains
-            .iter()
-            .filter(|(key, _)| key.source == source)
-            .filter_map(|(_, chain)| chain.front().map(|(due, _)| due.offset))
-            .min()
+    /// The least offset whose total the log may not have yet.
+    pub fn oldest(&self) -> Option<u64> {
+        let chains = self.chains.values();
+        let oldest = chains.filter_map(|chain| chain.front().map(|(due, _)| due.offset));
+        oldest.min()
     }
 
-    pub(super) fn of_source(&self, source: u32) -> usize {
-        let from = |source| ChainKey {
-            source,
-            resource: Box::default(),
-        };
-        let chains = self.chains.range(from(source)..);
-        chains
-            .take_while(|(key, _)| key.source == source)
-            .map(|(_, chain)| chain.len())
-            .sum()
+    /// Whether nothing more is to be ruled for the moment, where so many may wait.
+    pub fn is_full(&self, max: usize) -> bool {
+        max <= self.len()
     }
 
-    /// Whether a source is to rule nothing more for the moment, where so many may wait.
-    pub fn is_full(&self, source: u32, max: usize) -> bool {
-        max <= self.of_source(source)
-    }
-
-    /// Whether enough of a source's totals are gone to go on.
-    pub fn has_room(&self, source: u32, max: usize) -> bool {
-        self.of_source(source) <= max / 2
+    /// Whether enough of them are gone to go on.
+    pub fn has_room(&self, max: usize) -> bool {
+        self.len() <= max / 2
     }
 
     /// How many totals the log may not have yet.
@@ -242,12 +233,7 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn key() -> ChainKey {
-        ChainKey {
-            source: 3,
-            resource: "api.search".into(),
-        }
-    }
+    const RESOURCE: &str = "api.search";
 
     fn due(offset: u64, previous: Option<u64>) -> Due {
         Due {
@@ -260,7 +246,7 @@ mod tests {
     fn with_three() -> Totals {
         let mut totals = Totals::default();
         for (offset, previous) in [(9, None), (12, Some(9)), (17, Some(12))] {
-            totals.due(key(), due(offset, previous));
+            totals.due(RESOURCE.into(), due(offset, previous));
         }
         totals
     }
@@ -268,7 +254,6 @@ mod tests {
     fn sent(totals: &mut Totals, next: &mut u64) -> Vec<(u64, u64)> {
         let mut sent = Vec::new();
         totals.send(
-            Span::from_micros(*next),
             |_| true,
             |_, due| {
                 *next += 1;
@@ -284,28 +269,30 @@ mod tests {
         let (mut totals, mut next) = (with_three(), 0);
         assert_eq!(sent(&mut totals, &mut next), [(9, 1), (12, 2), (17, 3)]);
         assert_eq!(sent(&mut totals, &mut next), []);
-        totals.acknowledged(&key(), Ticket(1));
+        totals.acknowledged(RESOURCE, Ticket(1));
         // The answers come out of order; 17 was acknowledged, and must still be sent again.
-        totals.acknowledged(&key(), Ticket(3));
-        totals.failed(&key(), Ticket(2), Span::from_micros(3));
+        totals.acknowledged(RESOURCE, Ticket(3));
+        assert!(totals.failed(RESOURCE, Ticket(2)));
         assert_eq!(sent(&mut totals, &mut next), [(12, 4), (17, 5)]);
         // A late answer of the earlier attempt changes nothing.
-        totals.failed(&key(), Ticket(2), Span::from_micros(3));
+        assert!(!totals.failed(RESOURCE, Ticket(2)));
         assert_eq!(sent(&mut totals, &mut next), []);
-        assert_eq!(totals.oldest_of(3), Some(12));
-        totals.acknowledged(&key(), Ticket(5));
+        assert_eq!(totals.oldest(), Some(12));
+        totals.acknowledged(RESOURCE, Ticket(5));
         assert_eq!(totals.len(), 2);
-        totals.acknowledged(&key(), Ticket(4));
+        totals.acknowledged(RESOURCE, Ticket(4));
         assert!(totals.is_empty());
     }
 
     #[test]
     fn what_was_applied_of_a_log_is_not_held_against_the_one_that_took_its_place() {
-        for (gone, is_target) in [(3, false), (5, true)] {
+        let forget_source: fn(&mut Totals) = Totals::forget;
+        let forget_target: fn(&mut Totals) = |totals| totals.forget_applied(|_| true);
+        for forget in [forget_source, forget_target] {
             let (mut totals, mut next) = (Totals::default(), 0);
-            totals.applied(key(), 1_500);
-            totals.forget_applied(gone, |_| is_target);
-            totals.due(key(), due(9, None));
+            totals.applied(RESOURCE, 1_500);
+            forget(&mut totals);
+            totals.due(RESOURCE.into(), due(9, None));
             assert_eq!(sent(&mut totals, &mut next), [(9, 1)]);
         }
     }
@@ -313,13 +300,13 @@ mod tests {
     #[test]
     fn what_the_target_has_applied_is_not_sent_again() {
         let (mut totals, mut next) = (with_three(), 0);
-        totals.applied(key(), 12);
+        totals.applied(RESOURCE, 12);
         assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);
         // What the engine says again is known, in either order.
-        totals.due(key(), due(17, Some(12)));
+        totals.due(RESOURCE.into(), due(17, Some(12)));
         assert_eq!(totals.len(), 1);
-        totals.acknowledged(&key(), Ticket(1));
-        totals.due(key(), due(12, Some(9)));
+        totals.acknowledged(RESOURCE, Ticket(1));
+        totals.due(RESOURCE.into(), due(12, Some(9)));
         assert!(totals.is_empty());
     }
 }

@@ -1,96 +1,55 @@
-//! The end of a turn: what was ruled goes out, and time is brought into the log.
+//! Ticks and pointers: a partition brings time and new limits into the log at the end of a turn, and meets the
+//! pointers in it.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
 
-use super::announce::TOPIC_KEY_UNPROTECTED;
-use super::event::Now;
+use super::partition::appends::AppendPurpose;
+use super::partition::event::PartitionStep;
 use super::partition::{Partition, Stage, TICK_EVERY};
-use super::{Core, Purpose};
-use tollgate_log::Stream;
+use tollgate_log::{Delivered, Stream};
 
-impl Core {
-    pub(super) fn turn(&mut self, now: Now) {
-        self.begin_lost(now.clock);
-        self.begin_partitions(now.clock);
-        self.headless_turn(now.clock);
-        self.slices_turn(now);
-        let ready = self.ready(now.clock);
-        if planted(Bug::EvidenceFirst) {
-            self.announcer
-                .publish_heartbeats(now.clock, &ready, &mut self.effects);
-        }
-        self.announcer
-            .publish_pending(now.clock, &ready, &mut self.effects);
-        self.notices_turn(now, &ready);
-        self.verdict_frames += self.verdicts.publish(
-            self.instance,
-            &TOPIC_KEY_UNPROTECTED,
-            now.clock,
-            &mut self.effects,
-        );
-        if self.next_heartbeat <= now.clock {
-            self.announcer
-                .publish_heartbeats(now.clock, &ready, &mut self.effects);
-            self.next_heartbeat = now.clock.saturating_add(self.settings.heartbeat);
-        }
-        self.give_part(now);
-        self.send_totals(now);
-        self.bridges_turn(now);
-        self.proposals_turn(now);
-        self.recordings_turn(now.clock);
-        self.limits_turn(now);
-        self.snapshots_turn(now);
-        for index in 0..self.partitions.len() {
-            self.tick(now.clock, index);
-            self.point(now.clock, index);
-        }
-        // Later versions come into force while it rules; the first ones are waited for.
-        self.started = self.started || self.limits_not_in_force().is_none();
+impl Partition {
+    /// Appends what is due of both.
+    pub(super) fn tick_and_point(&mut self, step: &mut PartitionStep<'_>) {
+        self.tick(step);
+        self.point(step);
     }
 
-    /// Brings time into a partition: one tick at a time, and none before its identity is known.
-    fn tick(&mut self, clock: Span, index: usize) {
-        let Some(partition) = self.partitions.get_mut(index) else {
+    /// Brings time into it: one tick at a time, and none before its identity is known.
+    fn tick(&mut self, step: &mut PartitionStep<'_>) {
+        let (context, clock) = (step.context, step.clock());
+        let Some(log) = self.log().filter(|_| self.stage == Stage::Ruling) else {
             return;
         };
-        let Some(log) = partition.log().filter(|_| partition.stage == Stage::Ruling) else {
-            return;
-        };
-        if !partition.ticks.slot.is_free(clock) {
+        if !self.ticks.slot.is_free(clock) {
             return;
         }
-        partition.ticks.number += 1;
-        partition.ticks.sent = clock;
+        self.ticks.number += 1;
+        self.ticks.sent = clock;
         let tick = Tick {
             log,
-            owner: &self.settings.owner,
-            instance: self.instance,
-            number: partition.ticks.number,
+            owner: &context.settings.owner,
+            instance: context.instance,
+            number: self.ticks.number,
         };
-        let number = partition.index;
-        let record = OwnersPen::new(&self.settings.key, number).tick(&tick);
-        let ticket = self.append(Stream::Hits, number, record, Purpose::Tick(number));
-        self.counters.ticks += 1;
-        if let Some(partition) = self.partitions.get_mut(index) {
-            partition.ticks.slot.ticket = Some(ticket);
-            partition.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
-        }
+        let record = OwnersPen::new(&context.settings.key, self.index).tick(&tick);
+        let ticket = self.append(Stream::Hits, record, AppendPurpose::Tick, step);
+        step.counters().ticks += 1;
+        self.ticks.slot.ticket = Some(ticket);
+        self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
     }
 
-    /// Appends the pointer to the newest limits version where a partition does not have it yet.
-    fn point(&mut self, clock: Span, index: usize) {
-        let Some(latest) = self.limits.to_point_at() else {
+    /// Appends the pointer to the newest limits version where it does not have it yet.
+    fn point(&mut self, step: &mut PartitionStep<'_>) {
+        let context = step.context;
+        let Some(latest) = context.limits.to_point_at() else {
             return;
         };
-        let Some(partition) = self.partitions.get(index) else {
-            return;
-        };
-        let wanted = partition.stage == Stage::Ruling
-            && partition.log().is_some()
-            && partition.ruler.version() < latest.number
-            && partition.pointer.is_free(clock);
+        let wanted = self.stage == Stage::Ruling
+            && self.log().is_some()
+            && self.ruler.version() < latest.number
+            && self.pointing.slot.is_free(step.clock());
         if !wanted {
             return;
         }
@@ -98,34 +57,53 @@ impl Core {
             version: latest.number,
             digest: latest.digest,
         };
-        let number = partition.index;
-        let record = OwnersPen::new(&self.settings.key, number).pointer(&pointer);
-        let ticket = self.append(Stream::Hits, number, record, Purpose::Pointer(number));
-        self.counters.pointers += 1;
-        if let Some(partition) = self.partitions.get_mut(index) {
-            partition.pointer.ticket = Some(ticket);
-            partition.pointed = pointer.version;
-        }
+        let record = OwnersPen::new(&context.settings.key, self.index).pointer(&pointer);
+        let ticket = self.append(Stream::Hits, record, AppendPurpose::Pointer, step);
+        step.counters().pointers += 1;
+        self.pointing.slot.ticket = Some(ticket);
+        self.pointing.version = pointer.version;
     }
 
-    pub(super) fn wake_at(&self) -> Span {
-        let slices = |partition: &Partition| {
-            partition.stage == Stage::RulingAgain
-                && !partition.recordings.is_full(self.settings.waiting_max)
-        };
-        if !self.givings.is_empty() || self.partitions.iter().any(slices) {
-            return Span::ZERO;
+    /// When the next tick is due, if none is on its way.
+    pub(super) fn next_tick(&self) -> Option<Span> {
+        let is_free =
+            self.stage == Stage::Ruling && self.log().is_some() && self.ticks.slot.ticket.is_none();
+        is_free.then_some(self.ticks.slot.not_before)
+    }
+}
+
+impl Partition {
+    /// Whether the record that a pointer is may be ruled now. If not, the partition waits for the
+    /// version, or the pointer was refused and passed.
+    pub(super) fn may_follow_pointer(
+        &mut self,
+        delivered: &Delivered,
+        pointer: &Pointer,
+        step: &mut PartitionStep<'_>,
+    ) -> bool {
+        let limits = step.context.limits;
+        let known = self.ruler.version();
+        if pointer.version <= known {
+            return true;
         }
-        let tick = |partition: &Partition| {
-            let free = partition.stage == Stage::Ruling
-                && partition.log().is_some()
-                && partition.ticks.slot.ticket.is_none();
-            free.then_some(partition.ticks.slot.not_before)
-        };
-        let ticks = self.partitions.iter().filter_map(tick).min();
-        let ours = [ticks, self.announcer.next_step()];
-        // Everything else that is tried again waits for a heartbeat: it comes at least each second.
-        let wakes = ours.into_iter().flatten();
-        wakes.fold(self.next_heartbeat, Span::min)
+        if let Some(version) = limits.book.newer_between(known, pointer.version) {
+            self.stop(format!("limits version {version} is of a later build"));
+            return false;
+        }
+        let found = limits.book.get(pointer.version);
+        if found.is_some_and(|version| version.digest == pointer.digest) {
+            return true;
+        }
+        if found.is_none() && limits.next <= pointer.version {
+            let version = pointer.version;
+            tracing::debug!(partition = self.index, version, "waits for limits");
+            self.stage = Stage::Waiting { version };
+            return false;
+        }
+        step.counters().forged += 1;
+        let why = format!("no limits version {} with this digest", pointer.version);
+        self.advance(delivered, step);
+        self.keep_aside(delivered, why, step);
+        false
     }
 }

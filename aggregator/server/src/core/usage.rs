@@ -22,8 +22,8 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitBatch;
 
-use super::Core;
 use super::partition::Partition;
+use super::queries::Views;
 
 /// Names that are kept of each measure and minute. Twice as many are, until the table is cut: cutting
 /// costs a sort of all, so each cut makes room for as many as it keeps.
@@ -306,10 +306,9 @@ pub fn keep_greatest(pairs: &mut Vec<TopPair>, by: By, limit: usize) {
     pairs.truncate(limit.min(TOP_MAX));
 }
 
-impl Core {
+impl Views<'_> {
     pub(super) fn top_view(&self, filter: &TopFilter) -> TopView {
-        let ours = |p: &&Partition| p.is_ours() && p.why_not_ready().is_none();
-        let ready: Vec<_> = self.partitions.iter().filter(ours).collect();
+        let ready: Vec<_> = self.partitions.iter().filter(|p| p.is_ready()).collect();
         let newest = ready.iter().map(|p| p.usage.newest).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
         let minute = newest.as_micros() / GENERATION.as_micros();
@@ -378,7 +377,7 @@ impl Core {
     pub(super) fn partitions_missing(&self) -> Vec<u32> {
         self.partitions
             .iter()
-            .filter(|partition| !partition.is_ours() || partition.why_not_ready().is_some())
+            .filter(|partition| !partition.is_ready())
             .map(|partition| partition.index)
             .collect()
     }

@@ -13,11 +13,12 @@
 
 use std::collections::VecDeque;
 
+use tollgate_log::{Stream, Ticket};
 use tollgate_shared::bugs::{Bug, planted};
-use tollgate_shared::time::Span;
+use tollgate_shared::wire::record::kind;
 
 use super::event::Effect;
-use super::{Core, Purpose};
+use super::identities::Identities;
 
 /// Appends that wait, in order.
 #[derive(Debug, Default)]
@@ -30,52 +31,50 @@ enum Turn {
     /// It waits.
     Later,
     /// It is a tick of this partition, and does not wait.
-    Never(u32),
+    Never(u32, Ticket),
 }
 
-impl Core {
-    /// Takes out of the effects of a step what may not be appended yet, and puts in what may be now.
-    pub(super) fn withhold(&mut self, clock: Span) {
-        let waits = !self.withheld.0.is_empty();
-        if !waits && !self.identities.any_awaited() || planted(Bug::IdentityLate) {
-            return;
+impl Withheld {
+    /// Takes out of the effects of a step what may not be appended yet, and puts in what may be now. Gives the ticks
+    /// that are not appended, each with its partition.
+    pub fn sort(
+        &mut self,
+        effects: &mut Vec<Effect>,
+        identities: &Identities,
+    ) -> Vec<(u32, Ticket)> {
+        let mut never = Vec::new();
+        let waits = !self.0.is_empty();
+        if !waits && !identities.any_awaited() || planted(Bug::IdentityLate) {
+            return never;
         }
-        let before = std::mem::take(&mut self.withheld.0);
-        for effect in before.into_iter().chain(std::mem::take(&mut self.effects)) {
-            match self.turn_of(&effect) {
-                Turn::Now => self.effects.push(effect),
-                Turn::Later => self.withheld.0.push_back(effect),
-                Turn::Never(index) => self.take_back_tick(index, &effect, clock),
+        let before = std::mem::take(&mut self.0);
+        for effect in before.into_iter().chain(std::mem::take(effects)) {
+            match turn_of(&effect, identities) {
+                Turn::Now => effects.push(effect),
+                Turn::Later => self.0.push_back(effect),
+                Turn::Never(partition, ticket) => never.push((partition, ticket)),
             }
         }
+        never
     }
+}
 
-    fn turn_of(&self, effect: &Effect) -> Turn {
-        let Effect::Append {
-            stream,
-            partition,
-            ticket,
-            ..
-        } = effect
-        else {
-            return Turn::Now;
-        };
-        if !self.identities.is_awaited((*stream, *partition)) {
-            return Turn::Now;
-        }
-        match self.appends.get(ticket) {
-            Some(Purpose::Genesis(..)) => Turn::Now,
-            Some(Purpose::Tick(index)) => Turn::Never(*index),
-            _ => Turn::Later,
-        }
+fn turn_of(effect: &Effect, identities: &Identities) -> Turn {
+    let Effect::Append {
+        stream,
+        partition,
+        ticket,
+        record,
+    } = effect
+    else {
+        return Turn::Now;
+    };
+    if !identities.is_awaited((*stream, *partition)) {
+        return Turn::Now;
     }
-
-    fn take_back_tick(&mut self, index: u32, effect: &Effect, clock: Span) {
-        if let Effect::Append { ticket, .. } = effect {
-            self.appends.remove(ticket);
-            if let Some(partition) = self.partitions.get_mut(index as usize) {
-                partition.ticks.slot.failed_of(*ticket, clock);
-            }
-        }
+    match record.get(1) {
+        Some(&kind::GENESIS) => Turn::Now,
+        Some(&kind::TICK) if *stream == Stream::Hits => Turn::Never(*partition, *ticket),
+        _ => Turn::Later,
     }
 }

@@ -6,6 +6,7 @@
 use tollgate_shared::wire::record::{Record, kind};
 
 use super::Core;
+use super::partition::event::PartitionContext;
 
 impl Core {
     /// From now on it is wrong.
@@ -13,7 +14,9 @@ impl Core {
         tracing::warn!("this aggregator is wrong on purpose");
         self.wrong = true;
     }
+}
 
+impl PartitionContext<'_> {
     /// A record as it sees it.
     pub(super) fn wrongly<'a>(&self, offset: u64, record: Record<'a>) -> Record<'a> {
         match record {

@@ -11,6 +11,7 @@
 //! good; on the way down what agents were told is in the log before the process ends.
 
 mod aside;
+mod backlog;
 #[cfg(feature = "kafka")]
 mod fleet;
 mod log;

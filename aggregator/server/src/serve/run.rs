@@ -2,6 +2,7 @@
 
 #[cfg(feature = "kafka")]
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
 
 use super::aside::Asides;
+use super::backlog::{Backlog, Next};
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, Found};
 use super::host_name;
@@ -57,6 +59,7 @@ struct Shell {
     asides: Asides,
     keeper: Keeper,
     preparer: Preparer,
+    backlog: Backlog,
     started: Instant,
     effects: Vec<Effect>,
     log_faults: mpsc::Receiver<ServeError>,
@@ -103,20 +106,18 @@ pub(super) async fn run(
                 Asked::Stop => break,
                 Asked::ReadLimits => shell.read_limits_file(&config),
             },
-            Some(event) = log_events.recv(), if shell.preparer.has_room() => shell.met(event),
+            Some(event) = log_events.recv(), if shell.takes_events() => shell.met(event),
             Some(event) = events.recv() => shell.step(event),
             Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
+            () = std::future::ready(()), if !shell.backlog.is_empty() => {}
             () = tokio::time::sleep_until(turn_at) => {}
         }
         let turn_ends = Instant::now() + TURN_MAX;
         while Instant::now() < turn_ends {
             // One of each, so that neither starves the other.
-            let from_log = match shell.preparer.has_room() {
-                true => log_events.try_recv().map(|event| shell.met(event)),
-                false => Err(mpsc::error::TryRecvError::Empty),
-            };
+            let is_from_log = shell.handle_log(&mut log_events);
             let from_others = events.try_recv().map(|event| shell.step(event));
-            if from_log.is_err() && from_others.is_err() {
+            if !is_from_log && from_others.is_err() {
                 break;
             }
         }
@@ -192,7 +193,7 @@ async fn start(
         .map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     warn_of_public_key(config, &settings.key);
-    let (core, effects, keeper, asides);
+    let (mut core, effects, keeper, asides);
     let prepared = events.clone();
     match config.log {
         LogKind::Journal => {
@@ -222,13 +223,11 @@ async fn start(
         LogKind::Kafka => return Err(ServeError::Bug("built without kafka".to_owned())),
     }
     #[cfg(feature = "wrong-engine")]
-    let core = {
-        let mut core = core;
-        if std::env::var_os("TOLLGATE_WRONG_ENGINE").is_some() {
-            core.go_wrong();
-        }
-        core
-    };
+    if std::env::var_os("TOLLGATE_WRONG_ENGINE").is_some() {
+        core.go_wrong();
+    }
+    let threads = threads(config);
+    core.rule_on(threads);
     let preparer = Preparer::start(core.preparing(), prepared).map_err(socket("limits"))?;
     let mut shell = Shell {
         core,
@@ -239,6 +238,7 @@ async fn start(
         asides,
         keeper,
         preparer,
+        backlog: Backlog::new(threads),
         started: Instant::now(),
         effects,
         log_faults: opened.faults,
@@ -254,6 +254,12 @@ fn group_of(config: &Config) -> String {
         LogKind::Kafka => config.kafka.group.clone(),
         LogKind::Journal => String::new(),
     }
+}
+
+/// How many threads rule: as many as there are cores, unless it is said.
+fn threads(config: &Config) -> NonZeroUsize {
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    config.threads.unwrap_or_else(cores)
 }
 
 fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Settings {
@@ -329,11 +335,35 @@ impl Shell {
         }
     }
 
+    /// Whether another event of the log can be taken.
+    fn takes_events(&self) -> bool {
+        self.preparer.has_room() && self.backlog.has_room()
+    }
+
     /// An event of the log; what is about limits comes again when it was prepared.
     fn met(&mut self, event: LogEvent) {
         if let Some(event) = self.preparer.take(event) {
-            self.step(Event::Log(event));
+            self.backlog.push(event);
         }
+    }
+
+    /// Handles the next event of the log, or deliveries of several partitions at once. Says whether there was one.
+    fn handle_log(&mut self, log_events: &mut mpsc::Receiver<LogEvent>) -> bool {
+        while self.takes_events()
+            && let Ok(event) = log_events.try_recv()
+        {
+            self.met(event);
+        }
+        match self.backlog.next() {
+            None => return false,
+            Some(Next::Event(event)) => self.step(Event::Log(event)),
+            Some(Next::Together(deliveries)) => {
+                let now = self.now();
+                self.core.rule_together(now, deliveries, &mut self.effects);
+                self.perform();
+            }
+        }
+        true
     }
 
     fn step(&mut self, event: Event) {
@@ -425,18 +455,29 @@ impl Shell {
         }
         self.asides.close();
         self.log.close();
+        for event in self.backlog.take_all() {
+            self.close_by(event);
+        }
         let closing = async {
             while let Some(event) = log_events.recv().await {
-                match event {
-                    LogEvent::Closed => return,
-                    event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
-                    // What is delivered now is ruled by whoever comes next.
-                    _ => {}
+                if self.close_by(event) {
+                    return;
                 }
             }
         };
         if tokio::time::timeout(CLOSE_PATIENCE, closing).await.is_err() {
             tracing::error!("the log did not close in time; what was acknowledged is in it");
         }
+    }
+
+    /// Handles an event of a log that is being closed; says whether it was the last.
+    fn close_by(&mut self, event: LogEvent) -> bool {
+        match event {
+            LogEvent::Closed => return true,
+            event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
+            // What is delivered now is ruled by whoever comes next.
+            _ => {}
+        }
+        false
     }
 }

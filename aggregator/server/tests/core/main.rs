@@ -11,6 +11,7 @@ mod pairs;
 mod refused;
 mod sharing;
 mod slices;
+mod threads;
 mod usage;
 mod world;
 

@@ -2,6 +2,7 @@
 //! published, answered and kept aside. What happens in it is a function of its seed.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 
 use tollgate_log::Chunks;
 use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
@@ -9,6 +10,7 @@ use tollgate_server::core::assignment::Known;
 use tollgate_server::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::snapshots::Policy;
+use tollgate_server::core::together::Delivery;
 use tollgate_server::core::view::{DigestsView, Gauges, PairView, Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::mac::MacKey;
@@ -59,6 +61,10 @@ pub struct World {
     replies: Vec<(QueryId, Reply)>,
     queries: u64,
     sequences: BTreeMap<u32, u64>,
+    /// Whether deliveries of hits are ruled together.
+    together: bool,
+    /// Deliveries that are to be.
+    deliveries: Vec<Delivery>,
 }
 
 fn all_partitions() -> impl Iterator<Item = (Stream, u32)> {
@@ -81,6 +87,25 @@ impl World {
     /// A core on a log as it was left.
     pub fn on(log: MemoryLog, seed: u64) -> Self {
         Self::restored(log, seed, BTreeMap::new())
+    }
+
+    /// The same with snapshots, restored on so many threads.
+    pub fn restored_on(
+        threads: Option<NonZeroUsize>,
+        log: MemoryLog,
+        seed: u64,
+        snapshots: BTreeMap<u32, Vec<Chunks>>,
+    ) -> Self {
+        let mut world = Self::restored(log, seed, snapshots);
+        world.rule_on(threads);
+        world
+    }
+
+    /// The newest snapshot of each partition.
+    pub fn newest_snapshots(&self) -> BTreeMap<u32, Vec<Chunks>> {
+        let snapshots = self.snapshots.iter();
+        let of = |(partition, _, chunks): &(u32, u64, Chunks)| (*partition, vec![chunks.clone()]);
+        snapshots.map(of).collect()
     }
 
     /// The same with snapshots.
@@ -180,9 +205,41 @@ impl World {
             replies: Vec::new(),
             queries: 0,
             sequences: BTreeMap::new(),
+            together: false,
+            deliveries: Vec::new(),
         };
         world.perform(effects);
         world
+    }
+
+    /// From now on what is delivered of several partitions is ruled together, on so many threads.
+    pub fn rule_on(&mut self, threads: Option<NonZeroUsize>) {
+        if let Some(threads) = threads {
+            self.core.rule_on(threads);
+            self.together = true;
+        }
+    }
+
+    fn deliver_records(&mut self, stream: Stream, partition: u32, records: Vec<Delivered>) {
+        if stream == Stream::Hits && self.together {
+            let records = vec![records];
+            return self.deliveries.push(Delivery { partition, records });
+        }
+        self.step(Event::Log(LogEvent::Delivered {
+            stream,
+            partition,
+            records,
+        }));
+    }
+
+    fn rule_together(&mut self) {
+        let deliveries = std::mem::take(&mut self.deliveries);
+        if !deliveries.is_empty() {
+            let mut effects = Vec::new();
+            self.core
+                .rule_together(self.now(), deliveries, &mut effects);
+            self.perform(effects);
+        }
     }
 
     pub fn now(&self) -> Now {
@@ -352,14 +409,11 @@ impl World {
             }
             if !chunk.is_empty() {
                 any = true;
-                self.step(Event::Log(LogEvent::Delivered {
-                    stream,
-                    partition,
-                    records: chunk,
-                }));
+                self.deliver_records(stream, partition, chunk);
             }
             if caught_up {
                 any = true;
+                self.rule_together();
                 let next = there as u64;
                 self.step(Event::Log(LogEvent::CaughtUp {
                     stream,
@@ -368,6 +422,7 @@ impl World {
                 }));
             }
         }
+        self.rule_together();
         any
     }
 

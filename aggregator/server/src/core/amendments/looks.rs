@@ -12,22 +12,23 @@ use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
 use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::Cause;
 
-use super::super::{Core, Partition};
-use super::{PROPOSALS_MAX, Proposal, Refused};
+use super::super::partition::Partition;
+use super::super::queries::Views;
+use super::{Proposal, Refused};
 use tollgate_limits::versions::own_of;
 use tollgate_limits::versions::switches;
 
-impl Core {
+impl Views<'_> {
     /// Whether it can be done at all, as far as this process sees.
     pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), Refused> {
         let not_now = |why: &str| Refused::NotNow { why: why.into() };
-        if let Some(down) = &self.log_down {
+        if let Some(down) = self.log_down {
             return Err(not_now(down));
         }
         if let Some(why) = self.limits.why_unread() {
             return Err(not_now(&why));
         }
-        if PROPOSALS_MAX <= self.proposals.0.len() {
+        if self.proposals.is_full() {
             return Err(not_now("too many amendments are on their way"));
         }
         let found = self.limits.book.latest_number();
@@ -189,7 +190,7 @@ impl Core {
     /// The partition of a pair, if it can be asked here.
     fn ruled(&self, index: u32) -> Option<&Partition> {
         let partition = self.partitions.get(index as usize)?;
-        (partition.is_ours() && partition.why_not_ready().is_none()).then_some(partition)
+        partition.is_ready().then_some(partition)
     }
 
     fn is_known(&self, resource: &str, domain: &str) -> Result<(), Refused> {

@@ -19,9 +19,11 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 
-use super::event::{Effect, Now, QueryId};
+use super::environment::{Environment, Purpose};
+use super::event::{Now, QueryId};
+use super::partition::Partition;
+use super::queries::Views;
 use super::view::Reply;
-use super::{Core, Purpose, draw_u128};
 use tollgate_limits::versions::{Entered, Void, in_one_line};
 use tollgate_log::Stream;
 
@@ -134,30 +136,39 @@ struct Waiting {
     entered: Option<(u64, Span)>,
 }
 
-impl Core {
-    /// Takes an operator's word, and answers now or later.
-    pub(super) fn propose(&mut self, now: Now, id: QueryId, proposal: &Proposal) {
-        let spelt = self.spelt(&proposal.act);
-        let looked = spelt.and_then(|spelt| {
-            let act = spelt.unwrap_or_else(|| proposal.act.clone());
-            self.look_at(proposal, &act)?;
-            Ok(act)
-        });
+impl Proposals {
+    /// Whether as many are on their way as may be.
+    fn is_full(&self) -> bool {
+        PROPOSALS_MAX <= self.0.len()
+    }
+
+    /// Answers an operator's word, or sends it to the log and answers later; says whether it was sent.
+    pub(super) fn propose(
+        &mut self,
+        id: QueryId,
+        proposal: &Proposal,
+        looked: Result<Act, Refused>,
+        in_force: u64,
+        env: &mut Environment,
+    ) -> bool {
         let act = match looked {
             Ok(act) => act,
-            Err(refused) => return self.answer_proposal(id, Err(refused)),
+            Err(refused) => {
+                env.reply(id, Reply::Amended(Err(refused)));
+                return false;
+            }
         };
-        let expected = self.limits.book.latest_number();
         let what = in_one_line(&act);
         if proposal.dry_run {
-            let view = view(what, expected, expected, false, false);
-            return self.answer_proposal(id, Ok(view));
+            let view = view(what, in_force, in_force, false, false);
+            env.reply(id, Reply::Amended(Ok(view)));
+            return false;
         }
-        let push = draw_u128(&mut self.random);
+        let push = env.draw_u128();
         let mut writer = Writer::new();
         Amendment {
             push,
-            expected,
+            expected: in_force,
             who: &proposal.who,
             why: &proposal.why,
             act,
@@ -171,37 +182,37 @@ impl Core {
         let waiting = Waiting {
             id,
             what,
-            expected,
+            expected: in_force,
             entered: None,
         };
-        self.proposals.0.insert(push, waiting);
+        self.0.insert(push, waiting);
         let record = writer.as_slice().to_vec();
-        self.append(Stream::Limits, 0, record, Purpose::Amendment(push));
-        self.counters.amendments += 1;
-        self.proposals_turn(now);
+        env.append(Stream::Limits, 0, record, Purpose::Amendment(push));
+        env.out.tally.counters.amendments += 1;
+        true
     }
 
     /// The log could not take it, or did not say so.
-    pub(super) fn proposal_failed(&mut self, push: u128, why: &str) {
-        if let Some(waiting) = self.proposals.0.remove(&push) {
+    pub(super) fn failed(&mut self, push: u128, why: &str, env: &mut Environment) {
+        if let Some(waiting) = self.0.remove(&push) {
             let why = format!("the log did not take it ({why}): look at what is in force");
-            self.answer_proposal(waiting.id, Err(Refused::NotNow { why }));
+            env.reply(waiting.id, Reply::Amended(Err(Refused::NotNow { why })));
         }
     }
 
     /// The log says what became of a push, which may be one of these.
-    pub(super) fn amendment_entered(&mut self, now: Now, entered: &Entered) {
+    pub(super) fn entered(&mut self, now: Now, entered: &Entered, env: &mut Environment) {
         match entered {
             Entered::Version { push, version } => {
-                if let Some(waiting) = self.proposals.0.get_mut(push) {
+                if let Some(waiting) = self.0.get_mut(push) {
                     waiting.entered = Some((version.number, now.clock));
                 }
             }
             Entered::Void { push, why } => {
-                let Some(waiting) = self.proposals.0.remove(push) else {
+                let Some(waiting) = self.0.remove(push) else {
                     return;
                 };
-                self.counters.amendments_void += 1;
+                env.out.tally.counters.amendments_void += 1;
                 let refused = match why {
                     Void::Conflict { expected, found } => Refused::Conflict {
                         expected: *expected,
@@ -211,23 +222,22 @@ impl Core {
                         why: why.to_string(),
                     },
                 };
-                self.answer_proposal(waiting.id, Err(refused));
+                env.reply(waiting.id, Reply::Amended(Err(refused)));
             }
             Entered::Part | Entered::Newer { .. } => {}
         }
     }
 
     /// Answers those whose amendment is in force here, and those that have waited for long enough.
-    pub(super) fn proposals_turn(&mut self, now: Now) {
-        if self.proposals.0.is_empty() {
+    pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+        if self.0.is_empty() {
             return;
         }
         let ruled = |version: u64| {
-            let mut ours = self.partitions.iter().filter(|p| p.is_ours());
-            ours.all(|p| version <= p.ruler.version() && !p.ruler.has_more())
+            let mut ours = partitions.iter().filter(|p| p.is_ours());
+            ours.all(|partition| partition.is_under(version))
         };
         let done: Vec<(u128, u64, bool)> = self
-            .proposals
             .0
             .iter()
             .filter_map(|(push, waiting)| {
@@ -238,18 +248,21 @@ impl Core {
             })
             .collect();
         for (push, version, in_force) in done {
-            if let Some(waiting) = self.proposals.0.remove(&push) {
+            if let Some(waiting) = self.0.remove(&push) {
                 let view = view(waiting.what, version, waiting.expected, true, in_force);
-                self.answer_proposal(waiting.id, Ok(view));
+                env.reply(waiting.id, Reply::Amended(Ok(view)));
             }
         }
     }
+}
 
-    fn answer_proposal(&mut self, id: QueryId, answer: Result<AmendmentView, Refused>) {
-        self.effects.push(Effect::Reply {
-            id,
-            reply: Box::new(Reply::Amended(answer)),
-        });
+impl Views<'_> {
+    /// What an operator's word comes to as far as this process sees: the act, as it is spelt.
+    pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, Refused> {
+        let spelt = self.spelt(&proposal.act)?;
+        let act = spelt.unwrap_or_else(|| proposal.act.clone());
+        self.look_at(proposal, &act)?;
+        Ok(act)
     }
 }
 

@@ -1,0 +1,232 @@
+//! What the log says, by what it is about: a partition, the limits, an append, or the log itself.
+
+use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
+use tollgate_shared::time::Timestamp;
+
+use super::Core;
+use super::environment::Purpose;
+use super::event::{Aside, Effect, Now};
+use super::partition::appends::sender_of;
+use super::partition::event::PartitionEvent;
+use super::partition::{Partition, Stage};
+
+impl Core {
+    pub(super) fn log_says(&mut self, now: Now, event: LogEvent) {
+        match event {
+            LogEvent::Delivered {
+                stream,
+                partition,
+                records,
+            } => match stream {
+                Stream::Hits => self.hears(now, partition, PartitionEvent::Delivered(&records)),
+                Stream::Limits => self.limits_delivered(now, &records),
+                // Evidence is written here and read by others.
+                Stream::Denials => {}
+            },
+            LogEvent::CaughtUp {
+                stream,
+                partition,
+                next,
+            } => match stream {
+                Stream::Hits => self.hears(now, partition, PartitionEvent::CaughtUp { next }),
+                Stream::Limits => self.limits_caught_up(now, next),
+                Stream::Denials => {}
+            },
+            LogEvent::Following {
+                stream,
+                partition,
+                from,
+            } => {
+                if stream == Stream::Hits {
+                    self.hears(now, partition, PartitionEvent::Following { from });
+                }
+            }
+            LogEvent::Gap {
+                stream,
+                partition,
+                wanted,
+                next,
+            } => self.gap(now, stream, partition, (wanted, next)),
+            LogEvent::Broken {
+                stream,
+                partition,
+                next,
+                why,
+            } => self.broken(now, (stream, partition), next, why),
+            LogEvent::Appended {
+                ticket,
+                result,
+                taken,
+            } => self.appended(now, ticket, result, taken),
+            LogEvent::Down { why } => {
+                if self.log_down.is_none() {
+                    tracing::error!(why, "the log takes nothing; trying again");
+                }
+                self.log_down = Some(why);
+            }
+            LogEvent::Up => {
+                if self.log_down.take().is_some() {
+                    tracing::info!("the log takes records again");
+                }
+            }
+            LogEvent::Closed => {}
+        }
+    }
+
+    fn gap(&mut self, now: Now, stream: Stream, partition: u32, (wanted, next): (u64, u64)) {
+        if stream == Stream::Hits {
+            let ruled_too = self.membership.ruled_too.contains(&partition);
+            let event = PartitionEvent::Gap {
+                wanted,
+                next,
+                ruled_too,
+            };
+            return self.hears(now, partition, event);
+        }
+        if wanted == 0 && 0 < next {
+            tracing::info!(?stream, partition, next, "the log begins here");
+        } else {
+            self.env.out.tally.counters.gaps += 1;
+            tracing::error!(
+                ?stream,
+                partition,
+                wanted,
+                next,
+                "records are gone before they could be read"
+            );
+        }
+        if stream == Stream::Limits && next < wanted {
+            self.limits.made_anew(&mut self.env);
+        }
+    }
+
+    fn broken(&mut self, now: Now, (stream, partition): (Stream, u32), next: u64, why: String) {
+        tracing::error!(
+            ?stream,
+            partition,
+            next,
+            why,
+            "the log cannot be read any further"
+        );
+        match stream {
+            Stream::Limits => self.limits.broken = Some(why),
+            Stream::Hits => self.hears(now, partition, PartitionEvent::Broken { why }),
+            Stream::Denials => {}
+        }
+    }
+
+    /// An append is answered: whoever asked for it is found by its ticket.
+    fn appended(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        result: Result<u64, AppendError>,
+        taken: Option<Timestamp>,
+    ) {
+        if let Some(partition) = sender_of(ticket) {
+            let event = PartitionEvent::Answered {
+                ticket,
+                result: &result,
+                taken,
+            };
+            return self.hears(now, partition, event);
+        }
+        let env = &mut self.env;
+        let Some(purpose) = env.answered(ticket) else {
+            return;
+        };
+        if let Err(error) = &result {
+            env.out.tally.counters.append_failures += 1;
+            tracing::debug!(?purpose, %error, "an append failed");
+        }
+        match (purpose, result) {
+            (Purpose::Genesis(stream, partition), result) => {
+                let (at, is_taken) = ((stream, partition), result.is_ok());
+                self.identities.answered(at, ticket, is_taken, now.clock);
+            }
+            (
+                Purpose::Agent {
+                    peer,
+                    id,
+                    partition,
+                },
+                result,
+            ) => {
+                let whose = (peer, id, partition);
+                self.agent_appends.answered(whose, result, env);
+            }
+            (Purpose::Chunk(push), Err(error)) => self.limits.push_failed(now, push, &error),
+            (Purpose::Amendment(push), Err(error)) => {
+                self.proposals.failed(push, &error.to_string(), env);
+            }
+            (Purpose::Bridge | Purpose::Chunk(_) | Purpose::Amendment(_), _) => {}
+        }
+    }
+
+    fn limits_delivered(&mut self, now: Now, records: &[Delivered]) {
+        if self.limits.broken.is_some() {
+            return;
+        }
+        for record in records {
+            let pairs = || self.partitions.iter().map(|p| p.ruler.pairs()).sum();
+            match self.limits.read(record, pairs) {
+                Ok(None) => {}
+                Ok(Some(entered)) => {
+                    self.proposals.entered(now, &entered, &mut self.env);
+                    self.limits.entered(now, entered, &mut self.env);
+                    self.limits.book.keep_act_alone(record.offset);
+                }
+                Err(error) => {
+                    self.env.out.tally.counters.undecodable += 1;
+                    let aside = Aside::of(Stream::Limits, 0, record, error.to_string());
+                    self.env.effects.push(Effect::Aside(aside));
+                }
+            }
+        }
+        self.limits_are_read(now);
+    }
+
+    fn limits_caught_up(&mut self, now: Now, next: u64) {
+        if next == 0 {
+            self.identities.want((Stream::Limits, 0));
+            self.state_identities(now.clock);
+        }
+        self.limits.caught_up(&mut self.env);
+        if !std::mem::replace(&mut self.following_hits, true) && !self.membership.shared {
+            self.begin_partitions(now);
+        }
+        self.limits_are_read(now);
+        self.limits.turn(now, &mut self.env);
+    }
+
+    /// Restores every partition that has a snapshot, and begins to follow all of them. Done once, when
+    /// the limits are known that snapshots refer to.
+    fn begin_partitions(&mut self, now: Now) {
+        let all = self.partitions.iter();
+        let begin = all.map(|partition| (partition.index, vec![PartitionEvent::Begins]));
+        self.step_together(now, begin.collect());
+        let is_restored = |partition: &&Partition| partition.position.unverified;
+        let restored = self.partitions.iter().filter(is_restored).count();
+        if 0 < restored {
+            tracing::info!(
+                restored,
+                partitions = self.partitions.len(),
+                "partitions restored from snapshots"
+            );
+        }
+    }
+
+    /// Lets partitions go on that waited for what is known by now: first those that are to be restored.
+    fn limits_are_read(&mut self, now: Now) {
+        if self.following_hits {
+            self.all_hear(now, |partition| {
+                let is_restored = matches!(partition.stage, Stage::Restoring { .. });
+                is_restored.then_some(PartitionEvent::LimitsRead)
+            });
+        }
+        self.all_hear(now, |partition| {
+            let waits = matches!(partition.stage, Stage::Waiting { .. });
+            waits.then_some(PartitionEvent::LimitsRead)
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! How far a partition has been read, and whether the log is the one that its state is of.
+
+use tollgate_log::Delivered;
+use tollgate_shared::time::Timestamp;
+
+use super::super::following::mark_of;
+
+/// A position in the log.
+#[derive(Debug, Default)]
+pub struct Position {
+    /// The offset of the next record to rule; while it is unverified, of the record that verifies it.
+    pub next: u64,
+    /// The state came from a snapshot, or its reading had stopped, and the log was not seen to have the record that
+    /// the state ends with.
+    pub unverified: bool,
+    /// The record that was read last, where it was read here: the one before `next`, or at `next` while that is to
+    /// verify the position.
+    pub last: Option<Delivered>,
+    /// The append time of the last record that was ruled.
+    pub appended: Timestamp,
+    /// Whether that record was ruled soon after its append.
+    pub current: bool,
+}
+
+impl Position {
+    /// The beginning of a log. When the last record was appended stays known.
+    pub fn restart(&mut self) {
+        (self.next, self.unverified, self.last) = (0, false, None);
+    }
+
+    /// Behind a state that was restored, which ends with the record at `upto`.
+    pub fn restore(&mut self, upto: Option<u64>) {
+        (self.next, self.unverified, self.last) = (upto.unwrap_or(0), upto.is_some(), None);
+    }
+
+    /// Back to the record that was read last, if it was read here: seen again, it verifies that the log is the same.
+    pub fn step_back(&mut self) {
+        if !self.unverified
+            && let Some(last) = &self.last
+        {
+            (self.next, self.unverified) = (last.offset, true);
+        }
+    }
+
+    /// Behind a record.
+    pub fn advance(&mut self, delivered: &Delivered) {
+        self.next = delivered.offset + 1;
+        self.appended = delivered.appended;
+        self.last = Some(delivered.clone());
+    }
+
+    /// At a record that follows on records that are gone.
+    pub fn skip_to(&mut self, next: u64) {
+        (self.next, self.last) = (next, None);
+    }
+
+    /// Whether a record is the one that the state ends with. `mark` is by what a snapshot knows that record again.
+    pub fn is_verified_by(&self, delivered: &Delivered, mark: Option<u128>) -> bool {
+        match &self.last {
+            Some(last) => last == delivered,
+            None => mark == Some(mark_of(delivered)),
+        }
+    }
+
+    /// Whether it waits for the record that it had read last.
+    pub fn is_reading_again(&self) -> bool {
+        self.unverified && self.last.is_some()
+    }
+
+    /// The offset behind the last record in the state, as it is shown.
+    pub fn shown(&self) -> u64 {
+        self.next + u64::from(self.is_reading_again())
+    }
+
+    /// All records below this offset were read.
+    pub fn read_upto(&self) -> u64 {
+        self.next + u64::from(self.unverified)
+    }
+}

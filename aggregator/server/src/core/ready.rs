@@ -1,0 +1,31 @@
+//! Partitions that are ready, as the feed tells how far they are.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::time::{Span, Timestamp};
+use tollgate_shared::wire::frame::Evidence;
+
+use super::partition::Partition;
+
+/// What the announcer needs to know of a partition: its log time and how far it has been ruled.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// How far.
+    pub evidence: Evidence,
+    /// The log's time now.
+    pub log_now: Timestamp,
+}
+
+/// Partitions that are ready, by their numbers.
+pub type ReadyPartitions = BTreeMap<u32, Ready>;
+
+/// The partitions that are ready.
+pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions {
+    let ready = |partition: &Partition| Some((partition.index, partition.ready(clock)?));
+    partitions.iter().filter_map(ready).collect()
+}
+
+/// How far they are.
+pub(super) fn evidence(ready: &ReadyPartitions) -> Vec<Evidence> {
+    ready.values().map(|ready| ready.evidence).collect()
+}

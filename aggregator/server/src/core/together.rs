@@ -1,0 +1,132 @@
+//! Several partitions take their steps at once, on as many threads as there are to be.
+//!
+//! ```text
+//! events by partition ── thread 1: 0, 3 ─┐
+//!                     ── thread 2: 1, 2 ─┴─> effects, partition after partition
+//! ```
+//!
+//! Threads share nothing but what nobody changes meanwhile, and which of them takes a step makes no difference: what
+//! follows is carried out afterwards, in the order of the partitions. Knows nothing of what the events are. What stays
+//! true: the effects do not depend on the number of threads; events of one partition keep their order.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use tollgate_log::Delivered;
+
+use super::Core;
+use super::event::{Effect, Now};
+use super::partition::Partition;
+use super::partition::event::{PartitionContext, PartitionEvent, PartitionOutput};
+
+/// Records that the log delivers of one partition, in order.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The partition of hits.
+    pub partition: u32,
+    /// Its deliveries.
+    pub records: Vec<Vec<Delivered>>,
+}
+
+/// What is to be done with one partition.
+struct PartitionJob<'a> {
+    partition: &'a mut Partition,
+    events: Vec<PartitionEvent<'a>>,
+    out: PartitionOutput,
+}
+
+impl PartitionJob<'_> {
+    fn run(&mut self, now: Now, context: &PartitionContext<'_>) {
+        for event in self.events.drain(..) {
+            self.partition.step(now, event, context, &mut self.out);
+        }
+    }
+}
+
+impl Core {
+    /// From now on so many threads rule, where there is enough to do for them.
+    pub fn rule_on(&mut self, threads: NonZeroUsize) {
+        self.threads = threads;
+    }
+
+    /// Handles deliveries of hits of several partitions, at most one of each, and hands out what is to be done about
+    /// them.
+    pub fn rule_together(
+        &mut self,
+        now: Now,
+        deliveries: Vec<Delivery>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let events = deliveries.iter().map(|delivery| {
+            let records = delivery.records.iter();
+            let events = records.map(|records| PartitionEvent::Delivered(records));
+            (delivery.partition, events.collect())
+        });
+        self.step_together(now, events.collect());
+        self.hand_out(now, effects);
+    }
+
+    /// Hands several partitions their events, in the order of the partitions, and carries out what follows.
+    pub(super) fn step_together<'e>(
+        &mut self,
+        now: Now,
+        mut events: Vec<(u32, Vec<PartitionEvent<'e>>)>,
+    ) {
+        if events.is_empty() {
+            return;
+        }
+        events.sort_by_key(|(partition, _)| *partition);
+        let mut events = events.into_iter().peekable();
+        let mut jobs: Vec<PartitionJob<'_>> = Vec::new();
+        let threads = self.threads;
+        let (context, partitions, _) = self.at_hand();
+        for partition in partitions {
+            if let Some((_, events)) = events.next_if(|(of, _)| *of == partition.index) {
+                jobs.push(PartitionJob {
+                    partition,
+                    events,
+                    out: PartitionOutput::default(),
+                });
+            }
+        }
+        run_all(&mut jobs, threads, now, &context);
+        let done = jobs.into_iter().map(|job| (job.partition.index, job.out));
+        let done: Vec<(u32, PartitionOutput)> = done.collect();
+        for (partition, out) in done {
+            self.env.out.tally.add(&out.tally);
+            for effect in out.effects {
+                self.carry_out(now, partition, effect);
+            }
+        }
+    }
+}
+
+/// Does all jobs, on no more threads than there are jobs. This thread is one of them.
+fn run_all(
+    jobs: &mut [PartitionJob<'_>],
+    threads: NonZeroUsize,
+    now: Now,
+    context: &PartitionContext<'_>,
+) {
+    let others = threads.get().min(jobs.len()).saturating_sub(1);
+    let queue = Mutex::new(jobs.iter_mut());
+    let next = || {
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.next()
+    };
+    let work = || {
+        while let Some(job) = next() {
+            job.run(now, context);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            let thread = std::thread::Builder::new().name("ruling".to_owned());
+            // Without it the others do its part.
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                tracing::warn!(%error, "no thread to rule on");
+            }
+        }
+        work();
+    });
+}

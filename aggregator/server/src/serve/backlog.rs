@@ -1,0 +1,228 @@
+//! What the log has said and the core was not told yet, and how much of it is ruled at once.
+//!
+//! ```text
+//! delivered 0, 0, 1, 1, 2   appended   delivered 0        two threads
+//!           └─────┴── 0 and 1 at once, each to its share; then the rest, in order
+//! ```
+//!
+//! Deliveries of hits may overtake those of other partitions; nothing overtakes anything else, for instance the answer
+//! to an append. With one thread everything is handed out as it came. Knows nothing of what records mean. What stays
+//! true: events of one partition keep their order; no more than a bound waits.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use tollgate_log::{LogEvent, Stream};
+
+use crate::core::together::Delivery;
+
+/// Events that may wait beside those in the channel.
+const EVENTS_MAX: usize = 64;
+
+/// What one thread rules at once, in bytes of records: some two milliseconds, as long as one delivery takes that is
+/// read from a disk.
+const SHARE_BYTES: usize = 256 * 1024;
+
+/// Below it is no use to wake another thread, which takes some 50 us.
+const WORTH_BYTES: usize = 32 * 1024;
+
+/// What the core is told next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// An event.
+    Event(LogEvent),
+    /// Deliveries of several partitions, to be ruled at once.
+    Together(Vec<Delivery>),
+}
+
+/// Events of the log, in order.
+pub(super) struct Backlog {
+    events: VecDeque<LogEvent>,
+    threads: NonZeroUsize,
+}
+
+impl Backlog {
+    /// One of nothing, for so many threads.
+    pub fn new(threads: NonZeroUsize) -> Self {
+        Self {
+            events: VecDeque::new(),
+            threads,
+        }
+    }
+
+    /// Whether another event may be put behind: with one thread none before the last one is handed out.
+    pub fn has_room(&self) -> bool {
+        let max = if self.threads.get() == 1 {
+            1
+        } else {
+            EVENTS_MAX
+        };
+        self.events.len() < max
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Takes everything out.
+    pub fn take_all(&mut self) -> VecDeque<LogEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub fn push(&mut self, event: LogEvent) {
+        self.events.push_back(event);
+    }
+
+    /// Takes the next event, or as many deliveries as threads rule at once.
+    pub fn next(&mut self) -> Option<Next> {
+        match self.together() {
+            Some(deliveries) => Some(Next::Together(deliveries)),
+            None => self.events.pop_front().map(Next::Event),
+        }
+    }
+
+    /// Takes deliveries of several partitions out, if there is enough to do for several threads.
+    fn together(&mut self) -> Option<Vec<Delivery>> {
+        let threads = self.threads.get();
+        let front = self.events.iter().map_while(size_of_delivery);
+        let mut shares: Vec<(u32, usize)> = Vec::new();
+        let mut taken = Vec::new();
+        let mut total = 0;
+        for (at, (partition, bytes)) in front.enumerate() {
+            if threads * SHARE_BYTES <= total {
+                break;
+            }
+            let share = match shares.iter_mut().find(|(of, _)| *of == partition) {
+                Some((_, share)) => share,
+                None => {
+                    shares.push((partition, 0));
+                    &mut shares.last_mut()?.1
+                }
+            };
+            if *share < SHARE_BYTES {
+                *share += bytes;
+                total += bytes;
+                taken.push(at);
+            }
+        }
+        let greatest = shares.iter().map(|(_, share)| *share).max()?;
+        let is_worth_it = 1 < threads && WORTH_BYTES <= total - greatest;
+        is_worth_it.then(|| self.take_out(&taken))
+    }
+
+    fn take_out(&mut self, taken: &[usize]) -> Vec<Delivery> {
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        let mut taken = taken.iter().copied().peekable();
+        let mut rest = VecDeque::with_capacity(self.events.len());
+        for (at, event) in std::mem::take(&mut self.events).into_iter().enumerate() {
+            match event {
+                LogEvent::Delivered {
+                    partition, records, ..
+                } if taken.next_if_eq(&at).is_some() => {
+                    match deliveries.iter_mut().find(|of| of.partition == partition) {
+                        Some(delivery) => delivery.records.push(records),
+                        None => deliveries.push(Delivery {
+                            partition,
+                            records: vec![records],
+                        }),
+                    }
+                }
+                event => rest.push_back(event),
+            }
+        }
+        self.events = rest;
+        deliveries
+    }
+}
+
+/// The partition and the bytes of a delivery of hits; `None` means that it is something else.
+fn size_of_delivery(event: &LogEvent) -> Option<(u32, usize)> {
+    match event {
+        LogEvent::Delivered {
+            stream: Stream::Hits,
+            partition,
+            records,
+        } => {
+            let bytes = records.iter().map(|record| record.bytes.len()).sum();
+            Some((*partition, bytes))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_log::Delivered;
+    use tollgate_shared::time::Timestamp;
+
+    use super::*;
+
+    fn delivered(partition: u32, offset: u64, bytes: usize) -> LogEvent {
+        LogEvent::Delivered {
+            stream: Stream::Hits,
+            partition,
+            records: vec![Delivered {
+                offset,
+                appended: Timestamp::ZERO,
+                bytes: vec![0; bytes].into(),
+            }],
+        }
+    }
+
+    /// What is handed out, as `partition:offset`, what is ruled at once in brackets.
+    fn handed_out(threads: usize, events: Vec<LogEvent>) -> String {
+        let mut backlog = Backlog::new(NonZeroUsize::new(threads).expect("a thread"));
+        let mut out = Vec::new();
+        events.into_iter().for_each(|event| backlog.push(event));
+        let name = |event: &LogEvent| match event {
+            LogEvent::Delivered {
+                partition, records, ..
+            } => format!("{partition}:{}", records[0].offset),
+            _ => "up".to_owned(),
+        };
+        while let Some(next) = backlog.next() {
+            out.push(match next {
+                Next::Event(event) => name(&event),
+                Next::Together(deliveries) => {
+                    let of = |one: &Delivery| {
+                        let records = one.records.iter();
+                        let offsets = records.map(|r| format!("{}:{}", one.partition, r[0].offset));
+                        offsets.collect::<Vec<_>>().join(" ")
+                    };
+                    let all: Vec<String> = deliveries.iter().map(of).collect();
+                    format!("[{}]", all.join(" "))
+                }
+            });
+        }
+        out.join(" ")
+    }
+
+    #[test]
+    fn deliveries_of_several_partitions_are_ruled_at_once() {
+        const LARGE: usize = SHARE_BYTES;
+        let events = || {
+            vec![
+                delivered(0, 0, LARGE),
+                delivered(0, 1, LARGE),
+                delivered(1, 0, LARGE),
+                delivered(2, 0, LARGE),
+                LogEvent::Up,
+                delivered(1, 1, LARGE),
+                delivered(2, 1, 100),
+            ]
+        };
+        assert_eq!(handed_out(1, events()), "0:0 0:1 1:0 2:0 up 1:1 2:1");
+        assert_eq!(handed_out(2, events()), "[0:0 1:0] [0:1 2:0] up 1:1 2:1");
+        assert_eq!(handed_out(4, events()), "[0:0 1:0 2:0] 0:1 up 1:1 2:1");
+    }
+
+    #[test]
+    fn small_deliveries_of_a_partition_are_one_share() {
+        const SMALL: usize = WORTH_BYTES / 2;
+        let events = (0..8).map(|n| delivered(n % 2, u64::from(n) / 2, SMALL));
+        let expected = "[0:0 0:1 0:2 0:3 1:0 1:1 1:2 1:3]";
+        assert_eq!(handed_out(2, events.collect()), expected);
+        let events = vec![delivered(0, 0, SMALL), delivered(1, 0, SMALL)];
+        assert_eq!(handed_out(2, events), "0:0 1:0", "not worth a thread");
+    }
+}
