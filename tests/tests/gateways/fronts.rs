@@ -36,6 +36,13 @@ pub const FRONTS: &[Front] = &[
         arguments: &["run", "--adapter", "caddyfile", "--config", "Caddyfile"],
     },
     Front {
+        program: "haproxy",
+        files: &["haproxy.cfg", "tollgate.lua"],
+        by_socket: false,
+        is_required: true,
+        arguments: &["-f", "haproxy.cfg"],
+    },
+    Front {
         program: "traefik",
         files: &["traefik.yml", "traefik_routes.yml"],
         by_socket: false,
@@ -104,7 +111,7 @@ impl Front {
     /// Whether the program is installed.
     pub fn is_there(&self) -> bool {
         let version = match self.program {
-            "nginx" => "-v",
+            "nginx" | "haproxy" => "-v",
             "envoy" => "--version",
             _ => "version",
         };
