@@ -32,5 +32,13 @@ fn forks() -> u64 {
 #[pymodule]
 mod _tollgate {
     #[pymodule_export]
-    use super::{PyAgent, PyAllowed, PyCopies, PyDenied, PyEstimate, PyHold, PyRate, after_fork};
+    use super::after_fork;
+    #[pymodule_export]
+    use super::agent::PyAgent;
+    #[pymodule_export]
+    use super::answers::{PyAllowed, PyDenied};
+    #[pymodule_export]
+    use super::copies::{PyCopies, PyHold};
+    #[pymodule_export]
+    use super::rate::{PyEstimate, PyRate};
 }
