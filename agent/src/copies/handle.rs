@@ -102,7 +102,8 @@ impl Copies {
     /// its copies are let through, as all calls are while nobody is heard, and the aggregators count
     /// them apart from those that were granted before their use.
     ///
-    /// Two short looks into memory: takes no lock that a network could hold, makes no system call,
+    /// Two short looks into memory: takes no lock that a network could hold, makes no system call (but the first call after a
+    /// silence of 20 ms, which wakes the agent's thread),
     /// allocates nothing once the pair is known, and never waits. What was taken is counted in the
     /// background, and given back when the hold is dropped, on whatever thread. It may turn out to
     /// have been too much: see [`Hold::confirmed`]. A [`Copies::reserve_confirmed`] costs a round trip
