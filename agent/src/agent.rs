@@ -84,6 +84,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // The hub sees the end of its orders, the flusher this.
         self.ending.ask_to_end();
+        self.shared.clock.wake_keeper();
         self.shared.ended.store(true, Ordering::Release);
     }
 }
@@ -217,6 +218,7 @@ impl Agent {
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {
             self.inner.ending.ask_to_flush();
+            self.inner.shared.clock.wake_keeper();
             let (done, wait) = oneshot::channel();
             let deadline = tokio::time::Instant::now() + deadline;
             // Refused where it has ended, or another call is at it already.

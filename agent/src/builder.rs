@@ -9,6 +9,7 @@ mod start;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::copies::{HOLDS_MAX, HoldNews, OnHold};
 use crate::error::BuildError;
@@ -32,6 +33,7 @@ pub struct AgentBuilder {
     on_near: Option<OnNear>,
     on_hold: Option<OnHold>,
     epoch_file: Option<PathBuf>,
+    flush_relaxed: Duration,
 }
 
 /// What an agent may take of memory.
@@ -74,6 +76,7 @@ impl Default for AgentBuilder {
             on_near: None,
             on_hold: None,
             epoch_file: None,
+            flush_relaxed: Duration::from_millis(25),
         }
     }
 }
@@ -185,6 +188,17 @@ impl AgentBuilder {
     /// counts them. Default: 262,144.
     pub fn holds_max(mut self, holds: usize) -> Self {
         self.bounds.holds = holds;
+        self
+    }
+
+    /// How long calls wait that are not urgent, at most a second; zero: none does. Default: 25 ms.
+    ///
+    /// Calls of pairs that are far from their limits travel together, which costs the agent and the aggregators a
+    /// fraction of what each by itself does. Calls of pairs near their limits or denied lately, bursts that could
+    /// soon fill a limit, large calls and holds are sent within a millisecond whatever this is. A longer wait costs
+    /// less, and the first denial of a pair that many agents begin to use at once comes so much later.
+    pub fn flush_relaxed(mut self, wait: Duration) -> Self {
+        self.flush_relaxed = wait;
         self
     }
 

@@ -1,14 +1,25 @@
 //! Time as an agent needs it: a wall clock for stamps and a monotonic one for everything that ends.
 //!
 //! Reading the machine's clock costs as much as a whole call, so calls read two cached numbers, which
-//! the flusher moves on every 100 to 200 µs while calls are made, and every millisecond while very many
-//! are. Only where a call is about to be refused the real clock is read: a process that was suspended
-//! wakes up with a cache from before.
+//! the flusher moves on at least every three milliseconds while calls are made. Only where a call is about to be
+//! refused the real clock is read: a process that was suspended wakes up with a cache from before.
+//!
+//! ```text
+//! calls                        the flusher moves both numbers on
+//! a tenth of a second of none  the flusher falls asleep, and so does the cached wall clock
+//! a call                       finds it asleep: reads the real clock, sets both numbers, wakes the flusher
+//! ```
+//!
+//! So an idle agent has no clock to keep, and a call costs nothing more: a sleeping clock is a number that it
+//! reads anyway. Who stamps a call by it records the call, which is what the flusher is woken for. The cached
+//! monotonic clock is moved on every 100 ms meanwhile; what ends by it ends so much later for that one call.
 //!
 //! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_shared::time::{Span, Timestamp};
@@ -36,11 +47,16 @@ impl Mono {
 /// Where an agent's monotonic clock begins, so that spans before its start can be written down.
 const BEGIN_US: u64 = 1_000_000;
 
+/// The cached wall clock while the flusher sleeps. No clock that was ever set shows it.
+const ASLEEP: u64 = 0;
+
 /// The clock of one agent.
 #[derive(Debug)]
 pub(crate) struct Clock {
     mono_us: AtomicU64,
     wall_us: AtomicU64,
+    /// The thread that moves the numbers on: the flusher's.
+    keeper: OnceLock<Thread>,
     source: Source,
 }
 
@@ -65,11 +81,12 @@ impl Clock {
         let clock = Self {
             mono_us: AtomicU64::new(0),
             wall_us: AtomicU64::new(0),
+            keeper: OnceLock::new(),
             source: Source::Machine {
                 origin: Instant::now(),
             },
         };
-        clock.refresh();
+        clock.set_cached(clock.read(), clock.read_wall());
         clock
     }
 
@@ -79,6 +96,7 @@ impl Clock {
         Self {
             mono_us: AtomicU64::new(BEGIN_US),
             wall_us: AtomicU64::new(wall.as_micros()),
+            keeper: OnceLock::new(),
             source: Source::Hand {
                 mono_us: AtomicU64::new(BEGIN_US),
                 wall_us: AtomicU64::new(wall.as_micros()),
@@ -91,9 +109,50 @@ impl Clock {
         Mono(self.mono_us.load(Ordering::Relaxed))
     }
 
-    /// The cached wall clock, for stamps.
+    /// The cached wall clock, for stamps of what is recorded: where it is asleep, the flusher is woken.
+    #[inline]
     pub(crate) fn cached_wall(&self) -> Timestamp {
-        Timestamp::from_micros(self.wall_us.load(Ordering::Relaxed))
+        match self.wall_us.load(Ordering::Relaxed) {
+            ASLEEP => self.rouse(),
+            wall_us => Timestamp::from_micros(wall_us),
+        }
+    }
+
+    /// What the first call after a silence does: one system call, and nothing that waits.
+    #[cold]
+    #[inline(never)]
+    fn rouse(&self) -> Timestamp {
+        let wall = self.read_wall();
+        self.mono_us.store(self.read().0, Ordering::Relaxed);
+        let before = self.wall_us.swap(wall.as_micros(), Ordering::Relaxed);
+        if before == ASLEEP {
+            self.wake_keeper();
+        }
+        wall
+    }
+
+    /// This thread moves the cached numbers on.
+    pub(crate) fn keep_by_this_thread(&self) {
+        // There is one flusher.
+        let _ = self.keeper.set(std::thread::current());
+    }
+
+    /// Ends the pause of the thread that moves the numbers on.
+    pub(crate) fn wake_keeper(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.unpark();
+        }
+    }
+
+    /// The wall clock is not moved on any more until a call asks for it. By the keeper alone. Who has read it
+    /// just before records its call in some nanoseconds, so that the keeper looks for it once more.
+    pub(crate) fn fall_asleep(&self) {
+        self.wall_us.store(ASLEEP, Ordering::Relaxed);
+    }
+
+    /// Whether no call has asked for it since it fell asleep.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.wall_us.load(Ordering::Relaxed) == ASLEEP
     }
 
     /// The monotonic clock itself.
@@ -109,17 +168,32 @@ impl Clock {
         match &self.source {
             Source::Machine { .. } => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                Timestamp::from_micros(since.map_or(0, micros))
+                Timestamp::from_micros(since.map_or(0, micros).max(ASLEEP + 1))
             }
             Source::Hand { wall_us, .. } => Timestamp::from_micros(wall_us.load(Ordering::Relaxed)),
         }
     }
 
-    /// Brings the cached numbers up to date.
-    pub(crate) fn refresh(&self) {
-        self.wall_us
-            .store(self.read_wall().as_micros(), Ordering::Relaxed);
-        self.mono_us.store(self.read().0, Ordering::Relaxed);
+    /// Brings the cached numbers up to date, and says what they are. A wall clock that is asleep stays so.
+    pub(crate) fn refresh(&self) -> (Mono, Timestamp) {
+        let (mono, wall) = (self.read(), self.read_wall());
+        match self.is_asleep() {
+            true => self.mono_us.store(mono.0, Ordering::Relaxed),
+            false => self.set_cached(mono, wall),
+        }
+        (mono, wall)
+    }
+
+    fn set_cached(&self, mono: Mono, wall: Timestamp) {
+        self.wall_us.store(wall.as_micros(), Ordering::Relaxed);
+        self.mono_us.store(mono.0, Ordering::Relaxed);
+    }
+
+    /// The wall clock is moved on from now, if it slept.
+    pub(crate) fn wake(&self) {
+        if self.is_asleep() {
+            self.set_cached(self.read(), self.read_wall());
+        }
     }
 
     /// Moves a clock that is moved by hand; the machine's takes no notice.
@@ -129,7 +203,7 @@ impl Clock {
             mono_us.fetch_add(by.as_micros(), Ordering::Relaxed);
             wall_us.fetch_add(by.as_micros(), Ordering::Relaxed);
         }
-        self.refresh();
+        self.set_cached(self.read(), self.read_wall());
     }
 
     /// Sets a clock that is moved by hand, whichever way; what is cached stays.
@@ -180,9 +254,11 @@ impl<'c> Reading<'c> {
     /// The stamp of the call. Who was let through because a denial has just ended, by the clock itself, is
     /// stamped by the clock itself: the cached one may lie before that end.
     pub(crate) fn stamp(&self) -> Timestamp {
+        // Asked in either case: it is by this that the flusher is woken.
+        let cached = self.clock.cached_wall();
         match self.read.get() {
             Some(_) => self.clock.read_wall(),
-            None => self.clock.cached_wall(),
+            None => cached,
         }
     }
 }
@@ -221,6 +297,25 @@ mod tests {
         assert_eq!(reading.stamp(), Timestamp::from_millis(5));
         reading.now();
         assert_eq!(reading.stamp(), Timestamp::from_micros(5_300));
+    }
+
+    #[test]
+    fn a_sleeping_clock_is_woken_by_the_first_stamp_and_wakes_its_keeper() {
+        let clock = Clock::of_the_machine();
+        clock.keep_by_this_thread();
+        clock.fall_asleep();
+        let (mono, _) = clock.refresh();
+        assert!(clock.is_asleep() && clock.cached() == mono);
+        let before = clock.read_wall();
+        let stamp = clock.cached_wall();
+        assert!(before <= stamp && !clock.is_asleep());
+        // Woken already: this returns at once, or the test does not end in its time.
+        std::thread::park();
+        assert_eq!(clock.cached_wall(), stamp, "it stands until it is moved on");
+        clock.fall_asleep();
+        let reading = Reading::of(&clock);
+        reading.now();
+        assert!(stamp <= reading.stamp() && !clock.is_asleep());
     }
 
     #[test]

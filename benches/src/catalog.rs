@@ -3,8 +3,8 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    comeback, copies, copies_lift, copies_return, effect, engine, fanout, fleet, hit, holds, pairs,
-    propagation,
+    comeback, copies, copies_lift, copies_return, cost, effect, engine, fanout, fleet, hit, holds,
+    pairs, propagation,
 };
 use crate::harness::{Bench, paced};
 
@@ -29,6 +29,11 @@ pub const BENCHES: &[Bench] = &[
         name: "hit",
         about: "what a call costs, let through and refused; with the log stalled and gone",
         run: hit::run,
+    },
+    Bench {
+        name: "cost",
+        about: "CPU of all processes a decision, at everyday rates and at none, beside Redis in line",
+        run: cost::run,
     },
     Bench {
         name: "copies",
@@ -125,6 +130,14 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "hit-syscalls",
         run: hit::child_syscalls,
+    },
+    ChildPart {
+        name: "cost-agent",
+        run: cost::child_agent,
+    },
+    ChildPart {
+        name: "cost-redis",
+        run: cost::child_redis,
     },
     ChildPart {
         name: "copies-holder",

@@ -264,14 +264,14 @@ prop_compose! {
         bucket: Option<(u64, u64, u64)>,
         quotas in prop::collection::vec((any::<u64>(), prop::sample::select(
             vec![QuotaUnit::Day, QuotaUnit::Week, QuotaUnit::Month, QuotaUnit::Year])), 0..4),
-        most: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
+        most: Option<u64>, least: Option<u64>, global: Option<u64>, keeps_estimates: bool, addresses in prop::option::of((0u8..=32, 0u8..=128)),
     ) -> Public {
         let window = |(limit, w)| PublicTier { limit, window: Span::from_micros(w) };
         Public {
             windows: windows.into_iter().map(window).collect(),
             bucket: bucket.map(|(tokens, period, burst)| PublicBucket { tokens, period: Span::from_micros(period), burst }),
             quotas: quotas.into_iter().map(|(limit, unit)| PublicQuota { limit, unit }).collect(),
-            most, keeps_estimates,
+            most, least, global, keeps_estimates,
             addresses: addresses.map(|(v4, v6)| AddressPrefixes { v4, v6 }),
             ..Public::default()
         }

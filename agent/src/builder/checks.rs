@@ -95,7 +95,9 @@ impl AgentBuilder {
             queue_bytes,
             holds,
         } = self.bounds;
+        let relaxed_ms = usize::try_from(self.flush_relaxed.as_millis()).unwrap_or(usize::MAX);
         let bounds = [
+            ("flush_relaxed", relaxed_ms, 0, 1_000, "0 to 1000 ms"),
             ("denials_max", denials, 1, 1 << 28, "1 to 268435456"),
             ("holds_max", holds, 64, 1 << 24, "64 to 16777216"),
             ("resources_max", resources, 1, 1 << 20, "1 to 1048576"),
@@ -275,6 +277,16 @@ mod tests {
         assert_eq!(
             small.to_string(),
             "queue_bytes = 10: expected 65536 to 17179869184"
+        );
+    }
+
+    #[test]
+    fn calls_wait_a_second_at_most() {
+        let builder = AgentBuilder::default().flush_relaxed(std::time::Duration::from_secs(2));
+        let fault = builder.build().map(|_| ()).expect_err("too long");
+        assert_eq!(
+            fault.to_string(),
+            "flush_relaxed = 2000: expected 0 to 1000 ms"
         );
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use tokio::sync::{Notify, mpsc};
 use tollgate_shared::epoch::EpochSecret;
+use tollgate_shared::time::Span;
 
 use super::{AgentBuilder, epochs};
 use crate::agent::{Agent, Inner};
@@ -15,7 +16,7 @@ use crate::copies::{Desk, Keeper, Origin};
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
-use crate::flusher::{self, Ending, Packer};
+use crate::flusher::{self, Ending, Packer, Urgency};
 use crate::listener::{Listener, Surroundings};
 use crate::net::{self, Carrier, Hub, Sockets};
 use crate::recorder::Recorder;
@@ -96,7 +97,7 @@ impl AgentBuilder {
                 }
             })
             .map_err(BuildError::Thread)?;
-        let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
+        let packer = self.packer(&shared);
         flusher::start(
             Arc::clone(&shared),
             packer,
@@ -130,9 +131,16 @@ impl AgentBuilder {
         let (listener, courier, keeper) =
             self.thinkers(&shared, &name, secrets, aggregators, identity.nonce);
         let hub = Hub::new(Arc::clone(&shared), listener, (courier, keeper), wires);
-        let packer = Packer::new(Arc::clone(&shared.resources), self.bounds.queue_bytes);
+        let packer = self.packer(&shared);
         let agent = Agent::of(Inner::new(shared, name, Arc::new(Ending::default()), None));
         (agent, hub, flusher::Flusher::new(packer))
+    }
+
+    /// The packer of an agent's calls.
+    pub(crate) fn packer(&self, shared: &Shared) -> Packer {
+        let urgency = Urgency::new(Arc::clone(&shared.view), Span::from_std(self.flush_relaxed));
+        let resources = Arc::clone(&shared.resources);
+        Packer::new(resources, urgency, self.bounds.queue_bytes)
     }
 
     fn thinkers(

@@ -104,8 +104,8 @@ impl Copies {
     /// ([`Agent::ready`](crate::Agent::ready) waits for that). Before, it lets calls through, also on a
     /// strict resource; the aggregators count such copies apart from those they granted before use.
     ///
-    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call,
-    /// allocates nothing once the pair is known, and never waits. The aggregators count the copies a
+    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call (but the
+    /// first call after a silence of 20 ms, which wakes the agent's thread), allocates nothing once the pair is known, and never waits. The aggregators count the copies a
     /// moment later, so they may turn out to have been too many: see [`Hold::confirmed`]. Dropping the
     /// hold, on any thread, gives them back. [`Copies::reserve_confirmed`] is never too much, and costs a
     /// round trip through the log, some milliseconds.

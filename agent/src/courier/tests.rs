@@ -1,7 +1,8 @@
 //! What the courier promises to the log, and to those whose hits it carries.
 
 use super::*;
-use crate::flusher::Packer;
+use crate::deny::DenyView;
+use crate::flusher::{Packer, Urgency};
 use crate::recorder::{Event, Happened};
 use crate::resource::ResourceId;
 use tollgate_shared::wire::record::Record;
@@ -18,7 +19,8 @@ impl Bench {
     fn new(partitions: u32) -> Self {
         let resources = Arc::new(Resources::new(1, 10));
         resources.get("r");
-        let mut packer = Packer::new(Arc::clone(&resources), 1 << 20);
+        let urgency = Urgency::new(Arc::new(DenyView::new(64)), Span::ZERO);
+        let mut packer = Packer::new(Arc::clone(&resources), urgency, 1 << 20);
         packer.set_partitions(partitions, NOW);
         Self {
             packer,

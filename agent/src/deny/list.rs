@@ -20,6 +20,7 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
 
+use super::lately::REMEMBERED;
 use super::view::{Closed, DenyView, Entry, Lease};
 use crate::clock::Mono;
 use crate::resource::{GROUPS, Resource, ResourceId, WHOLE};
@@ -156,6 +157,7 @@ impl DenyList {
     /// Takes a statement.
     pub(crate) fn take(&mut self, word: &Word<'_>, now: Mono) -> Taken {
         let fingerprint = word.fingerprint();
+        self.remember(word, fingerprint);
         let before = self.view.exact.get(&fingerprint).map(|entry| {
             let same_scope = entry.resource == word.resource.id
                 && *entry.domain == *word.domain
@@ -184,6 +186,17 @@ impl DenyList {
             }
             // Open, or denied until an instant that is past: either way not denied at this place.
             Said::Denied(..) | Said::Open => self.open(word, fingerprint, before.is_some()),
+        }
+    }
+
+    /// Whatever becomes of a denial here, calls of its scope are urgent from now on.
+    fn remember(&self, word: &Word<'_>, fingerprint: u64) {
+        if let Said::Denied(until, _) = word.said {
+            let until = until.plus(REMEMBERED);
+            match *word.domain == *EVERYBODY {
+                true => word.resource.hurry().extend(until),
+                false => self.view.lately.note(fingerprint, until),
+            }
         }
     }
 

@@ -5,12 +5,14 @@
 //!                           └────── "maybe" ──> exact list ──> name, lease, end ──> refused
 //! ```
 //!
-//! Beside it, behind the same filter: which pairs are near their limits, and what they have left.
+//! Beside it, behind the same filter: which pairs are near their limits, and what they have left; and, for the
+//! flusher, of which pairs anything was heard lately.
 //!
 //! One writer, the listener, orders statements by their place; any number of callers read. Knows
 //! nothing of sockets and of how statements travel.
 
 mod filter;
+mod lately;
 mod list;
 mod near;
 mod view;

@@ -353,3 +353,32 @@ fn a_fingerprint_alone_decides_nothing() {
     assert!(refused(0, "a"));
     assert!(!refused(1, "a") && !refused(0, "b"));
 }
+
+#[test]
+fn who_was_denied_is_urgent_for_ten_seconds_after_the_end() {
+    let mut bench = Bench::new(4);
+    let denied = |domain, offset| Stated {
+        domain,
+        place: place(offset),
+        until: Some(NOW.plus(Span::from_secs(3)).0),
+    };
+    bench.take(denied(0, 1));
+    let is_urgent = |bench: &Bench, ms| {
+        let fingerprint = bench.resource.fingerprint("a");
+        let lately = bench.view.lately();
+        lately.has(fingerprint, NOW.plus(Span::from_millis(ms)))
+    };
+    assert!(is_urgent(&bench, 12_999) && !is_urgent(&bench, 13_033));
+    // A lift takes nothing of that.
+    let lift = Stated {
+        until: None,
+        ..denied(0, 2)
+    };
+    bench.take(lift);
+    assert!(is_urgent(&bench, 12_999));
+    assert!(!bench.resource.hurry().is_on(NOW));
+    // All domains: every call of the resource.
+    bench.take(denied(3, 3));
+    assert!(bench.resource.hurry().is_on(NOW.plus(Span::from_secs(12))));
+    assert!(!bench.resource.hurry().is_on(NOW.plus(Span::from_secs(13))));
+}

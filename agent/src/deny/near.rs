@@ -218,6 +218,11 @@ impl NearList {
             return Noticed::Known;
         }
         let fingerprint = resource.fingerprint(&notice.domain);
+        let until = now.plus(near_for);
+        match *notice.domain == *EVERYBODY {
+            true => resource.hurry().extend(until),
+            false => self.view.lately.note(fingerprint, until),
+        }
         let mut fresh = NearEntry {
             resource: resource.id,
             domain: notice.domain.clone(),
@@ -232,7 +237,7 @@ impl NearList {
                 Span::MAX => Mono::MAX,
                 more_in => now.plus(more_in.saturating_sub(late)),
             },
-            until: now.plus(near_for),
+            until,
             recent: Recent::default(),
         };
         if let Some(mut known) = self.view.near.get_mut(&fingerprint) {
@@ -394,6 +399,24 @@ mod tests {
             .list
             .take(&kit.resource, 0, &notice("globex", 1, 0), late, NOW);
         assert_eq!(taken, Noticed::Known);
+    }
+
+    #[test]
+    fn a_pair_that_was_told_as_near_is_urgent_as_long_as_that_holds() {
+        let kit = Kit::new(1);
+        let is_urgent = |domain: &str, now| {
+            let fingerprint = kit.resource.fingerprint(domain);
+            kit.list.view.lately().has(fingerprint, now)
+        };
+        kit.take(&notice("acme", 20, 1_000), NOW);
+        assert!(is_urgent("acme", NOW.plus(Span::from_millis(89))));
+        assert!(!is_urgent("acme", NOW.plus(Span::from_millis(107))));
+        // Whether there is room for what it has left or not.
+        assert_eq!(kit.take(&notice("globex", 20, 1_000), NOW), Noticed::NoRoom);
+        assert!(is_urgent("globex", NOW) && !kit.resource.hurry().is_on(NOW));
+        kit.take(&notice(EVERYBODY, 20, 1_000), NOW);
+        assert!(kit.resource.hurry().is_on(NOW.plus(Span::from_millis(89))));
+        assert!(!kit.resource.hurry().is_on(NOW.plus(Span::from_millis(90))));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::filter::Filter;
+use super::lately::Lately;
 use super::near::NearEntry;
 use crate::answer::Scope;
 use crate::clock::Mono;
@@ -135,6 +136,7 @@ pub(crate) struct DenyView {
     pub(super) near_len: AtomicUsize,
     /// When a call of one of them was let through last.
     pub(super) near_called: AtomicU64,
+    pub(super) lately: Lately,
 }
 
 impl DenyView {
@@ -145,6 +147,7 @@ impl DenyView {
             near: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             near_len: AtomicUsize::new(0),
             near_called: AtomicU64::new(0),
+            lately: Lately::default(),
         }
     }
 
@@ -201,6 +204,11 @@ impl DenyView {
             scope: Scope::Resource,
             ..refusal
         })
+    }
+
+    /// Pairs of which a denial or a notice was heard lately.
+    pub(crate) fn lately(&self) -> &Lately {
+        &self.lately
     }
 
     /// Counters of the filter that are stuck.

@@ -1,50 +1,37 @@
 //! The flusher: the one thread that moves the cached clock on, empties the recorder, and passes on what
 //! is said at the desk of holds.
 //!
-//! Calls wake nobody, so it comes by: every 100 µs (with what a sleep takes longer, up to 200) while
-//! calls are made, in steps up to a millisecond while none are, and every millisecond while there are
-//! more than a thousand in one and room for twice as many: calls of one pair between two comings become
-//! one entry of the log, so that a busy agent costs everybody less a call. Behind calls of pairs near their
-//! limits it does not slow down: the sooner the last one that has room is in the log, the fewer are let through
-//! behind it. A thread of its own and no task, because nothing may hold it up: the clock of every call is its
-//! clock.
+//! Calls wake nobody, so it comes by, as often as [`pace`] says: every 100 µs (with what a sleep takes longer,
+//! up to 200) behind urgent calls, every few milliseconds behind others. After a silence it sleeps, and the first call
+//! wakes it; see [`crate::clock`]. A thread of its own and no task, because nothing may hold it up: the clock of
+//! every call is its clock.
 //!
 //! What stays true: it never waits for the network; what the network does not take waits in the packer,
 //! which is bounded.
 
 mod ending;
+mod lane;
+mod pace;
 mod packer;
 mod parcel;
+mod urgency;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tollgate_shared::time::Span;
 
 pub(crate) use ending::Ending;
 pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
+pub(crate) use urgency::Urgency;
 
 use crate::copies::Told;
 use crate::recorder::Drain;
 use crate::shared::Shared;
 use crate::stats::Counters;
-
-/// The pause while calls are made.
-const PAUSE_MIN: Duration = Duration::from_micros(100);
-
-/// The pause while none are made, and while very many are: the bound on how far the cached clock is
-/// behind, and on what a hit after silence waits.
-const PAUSE_MAX: Duration = Duration::from_millis(1);
-
-/// For so long after a call of a pair near its limit it comes by as if calls were made.
-const PRESSING_FOR: Span = Span::from_millis(20);
-
-/// Calls a millisecond from which on there are very many.
-const MANY_A_MS: u64 = 1_000;
+use pace::{Pace, Pause, Visit};
 
 /// What the flusher's thread does each time that it comes by.
 #[derive(Debug)]
@@ -62,6 +49,8 @@ pub(crate) struct Flushed {
     filled: usize,
     /// Whether nothing is left of what is due.
     pub(crate) all_gone: bool,
+    /// Whether nothing is left at all.
+    is_empty: bool,
 }
 
 impl Flusher {
@@ -80,9 +69,7 @@ impl Flusher {
         last: bool,
         hand_over: impl FnMut(Parcel) -> Option<Parcel>,
     ) -> Flushed {
-        shared.clock.refresh();
-        let now = shared.clock.cached();
-        let wall = shared.clock.cached_wall();
+        let (now, wall) = shared.clock.refresh();
         let packer = &mut self.packer;
         let is_killed = shared.kill_switch.load(Ordering::Relaxed);
         packer.guard_by(shared.sight.guard.guards(), is_killed);
@@ -96,6 +83,7 @@ impl Flusher {
             events,
             filled: self.drain.filled(&shared.recorder),
             all_gone,
+            is_empty: self.packer.is_empty(),
         }
     }
 
@@ -115,10 +103,11 @@ pub(crate) fn run(
     (parcels, words): &(mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
     ending: &Ending,
 ) {
+    let clock = &shared.clock;
+    clock.keep_by_this_thread();
     let mut flusher = Flusher::new(packer);
     let mut told = Vec::new();
-    let mut pause = PAUSE_MIN;
-    let mut came = shared.clock.cached();
+    let mut pace = Pace::new(clock.cached());
     loop {
         // Asked before the drain, so that what was recorded before the telling is drained below.
         let last = ending.is_flushing();
@@ -138,36 +127,30 @@ pub(crate) fn run(
         if ending.is_now() || (last && all_gone) {
             break;
         }
-        let now = shared.clock.cached();
-        // Words about holds have no large buffers, and somebody waits for them.
-        let is_pressing = now.since(shared.view.near_called()) < PRESSING_FOR;
-        pause = match said {
-            0 if is_pressing && flushed.events == 0 => PAUSE_MIN,
-            0 => pause_after(pause, &flushed, now.since(came)),
-            _ => PAUSE_MIN,
+        let visit = Visit {
+            at: clock.cached(),
+            events: flushed.events,
+            filled: flushed.filled,
+            said,
+            near_called: shared.view.near_called(),
+            urgent_at: flusher.packer.urgent_at(),
+            is_empty: flushed.is_empty && all_told,
+            is_woken: !clock.is_asleep(),
         };
-        came = now;
-        std::thread::sleep(pause);
+        match pace.after(&visit) {
+            Pause::For(pause) => {
+                clock.wake();
+                std::thread::sleep(pause);
+            }
+            Pause::FallAsleep(pause) => {
+                clock.fall_asleep();
+                std::thread::park_timeout(pause);
+            }
+            Pause::Sleep(pause) => std::thread::park_timeout(pause),
+        }
     }
+    clock.wake();
     flusher.give_up(shared);
-}
-
-/// How long to pause after one of `before` and a coming that found what had gathered for so long.
-fn pause_after(before: Duration, flushed: &Flushed, gathered: Span) -> Duration {
-    if flushed.events == 0 {
-        return (before * 2).min(PAUSE_MAX);
-    }
-    let (events, filled) = (flushed.events as u64, flushed.filled as u64);
-    let gathered_us = gathered.as_micros();
-    let many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
-    // What comes in the longest pause fills no buffer by more than half. Of one that is so full already
-    // nobody knows for how long it has been.
-    let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
-    if many && have_room {
-        PAUSE_MAX
-    } else {
-        PAUSE_MIN
-    }
 }
 
 /// Hands over what is due; whether nothing is left of what is.
@@ -224,34 +207,99 @@ pub(crate) fn start(
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Notify;
+    use tollgate_shared::names::partition_of_pair;
+    use tollgate_shared::time::{Span, Timestamp};
+    use tollgate_shared::wire::public::{Kind, Public};
+
     use super::*;
+    use crate::builder::AgentBuilder;
+    use crate::clock::{Clock, Mono};
+    use crate::rate::Rate;
+    use crate::timer::Timer;
+
+    const PARTITIONS: u32 = 16;
+
+    struct Bench {
+        shared: Arc<Shared>,
+        flusher: Flusher,
+        rate: Rate,
+    }
+
+    impl Bench {
+        /// An agent that knows of a limit, and has heard of no pair.
+        fn new(limit: u64) -> Self {
+            let builder = AgentBuilder::default().denials_max(64);
+            let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));
+            let timer = Timer::Hand(Arc::new(Notify::new()));
+            let shared = Arc::new(builder.shared(clock, 1, timer));
+            let (resource, _) = shared.resources.get("r");
+            let resource = resource.expect("room");
+            resource.learn(&Public {
+                version: 1,
+                kind: Kind::Rate,
+                least: Some(limit),
+                ..Public::default()
+            });
+            shared.log_partitions.store(PARTITIONS, Ordering::Relaxed);
+            let rate = Rate::new(resource, Arc::clone(&shared));
+            let mut bench = Self {
+                flusher: Flusher::new(builder.packer(&shared)),
+                shared,
+                rate,
+            };
+            assert_eq!(bench.come_by(), []);
+            bench
+        }
+
+        /// What is handed over after another millisecond: partitions and calls.
+        fn come_by(&mut self) -> Vec<(u32, u64)> {
+            self.shared.clock.advance(Span::from_millis(1));
+            let mut parcels = Vec::new();
+            self.flusher.come_by(&self.shared, false, |parcel| {
+                parcels.push((parcel.partition, parcel.hits));
+                None
+            });
+            parcels
+        }
+    }
 
     #[test]
-    fn it_comes_by_often_unless_there_is_nothing_or_very_much() {
-        let after = |before, events, filled, us| {
-            let flushed = Flushed {
-                events,
-                filled,
-                all_gone: true,
-            };
-            let before = Duration::from_micros(before);
-            pause_after(before, &flushed, Span::from_micros(us)).as_micros()
-        };
-        // Nothing: in steps up to a millisecond.
-        assert_eq!(after(100, 0, 0, 150), 200);
-        assert_eq!(after(800, 0, 0, 900), 1_000);
-        // Some, whenever the last were.
-        assert_eq!(after(1_000, 1, 0, 1_100), 100);
-        assert_eq!(after(100, 149, 5, 150), 100);
-        assert_eq!(after(1_000, 1_099, 40, 1_100), 100);
-        // A million a second and more.
-        assert_eq!(after(100, 150, 5, 150), 1_000);
-        assert_eq!(after(1_000, 1_100, 40, 1_100), 1_000);
-        // So many that in a millisecond a buffer would be more than half full.
-        assert_eq!(after(100, 1_500, 75, 150), 1_000);
-        assert_eq!(after(100, 1_500, 76, 150), 100);
-        assert_eq!(after(100, 50_000, 1_000, 5_000), 100);
-        // A few at once, after no time at all, are not many.
-        assert_eq!(after(100, 99, 0, 0), 100);
+    fn calls_that_are_not_urgent_wait_25_ms_and_travel_together() {
+        let mut bench = Bench::new(1_000);
+        // Eight calls of a domain each, one each three milliseconds.
+        for n in 0..25 {
+            if n % 3 == 0 && n < 24 {
+                let _ = bench.rate.hit(&format!("t{n}"));
+            }
+            assert_eq!(bench.come_by(), [], "after {n} ms");
+        }
+        let gone = bench.come_by();
+        assert_eq!(gone.iter().map(|(_, calls)| calls).sum::<u64>(), 8);
+        assert!(!(0..60).any(|_| !bench.come_by().is_empty()));
+    }
+
+    #[test]
+    fn a_call_of_a_pair_that_was_heard_of_goes_within_a_millisecond() {
+        let mut bench = Bench::new(1_000);
+        let fingerprint = { bench.shared.resources.find("r") }.map(|one| one.fingerprint("acme"));
+        let lately = bench.shared.view.lately();
+        lately.note(fingerprint.expect("it"), Mono::MAX);
+        let _ = bench.rate.hit("globex");
+        let _ = bench.rate.hit("acme");
+        let acme = partition_of_pair("r", "acme", PARTITIONS);
+        assert_eq!(bench.come_by(), [(acme, 1)]);
+    }
+
+    #[test]
+    fn a_burst_from_nothing_goes_within_a_millisecond_and_goes_on_so() {
+        let mut bench = Bench::new(1_000);
+        let acme = partition_of_pair("r", "acme", PARTITIONS);
+        for _ in 0..10 {
+            for _ in 0..30 {
+                let _ = bench.rate.hit("acme");
+            }
+            assert_eq!(bench.come_by(), [(acme, 30)]);
+        }
     }
 }

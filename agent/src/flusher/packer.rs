@@ -7,12 +7,13 @@
 //! api.search gone refused, refused    one entry of refused calls, ten times a second
 //! ```
 //!
-//! A lane hands its parcel over at once while little of it is under way, so that a hit is in the log
-//! as soon as can be; the more is under way, the longer it gathers, so that a busy lane costs less a
-//! hit. Knows nothing of threads and sockets. What stays true: bytes in lanes and on their way are
-//! bounded; at the bound the newest entry is dropped, and counted.
+//! A lane with an urgent call hands its parcel over at once while little of it is under way, so that the hit is
+//! in the log as soon as can be; the more is under way, the longer it gathers, so that a busy lane costs less a
+//! hit. Without one it waits, and all lanes that wait hand over together, since what costs most is to wake
+//! everybody. Knows nothing of threads and sockets, nor of what makes a call urgent. What stays true: bytes in
+//! lanes and on their way are bounded; at the bound the newest entry is dropped, and counted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,20 +24,13 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
-use super::parcel::{Calls, Loads, Parcel, RefusedSum};
+use super::lane::Lane;
+use super::parcel::{Calls, Parcel, RefusedSum};
+use super::urgency::Urgency;
 use crate::clock::Mono;
 use crate::guard::Guards;
 use crate::recorder::{Event, Happened};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
-
-/// Parcels under way with which a lane still hands over at once.
-const EAGER: u32 = 2;
-
-/// Parcels under way beyond which a lane hands nothing over. A courier may have sequences 127 apart.
-const LOAD_MAX: u32 = 100;
-
-/// How long a lane that is not eager gathers.
-const GATHER: Span = Span::from_millis(5);
 
 /// How often refused calls go out. Nobody waits for them.
 const REFUSED_EVERY: Span = Span::from_millis(100);
@@ -51,22 +45,17 @@ pub(crate) struct Dropped {
     pub(crate) refused: u64,
 }
 
-#[derive(Debug)]
-struct Lane {
-    open: Parcel,
-    opened: Mono,
-    full: VecDeque<Parcel>,
-    /// Entry of the open parcel by the hash of pair and instant.
-    index: HashMap<u64, u32, RandomState>,
-    loads: Loads,
-}
-
 /// The packer.
 #[derive(Debug)]
 pub(crate) struct Packer {
     resources: Arc<Resources>,
     /// Those that were met, by their number: to ask for one takes a lock.
     met: Vec<Arc<Resource>>,
+    urgency: Urgency,
+    /// Since when something waits that is not urgent.
+    waits_since: Option<Mono>,
+    /// When an urgent call was taken last.
+    urgent_at: Option<Mono>,
     /// None: not known yet, all entries wait in one lane.
     partitions: Option<u32>,
     lanes: Vec<Lane>,
@@ -88,10 +77,13 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    pub(crate) fn new(resources: Arc<Resources>, bytes_max: usize) -> Self {
+    pub(crate) fn new(resources: Arc<Resources>, urgency: Urgency, bytes_max: usize) -> Self {
         let mut packer = Self {
             resources,
             met: Vec::new(),
+            urgency,
+            waits_since: None,
+            urgent_at: None,
             partitions: None,
             lanes: Vec::new(),
             next_lane: 0,
@@ -185,6 +177,7 @@ impl Packer {
         let made = Mono(now.0.saturating_sub(wall.since(event.at).as_micros()));
         let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
         self.unguarded += u64::from(unguarded);
+        let is_urgent = self.is_urgent(event, (copies, kind), now);
         let calls = Calls {
             resource: event.resource,
             domain: event.domain,
@@ -195,7 +188,34 @@ impl Packer {
             kind,
             unguarded,
         };
-        self.put(&calls, index, now);
+        self.put(&calls, index, is_urgent, now);
+    }
+
+    /// Whether a call is not to wait. What is taken back may: until then too much counts, which is what the
+    /// estimate was for.
+    fn is_urgent(&mut self, event: &Event<'_>, (copies, kind): (u32, HitKind), now: Mono) -> bool {
+        if matches!(kind, HitKind::Refund { .. }) {
+            return false;
+        }
+        let resource = self.met.get(event.resource.0 as usize);
+        let is_urgent = resource.is_none_or(|resource| {
+            let urgency = &mut self.urgency;
+            urgency.take(resource, event.domain, copies, now)
+        });
+        if is_urgent {
+            self.urgent_at = Some(now);
+        }
+        is_urgent
+    }
+
+    /// When an urgent call was taken last.
+    pub(crate) fn urgent_at(&self) -> Option<Mono> {
+        self.urgent_at
+    }
+
+    /// Whether nothing waits here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.refused.is_empty() && self.lanes.iter().all(Lane::is_empty)
     }
 
     /// Whether nobody who heard of a call could have said that it is to be refused, or denials were
@@ -222,7 +242,7 @@ impl Packer {
         self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
     }
 
-    fn put(&mut self, calls: &Calls<'_>, index: usize, now: Mono) {
+    fn put(&mut self, calls: &Calls<'_>, index: usize, is_urgent: bool, now: Mono) {
         let hash = self.hash_of(calls);
         let Some(lane) = self.lanes.get_mut(index) else {
             self.dropped.hits += u64::from(calls.calls);
@@ -230,6 +250,10 @@ impl Packer {
         };
         if lane.open.is_empty() {
             lane.opened = now;
+        }
+        lane.is_urgent |= is_urgent;
+        if !lane.is_urgent {
+            self.waits_since.get_or_insert(now);
         }
         let merges = calls.may_merge();
         if merges
@@ -340,12 +364,14 @@ impl Packer {
                 self.put_again(&parcel, now);
             }
         }
+        // It has waited for long already.
+        self.waits_since = Some(Mono::ZERO);
     }
 
     fn put_again(&mut self, parcel: &Parcel, now: Mono) {
         for calls in parcel.entries() {
             let index = self.lane_index(calls.resource, calls.domain);
-            self.put(&calls, index, now);
+            self.put(&calls, index, false, now);
         }
         for (resource, domain, sum) in parcel.refused() {
             self.put_sum(resource, domain, sum, now);
@@ -355,16 +381,7 @@ impl Packer {
     fn make_lanes(&mut self, count: u32) {
         let bytes = &self.handed_over_bytes;
         self.lanes = (0..count)
-            .map(|partition| Lane {
-                open: Parcel::new(partition),
-                opened: Mono::ZERO,
-                full: VecDeque::new(),
-                index: HashMap::with_hasher(self.hash.clone()),
-                loads: Loads {
-                    lane: Arc::default(),
-                    bytes: Arc::clone(bytes),
-                },
-            })
+            .map(|partition| Lane::new(partition, self.hash.clone(), Arc::clone(bytes)))
             .collect();
         self.next_lane = 0;
     }
@@ -372,9 +389,19 @@ impl Packer {
     /// The next parcel that should go now; `last` empties everything, whatever is under way.
     pub(crate) fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
         self.partitions?;
-        let due = |since: Mono| last || REFUSED_EVERY <= now.since(since);
-        if self.refused_since.is_some_and(due) {
+        let is_over = |since: Option<Mono>, wait: Span| {
+            since.is_some_and(|since| last || wait <= now.since(since))
+        };
+        let refused_are_due = is_over(self.refused_since, REFUSED_EVERY);
+        if refused_are_due {
             self.put_refused(now);
+        }
+        if refused_are_due || is_over(self.waits_since, self.urgency.relaxed()) {
+            // All together, so that the network thread and the aggregator are woken once.
+            self.waits_since = None;
+            for lane in &mut self.lanes {
+                lane.is_urgent = !lane.open.is_empty();
+            }
         }
         let lanes = self.lanes.len();
         for step in 0..lanes {
@@ -418,26 +445,6 @@ impl Packer {
             }
         }
         self.dropped.refused += self.refused.drain().map(|(_, sum)| sum.calls).sum::<u64>();
-    }
-}
-
-impl Lane {
-    fn close(&mut self) -> Parcel {
-        self.index.clear();
-        let next = self.open.next();
-        std::mem::replace(&mut self.open, next)
-    }
-
-    fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
-        let load = self.loads.lane.load(Ordering::Relaxed);
-        if LOAD_MAX <= load && !last {
-            return None;
-        }
-        if let Some(full) = self.full.pop_front() {
-            return Some(full);
-        }
-        let gathered = load < EAGER || GATHER <= now.since(self.opened) || last;
-        (gathered && !self.open.is_empty()).then(|| self.close())
     }
 }
 

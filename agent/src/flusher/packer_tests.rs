@@ -1,20 +1,51 @@
 //! What the packer promises.
 
+use super::super::lane::GATHER;
 use super::*;
+use crate::deny::DenyView;
 use crate::guard::Guard;
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Sender};
+use tollgate_shared::wire::public::{Kind, Public};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Cause;
 
 const NOW: Mono = Mono(1_000_000);
 const WALL: Timestamp = Timestamp::from_micros(10);
 
+/// How long calls wait that are not urgent.
+const RELAXED: Span = Span::from_millis(25);
+
+/// One whose calls are all urgent: of `r` nobody knows any limits.
 fn packer(bytes_max: usize) -> Packer {
     let resources = Arc::new(Resources::new(1, 10));
     resources.get("r");
-    Packer::new(resources, bytes_max)
+    let urgency = Urgency::new(Arc::new(DenyView::new(64)), RELAXED);
+    Packer::new(resources, urgency, bytes_max)
+}
+
+/// One that knows of a limit of `r`, for so many partitions.
+fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
+    let mut packer = packer(1 << 20);
+    let resource = packer.resources.find("r").expect("it");
+    resource.learn(&Public {
+        version: 1,
+        kind: Kind::Rate,
+        least: Some(limit),
+        ..Public::default()
+    });
+    packer.set_partitions(partitions, NOW);
+    assert!(packer.next(NOW, false).is_none());
+    packer
+}
+
+/// All that is handed over at an instant: partition and calls.
+fn handed_over(packer: &mut Packer, now: Mono) -> Vec<(u32, u64)> {
+    let parcels = std::iter::from_fn(|| packer.next(now, false));
+    parcels
+        .map(|parcel| (parcel.partition, parcel.hits))
+        .collect()
 }
 
 fn hit(domain: &str, at: u64) -> Event<'_> {
@@ -269,6 +300,75 @@ fn a_busy_lane_gathers_and_a_quiet_one_does_not_wait() {
     packer.take(&hit("a", 4), NOW.plus(GATHER), WALL);
     under_way.clear();
     assert!(packer.next(NOW.plus(GATHER), false).is_some());
+}
+
+#[test]
+fn what_is_not_urgent_waits_and_travels_together() {
+    let mut packer = relaxed_packer(1_000, 16);
+    let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    for (domain, ms) in domains.iter().zip([0, 5, 24].into_iter().cycle()) {
+        let now = NOW.plus(Span::from_millis(ms));
+        packer.take(&hit(domain, 1), now, WALL);
+        assert_eq!(handed_over(&mut packer, now), [], "it waits");
+    }
+    assert!(!packer.is_empty());
+    // Since the first of them, and in one record for each partition.
+    let due = NOW.plus(RELAXED);
+    assert_eq!(handed_over(&mut packer, Mono(due.0 - 1)), []);
+    let all = handed_over(&mut packer, due);
+    assert_eq!((all.len(), packer.is_empty()), (16, true));
+    assert_eq!(all.iter().map(|(_, hits)| hits).sum::<u64>(), 200);
+    // What comes after that waits anew.
+    packer.take(&hit("late", 2), due, WALL);
+    assert_eq!(handed_over(&mut packer, due), []);
+    assert_eq!(handed_over(&mut packer, due.plus(RELAXED)).len(), 1);
+}
+
+#[test]
+fn an_urgent_call_goes_at_once_and_takes_along_what_waits_in_its_lane() {
+    let mut packer = relaxed_packer(1_000, 16);
+    let of = |domain: &str| partition_of_pair("r", domain, 16);
+    let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    for domain in &domains {
+        packer.take(&hit(domain, 1), NOW, WALL);
+    }
+    assert_eq!(handed_over(&mut packer, NOW), []);
+    // 25 calls are a fortieth of the limit.
+    for n in 0..25 {
+        assert_eq!(handed_over(&mut packer, NOW), [], "after {n}");
+        packer.take(&hit("acme", n), NOW, WALL);
+    }
+    assert_eq!(packer.urgent_at(), Some(NOW));
+    let beside = domains.iter().filter(|one| of(one) == of("acme")).count() as u64;
+    let gone = handed_over(&mut packer, NOW);
+    assert_eq!(gone, [(of("acme"), 25 + beside)]);
+    // It stays urgent while it goes on, and others do not become so.
+    packer.take(&hit("acme", 26), NOW, WALL);
+    assert_eq!(handed_over(&mut packer, NOW), [(of("acme"), 1)]);
+    assert_eq!(handed_over(&mut packer, NOW.plus(RELAXED)).len(), 15);
+}
+
+#[test]
+fn a_large_call_is_urgent_and_what_is_taken_back_is_not() {
+    let mut packer = relaxed_packer(100, 1);
+    let refund = Event {
+        happened: Happened::Refund {
+            estimated: 90,
+            actual: 3,
+            made: Timestamp::from_micros(1),
+        },
+        ..hit("a", 2)
+    };
+    packer.take(&refund, NOW, WALL);
+    assert_eq!(handed_over(&mut packer, NOW), []);
+    packer.take(&bulk("a", 3), NOW, WALL);
+    assert_eq!(handed_over(&mut packer, NOW), [(0, 2)]);
+    let charge = Event {
+        happened: Happened::Charge { copies: 60 },
+        ..hit("b", 4)
+    };
+    packer.take(&charge, NOW, WALL);
+    assert_eq!(handed_over(&mut packer, NOW), [(0, 1)]);
 }
 
 #[test]

@@ -69,8 +69,9 @@ pub(crate) struct Hub<W> {
     wires: W,
     /// The link that carries records now.
     carrying: Option<usize>,
-    /// Resources that the listener knows of.
+    /// Resources that the listener knows of, and how many there were when all had been joined.
     resources: usize,
+    joined: usize,
     told: Counts,
     #[cfg(feature = "metrics")]
     metrics_told: Option<Instant>,
@@ -93,6 +94,7 @@ impl<W: Wires> Hub<W> {
             wires,
             carrying: None,
             resources: 0,
+            joined: 0,
             told: Counts::default(),
             #[cfg(feature = "metrics")]
             metrics_told: None,
@@ -127,6 +129,24 @@ impl<W: Wires> Hub<W> {
     /// Whether nothing waits for the log any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.courier.len() == 0 && self.keeper.waiting() == 0
+    }
+
+    /// Whether nothing is under way, nor about to be: time has then only to be told now and then.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.courier.len() == 0 && self.keeper.is_idle() && !self.is_joining()
+    }
+
+    /// Whether somebody answers, and not all has been heard.
+    fn is_joining(&mut self) -> bool {
+        // Who has joined all resources is asked once: there may be thousands.
+        if self.carrying.is_none() || self.joined == self.resources {
+            return false;
+        }
+        let is_ready = self.shared.is_ready();
+        if is_ready {
+            self.joined = self.resources;
+        }
+        !is_ready
     }
 
     /// The listener, to be looked at.

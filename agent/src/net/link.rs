@@ -98,7 +98,15 @@ async fn converse(
                 }
             }
             order = orders.recv(), if has_room => match order {
-                Some(order) => socket.send(message(&[&order])),
+                Some(order) => {
+                    socket.send(message(&[&order]));
+                    // What else is to go goes with it: one system call for all of a flush.
+                    while socket.has_room()
+                        && let Ok(order) = orders.try_recv()
+                    {
+                        socket.send(message(&[&order]));
+                    }
+                }
                 None => return Ok(()),
             },
             _ = reopens.recv() => return Ok(()),

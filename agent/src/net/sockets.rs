@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tollgate_shared::wire::frame::Topic;
 
 use super::Event;
@@ -38,6 +38,13 @@ pub(crate) const EVENTS_MAX: usize = 4_096;
 /// How often time is told: leases and ends are as exact as a call's own look at the clock, this only
 /// clears up, and looks after silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
+
+/// How often where nothing is under way and nothing comes, as often as heartbeats do. Denials are looked through so
+/// much later, which end by themselves.
+const TICK_QUIET: Duration = Duration::from_millis(250);
+
+/// Of what has come already so much is taken into one turn: a turn costs as much as some messages.
+const AT_ONCE: usize = 64;
 
 /// Aggregators that one agent knows of. A fleet has fewer; an agent that has met so many, because they
 /// came and went under ever new addresses, meets no more, and says so. To how many of them it is
@@ -215,8 +222,7 @@ impl Hub<Sockets> {
         ending: Arc<Ending>,
     ) {
         let shared = Arc::clone(self.shared());
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut tick_at, mut ticked) = (Instant::now(), Instant::now());
         let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
         let (mut parcels_are_all, mut words_are_all) = (false, false);
         let mut has_ended_epoch = false;
@@ -243,7 +249,14 @@ impl Hub<Sockets> {
                 () = shared.new_resource.notified() => {}
                 () = async { tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)).await },
                     if deadline.is_some() => break,
-                _ = ticks.tick() => self.tick(),
+                () = tokio::time::sleep_until(tick_at) => {}
+            }
+            self.take_waiting(&mut events, &mut parcels);
+            // Whatever it was woken for: a wake-up costs more than a tick.
+            if TICK <= ticked.elapsed() || tick_at <= Instant::now() {
+                self.tick();
+                ticked = Instant::now();
+                tick_at = ticked + TICK_QUIET;
             }
             let all_said = flushing.is_some() && parcels_are_all && words_are_all;
             if all_said && !has_ended_epoch {
@@ -253,9 +266,13 @@ impl Hub<Sockets> {
             if all_said && self.is_empty() {
                 break;
             }
+            if !self.is_quiet() {
+                tick_at = tick_at.min(Instant::now() + TICK);
+            }
         }
         shared.ended.store(true, Ordering::Release);
         ending.ask_to_end();
+        shared.clock.wake_keeper();
         shared.desk.close();
         // The flusher lets go of its parcels once it has counted what it could not hand over: a pause of
         // its, a millisecond or so, without which whoever asked for the end would be told less than was
@@ -265,5 +282,24 @@ impl Hub<Sockets> {
         }
         self.end();
         drop(flushing);
+    }
+
+    /// Takes what came while the last turn was at work, of each as many as are to be taken at once.
+    fn take_waiting(
+        &mut self,
+        events: &mut mpsc::Receiver<Event>,
+        parcels: &mut mpsc::Receiver<Parcel>,
+    ) {
+        for _ in 0..AT_ONCE {
+            let parcel = parcels.try_recv().map(|parcel| self.take_parcel(parcel));
+            let event = events.try_recv().map(|event| {
+                let bytes = cost(&event);
+                self.take(event);
+                self.wires().room.free(bytes);
+            });
+            if parcel.is_err() && event.is_err() {
+                return;
+            }
+        }
     }
 }

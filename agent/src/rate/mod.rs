@@ -93,8 +93,9 @@ impl Rate {
     /// May one hit by `domain` proceed now?
     ///
     /// One lookup in memory: takes no lock that a network could hold, makes no system call, allocates
-    /// nothing after the thread's first call, and never waits. What is let through is recorded and
-    /// sent in the background; so is what is refused, in sums.
+    /// nothing after the thread's first call, and never waits. (The first call of an agent that nobody has
+    /// called for 20 ms wakes the agent's thread: one system call, which does not wait either.) What is let
+    /// through is recorded and sent in the background; so is what is refused, in sums.
     ///
     /// # Errors
     ///

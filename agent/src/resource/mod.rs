@@ -4,6 +4,7 @@
 //! domains. What stays true: a resource has one object in an agent, whoever asks for it.
 
 mod doubts;
+mod hurry;
 mod registry;
 
 use std::fmt;
@@ -20,7 +21,9 @@ use tollgate_shared::wire::public::{BlindPolicy, Kind, Public, Reserving};
 use crate::blind::Local;
 use crate::clock::{Clock, Mono};
 use doubts::Doubt;
+use hurry::Hurry;
 
+pub(crate) use hurry::UNLIMITED;
 pub(crate) use registry::Resources;
 
 /// Number of a resource within one agent.
@@ -82,6 +85,7 @@ pub(crate) struct Resource {
     joined: AtomicBool,
     /// A call was refused by what is known of the limits, and nobody has asked for them since.
     limits_doubted: Doubt,
+    hurry: Hurry,
     public: RwLock<Arc<Public>>,
     local: RwLock<Option<Arc<Local>>>,
 }
@@ -114,6 +118,7 @@ impl Resource {
             address_bits: AtomicU32::new(0),
             joined: AtomicBool::new(false),
             limits_doubted: Doubt::default(),
+            hurry: Hurry::default(),
             public: RwLock::default(),
             local: RwLock::new(None),
         }
@@ -229,6 +234,12 @@ impl Resource {
         }
     }
 
+    /// How soon its calls have to be in the log.
+    #[inline]
+    pub(crate) fn hurry(&self) -> &Hurry {
+        &self.hurry
+    }
+
     /// The first window or tier, if it holds for every domain.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
@@ -266,6 +277,7 @@ impl Resource {
         self.set_flag(NOT_OPEN, public.blind != BlindPolicy::Open);
         self.policy.store(Policy::of(public).0, Ordering::Relaxed);
         self.learn_most(public);
+        self.hurry.learn(public);
         self.learn_addresses(public);
         let copies = public.copies.as_ref();
         let strict = copies.is_some_and(|copies| copies.reserve == Reserving::Strict);

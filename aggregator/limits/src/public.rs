@@ -71,6 +71,8 @@ impl Limits {
             quotas: quotas.collect(),
             hard: class.hard,
             most: self.most_of_any(rate),
+            least: self.least_of_any(rate),
+            global: rate.global().map(|global| as_near(global, rate.near())),
             keeps_estimates: !class.refunds,
             addresses: rate.addresses(),
             has_overrides,
@@ -83,6 +85,14 @@ impl Limits {
                 && rate.mode() != Mode::Shadow,
             ..unconfigured
         }
+    }
+
+    /// The least limit of any domain, as agents have to heed it; see [`as_near`].
+    fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
+        let of_overrides = rate.override_classes();
+        let all = std::iter::once(rate.default_class()).chain(of_overrides);
+        let least = all.filter_map(|class| self.class(class).least()).min();
+        least.map(|limit| as_near(limit, rate.near()))
     }
 
     /// The most copies that the limits of any domain can grant at once. `None`: any number.
@@ -99,6 +109,14 @@ impl Limits {
             .map(|most| rate.global().map_or(most, |global| most.min(global)))
             .or(rate.global())
     }
+}
+
+/// A limit as agents have to heed it who wait with calls of pairs that are not near: they rely on a fifth of it
+/// being left when they hear of the pair.
+fn as_near(limit: u64, near_percent: u8) -> u64 {
+    const USUAL: u64 = 20;
+    let percent = u64::from(near_percent).min(USUAL);
+    limit / USUAL * percent + limit % USUAL * percent / USUAL
 }
 
 fn public_unit(unit: Calendar) -> QuotaUnit {
@@ -253,6 +271,8 @@ mod tests {
             .into(),
             hard: Some(200),
             most: Some(9),
+            least: Some(5),
+            global: Some(500),
             has_overrides: true,
             blind: PublicBlind::Local {
                 limit: 6,
@@ -288,6 +308,47 @@ mod tests {
         assert_eq!((unknown.kind, unknown.refused), (Kind::Unconfigured, true));
         assert_eq!(unknown.blind, PublicBlind::Closed);
         assert!(!public("web").refused);
+    }
+
+    #[test]
+    fn agents_learn_the_least_limit_and_heed_it_sooner_where_near_is_told_late() {
+        let limits = Limits::parse(
+            r#"
+            [rate.plain]
+            windows = ["100/s", "500/m"]
+            bucket = { rate = "50/s", burst = 80 }
+            domains.acme.rate = "40/s"
+            domains.prison.rate = "0/s"
+            [rate.late]
+            rate = "100/s"
+            global = "1000/s"
+            near = "5%"
+            [rate.never]
+            rate = "100/s"
+            near = "0%"
+            [rate.early]
+            rate = "100/s"
+            near = "60%"
+            [rate.open]
+            hard = "none"
+            rate = "none"
+            global = "70/s"
+            "#,
+        )
+        .expect("it is right");
+        let of = |name| {
+            let public = limits.public(name, 1);
+            (public.least, public.global)
+        };
+        assert_eq!(
+            of("plain"),
+            (Some(40), None),
+            "whoever is granted nothing is left out"
+        );
+        assert_eq!(of("late"), (Some(25), Some(250)));
+        assert_eq!(of("never"), (Some(0), None));
+        assert_eq!(of("early"), (Some(100), None));
+        assert_eq!(of("open"), (None, Some(70)));
     }
 
     #[test]

@@ -295,6 +295,16 @@ impl RateClass {
         self.most_at_once() == Some(0)
     }
 
+    /// The least of its limits: with so many copies it may be full. `None`: it states none but 0.
+    pub fn least(&self) -> Option<u64> {
+        let sliding = self.sliding().map(|window| window.limit);
+        let tiers = self.tiers().iter().map(|tier| tier.limit);
+        let quotas = self.quotas.iter().map(|quota| quota.limit);
+        let bucket = self.bucket.map(|bucket| bucket.burst);
+        let all = sliding.chain(tiers).chain(quotas).chain(bucket);
+        all.filter(|limit| *limit != 0).min()
+    }
+
     /// The most copies that can ever be granted at one instant; `None` means unbounded.
     pub fn most_at_once(&self) -> Option<u64> {
         let tiers = self.tiers.as_deref().map(|tiers| {

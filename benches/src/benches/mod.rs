@@ -4,6 +4,7 @@ pub mod comeback;
 pub mod copies;
 pub mod copies_lift;
 pub mod copies_return;
+pub mod cost;
 pub mod effect;
 pub mod engine;
 pub mod fanout;

@@ -288,6 +288,16 @@ pub fn cpu_s(process: u32) -> f64 {
     stat(process).map_or(0.0, |(_, cpu_s)| cpu_s)
 }
 
+/// CPU nanoseconds of a process's threads so far, as the scheduler counts them; of threads that have ended nothing.
+pub fn process_cpu_ns(process: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let of_task = |entry: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+        let text = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    tasks.into_iter().flatten().filter_map(of_task).sum()
+}
+
 /// The same of all processes that come of one, itself excepted; those that have ended are forgotten.
 pub fn descendants_cpu_s(ancestor: u32) -> f64 {
     let all: Vec<u32> = std::fs::read_dir("/proc")

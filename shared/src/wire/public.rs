@@ -116,6 +116,12 @@ pub struct Public {
     pub quotas: Box<[PublicQuota]>,
     /// The most copies that any domain's limits can ever grant at once. `None`: any number.
     pub most: Option<u64>,
+    /// The least limit of any domain, in copies: by how few in use a pair may be full. Less where pairs are
+    /// told as near later than usual. Domains that are granted nothing are left out. `None`: nothing
+    /// limits any.
+    pub least: Option<u64>,
+    /// The same of all domains together, where they have a limit.
+    pub global: Option<u64>,
     /// Whether nothing is taken back when a call turns out to have cost less than was estimated.
     pub keeps_estimates: bool,
     /// Which part of an address is the domain, where domains are addresses.
@@ -150,7 +156,7 @@ impl Public {
                 "public limits",
                 Fault::Length {
                     found: u64::from(len),
-                    expected: "14, or 15 with copies",
+                    expected: "16, or 17 with copies",
                 },
             ));
         }
@@ -163,6 +169,8 @@ impl Public {
             bucket: read_optional_with(reader, PublicBucket::read)?,
             quotas: read_short_list(reader, "quotas", PublicQuota::read)?,
             most: read_optional(reader, "most")?,
+            least: read_optional(reader, "least")?,
+            global: read_optional(reader, "global")?,
             keeps_estimates: reader.bool("keeps estimates")?,
             addresses: read_optional_with(reader, AddressPrefixes::read)?,
             has_overrides: reader.bool("has overrides")?,
@@ -193,6 +201,8 @@ impl Public {
         }
         write_list(writer, &self.quotas, PublicQuota::write);
         write_optional(writer, self.most);
+        write_optional(writer, self.least);
+        write_optional(writer, self.global);
         writer.bool(self.keeps_estimates);
         match self.addresses {
             Some(addresses) => addresses.write(writer),
@@ -215,8 +225,8 @@ impl Kind {
     /// Elements of the array that public limits of this kind are.
     const fn fields(self) -> u32 {
         match self {
-            Self::Unconfigured | Self::Rate => 14,
-            Self::Copies => 15,
+            Self::Unconfigured | Self::Rate => 16,
+            Self::Copies => 17,
         }
     }
 }

@@ -522,6 +522,8 @@ fn snapshot(writer: &mut Writer) {
         }]
         .into(),
         most: Some(40),
+        least: Some(5),
+        global: Some(900),
         keeps_estimates: true,
         addresses: Some(AddressPrefixes { v4: 32, v6: 64 }),
         copies: None,

@@ -28,7 +28,7 @@ use super::world::{Event, World};
 pub(super) const TICK_US: u64 = 20_000;
 
 /// How stale the cached clock may be: the flusher's longest pause.
-pub(super) const STALE_US: u64 = 1_000;
+pub(super) const STALE_US: u64 = 3_000;
 
 /// A connection to an owner, or the lack of one.
 #[derive(Debug, Default)]

@@ -28,8 +28,8 @@ use super::world::World;
 /// that it looks for; where nothing is wrong most are heard within 20 ms.
 const DELAY_US: u64 = 200_000;
 
-/// How far a stamp may be behind the clock of its host: agents read it once a millisecond.
-const ROUNDED_US: u64 = 2_000;
+/// How far a stamp may be behind the clock of its host: agents read it once in three milliseconds.
+const ROUNDED_US: u64 = 4_000;
 
 /// How many calls of a pair are kept at most: a pair with more is judged by the first of them.
 const CALLS_MAX: usize = 50_000;

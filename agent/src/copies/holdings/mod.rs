@@ -460,6 +460,12 @@ impl Keeper {
         self.lanes.values().map(|lane| lane.operations.len()).sum()
     }
 
+    /// Whether nothing waits here, and nothing is to be said by and by.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_idle = |lane: &Lane| lane.operations.is_empty() && lane.beat_at.is_none();
+        self.lanes.values().all(is_idle)
+    }
+
     /// The epoch is over: everything is given back. What waits goes before it.
     pub(crate) fn end(&mut self) -> Vec<Cargo> {
         let mut cargoes = Vec::new();

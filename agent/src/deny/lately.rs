@@ -1,0 +1,120 @@
+//! Pairs of which a denial or a notice was heard lately: calls of them are sent at once.
+//!
+//! ```text
+//! denial of acme until 12:00:05        acme's calls are urgent until 12:00:15
+//! notice of globex, near for 90 ms     globex's calls are urgent for 90 ms
+//! ```
+//!
+//! The deny list and the notices forget what has ended. This table remembers it for a while, because a pair
+//! that was just at its limit is the likeliest to reach it again. One word for each slot, written by the
+//! listener and read by the flusher; a pair that is heard of later takes the slot of an earlier one. Who is
+//! pushed out waits up to `flush_relaxed` longer until its next notice or denial, and nothing more depends on
+//! this table.
+//!
+//! Knows nothing of limits. What stays true: its memory is fixed, and nothing here refuses anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_shared::time::Span;
+
+use crate::clock::Mono;
+
+/// How long after its end a denial is remembered.
+pub(crate) const REMEMBERED: Span = Span::from_secs(10);
+
+/// As many pairs as have notices at most, twice, so that few share a slot. They take 256 KiB.
+const SLOTS: usize = 1 << 15;
+
+/// An instant is written down in steps of 16 ms, so that 32 bits reach for two years.
+const STEP_BITS: u32 = 14;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Lately {
+    /// The upper half of a fingerprint, and the step in which its time ends.
+    slots: Box<[AtomicU64]>,
+}
+
+impl Default for Lately {
+    fn default() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl Lately {
+    /// The calls of a pair are urgent until then, or until the later instant that is known already. By the
+    /// listener alone.
+    pub(crate) fn note(&self, fingerprint: u64, until: Mono) {
+        let Some(slot) = self.slot(fingerprint) else {
+            return;
+        };
+        let known = slot.load(Ordering::Relaxed);
+        let fresh = tag(fingerprint) | u64::from(step_after(until));
+        // Of two ends of one pair the greater word is the later one.
+        let is_later = known < fresh;
+        if tag(known) != tag(fingerprint) || is_later {
+            slot.store(fresh, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the calls of a pair are urgent.
+    #[inline]
+    pub(crate) fn has(&self, fingerprint: u64, now: Mono) -> bool {
+        let Some(slot) = self.slot(fingerprint) else {
+            return false;
+        };
+        let known = slot.load(Ordering::Relaxed);
+        tag(known) == tag(fingerprint) && now.0 >> STEP_BITS < known & u64::from(u32::MAX)
+    }
+
+    #[inline]
+    fn slot(&self, fingerprint: u64) -> Option<&AtomicU64> {
+        self.slots.get(fingerprint as usize % SLOTS)
+    }
+}
+
+/// The upper half of a word. The lower half of a fingerprint chooses the slot.
+#[inline]
+const fn tag(word: u64) -> u64 {
+    word & !(u32::MAX as u64)
+}
+
+/// The first step that does not lie before an instant.
+fn step_after(until: Mono) -> u32 {
+    u32::try_from(until.0 >> STEP_BITS).map_or(u32::MAX, |step| step.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Mono = Mono(5_000_000);
+
+    #[test]
+    fn a_pair_is_remembered_until_the_later_of_two_ends() {
+        let lately = Lately::default();
+        let pair = 0x1234_5678_0000_0042;
+        assert!(!lately.has(pair, NOW));
+        lately.note(pair, NOW.plus(Span::from_secs(5)));
+        lately.note(pair, NOW.plus(Span::from_secs(1)));
+        assert!(lately.has(pair, NOW.plus(Span::from_millis(4_999))));
+        assert!(!lately.has(pair, NOW.plus(Span::from_millis(5_033))));
+        lately.note(pair, Mono::MAX);
+        assert!(lately.has(pair, NOW.plus(Span::from_secs(3_600))));
+    }
+
+    #[test]
+    fn who_comes_later_takes_the_slot_of_another() {
+        let lately = Lately::default();
+        let (one, other) = (0x1_0000_0042, 0x2_0000_0042);
+        lately.note(one, Mono::MAX);
+        assert!(!lately.has(other, NOW), "it has the slot, not the name");
+        lately.note(other, NOW.plus(Span::from_secs(1)));
+        assert_eq!(
+            (lately.has(one, NOW), lately.has(other, NOW)),
+            (false, true)
+        );
+    }
+}

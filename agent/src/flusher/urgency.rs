@@ -1,0 +1,274 @@
+//! Which calls are urgent, and which may wait and travel together.
+//!
+//! ```text
+//! limit 1,000/s, a call now and then       waits up to `flush_relaxed`, with all others that wait
+//! the same, 25 calls in a few ms           urgent from the 25th on: this agent alone could soon fill the limit
+//! the same, 250 calls a second             urgent
+//! a pair that was told as near, or denied  urgent, and for ten seconds after the denial
+//! hit_n(60) under 100/s                    urgent: more than a fortieth of the limit
+//! limits that are not known                urgent
+//! ```
+//!
+//! A record costs both sides the same whether it holds one entry or a hundred. Most calls are of pairs that
+//! are far from any limit, and nobody waits for them; they only have to be in the log early enough that the
+//! aggregators see a pair come near its limit *before* it is there. From then on notices make all its calls
+//! urgent, in every agent.
+//!
+//! **Why this is early enough.** A pair is told as near when a fifth of its least limit L is left (public
+//! limits say less where `near` does). Until an agent acts on that, two things pass: the wait W of the calls
+//! that brought the pair there (25 ms), and the notice's way (an aggregator tells a pair once in 20 ms, then
+//! some milliseconds of ruling and network), together T = 50 ms. In T all agents together must not use that
+//! fifth. So each has a *level* for the pair, which rises by a copy with each copy and falls by L/4 a second,
+//! and its calls are urgent while the level is above L/40:
+//!
+//! - A steady use below L/4 a second in each of 16 agents is 16 · L/4 · 50 ms = L/5 in T: just what is left.
+//! - A sudden use: what agents hold back before they are urgent is below L/40 each; of eight, L/5.
+//!
+//! So a fleet in which up to 16 agents use one pair evenly, or eight begin to at one instant, hears of the
+//! pair before it is full, and from then on nothing waits. Beyond that (a hundred agents that each use a
+//! little of one pair, or limits that overrides lower in a version which is not known yet) the pair's first
+//! denial may come W later than it could. The excess is then what is offered in W, once: whatever is denied or
+//! told as near stays urgent. That is law 8 with a denial delay that is longer by W, for a pair that was quiet.
+//! A single copy is never urgent by its level alone if L is at least 5: a copy less than the fifth may be under
+//! way. Below 5 nothing waits, since a fifth is no whole copy.
+//!
+//! All domains together, under a global limit, are one pair more.
+//!
+//! Levels stand in a table by fingerprint without names: pairs that share a place have a common level, which
+//! errs to the side of urgency. Its memory is fixed.
+//!
+//! Knows nothing of parcels. What stays true: what it says of a call depends on calls, what was heard, and the
+//! instants at which the flusher came by; on no chance and no clock of its own.
+
+use std::sync::Arc;
+
+use tollgate_shared::time::Span;
+
+use crate::clock::Mono;
+use crate::deny::DenyView;
+use crate::resource::{Resource, UNLIMITED};
+
+/// Places in the table of levels. Beyond as many pairs in use at a time levels grow together. 256 KiB.
+const PLACES: usize = 1 << 14;
+
+/// A whole limit, as a level.
+const WHOLE: u64 = 1 << 32;
+
+/// The share of a limit above which a level is urgent.
+const URGENT_SHARE: u64 = WHOLE / 40;
+
+/// By how much a level falls in a microsecond: a whole limit in four seconds.
+const FALLS_BY: u64 = WHOLE / 4_000_000;
+
+/// Below this nothing waits.
+const LIMIT_MIN: u64 = 5;
+
+/// How much of a limit was used lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    /// As a share of the limit, in parts of [`WHOLE`].
+    share: u64,
+    at: Mono,
+}
+
+impl Level {
+    /// Takes copies; whether the level is urgent then.
+    fn take(&mut self, copies: u32, limit: u64, now: Mono) -> bool {
+        let fallen = now.since(self.at).as_micros().saturating_mul(FALLS_BY);
+        let added = (u64::from(copies) << 32).div_ceil(limit.max(1));
+        let share = self.share.saturating_sub(fallen).saturating_add(added);
+        self.share = share.min(WHOLE);
+        self.at = self.at.max(now);
+        // At least one and a half copies.
+        let is_several = 3 * WHOLE <= (2 * self.share).saturating_mul(limit);
+        URGENT_SHARE <= self.share && is_several
+    }
+}
+
+/// What decides.
+#[derive(Debug)]
+pub(crate) struct Urgency {
+    view: Arc<DenyView>,
+    /// How long calls wait that are not urgent.
+    relaxed: Span,
+    pairs: Box<[Level]>,
+    /// By a resource's number, of all its domains together.
+    wholes: Vec<Level>,
+}
+
+impl Urgency {
+    pub(crate) fn new(view: Arc<DenyView>, relaxed: Span) -> Self {
+        Self {
+            view,
+            relaxed,
+            pairs: vec![Level::default(); PLACES].into(),
+            wholes: Vec::new(),
+        }
+    }
+
+    /// How long calls wait that are not urgent.
+    pub(super) fn relaxed(&self) -> Span {
+        self.relaxed
+    }
+
+    /// A call was let through for so many copies; whether it is urgent.
+    pub(super) fn take(
+        &mut self,
+        resource: &Resource,
+        domain: &str,
+        copies: u32,
+        now: Mono,
+    ) -> bool {
+        let hurry = resource.hurry();
+        let (least, global) = (hurry.least(), hurry.global());
+        // Before anything is known, and where everything is urgent, nothing is to be remembered.
+        if self.relaxed == Span::ZERO || least < LIMIT_MIN || global < LIMIT_MIN || hurry.is_on(now)
+        {
+            return true;
+        }
+        let fingerprint = resource.fingerprint(domain);
+        // Both levels rise, whatever the other one says.
+        let mut is_urgent = self.view.lately().has(fingerprint, now);
+        if least != UNLIMITED
+            && let Some(level) = self.pairs.get_mut(fingerprint as usize % PLACES)
+        {
+            is_urgent |= level.take(copies, least, now);
+        }
+        if global != UNLIMITED
+            && let Some(level) = self.whole(resource)
+        {
+            is_urgent |= level.take(copies, global, now);
+        }
+        is_urgent
+    }
+
+    fn whole(&mut self, resource: &Resource) -> Option<&mut Level> {
+        let number = resource.id.0 as usize;
+        if self.wholes.len() <= number {
+            self.wholes.resize(number + 1, Level::default());
+        }
+        self.wholes.get_mut(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::wire::public::{Kind, Public};
+
+    use super::*;
+    use crate::resource::ResourceId;
+
+    const NOW: Mono = Mono(5_000_000);
+
+    struct Kit {
+        urgency: Urgency,
+        resource: Resource,
+        now: Mono,
+    }
+
+    impl Kit {
+        fn new(least: Option<u64>, global: Option<u64>) -> Self {
+            let resource = Resource::new(ResourceId(0), "r", 1);
+            resource.learn(&Public {
+                version: 1,
+                kind: Kind::Rate,
+                least,
+                global,
+                ..Public::default()
+            });
+            Self {
+                urgency: Urgency::new(Arc::new(DenyView::new(64)), Span::from_millis(25)),
+                resource,
+                now: NOW,
+            }
+        }
+
+        fn hit(&mut self, domain: &str, copies: u32) -> bool {
+            self.urgency.take(&self.resource, domain, copies, self.now)
+        }
+
+        /// How many of these calls, one each `every`, are not urgent before the first that is.
+        fn relaxed_calls(&mut self, calls: usize, every: Span) -> usize {
+            let mut relaxed = 0;
+            while relaxed < calls && !self.hit("acme", 1) {
+                relaxed += 1;
+                self.now = self.now.plus(every);
+            }
+            relaxed
+        }
+    }
+
+    #[test]
+    fn a_pair_far_from_its_limit_is_never_urgent() {
+        // 200 a second under 1,000.
+        let slow = Span::from_millis(5);
+        assert_eq!(
+            Kit::new(Some(1_000), None).relaxed_calls(9_000, slow),
+            9_000
+        );
+        assert_eq!(Kit::new(None, None).relaxed_calls(9_000, Span::ZERO), 9_000);
+    }
+
+    #[test]
+    fn a_burst_is_urgent_after_a_fortieth_of_the_limit() {
+        let at_once = |limit| Kit::new(Some(limit), None).relaxed_calls(100, Span::ZERO);
+        assert_eq!((at_once(1_000), at_once(400)), (24, 9));
+        // Of small limits the second copy is urgent, and below five the first.
+        assert_eq!((at_once(40), at_once(5), at_once(4)), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_steady_quarter_of_the_limit_a_second_becomes_urgent_in_time() {
+        // 10,000 a second: within 3 ms; 500 a second, twice what the level falls by: within 0.1 s.
+        let within = |every| {
+            let mut kit = Kit::new(Some(1_000), None);
+            kit.relaxed_calls(9_000, every);
+            kit.now.since(NOW)
+        };
+        assert!(within(Span::from_micros(100)) <= Span::from_millis(3));
+        assert!(within(Span::from_millis(2)) <= Span::from_millis(100));
+        // And it is no more once it slows down.
+        let mut kit = Kit::new(Some(1_000), None);
+        assert_eq!(kit.relaxed_calls(100, Span::ZERO), 24);
+        kit.now = kit.now.plus(Span::from_millis(200));
+        assert!(!kit.hit("acme", 1));
+    }
+
+    #[test]
+    fn a_call_of_many_copies_is_urgent_at_once() {
+        let mut kit = Kit::new(Some(100), None);
+        assert!(!kit.hit("acme", 2) && kit.hit("globex", 3));
+        assert!(kit.hit("initech", u32::MAX));
+    }
+
+    #[test]
+    fn who_was_heard_of_lately_is_urgent() {
+        let mut kit = Kit::new(Some(1_000), None);
+        let fingerprint = kit.resource.fingerprint("acme");
+        let view = Arc::clone(&kit.urgency.view);
+        view.lately()
+            .note(fingerprint, NOW.plus(Span::from_secs(1)));
+        assert!(kit.hit("acme", 1) && !kit.hit("globex", 1));
+        kit.now = NOW.plus(Span::from_secs(2));
+        assert!(!kit.hit("acme", 1));
+        kit.resource.hurry().extend(NOW.plus(Span::from_secs(3)));
+        assert!(kit.hit("globex", 1), "all domains were heard of");
+    }
+
+    #[test]
+    fn all_domains_together_are_urgent_under_a_global_limit() {
+        let mut kit = Kit::new(None, Some(1_000));
+        let urgent = (0..30).filter(|n| kit.hit(&format!("t{n}"), 1)).count();
+        assert_eq!(urgent, 6, "from the 25th on");
+    }
+
+    #[test]
+    fn without_limits_that_are_known_everything_is_urgent() {
+        let mut kit = Kit::new(None, None);
+        kit.resource = Resource::new(ResourceId(0), "r", 1);
+        assert!(kit.hit("acme", 1));
+        kit = Kit::new(None, None);
+        kit.urgency.relaxed = Span::ZERO;
+        assert!(kit.hit("acme", 1), "nothing may wait");
+    }
+}

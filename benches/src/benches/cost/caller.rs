@@ -1,0 +1,96 @@
+//! Processes that call at a pace: an agent, or Redis in line.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+
+use crate::harness::agents::{block_on, connected};
+use crate::harness::child::{argument, say};
+use crate::harness::clock::thread_cpu_ns;
+use crate::load::names::domain;
+
+use super::redis::ScriptClient;
+use super::{DOMAINS, RESOURCE};
+
+/// What a caller is to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CallOrder {
+    /// Calls a second.
+    pub rate: u64,
+    pub seconds: u64,
+    /// Whether it makes calls, or keeps the pace alone.
+    pub calls: bool,
+}
+
+/// What it did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Spent {
+    pub decisions: u64,
+    pub refused: u64,
+    pub seconds: f64,
+    /// CPU of the thread that calls.
+    pub thread_ns: u64,
+}
+
+/// Who sleeps for less wakes up late all the same, and what is due meanwhile is called at once.
+const SLEEP_MIN: Duration = Duration::from_micros(500);
+
+/// The child that calls an agent.
+///
+/// # Errors
+///
+/// Where its settings are bad, or the parent says what was not agreed.
+pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
+    let agent = connected("cost", &argument::<String>(args, 0, "address")?)?;
+    let rate = agent.rate(RESOURCE);
+    say(&block_on(agent.ready(Duration::from_secs(10)))?)?;
+    obey(|domain| Ok(rate.hit(domain).is_ok()))
+}
+
+/// The child that asks Redis.
+///
+/// # Errors
+///
+/// Where it is not there, or the parent says what was not agreed.
+pub fn child_redis(args: &[String]) -> anyhow::Result<()> {
+    let mut client = ScriptClient::connect(&argument::<String>(args, 0, "address")?)?;
+    say(&true)?;
+    obey(|domain| client.hit(domain))
+}
+
+fn obey(mut call: impl FnMut(&str) -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let names: Vec<String> = (0..DOMAINS).map(domain).collect();
+    let mut random = SmallRng::seed_from_u64(1);
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let order: CallOrder =
+            serde_json::from_str(&line).with_context(|| format!("told {line:?}"))?;
+        let (mut decisions, mut refused) = (0, 0);
+        let (begun, cpu) = (Instant::now(), thread_cpu_ns());
+        let wanted = order.rate * order.seconds;
+        // Behind by more than this, the rate is not reached, and there is no use in going on.
+        let end = begun + Duration::from_secs(order.seconds + 1);
+        while decisions < wanted && Instant::now() < end {
+            let due = begun + Duration::from_micros(decisions * 1_000_000 / order.rate);
+            let now = Instant::now();
+            if now < due {
+                std::thread::sleep((due - now).max(SLEEP_MIN));
+            }
+            let name = &names[random.random_range(0..names.len())];
+            if order.calls {
+                refused += u64::from(!call(name)?);
+            }
+            decisions += 1;
+        }
+        say(&Spent {
+            decisions,
+            refused,
+            seconds: begun.elapsed().as_secs_f64(),
+            thread_ns: thread_cpu_ns() - cpu,
+        })?;
+    }
+    Ok(())
+}
