@@ -1,63 +1,45 @@
 //! What the log says, by what it is about: a partition, the limits, an append, or the log itself.
 
 use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
-use tollgate_shared::time::Timestamp;
 
 use super::Core;
 use super::environment::Purpose;
 use super::event::{Aside, Effect, Now};
-use super::partition::appends::sender_of;
 use super::partition::event::PartitionEvent;
 use super::partition::{Partition, Stage};
+use super::together::partition_of;
 
 impl Core {
     pub(super) fn log_says(&mut self, now: Now, event: LogEvent) {
+        if let Some((partition, event)) = self.for_partition(&event) {
+            return self.hears(now, partition, event);
+        }
         match event {
             LogEvent::Delivered {
-                stream,
-                partition,
+                stream: Stream::Limits,
                 records,
-            } => match stream {
-                Stream::Hits => self.hears(now, partition, PartitionEvent::Delivered(&records)),
-                Stream::Limits => self.limits_delivered(now, &records),
-                // Evidence is written here and read by others.
-                Stream::Denials => {}
-            },
+                ..
+            } => self.limits_delivered(now, &records),
             LogEvent::CaughtUp {
-                stream,
-                partition,
+                stream: Stream::Limits,
                 next,
-            } => match stream {
-                Stream::Hits => self.hears(now, partition, PartitionEvent::CaughtUp { next }),
-                Stream::Limits => self.limits_caught_up(now, next),
-                Stream::Denials => {}
-            },
-            LogEvent::Following {
-                stream,
-                partition,
-                from,
-            } => {
-                if stream == Stream::Hits {
-                    self.hears(now, partition, PartitionEvent::Following { from });
-                }
-            }
+                ..
+            } => self.limits_caught_up(now, next),
             LogEvent::Gap {
                 stream,
                 partition,
                 wanted,
                 next,
-            } => self.gap(now, stream, partition, (wanted, next)),
+            } => self.gap(stream, partition, (wanted, next)),
             LogEvent::Broken {
-                stream,
-                partition,
-                next,
-                why,
-            } => self.broken(now, (stream, partition), next, why),
-            LogEvent::Appended {
-                ticket,
-                result,
-                taken,
-            } => self.appended(now, ticket, result, taken),
+                stream, next, why, ..
+            } => {
+                tracing::error!(?stream, next, why, "the log cannot be read any further");
+                if stream == Stream::Limits {
+                    self.limits.broken = Some(why);
+                }
+            }
+            LogEvent::Appended { ticket, result, .. } => self.appended(now, ticket, result),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
                     tracing::error!(why, "the log takes nothing; trying again");
@@ -69,20 +51,45 @@ impl Core {
                     tracing::info!("the log takes records again");
                 }
             }
-            LogEvent::Closed => {}
+            // Evidence is written here and read by others.
+            LogEvent::Delivered { .. }
+            | LogEvent::CaughtUp { .. }
+            | LogEvent::Following { .. }
+            | LogEvent::Closed => {}
         }
     }
 
-    fn gap(&mut self, now: Now, stream: Stream, partition: u32, (wanted, next): (u64, u64)) {
-        if stream == Stream::Hits {
-            let ruled_too = self.membership.ruled_too.contains(&partition);
-            let event = PartitionEvent::Gap {
-                wanted,
-                next,
-                ruled_too,
-            };
-            return self.hears(now, partition, event);
-        }
+    /// What an event is for the partition that it is about; `None` means that it is about something else.
+    pub(super) fn for_partition<'e>(
+        &self,
+        event: &'e LogEvent,
+    ) -> Option<(u32, PartitionEvent<'e>)> {
+        let partition = partition_of(event)?;
+        let event = match event {
+            LogEvent::Delivered { records, .. } => PartitionEvent::Delivered(records),
+            LogEvent::CaughtUp { next, .. } => PartitionEvent::CaughtUp { next: *next },
+            LogEvent::Following { from, .. } => PartitionEvent::Following { from: *from },
+            LogEvent::Gap { wanted, next, .. } => PartitionEvent::Gap {
+                wanted: *wanted,
+                next: *next,
+                ruled_too: self.membership.ruled_too.contains(&partition),
+            },
+            LogEvent::Broken { next, why, .. } => PartitionEvent::Broken { next: *next, why },
+            LogEvent::Appended {
+                ticket,
+                result,
+                taken,
+            } => PartitionEvent::Answered {
+                ticket: *ticket,
+                result,
+                taken: *taken,
+            },
+            LogEvent::Down { .. } | LogEvent::Up | LogEvent::Closed => return None,
+        };
+        Some((partition, event))
+    }
+
+    fn gap(&mut self, stream: Stream, partition: u32, (wanted, next): (u64, u64)) {
         if wanted == 0 && 0 < next {
             tracing::info!(?stream, partition, next, "the log begins here");
         } else {
@@ -100,37 +107,8 @@ impl Core {
         }
     }
 
-    fn broken(&mut self, now: Now, (stream, partition): (Stream, u32), next: u64, why: String) {
-        tracing::error!(
-            ?stream,
-            partition,
-            next,
-            why,
-            "the log cannot be read any further"
-        );
-        match stream {
-            Stream::Limits => self.limits.broken = Some(why),
-            Stream::Hits => self.hears(now, partition, PartitionEvent::Broken { why }),
-            Stream::Denials => {}
-        }
-    }
-
-    /// An append is answered: whoever asked for it is found by its ticket.
-    fn appended(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        result: Result<u64, AppendError>,
-        taken: Option<Timestamp>,
-    ) {
-        if let Some(partition) = sender_of(ticket) {
-            let event = PartitionEvent::Answered {
-                ticket,
-                result: &result,
-                taken,
-            };
-            return self.hears(now, partition, event);
-        }
+    /// An append is answered that no partition made: whoever asked for it is found by its ticket.
+    fn appended(&mut self, now: Now, ticket: Ticket, result: Result<u64, AppendError>) {
         let env = &mut self.env;
         let Some(purpose) = env.answered(ticket) else {
             return;

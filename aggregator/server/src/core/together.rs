@@ -9,23 +9,40 @@
 //! follows is carried out afterwards, in the order of the partitions. Knows nothing of what the events are. What stays
 //! true: the effects do not depend on the number of threads; events of one partition keep their order.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
-use tollgate_log::Delivered;
+use tollgate_log::{LogEvent, Stream};
 
 use super::Core;
 use super::event::{Effect, Now};
 use super::partition::Partition;
+use super::partition::appends::sender_of;
 use super::partition::event::{PartitionContext, PartitionEvent, PartitionOutput};
 
-/// Records that the log delivers of one partition, in order.
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// The partition of hits.
-    pub partition: u32,
-    /// Its deliveries.
-    pub records: Vec<Vec<Delivered>>,
+/// The partition that an event of the log is about: what is delivered of it, where it is read, what it appended.
+/// `None` means that the event is about something else.
+pub fn partition_of(event: &LogEvent) -> Option<u32> {
+    match event {
+        LogEvent::Delivered {
+            stream, partition, ..
+        }
+        | LogEvent::CaughtUp {
+            stream, partition, ..
+        }
+        | LogEvent::Following {
+            stream, partition, ..
+        }
+        | LogEvent::Gap {
+            stream, partition, ..
+        }
+        | LogEvent::Broken {
+            stream, partition, ..
+        } => (*stream == Stream::Hits).then_some(*partition),
+        LogEvent::Appended { ticket, .. } => sender_of(*ticket),
+        LogEvent::Down { .. } | LogEvent::Up | LogEvent::Closed => None,
+    }
 }
 
 /// What is to be done with one partition.
@@ -49,33 +66,27 @@ impl Core {
         self.threads = threads;
     }
 
-    /// Handles deliveries of hits of several partitions, at most one of each, and hands out what is to be done about
-    /// them.
-    pub fn rule_together(
-        &mut self,
-        now: Now,
-        deliveries: Vec<Delivery>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let events = deliveries.iter().map(|delivery| {
-            let records = delivery.records.iter();
-            let events = records.map(|records| PartitionEvent::Delivered(records));
-            (delivery.partition, events.collect())
-        });
-        self.step_together(now, events.collect());
+    /// Handles events of the log, each [about a partition](partition_of), and hands out what is to be done about them.
+    pub fn rule_together(&mut self, now: Now, events: &[LogEvent], effects: &mut Vec<Effect>) {
+        let mut by_partition: BTreeMap<u32, Vec<PartitionEvent<'_>>> = BTreeMap::new();
+        for event in events {
+            if let Some((partition, event)) = self.for_partition(event) {
+                by_partition.entry(partition).or_default().push(event);
+            }
+        }
+        self.step_together(now, by_partition.into_iter().collect());
         self.hand_out(now, effects);
     }
 
-    /// Hands several partitions their events, in the order of the partitions, and carries out what follows.
+    /// Hands several partitions their events, which are in the order of the partitions, and carries out what follows.
     pub(super) fn step_together<'e>(
         &mut self,
         now: Now,
-        mut events: Vec<(u32, Vec<PartitionEvent<'e>>)>,
+        events: Vec<(u32, Vec<PartitionEvent<'e>>)>,
     ) {
         if events.is_empty() {
             return;
         }
-        events.sort_by_key(|(partition, _)| *partition);
         let mut events = events.into_iter().peekable();
         let mut jobs: Vec<PartitionJob<'_>> = Vec::new();
         let threads = self.threads;

@@ -1,20 +1,20 @@
 //! What the log has said and the core was not told yet, and how much of it is ruled at once.
 //!
 //! ```text
-//! delivered 0, 0, 1, 1, 2   appended   delivered 0        two threads
-//!           └─────┴── 0 and 1 at once, each to its share; then the rest, in order
+//! of partition 0, 0, 1, 1, 2   of the limits   of 0        two threads
+//!              └─────┴── 0 and 1 at once, each to its share; then the rest, in order
 //! ```
 //!
-//! Deliveries of hits may overtake those of other partitions; nothing overtakes anything else, for instance the answer
-//! to an append. With one thread everything is handed out as it came. Knows nothing of what records mean. What stays
+//! Events about partitions may overtake those about other partitions, and nothing overtakes anything else. With one
+//! thread everything is handed out as it came. Knows nothing of what records mean. What stays
 //! true: events of one partition keep their order; no more than a bound waits.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 
-use tollgate_log::{LogEvent, Stream};
+use tollgate_log::LogEvent;
 
-use crate::core::together::Delivery;
+use crate::core::together::partition_of;
 
 /// Events that may wait beside those in the channel.
 const EVENTS_MAX: usize = 64;
@@ -31,8 +31,8 @@ const WORTH_BYTES: usize = 32 * 1024;
 pub(super) enum Next {
     /// An event.
     Event(LogEvent),
-    /// Deliveries of several partitions, to be ruled at once.
-    Together(Vec<Delivery>),
+    /// Events about several partitions, to be handled at once.
+    Together(Vec<LogEvent>),
 }
 
 /// Events of the log, in order.
@@ -73,18 +73,22 @@ impl Backlog {
         self.events.push_back(event);
     }
 
-    /// Takes the next event, or as many deliveries as threads rule at once.
+    /// Takes the next event, or as many as threads handle at once.
     pub fn next(&mut self) -> Option<Next> {
         match self.together() {
-            Some(deliveries) => Some(Next::Together(deliveries)),
+            Some(events) => Some(Next::Together(events)),
             None => self.events.pop_front().map(Next::Event),
         }
     }
 
-    /// Takes deliveries of several partitions out, if there is enough to do for several threads.
-    fn together(&mut self) -> Option<Vec<Delivery>> {
+    /// Takes events about several partitions out, if there is enough to do for several threads.
+    fn together(&mut self) -> Option<Vec<LogEvent>> {
         let threads = self.threads.get();
-        let front = self.events.iter().map_while(size_of_delivery);
+        if threads == 1 {
+            return None;
+        }
+        let of = |event| Some((partition_of(event)?, size_of(event)));
+        let front = self.events.iter().map_while(of);
         let mut shares: Vec<(u32, usize)> = Vec::new();
         let mut taken = Vec::new();
         let mut total = 0;
@@ -106,53 +110,38 @@ impl Backlog {
             }
         }
         let greatest = shares.iter().map(|(_, share)| *share).max()?;
-        let is_worth_it = 1 < threads && WORTH_BYTES <= total - greatest;
+        let is_worth_it = WORTH_BYTES <= total - greatest;
         is_worth_it.then(|| self.take_out(&taken))
     }
 
-    fn take_out(&mut self, taken: &[usize]) -> Vec<Delivery> {
-        let mut deliveries: Vec<Delivery> = Vec::new();
+    fn take_out(&mut self, taken: &[usize]) -> Vec<LogEvent> {
+        let mut out = Vec::with_capacity(taken.len());
         let mut taken = taken.iter().copied().peekable();
         let mut rest = VecDeque::with_capacity(self.events.len());
         for (at, event) in std::mem::take(&mut self.events).into_iter().enumerate() {
-            match event {
-                LogEvent::Delivered {
-                    partition, records, ..
-                } if taken.next_if_eq(&at).is_some() => {
-                    match deliveries.iter_mut().find(|of| of.partition == partition) {
-                        Some(delivery) => delivery.records.push(records),
-                        None => deliveries.push(Delivery {
-                            partition,
-                            records: vec![records],
-                        }),
-                    }
-                }
-                event => rest.push_back(event),
+            match taken.next_if_eq(&at) {
+                Some(_) => out.push(event),
+                None => rest.push_back(event),
             }
         }
         self.events = rest;
-        deliveries
+        out
     }
 }
 
-/// The partition and the bytes of a delivery of hits; `None` means that it is something else.
-fn size_of_delivery(event: &LogEvent) -> Option<(u32, usize)> {
+/// The bytes of the records that an event delivers.
+fn size_of(event: &LogEvent) -> usize {
     match event {
-        LogEvent::Delivered {
-            stream: Stream::Hits,
-            partition,
-            records,
-        } => {
-            let bytes = records.iter().map(|record| record.bytes.len()).sum();
-            Some((*partition, bytes))
+        LogEvent::Delivered { records, .. } => {
+            records.iter().map(|record| record.bytes.len()).sum()
         }
-        _ => None,
+        _ => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_log::Delivered;
+    use tollgate_log::{Delivered, Stream};
     use tollgate_shared::time::Timestamp;
 
     use super::*;
@@ -183,13 +172,8 @@ mod tests {
         while let Some(next) = backlog.next() {
             out.push(match next {
                 Next::Event(event) => name(&event),
-                Next::Together(deliveries) => {
-                    let of = |one: &Delivery| {
-                        let records = one.records.iter();
-                        let offsets = records.map(|r| format!("{}:{}", one.partition, r[0].offset));
-                        offsets.collect::<Vec<_>>().join(" ")
-                    };
-                    let all: Vec<String> = deliveries.iter().map(of).collect();
+                Next::Together(events) => {
+                    let all: Vec<String> = events.iter().map(name).collect();
                     format!("[{}]", all.join(" "))
                 }
             });
@@ -220,7 +204,7 @@ mod tests {
     fn small_deliveries_of_a_partition_are_one_share() {
         const SMALL: usize = WORTH_BYTES / 2;
         let events = (0..8).map(|n| delivered(n % 2, u64::from(n) / 2, SMALL));
-        let expected = "[0:0 0:1 0:2 0:3 1:0 1:1 1:2 1:3]";
+        let expected = "[0:0 1:0 0:1 1:1 0:2 1:2 0:3 1:3]";
         assert_eq!(handed_out(2, events.collect()), expected);
         let events = vec![delivered(0, 0, SMALL), delivered(1, 0, SMALL)];
         assert_eq!(handed_out(2, events), "0:0 1:0", "not worth a thread");

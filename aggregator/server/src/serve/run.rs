@@ -347,7 +347,7 @@ impl Shell {
         }
     }
 
-    /// Handles the next event of the log, or deliveries of several partitions at once. Says whether there was one.
+    /// Handles the next event of the log, or several at once that are about partitions. Says whether there was one.
     fn handle_log(&mut self, log_events: &mut mpsc::Receiver<LogEvent>) -> bool {
         while self.takes_events()
             && let Ok(event) = log_events.try_recv()
@@ -357,9 +357,9 @@ impl Shell {
         match self.backlog.next() {
             None => return false,
             Some(Next::Event(event)) => self.step(Event::Log(event)),
-            Some(Next::Together(deliveries)) => {
+            Some(Next::Together(events)) => {
                 let now = self.now();
-                self.core.rule_together(now, deliveries, &mut self.effects);
+                self.core.rule_together(now, &events, &mut self.effects);
                 self.perform();
             }
         }

@@ -10,7 +10,7 @@ use tollgate_server::core::assignment::Known;
 use tollgate_server::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::snapshots::Policy;
-use tollgate_server::core::together::Delivery;
+use tollgate_server::core::together::partition_of;
 use tollgate_server::core::view::{DigestsView, Gauges, PairView, Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::mac::MacKey;
@@ -64,7 +64,7 @@ pub struct World {
     /// Whether deliveries of hits are ruled together.
     together: bool,
     /// Deliveries that are to be.
-    deliveries: Vec<Delivery>,
+    deliveries: Vec<LogEvent>,
 }
 
 fn all_partitions() -> impl Iterator<Item = (Stream, u32)> {
@@ -221,15 +221,15 @@ impl World {
     }
 
     fn deliver_records(&mut self, stream: Stream, partition: u32, records: Vec<Delivered>) {
-        if stream == Stream::Hits && self.together {
-            let records = vec![records];
-            return self.deliveries.push(Delivery { partition, records });
-        }
-        self.step(Event::Log(LogEvent::Delivered {
+        let event = LogEvent::Delivered {
             stream,
             partition,
             records,
-        }));
+        };
+        if self.together && partition_of(&event).is_some() {
+            return self.deliveries.push(event);
+        }
+        self.step(Event::Log(event));
     }
 
     fn rule_together(&mut self) {
@@ -237,7 +237,7 @@ impl World {
         if !deliveries.is_empty() {
             let mut effects = Vec::new();
             self.core
-                .rule_together(self.now(), deliveries, &mut effects);
+                .rule_together(self.now(), &deliveries, &mut effects);
             self.perform(effects);
         }
     }

@@ -69,8 +69,10 @@ pub enum PartitionEvent<'a> {
     },
     /// The log cannot be read any further.
     Broken {
+        /// The offset of the record that cannot be read.
+        next: u64,
         /// Why, for people.
-        why: String,
+        why: &'a str,
     },
     /// The log answers an append.
     Answered {

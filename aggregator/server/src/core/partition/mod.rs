@@ -135,7 +135,7 @@ impl Partition {
                 next,
                 ruled_too,
             } => self.gap(wanted, next, ruled_too, step),
-            PartitionEvent::Broken { why } => self.stage = Stage::Stopped { why },
+            PartitionEvent::Broken { next, why } => self.broken(next, why),
             PartitionEvent::Answered {
                 ticket,
                 result,
@@ -269,6 +269,18 @@ impl Partition {
         self.appends = before.appends;
         self.totals = before.totals;
         self.recovery = before.recovery.given_away(generation_met);
+    }
+
+    /// The log cannot be read any further.
+    fn broken(&mut self, next: u64, why: &str) {
+        tracing::error!(
+            partition = self.index,
+            next,
+            why,
+            "the log cannot be read any further"
+        );
+        let why = why.to_owned();
+        self.stage = Stage::Stopped { why };
     }
 
     /// It cannot go on.
