@@ -70,7 +70,7 @@ struct Side {
 /// Where the loop does not close.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let aggregator = Aggregator::start(LIMITS, PARTITIONS)?;
-    let caller = Part::start("cost-agent", &[aggregator.agents.clone()])?;
+    let caller = Part::start("cost-agent", std::slice::from_ref(&aggregator.agents))?;
     let mut ours = Side::ready(caller, aggregator.id())?;
     let (redis, why_none) = match Redis::start() {
         Ok(redis) => (Some(redis), None),
@@ -84,7 +84,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let seconds = if session.is_full() { 10 } else { 3 };
+    let seconds = if session.is_full() { 10 } else { 2 };
     let mut costs = vec![(Costs::default(), Costs::default()); RATES.len()];
     let mut idle: (Vec<f64>, Vec<f64>) = Default::default();
     for round in 1..=ROUNDS {
@@ -210,18 +210,21 @@ impl Side {
 
     /// Has calls made.
     fn spend(&mut self, rate: u64, seconds: u64) -> anyhow::Result<CostRun> {
-        let order = |calls| CallOrder {
+        let pace = self.order(CallOrder {
             rate,
-            seconds,
-            calls,
-        };
-        let pace = self.order(order(false))?;
+            seconds: 1,
+            calls: false,
+        })?;
         std::thread::sleep(SETTLES_IN);
         let before = (
             process_cpu_ns(self.caller.id()),
             process_cpu_ns(self.server),
         );
-        let spent = self.order(order(true))?;
+        let spent = self.order(CallOrder {
+            rate,
+            seconds,
+            calls: true,
+        })?;
         std::thread::sleep(SETTLES_IN);
         let after = (
             process_cpu_ns(self.caller.id()),
@@ -232,7 +235,7 @@ impl Side {
             decisions: spent.decisions,
             reached: 100.0 * spent.decisions as f64 / (rate * seconds) as f64
                 * (seconds as f64 / spent.seconds).min(1.0),
-            caller_ns: (after.0 - before.0).saturating_sub(pace.thread_ns),
+            caller_ns: (after.0 - before.0).saturating_sub(pace.thread_ns * seconds),
             server_ns: after.1 - before.1,
         })
     }
