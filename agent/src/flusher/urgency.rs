@@ -6,7 +6,7 @@
 //! the same, 250 calls a second             urgent
 //! a pair that was told as near, or denied  urgent, and for ten seconds after the denial
 //! hit_n(60) under 100/s                    urgent: more than a fortieth of the limit
-//! limits that are not known                urgent
+//! limits that are not known, tiers         urgent
 //! ```
 //!
 //! A record costs both sides the same whether it holds one entry or a hundred. Most calls are of pairs that

@@ -87,11 +87,19 @@ impl Limits {
         }
     }
 
-    /// The least limit of any domain, as agents have to heed it; see [`as_near`].
+    /// The least limit of any domain, as agents have to heed it; see [`as_near`]. With tiers it is 0, so that nothing
+    /// waits: a hit from before its pair's tier was entered counts nowhere, and what waited in one agent is that beside
+    /// what another sent at once.
     fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
         let of_overrides = rate.override_classes();
         let all = std::iter::once(rate.default_class()).chain(of_overrides);
-        let least = all.filter_map(|class| self.class(class).least()).min();
+        let mut least = None;
+        for class in all.map(|class| self.class(class)) {
+            if !class.tiers().is_empty() {
+                return Some(0);
+            }
+            least = least.into_iter().chain(class.least()).min();
+        }
         least.map(|limit| as_near(limit, rate.near()))
     }
 
@@ -271,7 +279,7 @@ mod tests {
             .into(),
             hard: Some(200),
             most: Some(9),
-            least: Some(5),
+            least: Some(0),
             global: Some(500),
             has_overrides: true,
             blind: PublicBlind::Local {
