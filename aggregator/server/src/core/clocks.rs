@@ -20,10 +20,13 @@ const NAMED_MAX: usize = 64;
 /// For so long an agent is shown after its stamps were moved last.
 const SHOWN_FOR: Span = Span::from_secs(120);
 
-/// An agent is named only after its stamps have been moved for so long. An agent that has just started sends its first
-/// batches late (it looks for its aggregator, Kafka's client for the brokers), and nothing is known yet of how long
-/// its way takes: that heals with the next batch, and is no wrong clock.
+/// An agent whose clock seems to be behind is named only after its stamps have been moved for so long. One that has
+/// just started sends its first batches late (it looks for its aggregator, Kafka's client for the brokers), and nothing
+/// is known yet of how long its way takes: that heals with the next batch, and is no wrong clock.
 const NAMED_AFTER: Span = Span::from_secs(5);
+
+/// Nothing is so late. What is ahead is not late either.
+const LATE_US_MAX: i64 = 600_000_000;
 
 /// Said again once it differs by so much from what was said.
 const WORTH_SAYING_US: u64 = 1_000_000;
@@ -72,7 +75,8 @@ impl Clocks {
             *known = new;
         }
         (known.moved_us, known.at) = (moved_us, clock);
-        let lasts = NAMED_AFTER <= clock.saturating_sub(known.since);
+        let may_be_late = (0..LATE_US_MAX).contains(&moved_us);
+        let lasts = !may_be_late || NAMED_AFTER <= clock.saturating_sub(known.since);
         let worth = known
             .said_us
             .is_none_or(|said_us| WORTH_SAYING_US <= said_us.abs_diff(moved_us));
@@ -122,7 +126,7 @@ mod tests {
     fn an_agent_is_named_while_its_stamps_are_moved_and_no_more_than_so_many_are() {
         let mut clocks = Clocks::default();
         clocks.note(Span::from_secs(1), &moved("web-7", -400_000));
-        assert_eq!(shown(&clocks, 1), None);
+        assert_eq!(shown(&clocks, 1), Some(-400_000));
         clocks.note(Span::from_secs(6), &moved("web-7", -500_000));
         assert_eq!(shown(&clocks, 126), Some(-500_000));
         assert_eq!(shown(&clocks, 127), Some(0));
@@ -133,6 +137,13 @@ mod tests {
         }
         assert_eq!(clocks.view(Span::from_secs(12)).len(), NAMED_MAX);
         assert_eq!(shown(&clocks, 12), Some(-500_000));
+    }
+
+    #[test]
+    fn what_no_batch_can_be_late_by_is_named_at_once() {
+        let mut clocks = Clocks::default();
+        clocks.note(Span::from_secs(1), &moved("web-7", 3_600_000_000));
+        assert_eq!(shown(&clocks, 1), Some(3_600_000_000));
     }
 
     #[test]
