@@ -48,7 +48,11 @@ def service(request, aggregator):
     process = subprocess.Popen(
         [sys.executable, "-m", name, *place, *rest],
         cwd=EXAMPLES,
-        env={**os.environ, "TOLLGATE_AGGREGATORS": aggregator},
+        # Nothing else that this environment says of agents.
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("TOLLGATE_")},
+            "TOLLGATE_AGGREGATORS": aggregator,
+        },
     )
     try:
         yield f"http://127.0.0.1:{port}"
