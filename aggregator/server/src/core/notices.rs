@@ -211,14 +211,12 @@ fn notice(partition: u32, domain: Box<str>, near: &PairNear, log_now: Timestamp)
 }
 
 impl Partition {
-    /// Takes note of what became of a batch, and of the pairs that it left near their limits.
+    /// Takes note of the pairs that a batch left near their limits.
     pub(super) fn note_batch(&mut self, batch: &HitBatch<'_>, step: &mut PartitionStep<'_>) {
         if !self.announcing {
             return;
         }
         let tally = &mut step.out.tally;
-        let (counts, calls) = self.ruler.counts();
-        tally.resources.note(self.ruler.limits(), counts, calls);
         let (near, shed) = self.ruler.near();
         tally.counters.notices_shed += shed;
         if !near.is_empty() {

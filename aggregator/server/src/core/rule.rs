@@ -177,6 +177,14 @@ impl Partition {
     }
 
     fn follow_up(&mut self, offset: u64, ruled: Ruled, step: &mut PartitionStep<'_>) {
+        // Of batches, and of denied pairs that new limits rule again.
+        if self.announcing {
+            let (counts, calls) = self.ruler.counts();
+            step.out
+                .tally
+                .resources
+                .note(self.ruler.limits(), counts, calls);
+        }
         for (resource, statement) in ruled.statements {
             match statement.says {
                 Says::Denied(_) => step.counters().denials += 1,

@@ -155,3 +155,32 @@ fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
     );
     assert_eq!(last.next, None);
 }
+
+#[test]
+fn pairs_whose_use_new_limits_forget_are_counted_whether_they_are_denied_or_come_again() {
+    let mut world = World::new("version = 1\nrules = 2\n[rate.search]\nrate = \"2/h\"\n");
+    world.run_for(Span::from_secs(1));
+    world.hit("search", "denied", 2);
+    world.hit("search", "seldom", 1);
+    world.run_for(Span::from_secs(1));
+    world.push("version = 1\nrules = 2\n[rate.search]\nrate = \"2/s\"\n");
+    world.run_for(Span::from_secs(1));
+    assert_eq!(
+        forgotten(&mut world),
+        1,
+        "the denied one, by the version itself"
+    );
+    for domain in ["denied", "seldom", "new"] {
+        world.hit("search", domain, 1);
+    }
+    world.run_for(Span::from_secs(1));
+    assert_eq!(forgotten(&mut world), 2);
+}
+
+fn forgotten(world: &mut World) -> u64 {
+    let Reply::Counters(counted) = world.ask(Query::Counters) else {
+        panic!("counters")
+    };
+    let of = counted.resources.iter().map(|(_, of)| of.pairs_forgotten);
+    of.sum()
+}
