@@ -2,21 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use pin_project_lite::pin_project;
-use tollgate_agent::{Copies, HttpAnswer, ReserveError};
+use tollgate_agent::{Copies, ReserveError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::refused;
 use crate::body::DoorBody;
+use crate::future::DoorFuture;
 use crate::head::Head;
 use crate::held::HeldCopies;
 use crate::subject::{Subject, Undecided};
@@ -122,7 +119,7 @@ where
 {
     type Response = Response<DoorBody<R>>;
     type Error = S::Error;
-    type Future = HoldFuture<S::Future>;
+    type Future = DoorFuture<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         // Nothing is reserved here: a service that is ready may never be called.
@@ -137,62 +134,9 @@ where
                 if let Some(held) = &held {
                     request.extensions_mut().insert(held.clone());
                 }
-                HoldFuture {
-                    state: HoldState::Called {
-                        future: self.inner.call(request),
-                        held,
-                    },
-                }
+                DoorFuture::called(self.inner.call(request), None, held)
             }
-            Err(error) => HoldFuture {
-                state: HoldState::Refused {
-                    answer: error.http(),
-                    is_grpc,
-                },
-            },
-        }
-    }
-}
-
-pin_project! {
-    /// The response of a [`HoldService`].
-    #[derive(Debug)]
-    pub struct HoldFuture<F> {
-        #[pin]
-        state: HoldState<F>,
-    }
-}
-
-pin_project! {
-    #[project = HoldProjected]
-    #[derive(Debug)]
-    enum HoldState<F> {
-        Called { #[pin] future: F, held: Option<HeldCopies> },
-        Refused { answer: HttpAnswer, is_grpc: bool },
-    }
-}
-
-impl<F, R, E> Future for HoldFuture<F>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-    R: Body<Data = Bytes>,
-{
-    type Output = Result<Response<DoorBody<R>>, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            HoldProjected::Called { future, held } => {
-                let Poll::Ready(response) = future.poll(context) else {
-                    return Poll::Pending;
-                };
-                let held = held.take();
-                Poll::Ready(
-                    response.map(|response| response.map(|body| DoorBody::of_service(body, held))),
-                )
-            }
-            HoldProjected::Refused { answer, is_grpc } => {
-                Poll::Ready(Ok(refused(answer, *is_grpc)))
-            }
+            Err(error) => DoorFuture::refused(error.http(), is_grpc),
         }
     }
 }

@@ -22,6 +22,7 @@
 
 mod answer;
 mod body;
+mod future;
 mod head;
 mod held;
 mod hold;
@@ -30,8 +31,9 @@ mod limit;
 mod subject;
 
 pub use body::DoorBody;
+pub use future::DoorFuture;
 pub use head::Head;
 pub use held::HeldCopies;
-pub use hold::{HoldFuture, HoldLayer, HoldService};
-pub use limit::{LimitFuture, LimitLayer, LimitService};
+pub use hold::{HoldLayer, HoldService};
+pub use limit::{LimitLayer, LimitService};
 pub use subject::Undecided;

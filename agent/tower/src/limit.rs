@@ -1,21 +1,18 @@
 //! How often: a layer that asks the agent before each call.
 
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use pin_project_lite::pin_project;
-use tollgate_agent::{Allowed, Headers, HitError, HttpAnswer, Rate};
+use tollgate_agent::{Allowed, HitError, Rate};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::answer::{put, refused};
 use crate::body::DoorBody;
+use crate::future::DoorFuture;
 use crate::head::Head;
 use crate::subject::{Subject, Undecided};
 
@@ -125,7 +122,7 @@ where
 {
     type Response = Response<DoorBody<R>>;
     type Error = S::Error;
-    type Future = LimitFuture<S::Future>;
+    type Future = DoorFuture<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -135,62 +132,11 @@ where
         let head = Head::of(&request);
         let is_grpc = head.is_grpc();
         match self.layer.decide(head) {
-            Ok(allowed) => LimitFuture {
-                state: LimitState::Called {
-                    future: self.inner.call(request),
-                    headers: allowed.map(|allowed| allowed.headers()),
-                },
-            },
-            Err(error) => LimitFuture {
-                state: LimitState::Refused {
-                    answer: error.http(),
-                    is_grpc,
-                },
-            },
-        }
-    }
-}
-
-pin_project! {
-    /// The response of a [`LimitService`].
-    #[derive(Debug)]
-    pub struct LimitFuture<F> {
-        #[pin]
-        state: LimitState<F>,
-    }
-}
-
-pin_project! {
-    #[project = LimitProjected]
-    #[derive(Debug)]
-    enum LimitState<F> {
-        Called { #[pin] future: F, headers: Option<Headers> },
-        Refused { answer: HttpAnswer, is_grpc: bool },
-    }
-}
-
-impl<F, R, E> Future for LimitFuture<F>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-    R: Body<Data = Bytes>,
-{
-    type Output = Result<Response<DoorBody<R>>, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            LimitProjected::Called { future, headers } => {
-                let Poll::Ready(response) = future.poll(context)? else {
-                    return Poll::Pending;
-                };
-                let mut response = response.map(|body| DoorBody::of_service(body, None));
-                if let Some(headers) = headers.take() {
-                    put(response.headers_mut(), headers.iter());
-                }
-                Poll::Ready(Ok(response))
+            Ok(allowed) => {
+                let headers = allowed.map(|allowed| allowed.headers());
+                DoorFuture::called(self.inner.call(request), headers, None)
             }
-            LimitProjected::Refused { answer, is_grpc } => {
-                Poll::Ready(Ok(refused(answer, *is_grpc)))
-            }
+            Err(error) => DoorFuture::refused(error.http(), is_grpc),
         }
     }
 }

@@ -1,0 +1,85 @@
+//! The response of a service behind a layer: the service's own, or that of a refusal.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tollgate_agent::{Headers, HttpAnswer};
+
+use crate::answer::{put, refused};
+use crate::body::DoorBody;
+use crate::held::HeldCopies;
+
+pin_project! {
+    /// The response of a service behind a layer.
+    #[derive(Debug)]
+    pub struct DoorFuture<F> {
+        #[pin]
+        state: DoorState<F>,
+    }
+}
+
+pin_project! {
+    #[project = DoorProjected]
+    #[derive(Debug)]
+    enum DoorState<F> {
+        Called { #[pin] future: F, headers: Option<Headers>, held: Option<HeldCopies> },
+        Refused { answer: HttpAnswer, is_grpc: bool },
+    }
+}
+
+impl<F> DoorFuture<F> {
+    /// Of a call that was let through; the response gets these headers, and its body holds these copies.
+    pub(crate) fn called(future: F, headers: Option<Headers>, held: Option<HeldCopies>) -> Self {
+        Self {
+            state: DoorState::Called {
+                future,
+                headers,
+                held,
+            },
+        }
+    }
+
+    /// Of a call that was not.
+    pub(crate) fn refused(answer: HttpAnswer, is_grpc: bool) -> Self {
+        Self {
+            state: DoorState::Refused { answer, is_grpc },
+        }
+    }
+}
+
+impl<F, R, E> Future for DoorFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data = Bytes>,
+{
+    type Output = Result<Response<DoorBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            DoorProjected::Called {
+                future,
+                headers,
+                held,
+            } => {
+                let Poll::Ready(response) = future.poll(context) else {
+                    return Poll::Pending;
+                };
+                // Whatever became of the call, it holds no more than its response does.
+                let held = held.take();
+                let mut response = response?.map(|body| DoorBody::of_service(body, held));
+                if let Some(headers) = headers.take() {
+                    put(response.headers_mut(), headers.iter());
+                }
+                Poll::Ready(Ok(response))
+            }
+            DoorProjected::Refused { answer, is_grpc } => {
+                Poll::Ready(Ok(refused(answer, *is_grpc)))
+            }
+        }
+    }
+}
