@@ -91,6 +91,13 @@ impl Drop for Inner {
 
 impl Agent {
     /// Settings, to build an agent from.
+    ///
+    /// ```
+    /// use tollgate_agent::Agent;
+    ///
+    /// let agent = Agent::builder().name("checkout-1").aggregator("127.0.0.1:7401").build()?;
+    /// # Ok::<(), tollgate_agent::BuildError>(())
+    /// ```
     pub fn builder() -> AgentBuilder {
         AgentBuilder::default()
     }
@@ -116,6 +123,13 @@ impl Agent {
     }
 
     /// The agent's name.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let agent = Agent::builder().name("checkout-1").build()?;
+    /// assert_eq!(agent.name(), "checkout-1");
+    /// # Ok::<(), tollgate_agent::BuildError>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -123,12 +137,26 @@ impl Agent {
     /// A handle for a rate-limited resource. What is in force for it is learnt in the background; take
     /// handles at the start and keep them. A name that could not be one is limited under another, as
     /// domains are; beyond the bound on resources, calls are let through and counted as dropped.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// assert!(search.hit("acme").is_ok());
+    /// ```
     pub fn rate(&self, resource: &str) -> Rate {
         Rate::new(self.resource(resource, 0), Arc::clone(&self.inner.shared))
     }
 
     /// A handle for a copy-limited resource. As with [`Agent::rate`], handles are taken at the start and
     /// kept; which of the two a resource is limited by is learnt in the background.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// assert!(reports.reserve("acme", 1).is_ok());
+    /// ```
     pub fn copies(&self, resource: &str) -> Copies {
         let resource = self.resource(resource, OF_COPIES);
         if !resource.is_joined_as_rate() {
@@ -153,6 +181,19 @@ impl Agent {
     /// Waits until every partition has been heard, and what is in force for every resource that has a
     /// handle, at most `max_wait`; whether it has. Optional: without it an agent starts blind. Needs
     /// no runtime of any kind.
+    ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let search = agent.rate("api.search");
+    /// if !agent.ready(Duration::from_millis(500)).await {
+    ///     println!("no aggregator is heard: calls are let through");
+    /// }
+    /// # let _ = search;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn ready(&self, max_wait: Duration) -> bool {
         let shared = &self.inner.shared;
         let until = shared.clock.read().plus(Span::from_std(max_wait));
@@ -174,6 +215,14 @@ impl Agent {
 
     /// May one hit of each pair proceed now? All are asked, then all are recorded, or none.
     ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let (search, everything) = (kit.agent().rate("api.search"), kit.agent().rate("api"));
+    /// let _allowed = kit.agent().hit_all(&[(&search, "acme"), (&everything, "acme")])?;
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Of those that are denied, the one that lasts longest.
@@ -185,6 +234,18 @@ impl Agent {
     /// first, copies are taken in their order, and the hit, which cannot be given back, comes last.
     /// Everything that is refused is recorded as refused, and nothing is taken then; only what others take
     /// between the look and the taking can end it in the middle.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let (cpu, gpu) = (kit.agent().copies("cpu"), kit.agent().copies("gpu"));
+    /// let jobs = kit.agent().rate("jobs");
+    /// let _both = kit.agent().reserve_all(
+    ///     &[(&cpu, "acme", 4), (&gpu, "acme", 1)],
+    ///     Some((&jobs, "acme")),
+    /// )?;
+    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -200,11 +261,31 @@ impl Agent {
     }
 
     /// What was counted so far, and how things stand.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let _ = kit.agent().rate("api.search").hit("acme");
+    /// println!("{} dropped", kit.agent().stats().hits_dropped());
+    /// ```
     pub fn stats(&self) -> Stats {
         self.inner.shared.stats()
     }
 
     /// Turns denials into grants in this agent, or obeys them again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(60));
+    /// use tollgate_agent::KillSwitch;
+    ///
+    /// let search = kit.agent().rate("api.search");
+    /// assert!(search.hit("acme").is_err());
+    /// kit.agent().kill_switch(KillSwitch::On);
+    /// assert!(search.hit("acme").is_ok());
+    /// ```
     pub fn kill_switch(&self, switch: KillSwitch) {
         self.inner
             .shared
@@ -215,6 +296,16 @@ impl Agent {
     /// Sends what was recorded, gives back what is held, until `deadline` at the latest, and ends the
     /// agent's threads. What is held still after that counts no more. Needs no
     /// runtime of any kind. Handles go on letting through, and what they record is dropped and counted.
+    ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let flushed = agent.shutdown(Duration::from_secs(2)).await;
+    /// println!("{} hits sent, {} dropped", flushed.sent, flushed.dropped);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {
             self.inner.ending.ask_to_flush();

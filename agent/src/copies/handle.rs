@@ -12,7 +12,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tollgate_shared::time::Span;
 
@@ -28,7 +27,6 @@ use crate::resource::{
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
-use crate::waiting::Backoff;
 
 /// What a call looks into before it takes.
 const ATTENTION: u32 = WHOLE | REFUSED | GROUPS | OF_RATE | STRICT;
@@ -47,13 +45,13 @@ pub(super) struct Inner {
 
 /// How many copies a call wants.
 #[derive(Clone, Copy, Debug)]
-struct Want {
-    max: u32,
-    min: u32,
+pub(super) struct Want {
+    pub(super) max: u32,
+    pub(super) min: u32,
 }
 
 impl Want {
-    const fn all_of(copies: u32) -> Self {
+    pub(super) const fn all_of(copies: u32) -> Self {
         Self {
             max: copies,
             min: copies,
@@ -85,6 +83,13 @@ impl Copies {
     }
 
     /// The resource's name.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// assert_eq!(reports.resource(), "reports");
+    /// ```
     pub fn resource(&self) -> &str {
         &self.inner.resource.name
     }
@@ -110,6 +115,18 @@ impl Copies {
     /// hold, on any thread, gives them back. [`Copies::reserve_confirmed`] is never too much, and costs a
     /// round trip through the log, some milliseconds.
     ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.copies_limit("reports", 2);
+    /// let reports = kit.agent().copies("reports");
+    /// let hold = reports.reserve("acme", 2)?;
+    /// assert!(reports.reserve("acme", 1).is_err());
+    /// drop(hold);
+    /// assert!(reports.reserve("acme", 1).is_ok());
+    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy refuses;
@@ -126,6 +143,16 @@ impl Copies {
     /// Takes as many copies as [`Copies::reserve`] would, at least the start of `copies`. A blind agent
     /// takes the start alone. While a limit is reached, a start of 0 takes no copies instead of being
     /// refused.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let workers = kit.agent().copies("workers");
+    /// let hold = workers.reserve_up_to("acme", 1..=8)?;
+    /// println!("work on {} at once", hold.copies());
+    /// # assert_eq!(hold.copies(), 8);
+    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -145,53 +172,16 @@ impl Copies {
         self.take_and_record(domain, Want { max, min })
     }
 
-    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again, more and more
-    /// slowly, at last every second, each pause a quarter longer or shorter at random, so that calls that
-    /// wait for one domain do not all come at once. Needs no runtime of any kind.
-    ///
-    /// # Errors
-    ///
-    /// The last refusal; at once where waiting is useless, as for more copies than a domain may have (as
-    /// far as [`Copies::reserve`] knows that).
-    pub async fn until_ready(
-        &self,
-        domain: &str,
-        copies: u32,
-        max_wait: Duration,
-    ) -> Result<Hold, ReserveError> {
-        if copies == 0 {
-            return Err(Misuse::NoCopies.into());
-        }
-        let want = Want::all_of(copies);
-        let shared = &self.inner.shared;
-        let domain = shared.admit(domain);
-        let until = shared.clock.read().plus(Span::from_std(max_wait));
-        let mut backoff = Backoff::new();
-        loop {
-            let denied = match self.take(&domain, want) {
-                Err(ReserveError::Denied(denied)) => denied,
-                taken => return taken,
-            };
-            let left = until.since(shared.clock.read());
-            // More than the domain may ever have: nobody can give back what would make room for it.
-            let is_too_much = denied.cause() == Cause::Full
-                && !self.is_blind()
-                && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());
-            let wait = backoff
-                .next(&denied)
-                .filter(|wait| wait.at_least <= left && left != Span::ZERO && !is_too_much);
-            let Some(wait) = wait.filter(|_| !shared.has_ended()) else {
-                self.record_refused(&domain, copies, &denied);
-                return Err(denied.into());
-            };
-            let wake = shared.clock.read().plus(wait.chosen.min(left));
-            while shared.clock.read() < wake && !shared.has_ended() {
-                shared.timer.sleep(wake.since(shared.clock.read())).await;
-            }
-        }
-    }
-
     /// Copies that this process holds for a domain.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// let _hold = reports.reserve("acme", 3)?;
+    /// assert_eq!(reports.held("acme"), 3);
+    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// ```
     pub fn held(&self, domain: &str) -> u64 {
         let Inner { resource, shared } = &*self.inner;
         let domain = shared.admit(domain);
@@ -202,6 +192,15 @@ impl Copies {
     /// Whether [`Copies::reserve`] of one copy would succeed now; on a strict resource, whether
     /// [`Copies::reserve_confirmed`] would not be refused at once. Takes and records nothing, and uses
     /// nothing of a local blind rate.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.full("reports", "acme");
+    /// let reports = kit.agent().copies("reports");
+    /// assert!(reports.peek("acme").is_err());
+    /// assert!(reports.peek("globex").is_ok());
+    /// ```
     ///
     /// # Errors
     ///
@@ -294,7 +293,7 @@ impl Copies {
 
     /// Takes, and records no refusal.
     #[inline]
-    fn take(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+    pub(super) fn take(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
         if shared.view.maybe(fingerprint)

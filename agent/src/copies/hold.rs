@@ -89,22 +89,61 @@ impl Hold {
     }
 
     /// The copies that it has.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let hold = reports.reserve("acme", 3)?;
+    /// assert_eq!(hold.copies(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn copies(&self) -> u32 {
         self.copies
     }
 
     /// The resource's name.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let hold = reports.reserve("acme", 1)?;
+    /// assert_eq!(hold.resource(), "reports");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resource(&self) -> &str {
         &self.inner.resource.name
     }
 
     /// Its number: with the resource and the agent's name and epoch it is known everywhere. None where
     /// it is not on record: see [`crate::Stats::holds_unrecorded`].
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let hold = reports.reserve("acme", 1)?;
+    /// println!("hold {:?} in `tollgate holds list`", hold.number());
+    /// # assert!(hold.number().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn number(&self) -> Option<u64> {
         (self.ticket.number != 0).then_some(self.ticket.number)
     }
 
     /// Gives back so many of its copies.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let mut hold = reports.reserve("acme", 3)?;
+    /// hold.release(1)?;
+    /// assert_eq!(hold.copies(), 2);
+    /// assert!(hold.release(5).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -126,6 +165,19 @@ impl Hold {
     /// gets there, because this process dies before, or more waits for the log than may, stages nothing: whoever
     /// brings the id is told that nobody knows it, and the copies come back with the agent's next list, or as
     /// all that a dead agent held. None is lost, and none is in two hands.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let reports = kit.agent().copies("reports");
+    /// let mut hold = reports.reserve("acme", 3)?;
+    /// // Whoever works off the queue has two of them, and ten minutes to take them over.
+    /// let id = hold.transfer(2, Duration::from_secs(600))?;
+    /// println!("job 17, copies {id}");
+    /// assert_eq!(hold.copies(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -170,6 +222,14 @@ impl Hold {
     /// the rest is confirmed. Seized copies are confirmed as well: an excess of theirs was told to the
     /// process that staged them. The exception is an agent that was gone and came back to a limit that was
     /// reached meanwhile. Needs no runtime of any kind.
+    ///
+    /// ```
+    /// use tollgate_agent::{Confirmation, Hold};
+    ///
+    /// async fn is_too_much(hold: &Hold) -> bool {
+    ///     matches!(hold.confirmed().await, Confirmation::Excess { .. })
+    /// }
+    /// ```
     pub async fn confirmed(&self) -> Confirmation {
         match self.ask(|answer| Seldom::Confirm { answer }).await {
             None => Confirmation::Unknown,
@@ -186,6 +246,16 @@ impl Hold {
     /// Waits until the hold is to be given up; perhaps for ever, and always for a hold that is not on record
     /// or has no copies left. A second call answers again, until the copies that were too many are given
     /// back. [`crate::AgentBuilder::on_hold`] reports the same for all holds.
+    ///
+    /// ```no_run
+    /// # async fn work() {}
+    /// # async fn example(hold: tollgate_agent::Hold) {
+    /// tokio::select! {
+    ///     () = work() => {}
+    ///     why = hold.revoked() => println!("ends early: {why:?}"),
+    /// }
+    /// # }
+    /// ```
     pub async fn revoked(&self) -> Revoked {
         if self.ticket.number == 0 || self.copies == 0 {
             return std::future::pending().await;

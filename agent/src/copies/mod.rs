@@ -19,6 +19,7 @@ mod news;
 mod strict;
 mod struck;
 mod told;
+mod until;
 
 pub(crate) use desk::{Desk, HOLDS_MAX};
 pub use errors::{HoldFault, Misuse, ReserveError, SeizeError};

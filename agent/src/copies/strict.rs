@@ -48,6 +48,18 @@ impl Copies {
     /// are used without having been granted, and counted
     /// ([`Stats::holds_beyond_strict`](crate::Stats::holds_beyond_strict)). Needs no runtime of any kind.
     ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let licences = agent.copies("licences"); // reserve = "strict"
+    /// let hold = licences.reserve_confirmed("acme", 1, Duration::from_millis(200)).await?;
+    /// // Never more are in use than the limit says.
+    /// drop(hold);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ReserveError::Denied`] where a limit is reached, or the deadline; [`ReserveError::Misuse`] of
@@ -67,6 +79,18 @@ impl Copies {
     /// [`Copies::reserve_confirmed`], of which it has the cost: one round trip through the log, whatever is
     /// granted. By the kill switch all of `copies` are used, and at the deadline, where the blind policy lets
     /// through, the start alone: what nobody has granted is no more than is of use.
+    ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let licences = agent.copies("licences");
+    /// let wait = Duration::from_millis(200);
+    /// let hold = licences.reserve_confirmed_up_to("acme", 1..=5, wait).await?;
+    /// println!("{} were free", hold.copies());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -179,6 +203,18 @@ impl Copies {
     /// domain that they were taken for. An id that is not known is asked for again for some hundred
     /// milliseconds, since it may have come faster than its transfer; [`Copies::seize_within`] asks for longer.
     ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// // The id came with the job, from the process that took the copies.
+    /// # let text = "";
+    /// let id = text.parse()?;
+    /// let _hold = agent.copies("reports").seize(id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`SeizeError`]; where no verdict came in time it is given up.
@@ -189,6 +225,17 @@ impl Copies {
     /// [`Copies::seize`], waiting so long at most, for the transfer as well as for the verdict: an id that is
     /// not known is asked for again until then, six times a second. One that is spent, or was never to be, is
     /// told so only then.
+    ///
+    /// ```no_run
+    /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// # let id = "".parse()?;
+    /// // The job may have come much faster than the transfer.
+    /// let _hold = agent.copies("reports").seize_within(id, Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

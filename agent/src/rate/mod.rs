@@ -12,12 +12,12 @@
 mod estimate;
 mod left;
 mod together;
+mod until;
 mod within;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
@@ -33,7 +33,6 @@ use crate::resource::{
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
-use crate::waiting::Backoff;
 
 pub use estimate::{Estimate, SettleError, Settled};
 pub(crate) use together::hit_all;
@@ -86,6 +85,13 @@ impl Rate {
     }
 
     /// The resource's name.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// assert_eq!(search.resource(), "api.search");
+    /// ```
     pub fn resource(&self) -> &str {
         &self.resource.name
     }
@@ -96,6 +102,17 @@ impl Rate {
     /// nothing after the thread's first call, and never waits. (The first call of an agent that nobody has
     /// called for 20 ms wakes the agent's thread: one system call, which does not wait either.) What is let
     /// through is recorded and sent in the background; so is what is refused, in sums.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "globex", Duration::from_secs(3));
+    /// let search = kit.agent().rate("api.search");
+    /// assert!(search.hit("acme").is_ok());
+    /// let denied = search.hit("globex").unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
+    /// ```
     ///
     /// # Errors
     ///
@@ -144,6 +161,17 @@ impl Rate {
     /// grant at once is not granted here either. With a start of 0 a denied domain is granted 0 instead of
     /// being refused.
     ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let mails = kit.agent().rate("mails");
+    /// // As many of 50 as may be, and none at all is no error.
+    /// let granted = mails.hit_up_to("acme", 0..=50)?;
+    /// println!("{} are sent now", granted.copies());
+    /// # assert_eq!(granted.copies(), 50);
+    /// # Ok::<(), tollgate_agent::HitError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::TooMany`] as [`Rate::hit_n`], for the start of
@@ -167,6 +195,16 @@ impl Rate {
     }
 
     /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// if search.peek("acme").is_ok() {
+    ///     // Worth the trouble of preparing the call.
+    /// }
+    /// # assert!(kit.recorded().is_empty());
+    /// ```
     ///
     /// # Errors
     ///
@@ -204,51 +242,6 @@ impl Rate {
             let fingerprint = self.resource.fingerprint(&domain);
             // Who is near its limit has that much less left.
             let _ = self.left(fingerprint, &domain, copies, at);
-        }
-    }
-
-    /// Waits until one hit by `domain` may proceed, at most `max_wait`, and makes it.
-    ///
-    /// Tries when the denial in force ends, up to a quarter of the wait later, so that those who wait
-    /// for one domain do not come at once; then again and again, ever more slowly. A denial that ends
-    /// after `max_wait` is answered at once. Needs no runtime of any kind.
-    ///
-    /// # Errors
-    ///
-    /// The last [`Denied`].
-    pub async fn until_ready(&self, domain: &str, max_wait: Duration) -> Result<Allowed, Denied> {
-        let domain = self.admit(domain);
-        let fingerprint = self.resource.fingerprint(&domain);
-        let clock = &self.shared.clock;
-        let until = clock.read().plus(Span::from_std(max_wait));
-        let mut backoff = Backoff::new();
-        loop {
-            let reading = Reading::of(clock);
-            // It may have waited for an instant, and is stamped by the clock that it waited by.
-            reading.now();
-            let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take, &reading) {
-                Ok(granted) => {
-                    self.record_hits(&domain, ONE, granted.unguarded, reading.stamp());
-                    return Ok(granted.allowed);
-                }
-                Err(denied) => denied,
-            };
-            let left = until.since(clock.read());
-            let wait = backoff.next(&denied);
-            if wait.is_none_or(|wait| left < wait.at_least)
-                || left == Span::ZERO
-                || self.shared.has_ended()
-            {
-                self.record_refused(&domain, 1, &denied);
-                return Err(denied);
-            }
-            if let Some(wait) = wait {
-                // By hand a sleep may end early, in which case it goes on.
-                let wake = clock.read().plus(wait.chosen.min(left));
-                while clock.read() < wake && !self.shared.has_ended() {
-                    self.shared.timer.sleep(wake.since(clock.read())).await;
-                }
-            }
         }
     }
 

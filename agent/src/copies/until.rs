@@ -1,0 +1,73 @@
+//! Waiting until copies can be taken, for those who have the time.
+
+use std::time::Duration;
+
+use tollgate_shared::time::Span;
+
+use super::errors::{Misuse, ReserveError};
+use super::handle::{Copies, Want};
+use super::hold::Hold;
+use crate::answer::Cause;
+use crate::waiting::Backoff;
+
+impl Copies {
+    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again, more and more
+    /// slowly, at last every second, each pause a quarter longer or shorter at random, so that calls that
+    /// wait for one domain do not all come at once. Needs no runtime of any kind.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let kit = TestAgent::new();
+    /// use std::time::Duration;
+    ///
+    /// let reports = kit.agent().copies("reports");
+    /// let _hold = reports.until_ready("acme", 1, Duration::from_secs(30)).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The last refusal; at once where waiting is useless, as for more copies than a domain may have (as
+    /// far as [`Copies::reserve`] knows that).
+    pub async fn until_ready(
+        &self,
+        domain: &str,
+        copies: u32,
+        max_wait: Duration,
+    ) -> Result<Hold, ReserveError> {
+        if copies == 0 {
+            return Err(Misuse::NoCopies.into());
+        }
+        let want = Want::all_of(copies);
+        let shared = &self.inner.shared;
+        let domain = shared.admit(domain);
+        let until = shared.clock.read().plus(Span::from_std(max_wait));
+        let mut backoff = Backoff::new();
+        loop {
+            let denied = match self.take(&domain, want) {
+                Err(ReserveError::Denied(denied)) => denied,
+                taken => return taken,
+            };
+            let left = until.since(shared.clock.read());
+            // More than the domain may ever have: nobody can give back what would make room for it.
+            let is_too_much = denied.cause() == Cause::Full
+                && !self.is_blind()
+                && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());
+            let wait = backoff
+                .next(&denied)
+                .filter(|wait| wait.at_least <= left && left != Span::ZERO && !is_too_much);
+            let Some(wait) = wait.filter(|_| !shared.has_ended()) else {
+                self.record_refused(&domain, copies, &denied);
+                return Err(denied.into());
+            };
+            let wake = shared.clock.read().plus(wait.chosen.min(left));
+            while shared.clock.read() < wake && !shared.has_ended() {
+                shared.timer.sleep(wake.since(shared.clock.read())).await;
+            }
+        }
+    }
+}

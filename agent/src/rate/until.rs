@@ -1,0 +1,73 @@
+//! Waiting until a hit may proceed, for those who have the time.
+
+use std::time::Duration;
+
+use tollgate_shared::time::Span;
+
+use super::{ONE, Rate};
+use crate::answer::{Allowed, Denied};
+use crate::clock::Reading;
+use crate::resource::Asking;
+use crate::waiting::Backoff;
+
+impl Rate {
+    /// Waits until one hit by `domain` may proceed, at most `max_wait`, and makes it.
+    ///
+    /// Tries when the denial in force ends, up to a quarter of the wait later, so that those who wait
+    /// for one domain do not come at once; then again and again, ever more slowly. A denial that ends
+    /// after `max_wait` is answered at once. Needs no runtime of any kind.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// # runtime.block_on(async {
+    /// # let kit = TestAgent::new();
+    /// use std::time::Duration;
+    ///
+    /// let search = kit.agent().rate("api.search");
+    /// // A job that nobody waits for may wait itself.
+    /// let _allowed = search.until_ready("acme", Duration::from_secs(2)).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The last [`Denied`].
+    pub async fn until_ready(&self, domain: &str, max_wait: Duration) -> Result<Allowed, Denied> {
+        let domain = self.admit(domain);
+        let fingerprint = self.resource.fingerprint(&domain);
+        let clock = &self.shared.clock;
+        let until = clock.read().plus(Span::from_std(max_wait));
+        let mut backoff = Backoff::new();
+        loop {
+            let reading = Reading::of(clock);
+            // It may have waited for an instant, and is stamped by the clock that it waited by.
+            reading.now();
+            let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take, &reading) {
+                Ok(granted) => {
+                    self.record_hits(&domain, ONE, granted.unguarded, reading.stamp());
+                    return Ok(granted.allowed);
+                }
+                Err(denied) => denied,
+            };
+            let left = until.since(clock.read());
+            let wait = backoff.next(&denied);
+            if wait.is_none_or(|wait| left < wait.at_least)
+                || left == Span::ZERO
+                || self.shared.has_ended()
+            {
+                self.record_refused(&domain, 1, &denied);
+                return Err(denied);
+            }
+            if let Some(wait) = wait {
+                // By hand a sleep may end early, in which case it goes on.
+                let wake = clock.read().plus(wait.chosen.min(left));
+                while clock.read() < wake && !self.shared.has_ended() {
+                    self.shared.timer.sleep(wake.since(clock.read())).await;
+                }
+            }
+        }
+    }
+}
