@@ -10,7 +10,28 @@
 //! an escape. Knows nothing of what names stand for. What stays true: what was written by [`escaped`] is read
 //! by [`unescaped`] as the name that it was.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+
+/// Writes JSON: what has no glyph stands within its strings, and is written as JSON has it, `\u202e`.
+pub fn escaped_json(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    // Writing to a String cannot fail.
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            false => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
 
 /// Writes a name: on one line, and without anything that a terminal obeys.
 pub const fn escaped(name: &str) -> Escaped<'_> {
@@ -134,6 +155,12 @@ mod tests {
             escaped(evil).to_string(),
             r"acme\x1b[2J\x1b]0;owned\x07\nfake line\r\u{202e}evil\x9b31m\\é"
         );
+        let json = "{\"domain\":\"a\u{7f}b\u{202e}c\u{e0001}é\"}";
+        assert_eq!(
+            escaped_json(json),
+            r#"{"domain":"a\u007fb\u202ec\udb40\udc01é"}"#
+        );
+        assert!(matches!(escaped_json("{}"), Cow::Borrowed("{}")));
         let lines = "one\ttwo\nthree\\\u{1b}[31m";
         assert_eq!(
             escaped_lines(lines).to_string(),

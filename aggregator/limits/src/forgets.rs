@@ -85,6 +85,13 @@ fn of_resource(
         further_domains: 0,
         constraints,
     };
+    if after.is_some_and(|after| after.addresses() != before.addresses()) {
+        // Each is another domain from then on.
+        all.push(line(
+            vec!["each address (`addresses` differs)".to_owned()],
+            None,
+        ));
+    }
     let default = after.map_or(&none, |after| new.class(after.default_class()));
     let of_default = forgets(old.class(before.default_class()), default);
     if !of_default.is_empty() {
@@ -182,6 +189,8 @@ mod tests {
             rate.b.quota = ["9/month", "5/day"]
             rate.c.tiers = [{ limit = 1, window = "1s", active = "1s" }, { limit = 2, window = "9s", active = "9s" }]
             rate."d.*".rate = "5/s"
+            rate.e.rate = "5/s"
+            rate.e.addresses = { v4 = 24, v6 = 64 }
         "#;
         assert!(told(old, old).is_empty());
         // A minute takes what the hour kept, a month of another zone is another; a tier is what it is over.
@@ -192,6 +201,8 @@ mod tests {
             rate.a.plans.gold.bucket = { rate = "5/s", burst = 9 }
             rate.b.quota = ["9/month", "50/day"]
             rate.b.zone = "Europe/Berlin"
+            rate.e.rate = "5/s"
+            rate.e.addresses = { v4 = 32, v6 = 64 }
             rate.c.tiers = [{ limit = 1, window = "2s", active = "2s" }, { limit = 2, window = "9s", active = "9s" }]
         "#;
         assert_eq!(
@@ -203,6 +214,7 @@ mod tests {
                 "resource \"b\": forgets what was used of quota \"month\" in \"UTC\", quota \"day\" in \"UTC\"",
                 "resource \"c\": forgets what was used of tiers 1 to 2",
                 "resource \"d.*\": forgets what was used of window \"1s\"",
+                "resource \"e\": forgets what was used of each address (`addresses` differs)",
             ]
         );
     }

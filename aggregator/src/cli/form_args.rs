@@ -60,12 +60,14 @@ pub struct FormArgs {
     /// LTSV or logfmt, or a number as "field 3"
     #[arg(long, value_name = "FIELD", conflicts_with = "log")]
     pub client: Option<String>,
-    /// Networks of proxies whose lists of forwarders are trusted; the client is the last address of such a list that
-    /// is in none of these networks [default: private networks]
+    /// Networks (or addresses) of proxies whose lists of forwarders are believed; the client is the last address of such
+    /// a list that is in none of these networks, and who is in none of them himself is the client [default: private
+    /// networks]
     #[arg(
         long,
         value_name = "NETWORK,…",
         value_delimiter = ',',
+        value_parser = super::values::network,
         conflicts_with = "log"
     )]
     pub trusted_proxies: Option<Vec<IpNet>>,

@@ -34,7 +34,7 @@ pub struct GatewayArgs {
     pub domain: Option<DomainFrom>,
     /// Networks of proxies whose X-Forwarded-For is trusted [default: none; the client is whoever connects to the
     /// web server]
-    #[arg(long, value_name = "NETWORK,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NETWORK,…", value_delimiter = ',', value_parser = super::values::network)]
     pub trusted_proxies: Vec<IpNet>,
     /// How the agent reaches the fleet.
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use tollgate_shared::escape::{escaped, escaped_lines};
+use tollgate_shared::escape::{escaped, escaped_json, escaped_lines};
 
 use crate::exit::Failure;
 
@@ -158,7 +158,7 @@ impl Output {
     /// As [`Output::line`].
     pub fn json(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).map_err(|error| Failure::Bug(error.to_string()))?;
-        self.line(text)
+        self.write(format_args!("{}\n", escaped_json(&text)))
     }
 
     /// Writes rows in columns, each as wide as it has to be. Cells are written as names are: whatever stands

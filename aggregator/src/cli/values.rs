@@ -1,5 +1,8 @@
 //! Values of flags: durations, rates, instants, each with what was expected where it is wrong.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use tollgate_limits::{Rate, parse_rate, parse_span};
 use tollgate_shared::time::Span;
 
@@ -70,9 +73,30 @@ pub fn url(text: &str) -> Result<String, &'static str> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// A network, or an address as the network of itself.
+///
+/// # Errors
+///
+/// What was expected.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
+    let network = text.parse::<IpNet>().ok();
+    network
+        .or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)))
+        .ok_or_else(|| "expected a network or an address, as in 10.0.0.0/8 or 10.1.2.3".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_may_be_one_address() {
+        let read = |text| network(text).map(|network| network.to_string());
+        assert_eq!(read(" 10.1.2.3"), Ok("10.1.2.3/32".to_owned()));
+        assert_eq!(read("2001:db8::/48"), Ok("2001:db8::/48".to_owned()));
+        assert!(read("10.0.0.0/33").is_err_and(|why| why.contains("10.0.0.0/8")));
+    }
 
     #[test]
     fn addresses_are_whole() {

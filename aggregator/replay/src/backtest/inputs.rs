@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::log::Seen;
 use super::read::{Recording, Skipped};
 use super::table::{count, span};
-use super::tape::Order;
+use super::tape::{Order, Unspread};
 use crate::traffic::Told;
 
 /// What was read.
@@ -23,6 +23,12 @@ pub struct Inputs {
     pub spread_files: u64,
     /// Over how long at most.
     pub spread_us: u64,
+    /// Files of whole seconds, or nearly, whose calls are played at their stamps all the same.
+    pub unspread_files: u64,
+    /// Of those, stamps of whole seconds where others are finer.
+    pub unspread_whole: u64,
+    /// Of so many.
+    pub unspread_of: u64,
     /// Rows, skipped ones included.
     pub rows: u64,
     /// Rows that could not be used.
@@ -65,10 +71,18 @@ impl Inputs {
         let extent = recording.tape.extent();
         let spread = recording.tape.spread_over();
         let spread = || spread.iter().flatten();
+        let unspread = recording.tape.unspread();
+        let mixed = unspread.iter().filter_map(|of| match *of {
+            Unspread::Mixed { whole, calls } => Some((whole, calls)),
+            Unspread::AsRecorded => None,
+        });
         Self {
             read_as: counts.told.clone(),
             spread_files: spread().count() as u64,
             spread_us: spread().map(|span| span.as_micros()).max().unwrap_or(0),
+            unspread_files: unspread.len() as u64,
+            unspread_whole: mixed.clone().map(|(whole, _)| whole).sum(),
+            unspread_of: mixed.map(|(_, calls)| calls).sum(),
             names,
             kinds: match seen {
                 Some(_) => vec!["log"],
@@ -110,6 +124,26 @@ impl Inputs {
                     1 => String::new(),
                     files => format!(" in {} of {files} files", self.spread_files),
                 }
+            ));
+        }
+        if 0 < self.unspread_of {
+            notes.push(format!(
+                "{} of {} stamps are whole seconds, and the others are finer: all calls are played at the stamps that are written",
+                count(self.unspread_whole),
+                count(self.unspread_of)
+            ));
+        } else if 0 < self.unspread_files {
+            notes.push(
+                "stamps are whole seconds, and calls are played as recorded: those of one second at one instant"
+                    .to_owned(),
+            );
+        }
+        notes.extend(self.note_of_years());
+        let disbelieved = self.read_as.iter().map(|told| told.disbelieved).sum();
+        if 0 < disbelieved {
+            notes.push(format!(
+                "in {} rows a header of forwarders names another client than the connection's, which is no trusted proxy: the connection's is taken (--trusted-proxies NETWORK,… where those addresses are a balancer's)",
+                count(disbelieved)
             ));
         }
         notes.extend(self.note_of_clients());
@@ -162,6 +196,16 @@ impl Inputs {
             "read as {}, as the first lines tell (--log-format, --client for another way)",
             forms.join("; ")
         ))
+    }
+
+    /// Whether the instant may be another field, or of another unit.
+    fn note_of_years(&self) -> Option<String> {
+        // 2000-01-01. Nobody has access logs from before; small numbers and times since a start are read as 1970.
+        const YEAR_2000_US: u64 = 946_684_800_000_000;
+        let read = self.rows.saturating_sub(self.skipped);
+        (0 < read && self.kinds.first() != Some(&"log") && self.first_us < YEAR_2000_US).then(|| {
+            "WARNING: stamps begin before 2000: is the instant another field, or of another unit? (--column t=NAME, --time-unit, --time-format)".to_owned()
+        })
     }
 
     /// Whether the client may be another field.

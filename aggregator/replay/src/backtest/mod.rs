@@ -17,6 +17,7 @@ pub mod follow;
 pub mod html;
 pub mod inputs;
 pub mod log;
+mod networks;
 pub mod pairs;
 pub mod read;
 pub mod replay;

@@ -255,7 +255,7 @@ impl Reader<'_> {
         let room = SHOWN_MAX - self.counts.shown.len();
         self.counts.shown.extend(shown.take(room));
         self.counts.kinds.push(rows.kind());
-        self.counts.told.push(rows.told().clone());
+        self.counts.told.push(rows.told_in_the_end());
         Ok(())
     }
 
@@ -280,10 +280,12 @@ impl Reader<'_> {
                 min: None,
             };
             // A row with a domain and without a resource is refused by nothing.
-            let Ok(Some(call)) = self.call(&row) else {
-                return ControlFlow::Continue(());
+            let recorded = match self.call(&row) {
+                Ok(Some(call)) => self.recorder.push(call),
+                Ok(None) => self.recorder.pass_over(row.at),
+                Err(_) => Ok(()),
             };
-            match self.recorder.push(call) {
+            match recorded {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     *temporary = Some(error);
@@ -304,10 +306,11 @@ impl Reader<'_> {
         let failed = std::cell::Cell::new(false);
         rows.for_each(
             &mut |row| {
-                let call = self.call(&row)?;
-                if let Some(call) = call
-                    && let Err(error) = self.recorder.push(call)
-                {
+                let recorded = match self.call(&row)? {
+                    Some(call) => self.recorder.push(call),
+                    None => self.recorder.pass_over(row.at),
+                };
+                if let Err(error) = recorded {
                     failed.set(true);
                     temporary.get_or_insert(error);
                 }

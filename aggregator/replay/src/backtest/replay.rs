@@ -17,6 +17,7 @@ use tollgate_engine::rules::{Stamps, State, tiers};
 use tollgate_limits::{ClassId, Limits, RateClass, RateResource, Resource};
 use tollgate_shared::time::Timestamp;
 
+use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
 use super::states::States;
 use super::tally::{Amount, Outcome, PairTally, ResourceTally, Timeline, USE_STEPS};
@@ -149,6 +150,7 @@ pub struct Player<'a> {
     latest: Vec<Timestamp>,
     /// By number of pair.
     slots: Vec<Slot>,
+    networks: Networks,
     states: States,
     resource_tallies: Vec<ResourceTally>,
     unlimited: u64,
@@ -160,6 +162,8 @@ pub struct Player<'a> {
 /// into memory that is not near.
 struct Slot {
     resource: u32,
+    /// The pair whose state it has: see [`Networks`].
+    lead: u32,
     /// Meaningful where the resource is ruled.
     class: ClassId,
     tally: PairTally,
@@ -174,6 +178,7 @@ impl<'a> Player<'a> {
             seconds: Vec::new(),
             latest: Vec::new(),
             slots: Vec::new(),
+            networks: Networks::default(),
             states: States::new(0),
             resource_tallies: Vec::new(),
             unlimited: 0,
@@ -208,11 +213,12 @@ impl<'a> Player<'a> {
             let number = number as u32;
             let resource = pairs.pair(number).resource;
             let class = match self.ruled[resource as usize] {
-                Ruled::Rate(rate) => rate.class_of(pairs.names(number).1),
+                Ruled::Rate(rate) => rate.class_of(&limited_as(rate, pairs.names(number).1)),
                 Ruled::Nothing | Ruled::Closed => ClassId(0),
             };
             self.slots.push(Slot {
                 resource,
+                lead: self.networks.lead(pairs, number, limits),
                 class,
                 tally: PairTally::default(),
             });
@@ -235,27 +241,25 @@ impl<'a> Player<'a> {
         &self.slots[pair as usize].tally
     }
 
-    /// Whether a part has this pair: pairs under one global limit stay together.
+    /// Whether a part has this pair: pairs under one global limit, and those of one network, stay together.
     fn is_of(&self, shard: Shard, pair: u32) -> bool {
         if shard.of == 1 {
             return true;
         }
+        let slot = &self.slots[pair as usize];
         let number = match self.has_global {
-            false => pair,
-            true => {
-                let resource = self.slots[pair as usize].resource;
-                match self.ruled[resource as usize] {
-                    Ruled::Rate(rate) if rate.global().is_some() => resource,
-                    _ => pair,
-                }
-            }
+            false => slot.lead,
+            true => match self.ruled[slot.resource as usize] {
+                Ruled::Rate(rate) if rate.global().is_some() => slot.resource,
+                _ => slot.lead,
+            },
         };
         number as usize % shard.of == shard.number
     }
 
     /// What is remembered of a pair; none where nothing matters.
     pub fn state(&self, pair: u32) -> Option<&State> {
-        self.states.get(pair)
+        self.states.get(self.slots[pair as usize].lead)
     }
 
     /// Judges the next call.
@@ -301,7 +305,7 @@ impl<'a> Player<'a> {
             let slot = &slots[pair as usize];
             (limits.class(slot.class), latest[slot.resource as usize])
         });
-        let state = self.states.of(call.pair, class);
+        let state = self.states.of(slot.lead, class);
         let grant = ask(class, state, rate.global(), second, now, request);
         outcome.granted = Amount {
             calls: call.granted_calls(grant.hits),

@@ -25,10 +25,12 @@ use tollgate_engine::inline::ask;
 use tollgate_engine::rules::Stamps;
 use tollgate_engine::rules::request::Request;
 use tollgate_limits::{
-    Bucket, Calendar, Limits, Quota, Rate, RateClass, Window, Zone, print_quota, print_rate,
+    Bucket, Calendar, Limits, Quota, Rate, RateClass, RateResource, Window, Zone, print_quota,
+    print_rate,
 };
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::networks::Networks;
 use super::pairs::Pairs;
 use super::states::States;
 use super::tape::{Call, Tape};
@@ -147,6 +149,8 @@ struct Search {
     /// The least limit that is known to suffice, and what it refuses.
     suffices: Option<(u64, u64)>,
     class: RateClass,
+    /// By pair the one whose state it has; empty: each its own.
+    leads: Vec<u32>,
     states: States,
     second: Stamps,
     latest: Timestamp,
@@ -218,7 +222,8 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
     let mut searches: Vec<Search> = Vec::new();
     for (resource, name) in pairs.resources().enumerate() {
         let mut known = BTreeSet::new();
-        for rate in limits.iter().filter_map(|limits| limits.rate(name)) {
+        let stated = limits.iter();
+        for (of, rate) in stated.filter_map(|of| Some((of, of.rate(name)?))) {
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
                 if known.insert(constraint.clone()) {
                     let limit = limit.max(1);
@@ -229,6 +234,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
                         limit,
                         too_low: 0,
                         suffices: None,
+                        leads: leads(pairs, of, rate),
                         states: States::new(0),
                         second: Stamps::new(),
                         latest: Timestamp::ZERO,
@@ -241,6 +247,17 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
         }
     }
     searches
+}
+
+/// By pair the one whose state it has, where addresses are limited by their networks; else none.
+fn leads(pairs: &Pairs, limits: &Limits, rate: &RateResource) -> Vec<u32> {
+    if rate.addresses().is_none() {
+        return Vec::new();
+    }
+    let mut networks = Networks::default();
+    let all = 0..pairs.all().len() as u32;
+    all.map(|number| networks.lead(pairs, number, limits))
+        .collect()
 }
 
 fn play(
@@ -272,7 +289,8 @@ impl Search {
         self.latest = now;
         let (class, states) = (&self.class, &mut self.states);
         states.sweep(|_| (class, now));
-        let state = states.of(call.pair, class);
+        let lead = self.leads.get(call.pair as usize).copied();
+        let state = states.of(lead.unwrap_or(call.pair), class);
         let request = Request {
             copies: u64::from(call.copies),
             min: u64::from(call.min.max(1)),

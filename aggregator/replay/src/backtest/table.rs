@@ -17,6 +17,7 @@ use tollgate_shared::time::Span;
 
 use super::inputs::Inputs;
 use super::report::{Change, PairReport, Percentiles, Report, ResourceReport, ResultReport};
+use super::tally::Causes;
 
 /// The report as a page of text.
 pub fn page(report: &Report) -> String {
@@ -179,25 +180,41 @@ fn push_result(text: &mut String, result: &ResultReport) {
 }
 
 fn push_resources(text: &mut String, resources: &[ResourceReport]) {
-    let mut table = Table::new(
-        1,
-        &[
-            "resource", "calls", "granted", "refused", "by tier", "hard", "global", "domains",
-            "refused",
-        ],
-    );
+    // By what calls were refused; what refused none of any resource has no column.
+    let causes = |of: &Causes| {
+        [
+            ("by window", of.window),
+            ("by bucket", of.bucket),
+            ("by quota", of.quota),
+            ("by tier", of.tier),
+            ("by hard", of.hard),
+            ("by global", of.global),
+            ("unconfigured", of.unconfigured),
+        ]
+    };
+    let has_refused = |column: usize| {
+        let mut all = resources.iter().map(|of| causes(&of.refused_by)[column].1);
+        all.any(|calls| 0 < calls)
+    };
+    let shown: Vec<usize> = (0..causes(&Causes::default()).len())
+        .filter(|column| has_refused(*column))
+        .collect();
+    let names = causes(&Causes::default());
+    let mut heading = vec!["resource", "calls", "granted", "refused"];
+    heading.extend(shown.iter().map(|column| names[*column].0));
+    heading.extend(["domains", "refused"]);
+    let mut table = Table::new(1, &heading);
     for of in resources {
-        table.push(vec![
+        let by = causes(&of.refused_by);
+        let mut row = vec![
             of.resource.clone(),
             count(of.calls),
             count(of.granted),
             count(of.refused),
-            count(of.refused_by.tier),
-            count(of.refused_by.hard),
-            count(of.refused_by.global),
-            count(of.domains),
-            count(of.domains_refused),
-        ]);
+        ];
+        row.extend(shown.iter().map(|column| count(by[*column].1)));
+        row.extend([count(of.domains), count(of.domains_refused)]);
+        table.push(row);
     }
     table.write(text);
     for of in resources.iter().filter(|of| 0 < of.refused_by.unconfigured) {

@@ -8,6 +8,7 @@ use std::io;
 use tollgate_limits::{Limits, RateClass};
 use tollgate_shared::time::{Span, Timestamp};
 
+use super::networks::limited_as;
 use super::pairs::Pairs;
 use super::replay::Player;
 use super::tally::PairTally;
@@ -67,7 +68,11 @@ pub fn trace(
     tally: &PairTally,
 ) -> io::Result<Option<Trace>> {
     let (resource, domain) = pairs.names(number);
-    let Some(class) = limits.class_of(resource, domain) else {
+    let named = match limits.rate(resource) {
+        Some(rate) => limited_as(rate, domain),
+        None => return Ok(None),
+    };
+    let Some(class) = limits.class_of(resource, &named) else {
         return Ok(None);
     };
     let (from, to) = part(class, tally, tape.extent());

@@ -9,10 +9,16 @@
 //! for=203.0.113.7;proto=https         203.0.113.7             as RFC 7239 has it
 //! ```
 //!
+//! A list of forwarders is believed where the peer is a trusted proxy, or no address: whoever comes directly can write
+//! what he likes into that header. Headers that one edge network sets (`CF-Connecting-IP`, `X-Real-IP`) are believed
+//! whatever public address that network has, unless the proxies were stated.
+//!
 //! Knows nothing of files. What stays true: what is no address stays as it is written.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
 use tollgate_shared::networks::{AddressPrefixes, NetworkText, address};
@@ -37,6 +43,17 @@ pub struct Clients {
     /// The prefixes were.
     grouped: bool,
     prefixes: AddressPrefixes,
+    /// Rows with a header that was not believed.
+    disbelieved: Arc<AtomicU64>,
+}
+
+/// What a row says of whom its peer forwards for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// A list that each forwarder adds to, and that a client may begin.
+    List,
+    /// A header that the network at the edge sets.
+    OfEdge,
 }
 
 impl Default for Clients {
@@ -55,7 +72,21 @@ impl Clients {
             grouped: prefixes.is_some(),
             trusted: trusted.unwrap_or_else(|| private.collect()),
             prefixes: prefixes.unwrap_or(AddressPrefixes { v4: 32, v6: 128 }),
+            disbelieved: Arc::default(),
         }
+    }
+
+    /// The same for the rows of one file, which counts by itself.
+    pub(super) fn of_file(&self) -> Self {
+        Self {
+            disbelieved: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Rows whose header named another client than the connection, and was not believed.
+    pub(super) fn disbelieved(&self) -> u64 {
+        self.disbelieved.load(Ordering::Relaxed)
     }
 
     /// Whether somebody said how clients are told, so that names of ours are read as addresses, too.
@@ -64,20 +95,24 @@ impl Clients {
     }
 
     /// The client of a row: `forwarded` is what proxies said, `peer` who had the connection.
-    pub fn of<'a>(
+    pub(super) fn of<'a>(
         &self,
+        header: Header,
         forwarded: Option<&'a str>,
         peer: Option<&'a str>,
     ) -> Option<Cow<'a, str>> {
         let peer = peer.filter(|text| !is_absent(text));
         let is_unknown = |text: &str| peer.is_some() && text.trim_ascii() == "unknown";
         let forwarded = forwarded.filter(|text| !is_absent(text) && !is_unknown(text));
-        if let (true, Some(peer)) = (self.stated, peer)
-            && forwarded.is_some()
-            && address(without_port(peer)).is_none_or(|address| !self.trusts(address))
+        if let (Some(list), Some(peer)) = (forwarded, peer)
+            && !self.believes(header, peer)
         {
             // Nobody whom we trust has written that header.
-            return Some(self.spelled(peer));
+            let client = self.spelled(peer);
+            if self.last_untrusted(list) != client {
+                self.disbelieved.fetch_add(1, Ordering::Relaxed);
+            }
+            return Some(client);
         }
         match forwarded {
             Some(list) => Some(self.last_untrusted(list)),
@@ -87,7 +122,16 @@ impl Clients {
 
     /// The client that one text names, which may be a list of forwarders.
     pub fn named<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
-        self.of(Some(text), None)
+        self.of(Header::List, Some(text), None)
+    }
+
+    /// Whether a header counts that came from this peer.
+    fn believes(&self, header: Header, peer: &str) -> bool {
+        match (address(without_port(peer)), header) {
+            (_, Header::OfEdge) if !self.stated => true,
+            (Some(address), _) => self.trusts(address),
+            (None, _) => !self.stated,
+        }
     }
 
     fn last_untrusted<'a>(&self, list: &'a str) -> Cow<'a, str> {
@@ -237,13 +281,28 @@ mod tests {
     fn a_header_counts_only_where_a_trusted_peer_wrote_it() {
         let stated = vec!["198.51.100.0/24".parse().expect("a network")];
         let clients = Clients::new(Some(stated), Some(AddressPrefixes { v4: 32, v6: 64 }));
-        let of = |forwarded, peer| clients.of(Some(forwarded), Some(peer)).map(Cow::into_owned);
+        let of = |forwarded, peer| {
+            let client = clients.of(Header::OfEdge, Some(forwarded), Some(peer));
+            client.map(Cow::into_owned)
+        };
         assert_eq!(of("6.6.6.6", "203.0.113.7").as_deref(), Some("203.0.113.7"));
         assert_eq!(of("6.6.6.6", "198.51.100.3").as_deref(), Some("6.6.6.6"));
         assert_eq!(of("-", "198.51.100.3").as_deref(), Some("198.51.100.3"));
-        let unknown = clients.of(Some("unknown"), Some("198.51.100.3"));
+        let unknown = clients.of(Header::List, Some("unknown"), Some("198.51.100.3"));
         assert_eq!(unknown.as_deref(), Some("198.51.100.3"));
         assert_eq!(named("unknown").as_deref(), Some("unknown"));
+        let by_default = Clients::default();
+        let of = |header, peer| {
+            let client = by_default.of(header, Some("6.6.6.6"), Some(peer));
+            client.map(Cow::into_owned)
+        };
+        let public = of(Header::List, "203.0.113.7:4711");
+        assert_eq!(public.as_deref(), Some("203.0.113.7"));
+        assert_eq!(by_default.disbelieved(), 1);
+        assert_eq!(of(Header::List, "10.0.0.1").as_deref(), Some("6.6.6.6"));
+        assert_eq!(of(Header::List, "unix:").as_deref(), Some("6.6.6.6"));
+        let edge = of(Header::OfEdge, "203.0.113.7");
+        assert_eq!(edge.as_deref(), Some("6.6.6.6"));
         let v6 = clients.named("2001:db8:1:2:3::9").map(Cow::into_owned);
         assert_eq!(v6.as_deref(), Some("2001:db8:1:2::/64"));
     }

@@ -225,8 +225,7 @@ impl Fit {
             Ok(at) if is_plausible(at) => {}
             Ok(_) | Err(_) => return,
         }
-        let (forwarded, peer) = pattern.clients(&found);
-        let Some(client) = clients.of(forwarded, peer) else {
+        let Some(client) = pattern.client_of(&found, clients) else {
             return;
         };
         if stated || is_address(&client) {
@@ -249,10 +248,8 @@ mod tests {
         let read = guess(lines.iter().map(String::as_bytes), None, &clients).expect("a form");
         let named = lines.iter().filter_map(|line| {
             let found = read.pattern.find(line.as_bytes()).ok()?;
-            let (forwarded, peer) = read.pattern.clients(&found);
-            clients
-                .of(forwarded, peer)
-                .map(std::borrow::Cow::into_owned)
+            let client = read.pattern.client_of(&found, &clients);
+            client.map(std::borrow::Cow::into_owned)
         });
         let named = named.collect();
         (read.name, named)
@@ -407,8 +404,7 @@ mod tests {
         ] {
             let read = stated(pattern, None).expect(pattern);
             let found = read.pattern.find(line.as_bytes()).expect(pattern);
-            let (forwarded, peer) = read.pattern.clients(&found);
-            let client = Clients::default().of(forwarded, peer);
+            let client = read.pattern.client_of(&found, &Clients::default());
             assert_eq!(client.as_deref(), Some("203.0.113.9"), "{pattern}");
             let at = read.pattern.at(&found, &mut LastDate::default());
             assert_eq!(at.map(|at| at.as_micros()), Ok(1_455_944_445_000_000));

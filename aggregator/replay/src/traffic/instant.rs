@@ -12,6 +12,7 @@
 //! 2016-02-20 05:00:45 UTC          a date with its zone's name
 //! 20/Feb/2016:00:00:45.25 -0500    as web servers write it
 //! Sat, 20 Feb 2016 05:00:45 GMT    as mail and HTTP do
+//! [20/Feb/2016:00:00:45 -0500]     in brackets, as Apache's `%t` is
 //! 2016/02/20 05:00:45, 20.02.2016 05:00:45, 20160220050045, Sat Feb 20 05:00:45 2016      without a zone: UTC
 //! ```
 //!
@@ -64,6 +65,11 @@ impl Instants {
 /// The instant that a text says; none where it says none, or one before the epoch.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
     let text = text.trim_ascii();
+    // As `%t` of Apache stands in JSON.
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let text = inside.unwrap_or(text);
     let text = text.strip_prefix('+').unwrap_or(text);
     if text
         .bytes()
@@ -127,7 +133,8 @@ fn decimal_comma(text: &str) -> Option<String> {
 fn of_program(text: &str) -> Option<jiff::Timestamp> {
     use jiff::fmt::strtime::parse;
     const ZONED: [&str; 2] = ["%Y-%m-%d %H:%M:%S%.f %z UTC", "%d/%b/%Y:%H:%M:%S%.f %:z"];
-    const CIVIL: [&str; 8] = [
+    const CIVIL: [&str; 9] = [
+        "%d/%b/%Y %H:%M:%S%.f",
         "%Y/%m/%d %H:%M:%S%.f",
         "%d.%m.%Y %H:%M:%S%.f",
         "%d.%m.%Y %H:%M",
@@ -291,6 +298,8 @@ mod tests {
             "2016-02-20T00:00:45.25-0500",
             "20/Feb/2016:00:00:45.250 -0500",
             "20/Feb/2016:05:00:45.250",
+            "20/Feb/2016 05:00:45.250",
+            "[20/Feb/2016:00:00:45.250 -0500]",
             "20/feb/2016:00:00:45.250 -0500",
             "20/Feb/2016:00:00:45.25 -05:00",
             "+1455944445.25",

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use tollgate_shared::time::Timestamp;
 
-use super::clients::Clients;
+use super::clients::{Clients, Header};
 use super::instant::{self, Instants};
 use super::names::{self, text_of};
 use super::repair::repaired;
@@ -111,7 +111,11 @@ impl Json {
             date: date.filter(|date| *date != t),
             t,
             resource: stated("resource", &columns.resource)?.or_else(|| known(&["resource"])),
-            forwarded: match is_guessed && domain.as_deref() != Some("domain") {
+            // What a proxy has made out itself (Caddy's `client_ip` beside `remote_ip`) beats what it was told.
+            forwarded: match is_guessed
+                && domain.as_deref() != Some("domain")
+                && known(&["requestclientip"]).is_none()
+            {
                 true => known(names::FORWARDED),
                 false => None,
             },
@@ -121,7 +125,7 @@ impl Json {
             min: stated("min", &columns.min)?.unwrap_or_else(|| "min".to_owned()),
             instants: instants.clone(),
             is_behind: false,
-            clients: clients.clone(),
+            clients: clients.of_file(),
         })
     }
 
@@ -131,6 +135,11 @@ impl Json {
             is_behind: true,
             ..self
         }
+    }
+
+    /// How clients are told, with what was counted.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     /// Which member is the client.
@@ -163,7 +172,14 @@ impl Json {
             true => domain,
             false => {
                 let forwarded = named(&self.forwarded);
-                let client = self.clients.of(forwarded.as_deref(), domain.as_deref());
+                let path = self.forwarded.as_deref().unwrap_or_default();
+                let header = match names::is_of_edge(&names::plain(path)) {
+                    true => Header::OfEdge,
+                    false => Header::List,
+                };
+                let client = self
+                    .clients
+                    .of(header, forwarded.as_deref(), domain.as_deref());
                 client.map(Cow::into_owned)
             }
         };

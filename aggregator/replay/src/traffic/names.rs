@@ -55,6 +55,18 @@ pub(super) const FORWARDED: &[&str] = &[
     "requestxrealip",
 ];
 
+/// Those of [`FORWARDED`] that the network at the edge sets, and that are no lists.
+pub(super) fn is_of_edge(name: &str) -> bool {
+    const SET: [&str; 5] = [
+        "cfconnectingip",
+        "trueclientip",
+        "xrealip",
+        "realip",
+        "xclientip",
+    ];
+    SET.iter().any(|set| name.ends_with(set))
+}
+
 /// What a client may be called, ours first.
 pub(super) const CLIENTS: &[&str] = &[
     "domain",

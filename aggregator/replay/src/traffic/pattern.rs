@@ -9,9 +9,13 @@
 //! does not end it. What stands behind the last field that is wanted is not looked at. Knows nothing of which field is
 //! the client. What stays true: a line either has all wanted fields or is refused, with what was expected.
 
+use std::borrow::Cow;
+
 use tollgate_shared::time::Timestamp;
 
+use super::clients::{Clients, Header};
 use super::instant::{self, TimeUnit, by_pattern};
+use super::names::{is_of_edge, plain};
 
 /// Fields that can be wanted of one line.
 const WANTED_MAX: usize = 4;
@@ -24,6 +28,7 @@ pub struct Pattern {
     /// The slot of the field with what proxies said, and of that with the peer's address.
     forwarded: Option<usize>,
     peer: Option<usize>,
+    header: Header,
     /// A field may stand in quotes, and what separates fields within them.
     quoted: bool,
     /// Behind the peer's address there always stands its port.
@@ -97,6 +102,7 @@ impl Pattern {
             time,
             forwarded: None,
             peer,
+            header: Header::List,
             quoted: false,
             with_port: false,
         };
@@ -180,6 +186,13 @@ impl Pattern {
             return Err(NO_CLIENT.to_owned() + &names.join(", "));
         }
         let peer_name = peer.clone();
+        let is_of_edge = forwarded
+            .as_deref()
+            .is_some_and(|name| is_of_edge(&plain(name)));
+        let header = match is_of_edge {
+            true => Header::OfEdge,
+            false => Header::List,
+        };
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
         let (forwarded, peer) = (slot(forwarded), slot(peer));
         let with_port = peer_name.as_deref() == Some(WITH_PORT);
@@ -188,6 +201,7 @@ impl Pattern {
             time,
             forwarded,
             peer,
+            header,
             quoted: false,
             with_port,
         };
@@ -289,6 +303,16 @@ impl Pattern {
         (text(self.forwarded), peer)
     }
 
+    /// The client of a line.
+    pub(super) fn client_of<'a>(
+        &self,
+        found: &Found<'a>,
+        clients: &Clients,
+    ) -> Option<Cow<'a, str>> {
+        let (forwarded, peer) = self.clients(found);
+        clients.of(self.header, forwarded, peer)
+    }
+
     /// The instant of a line, of which `date` read the last.
     pub(super) fn at(
         &self,
@@ -358,7 +382,14 @@ const FORWARDED: &[&str] = &[
 ];
 
 /// Fields with the address of the peer.
-const PEERS: &[&str] = &["remote_addr", "%h", "%a", "c-ip", "realip_remote_addr"];
+const PEERS: &[&str] = &[
+    "remote_addr",
+    "%h",
+    "%a",
+    "c-ip",
+    "%{c}a",
+    "realip_remote_addr",
+];
 
 /// The peer's address with its port behind a colon, in forms that always have it.
 const WITH_PORT: &str = "remote_addr_port";
@@ -391,7 +422,6 @@ fn same_field(one: &str, other: &str) -> bool {
         match header {
             Some(header) => format!("http_{}", header.to_ascii_lowercase().replace('-', "_")),
             None if text.starts_with("%{") && text.ends_with('t') => "%t".to_owned(),
-            None if text == "%{c}a" => "%a".to_owned(),
             None if text == WITH_PORT => PEERS[0].to_owned(),
             None => text.to_ascii_lowercase(),
         }

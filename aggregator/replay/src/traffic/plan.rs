@@ -48,6 +48,7 @@ fn told_of(read: &Read) -> Told {
         form: read.name.clone(),
         client: Some(read.pattern.client().to_owned()),
         guessed: read.guessed,
+        disbelieved: 0,
         lacks_client: None,
     }
 }
@@ -138,6 +139,7 @@ fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
         form: Kind::Csv.name().to_owned(),
         client: csv.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
+        disbelieved: 0,
         lacks_client: None,
     };
     let lines = quoted_rows(head);
@@ -223,6 +225,7 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
         form: Kind::JsonLines.name().to_owned(),
         client: json.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
+        disbelieved: 0,
         lacks_client: match json.client() {
             None if !objects.is_empty() => Some(lacks_client(&json::members(&objects))),
             _ => None,

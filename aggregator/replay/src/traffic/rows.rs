@@ -68,6 +68,9 @@ pub struct Told {
     pub client: Option<String>,
     /// Nobody said so.
     pub guessed: bool,
+    /// Rows in which a header of forwarders named another client than the connection's, and was not believed, because
+    /// that is no trusted proxy.
+    pub disbelieved: u64,
     /// What to do where no field is known as the client.
     #[serde(skip)]
     pub lacks_client: Option<String>,
@@ -145,7 +148,7 @@ impl<R: BufRead> Rows<R> {
         Ok(Opened::Rows(Self {
             lines,
             parser,
-            clients: wanted.clients.clone(),
+            clients: wanted.clients.of_file(),
             client: wanted.client.clone(),
             told,
             before,
@@ -164,6 +167,18 @@ impl<R: BufRead> Rows<R> {
     /// How it is read.
     pub fn told(&self) -> &Told {
         &self.told
+    }
+
+    /// How it was read, with what was counted.
+    pub fn told_in_the_end(&self) -> Told {
+        let clients = match &self.parser {
+            Parser::Json(json) => json.clients(),
+            Parser::Text(..) | Parser::Columns(..) | Parser::Csv(_) => &self.clients,
+        };
+        Told {
+            disbelieved: clients.disbelieved(),
+            ..self.told.clone()
+        }
     }
 
     /// Gives the rows to `each`, which may end the reading; or refuse a row by saying what was
@@ -239,9 +254,9 @@ fn of_text<'a>(
 ) -> Result<Row<'a>, &'static str> {
     let found = read.pattern.find(line)?;
     let at = read.pattern.at(&found, last)?;
-    let (forwarded, peer) = read.pattern.clients(&found);
-    let client = clients
-        .of(forwarded, peer)
+    let client = read
+        .pattern
+        .client_of(&found, clients)
         .ok_or("a client in UTF-8 that is not -")?;
     if read.guessed && is_of_virtual_host(&client) {
         return Err("a client, and no host with its port: the line has another form");

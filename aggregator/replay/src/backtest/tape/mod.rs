@@ -47,6 +47,23 @@ pub struct Call {
     pub was_refused: bool,
 }
 
+/// The pair of what is no call of the recording: a row that was passed over, which others of its second stand beside.
+const PASSED_OVER: u32 = u32::MAX;
+
+/// How a file's stamps look, where its calls are played at their stamps although most are whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unspread {
+    /// All are whole seconds or minutes, and calls are played as recorded.
+    AsRecorded,
+    /// So many of so many are whole seconds, and the others are finer.
+    Mixed {
+        /// Whole seconds.
+        whole: u64,
+        /// All calls.
+        calls: u64,
+    },
+}
+
 /// In which order calls are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -78,6 +95,8 @@ pub struct Recorder {
     order: Order,
     /// Whole seconds are spread.
     spread: bool,
+    /// That was asked for.
+    wanted: bool,
     run_calls_max: usize,
     run: Vec<Call>,
     parts: Vec<Part>,
@@ -96,6 +115,28 @@ struct Part {
     /// What all its stamps are whole numbers of: a minute, a second, or a microsecond.
     grain: Span,
     calls: u64,
+    /// Calls of whole seconds.
+    whole: u64,
+    first: Option<Timestamp>,
+    /// There is a stamp that is not the first one.
+    is_varied: bool,
+}
+
+impl Part {
+    fn count(&mut self, at: Timestamp) {
+        self.calls += 1;
+        self.whole += u64::from(is_whole(SECOND, at));
+        self.grain = grain(self.grain, at);
+        self.is_varied |= *self.first.get_or_insert(at) != at;
+    }
+
+    /// What stamps are whole numbers of. Of one instant nobody can say that it is a whole minute.
+    fn grain(&self) -> Span {
+        match self.is_varied {
+            true => self.grain,
+            false => self.grain.min(SECOND),
+        }
+    }
 }
 
 impl Default for Part {
@@ -104,6 +145,9 @@ impl Default for Part {
             written: Vec::new(),
             grain: MINUTE,
             calls: 0,
+            whole: 0,
+            first: None,
+            is_varied: false,
         }
     }
 }
@@ -117,6 +161,7 @@ const MICROSECOND: Span = Span::from_micros(1);
 pub struct Tape {
     order: Order,
     spread: bool,
+    wanted: bool,
     /// The last run of the last part, or the only one.
     run: Vec<Call>,
     parts: Vec<Part>,
@@ -141,6 +186,7 @@ impl Recorder {
         Self {
             order,
             spread: false,
+            wanted: false,
             run_calls_max,
             run: Vec::new(),
             parts: vec![Part::default()],
@@ -154,6 +200,7 @@ impl Recorder {
     /// With the calls of whole seconds or minutes spread over them, in files of which all stamps are such. Not of
     /// calls that are played as recorded.
     pub fn spread(mut self, spread: bool) -> Self {
+        self.wanted = spread;
         self.spread = spread && self.order == Order::Stamps;
         self
     }
@@ -195,10 +242,35 @@ impl Recorder {
         extent.first = extent.first.min(call.at);
         extent.last = extent.last.max(call.at);
         if let Some(part) = self.parts.last_mut() {
-            part.calls += 1;
-            part.grain = grain(part.grain, call.at);
+            part.count(call.at);
         }
         self.run.push(call);
+        Ok(())
+    }
+
+    /// A row of the file that is no call of the recording: it only has its place among those of its second, so that
+    /// whoever looks at one client sees the same calls as whoever looks at all.
+    ///
+    /// # Errors
+    ///
+    /// Where the temporary file cannot be made or written.
+    pub fn pass_over(&mut self, at: Timestamp) -> io::Result<()> {
+        if !self.spread {
+            return Ok(());
+        }
+        if self.run.len() == self.run_calls_max {
+            self.write()?;
+        }
+        if let Some(part) = self.parts.last_mut() {
+            part.count(at);
+        }
+        self.run.push(Call {
+            at,
+            pair: PASSED_OVER,
+            copies: 1,
+            min: 1,
+            was_refused: false,
+        });
         Ok(())
     }
 
@@ -208,6 +280,7 @@ impl Recorder {
         Tape {
             order: self.order,
             spread: self.spread,
+            wanted: self.wanted,
             run: self.run,
             parts: self.parts,
             file: self.file,
@@ -269,7 +342,25 @@ impl Tape {
     }
 
     fn spread_of(&self, part: &Part) -> Option<Span> {
-        (self.spread && MICROSECOND < part.grain).then_some(part.grain)
+        (self.spread && MICROSECOND < part.grain()).then_some(part.grain())
+    }
+
+    /// How stamps look in files of whole seconds, or nearly, that were to be spread and are not.
+    pub fn unspread(&self) -> Vec<Unspread> {
+        const CALLS_MIN: u64 = 20;
+        let of = |part: &Part| match part.grain() {
+            MICROSECOND if 9 * part.calls <= 10 * part.whole => Some(Unspread::Mixed {
+                whole: part.whole,
+                calls: part.calls,
+            }),
+            MICROSECOND => None,
+            _ => (!self.spread).then_some(Unspread::AsRecorded),
+        };
+        let parts = self.parts.iter().filter(|part| CALLS_MIN <= part.calls);
+        match self.wanted {
+            true => parts.filter_map(of).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// Plays all calls in order.
@@ -299,17 +390,24 @@ impl Tape {
             }
             streams.push(Stream::new(cursors, self.spread_of(part))?);
         }
-        stream::merge(&mut streams, each)
+        stream::merge(&mut streams, &mut |call| {
+            if call.pair != PASSED_OVER {
+                each(call);
+            }
+        })
     }
 }
 
 /// What stamps are whole numbers of, with one more.
 fn grain(grain: Span, at: Timestamp) -> Span {
-    let is_whole = |grain: Span| at.as_micros().is_multiple_of(grain.as_micros());
     [MINUTE, SECOND]
         .into_iter()
-        .find(|coarse| *coarse <= grain && is_whole(*coarse))
+        .find(|coarse| *coarse <= grain && is_whole(*coarse, at))
         .unwrap_or(MICROSECOND)
+}
+
+fn is_whole(grain: Span, at: Timestamp) -> bool {
+    at.as_micros().is_multiple_of(grain.as_micros())
 }
 
 impl Call {
