@@ -36,7 +36,11 @@ impl World {
 
     /// One whose aggregator is configured.
     async fn with(config: &str) -> Self {
-        let dir = directory(LIMITS);
+        Self::of(LIMITS, config).await
+    }
+
+    async fn of(limits: &str, config: &str) -> Self {
+        let dir = directory(limits);
         std::fs::write(dir.path().join("t.toml"), config).expect("written");
         let served = serve(dir.path(), &["--config", "t.toml"]);
         served.await_ready();
@@ -293,6 +297,25 @@ async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
         view["denials"].as_array().is_some_and(Vec::is_empty)
     });
     assert_eq!(world.audit()["equal"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_everywhere_that_would_miss_a_resource_is_refused() {
+    const LOGIN: &str = "[rate.\"web.login\"]\nrate = \"5/s\"\naddresses = { v4 = 32, v6 = 64 }\n";
+    let world = World::of(&format!("{LIMITS}{LOGIN}"), "").await;
+    let (code, text) = world.operator(&["ban", "--everywhere", "2001:db8:1:2::5"]);
+    assert_eq!(code, 65, "{text}");
+    assert!(
+        text.contains("\"web.login\" limits it as \"2001:db8:1:2::/64\""),
+        "{text}"
+    );
+    world.done(&["ban", "--everywhere", "2001:db8:1:2::/64"]);
+    let login = world.agent.rate("web.login");
+    until("its network is denied", || {
+        // Whose network is banned is found where a call of his is ruled.
+        login.hit("2001:db8:1:2::5").is_err()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -309,6 +309,70 @@ fn a_steady_client_is_not_refused_for_stamps_of_whole_seconds() {
     }
 }
 
+/// Twelve clients of one network, each once a second, in stamps of whole seconds; one has a list that it made up.
+fn neighbours() -> String {
+    let line = |at: u64, n: u64| {
+        let forged = if n == 3 {
+            format!("198.51.100.{at}")
+        } else {
+            "-".to_owned()
+        };
+        format!(
+            "{{\"time\":{},\"remote_addr\":\"203.0.113.{n}\",\"http_x_forwarded_for\":\"{forged}\"}}\n",
+            1_763_632_800 + at
+        )
+    };
+    (0..60)
+        .flat_map(|at| (1..=12).map(move |n| line(at, n)))
+        .collect()
+}
+
+#[test]
+fn a_documents_networks_are_limited_together_and_a_filter_changes_no_clients_figures() {
+    let networks = "[rate.\"http.requests\"]\nrate = \"6/s\"\naddresses = { v4 = 24, v6 = 64 }\n";
+    let alone = "[rate.\"http.requests\"]\nrate = \"1/10s\"\n";
+    let dir = files(&[
+        ("networks.toml", networks),
+        ("alone.toml", alone),
+        ("access.json", &neighbours()),
+    ]);
+    let of = |args: &[&str]| report(dir.path(), &[&["access.json"], args].concat());
+    let refused = |report: &Value| report["results"][0]["refused"].as_u64().expect("a number");
+    // Evenly spread, twelve a second are a call each 83 ms: of thirteen in any closed second six are let through.
+    let together = of(&["--limits", "networks.toml"]);
+    assert_eq!(together["inputs"]["domains"], 12);
+    assert!((350..=400).contains(&refused(&together)), "{together}");
+    assert_eq!(together["inputs"]["read_as"][0]["disbelieved"], 60);
+    let suggested = of(&["--limits", "networks.toml", "--suggest", "0%"]);
+    assert_eq!(
+        suggested["suggestions"][0]["limit"], 13,
+        "a closed second has thirteen"
+    );
+
+    let all = of(&["--limits", "alone.toml", "--limit", "20"]);
+    let one = of(&["--limits", "alone.toml", "--domain", "203.0.113.3"]);
+    assert_eq!(one["inputs"]["spread_files"], 1);
+    assert_eq!(12 * refused(&one), refused(&all));
+    let worst = all["results"][0]["worst"].as_array().expect("a list");
+    let of_three = worst.iter().find(|pair| pair["domain"] == "203.0.113.3");
+    assert_eq!(
+        of_three.expect("it is refused")["first_refused_us"],
+        one["results"][0]["worst"][0]["first_refused_us"]
+    );
+}
+
+#[test]
+fn a_report_is_json_whatever_a_client_is_called() {
+    let name = "tab\u{7f}\u{202e}\u{200d}evil\u{1b}[2J";
+    let row = format!("{{\"t\":1763632800,\"domain\":{}}}\n", Value::from(name));
+    let dir = files(&[
+        ("limits.toml", "[rate.\"http.requests\"]\nrate = \"1/m\"\n"),
+        ("calls.jsonl", &row.repeat(3)),
+    ]);
+    let report = report(dir.path(), &["--limits", "limits.toml", "calls.jsonl"]);
+    assert_eq!(report["results"][0]["worst"][0]["domain"], name);
+}
+
 #[test]
 fn the_client_is_found_or_named_and_what_was_guessed_is_told() {
     let date = "[20/Feb/2016:05:00:45 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";

@@ -160,6 +160,35 @@ fn errors_say_where_and_what() {
     );
 }
 
+/// A denial of `*` is one of everybody: whoever could record calls of it could have everybody refused.
+#[test]
+fn nobody_records_calls_of_everybody() {
+    let sender = Sender {
+        agent: "a",
+        epoch: 1,
+        sequence: 1,
+        sent: Timestamp::from_micros(9),
+    };
+    let refused = Refused {
+        resource: 0,
+        domain: "*",
+        calls: 1,
+        copies: 1,
+        first: Timestamp::ZERO,
+        last: Timestamp::ZERO,
+        cause: Cause::Global,
+        place: None,
+    };
+    let hit = Hit::one(0, "*", Timestamp::ZERO, 1);
+    for (hits, refused) in [(vec![hit], vec![]), (vec![], vec![refused])] {
+        let mut writer = Writer::new();
+        let (hits, refused) = (hits.into_iter(), refused.into_iter());
+        write_hits(&mut writer, &sender, &["r"], hits, refused);
+        let error = Record::decode(writer.as_slice()).expect_err("of everybody");
+        assert_eq!(error.fault, Fault::Everybody, "{error}");
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

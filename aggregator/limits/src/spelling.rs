@@ -44,10 +44,18 @@ const PERIODS: [(&[&str], Calendar); 4] = [
     (&["year", "y", "years"], Calendar::Year),
 ];
 
+/// A number with places is read as whole hits in a longer time: so many at most, in at most so many of the times that
+/// are stated.
+const PLACES_MAX: u64 = 10;
+
 /// The rate that a text says, if it says one.
 pub fn parse_rate(text: &str) -> Option<Rate> {
     let (hits, time) = parts(text)?;
     let (hits, shared) = parse_decimal(hits)?;
+    // 0.333/s would be 333 in 1000 s, all of which may come at once: nobody means that.
+    if PLACES_MAX < hits && PLACES_MAX < shared {
+        return None;
+    }
     let window = parse_time(time)?.checked_mul(shared)?;
     (0 < window).then_some(Rate {
         hits,

@@ -63,6 +63,9 @@ pub enum Fault {
         /// What was expected.
         expected: &'static str,
     },
+    /// A domain that stands for all of them: what agents record is of one.
+    #[error("`*` is everybody, expected one domain")]
+    Everybody,
     /// A text that is not UTF-8.
     #[error("not UTF-8")]
     Utf8,

@@ -24,6 +24,7 @@ mod sentences;
 mod text;
 mod view;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate_shared::mac::MacKey;
@@ -86,7 +87,7 @@ pub fn explain(
     question: &Question,
     key: &MacKey,
 ) -> Result<Explanation, ExplainError> {
-    let asked = match question {
+    let mut asked = match question {
         Question::Code(code) => pair_of(source, *code)?,
         Question::Pair {
             resource,
@@ -107,6 +108,15 @@ pub fn explain(
         && version.limits.copies(&asked.resource).is_some()
     {
         return copies::explain(source, &asked, key);
+    }
+    // An address is looked for as the network that it is limited as.
+    let rate = book
+        .latest()
+        .and_then(|version| version.limits.rate(&asked.resource));
+    if let (Some(rate), Some(domain)) = (rate, &asked.domain)
+        && let Ok(Cow::Owned(network)) = rate.limited_as(domain)
+    {
+        asked.domain = Some(network);
     }
     let Some(domain) = asked.domain.clone().filter(|domain| domain != EVERYBODY) else {
         return everybody::explain(source, &asked, key);

@@ -67,8 +67,8 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &Follow, until: Unt
     let limits = follow.replay.engine().limits();
     let who = format!(
         "{} of {}",
-        explanation.resource,
-        explanation.domain.clone().unwrap_or_default()
+        escaped(&explanation.resource),
+        escaped(explanation.domain.as_deref().unwrap_or_default())
     );
     explanation.version = version_view(
         follow.replay.book(),

@@ -61,7 +61,7 @@ pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, 
     });
     if 0 < explanation.excess.hits {
         all.push(format!(
-            "{} hits more were let through meanwhile (excess: counted, never punished)",
+            "{} hits more were let through meanwhile (excess; under rules 2 they count, under rules 1 they do not)",
             explanation.excess.hits
         ));
     }

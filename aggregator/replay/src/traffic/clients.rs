@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ipnet::IpNet;
 use tollgate_shared::networks::{AddressPrefixes, NetworkText, address};
 
+use super::names::{is_of_edge, plain};
+
 /// Proxies that are trusted where none are stated: those of private networks.
 const PRIVATE: [&str; 7] = [
     "10.0.0.0/8",
@@ -54,6 +56,16 @@ pub(super) enum Header {
     List,
     /// A header that the network at the edge sets.
     OfEdge,
+}
+
+impl Header {
+    /// What a field of this name has.
+    pub(super) fn of(name: &str) -> Self {
+        match is_of_edge(&plain(name)) {
+            true => Self::OfEdge,
+            false => Self::List,
+        }
+    }
 }
 
 impl Default for Clients {

@@ -111,12 +111,8 @@ impl Json {
             date: date.filter(|date| *date != t),
             t,
             resource: stated("resource", &columns.resource)?.or_else(|| known(&["resource"])),
-            // What a proxy has made out itself (Caddy's `client_ip` beside `remote_ip`) beats what it was told.
-            forwarded: match is_guessed
-                && domain.as_deref() != Some("domain")
-                && known(&["requestclientip"]).is_none()
-            {
-                true => known(names::FORWARDED),
+            forwarded: match is_guessed {
+                true => forwarded(&leaves, domain.as_deref()),
                 false => None,
             },
             ours: client.is_none() && !clients.is_stated() && domain.as_deref() == Some("domain"),
@@ -173,10 +169,7 @@ impl Json {
             false => {
                 let forwarded = named(&self.forwarded);
                 let path = self.forwarded.as_deref().unwrap_or_default();
-                let header = match names::is_of_edge(&names::plain(path)) {
-                    true => Header::OfEdge,
-                    false => Header::List,
-                };
+                let header = Header::of(path);
                 let client = self
                     .clients
                     .of(header, forwarded.as_deref(), domain.as_deref());
@@ -200,6 +193,17 @@ impl Json {
             let date = text(object, self.date.as_deref()?)?;
             instant::of_parts(&date, &time)
         })
+    }
+}
+
+/// The member in which proxies say whom they forward for; none where a member is the client itself: one of ours, or what a
+/// proxy has made out (Caddy's `client_ip` beside `remote_ip`), which beats what it was told.
+fn forwarded(leaves: &[(String, Vec<String>)], domain: Option<&str>) -> Option<String> {
+    let known = |names: &[&str]| find_named(leaves, names, &|_, _| true);
+    let is_made_out = domain == Some("domain") || known(&["requestclientip"]).is_some();
+    match is_made_out {
+        true => None,
+        false => known(names::FORWARDED),
     }
 }
 

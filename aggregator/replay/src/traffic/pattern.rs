@@ -15,7 +15,6 @@ use tollgate_shared::time::Timestamp;
 
 use super::clients::{Clients, Header};
 use super::instant::{self, TimeUnit, by_pattern};
-use super::names::{is_of_edge, plain};
 
 /// Fields that can be wanted of one line.
 const WANTED_MAX: usize = 4;
@@ -186,13 +185,7 @@ impl Pattern {
             return Err(NO_CLIENT.to_owned() + &names.join(", "));
         }
         let peer_name = peer.clone();
-        let is_of_edge = forwarded
-            .as_deref()
-            .is_some_and(|name| is_of_edge(&plain(name)));
-        let header = match is_of_edge {
-            true => Header::OfEdge,
-            false => Header::List,
-        };
+        let header = Header::of(forwarded.as_deref().unwrap_or_default());
         let mut slot = |name: Option<String>| name.and_then(|name| want(&mut pieces, &name));
         let (forwarded, peer) = (slot(forwarded), slot(peer));
         let with_port = peer_name.as_deref() == Some(WITH_PORT);

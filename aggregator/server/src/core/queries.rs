@@ -248,6 +248,11 @@ impl Views<'_> {
 
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
         let count = self.settings.partitions;
+        // An address is looked for as the network that the resource limits it as.
+        let latest = self.limits.book.latest();
+        let rate = latest.and_then(|version| version.limits.rate(resource));
+        let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
+        let domain = limited.as_deref().unwrap_or(domain);
         // A resource's own pair, under its global limit, is ruled where its totals go.
         let index = match domain {
             EVERYBODY => partition_of_resource(resource, count),
@@ -255,14 +260,13 @@ impl Views<'_> {
         };
         let partition = self.partitions.get(index as usize);
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));
-        let latest = self.limits.book.latest();
         let ready = ready_at(self.partitions, clock);
         PairView {
             schema: "tollgate.pair/1",
             resource: resource.into(),
             domain: domain.into(),
             partition: index,
-            configured: latest.is_some_and(|version| version.limits.rate(resource).is_some()),
+            configured: rate.is_some(),
             known: state.is_some(),
             version: partition.map_or(0, |p| p.ruler.version()),
             state,

@@ -62,7 +62,7 @@ impl Default for Bounds {
             stall: 10 * SECOND,
             queued_bytes: 256 << 20,
             subscriber_bytes: 1 << 20,
-            subscriptions: 10_000,
+            subscriptions: 20_100,
         }
     }
 }

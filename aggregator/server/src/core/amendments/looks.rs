@@ -106,7 +106,10 @@ impl Views<'_> {
                 resource, domain, ..
             } => {
                 check("domain", domain)?;
-                resource.as_ref().map_or(Ok(()), |of| self.is_limited(of))
+                match resource {
+                    Some(resource) => self.is_limited(resource),
+                    None => self.can_ban_everywhere(domain),
+                }
             }
             Act::Unban { resource, domain } => {
                 check("domain", domain)?;
@@ -152,6 +155,31 @@ impl Views<'_> {
                     });
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a ban everywhere reaches every resource: one that limits addresses by their networks knows no narrower
+    /// name, and would go on letting through who is banned.
+    fn can_ban_everywhere(&self, domain: &str) -> Result<(), Refused> {
+        let latest = self.limits.book.latest();
+        let rates = latest
+            .into_iter()
+            .flat_map(|version| version.limits.rates());
+        for rate in rates {
+            let fault = match rate.limited_as(domain) {
+                Ok(limited) if *limited == *domain => continue,
+                Ok(limited) => format!(
+                    "resource {:?} limits it as {limited:?}, expected that network (or a ban on each resource)",
+                    rate.name()
+                ),
+                Err(fault) => format!("resource {:?}: {fault}", rate.name()),
+            };
+            return Err(Refused::Name {
+                field: "domain",
+                name: domain.into(),
+                fault,
+            });
         }
         Ok(())
     }

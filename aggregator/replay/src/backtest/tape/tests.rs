@@ -1,0 +1,187 @@
+use super::*;
+
+/// Calls whose stamps wander, from a generator without a library.
+fn calls(count: u64, spread: u64) -> Vec<Call> {
+    let mut seed = 3u64;
+    let next = |n| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+        Call {
+            at: Timestamp::from_micros(n * 7 + (seed >> 40) % spread),
+            pair: n as u32,
+            copies: 1 + (seed >> 60) as u32,
+            min: (seed >> 62) as u32,
+            was_refused: seed >> 63 == 1,
+        }
+    };
+    (0..count).map(next).collect()
+}
+
+fn played(calls: &[Call], order: Order, run: usize) -> Vec<Call> {
+    let mut recorder = Recorder::with_runs_of(order, run);
+    for call in calls {
+        recorder.push(*call).expect("written");
+    }
+    let mut played = Vec::new();
+    recorder
+        .wind()
+        .play(&mut |call| played.push(*call))
+        .expect("read");
+    played
+}
+
+#[test]
+fn whatever_the_runs_calls_come_by_stamp_and_then_as_recorded() {
+    for spread in [1, 20, 5_000, 200_000] {
+        let calls = calls(10_000, spread);
+        let mut sorted = calls.clone();
+        sorted.sort_by_key(|call| call.at);
+        for run in [10, 1_000, 4_097, 10_000, 1 << 20] {
+            assert!(
+                played(&calls, Order::Stamps, run) == sorted,
+                "{spread} {run}"
+            );
+            assert!(
+                played(&calls, Order::Recorded, run) == calls,
+                "{spread} {run}"
+            );
+        }
+    }
+    assert_eq!(played(&[], Order::Stamps, 10), []);
+}
+
+/// Stamps as played, in milliseconds, of files with these stamps.
+fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
+    let mut recorder = Recorder::with_runs_of(Order::Stamps, 3).spread(spread);
+    for (pair, file) in files.iter().enumerate() {
+        recorder.begin_file().expect("written");
+        for ms in *file {
+            let call = Call {
+                at: Timestamp::from_millis(*ms),
+                pair: pair as u32,
+                copies: 1,
+                min: 1,
+                was_refused: false,
+            };
+            recorder.push(call).expect("written");
+        }
+    }
+    let mut played = Vec::new();
+    let tape = recorder.wind();
+    tape.play(&mut |call| played.push((call.at.as_micros() / 1_000, call.pair)))
+        .expect("read");
+    played
+}
+
+#[test]
+fn calls_of_a_whole_second_are_spread_over_it_in_files_that_know_no_better() {
+    let whole: &[u64] = &[61_000, 62_000, 61_000, 61_000, 61_000, 63_000, 62_000];
+    let fine: &[u64] = &[61_000, 61_300, 61_300];
+    let stamps = |played: Vec<(u64, u32)>| played.into_iter().map(|(ms, _)| ms).collect::<Vec<_>>();
+    assert_eq!(
+        stamps(spread(&[whole], true)),
+        [61_000, 61_250, 61_500, 61_750, 62_000, 62_500, 63_000]
+    );
+    assert_eq!(
+        stamps(spread(&[whole], false)),
+        [61_000, 61_000, 61_000, 61_000, 62_000, 62_000, 63_000]
+    );
+    assert_eq!(
+        spread(&[whole, fine], true)[..7],
+        [
+            (61_000, 0),
+            (61_000, 1),
+            (61_250, 0),
+            (61_300, 1),
+            (61_300, 1),
+            (61_500, 0),
+            (61_750, 0)
+        ]
+    );
+    assert_eq!(
+        stamps(spread(&[&[60_000, 60_000, 120_000]], true)),
+        [60_000, 90_000, 120_000]
+    );
+}
+
+/// How stamps of so many calls look, one a second, of which some are finer.
+fn unspread(order: Order, finer: &[u64]) -> Vec<Unspread> {
+    let mut recorder = Recorder::new(order).spread(true);
+    for second in 0..30 {
+        let finer = 250 * u64::from(finer.contains(&second));
+        let call = Call {
+            at: Timestamp::from_millis(1_000 * second + finer),
+            pair: 0,
+            copies: 1,
+            min: 1,
+            was_refused: false,
+        };
+        recorder.push(call).expect("memory");
+    }
+    recorder.wind().unspread()
+}
+
+#[test]
+fn whole_seconds_that_are_not_spread_are_told() {
+    assert_eq!(unspread(Order::Stamps, &[]), []);
+    assert_eq!(unspread(Order::Recorded, &[]), [Unspread::AsRecorded]);
+    let (whole, calls) = (28, 30);
+    assert_eq!(
+        unspread(Order::Stamps, &[3, 4]),
+        [Unspread::Mixed { whole, calls }]
+    );
+    assert_eq!(unspread(Order::Stamps, &[3, 4, 5, 6]), []);
+}
+
+#[test]
+fn what_was_passed_over_has_its_place_and_is_not_played() {
+    let mut recorder = Recorder::with_runs_of(Order::Stamps, 3).spread(true);
+    for n in 0..4u32 {
+        let at = Timestamp::from_millis(61_000);
+        let (pair, copies, min) = (n, 1, 1);
+        let call = Call {
+            at,
+            pair,
+            copies,
+            min,
+            was_refused: false,
+        };
+        match n % 2 {
+            0 => recorder.pass_over(at),
+            _ => recorder.push(call),
+        }
+        .expect("written");
+    }
+    recorder
+        .pass_over(Timestamp::from_millis(62_000))
+        .expect("written");
+    let tape = recorder.wind();
+    assert_eq!(tape.extent().entries, 2);
+    let mut played = Vec::new();
+    tape.play(&mut |call| played.push((call.pair, call.at.as_micros())))
+        .expect("read");
+    assert_eq!(played, [(1, 61_250_000), (3, 61_750_000)]);
+}
+
+#[test]
+fn the_extent_says_how_far_stamps_step_back() {
+    let mut recorder = Recorder::new(Order::Stamps);
+    for at in [5, 9, 4, 9, 7, 12] {
+        let at = Timestamp::from_micros(at);
+        let (pair, copies, min) = (0, 1, 1);
+        let was_refused = false;
+        let call = Call {
+            at,
+            pair,
+            copies,
+            min,
+            was_refused,
+        };
+        recorder.push(call).expect("memory");
+    }
+    let extent = recorder.wind().extent();
+    assert_eq!((extent.first.as_micros(), extent.last.as_micros()), (4, 12));
+    assert_eq!(
+        (extent.stepped_back, extent.stepped_back_max.as_micros()),
+        (2, 5)
+    );
+}
