@@ -1,0 +1,63 @@
+/* cost ADDRESS: what a call costs, and how many of them were recorded.
+ *
+ * A thousand domains of 29 bytes, called a million times a second, as benches/ does: what is measured are blocks of a
+ * thousand calls, with a pause between them. Prints the
+ * median block, and what the fastest tenth of them took at most: on a machine that does something else too, nearer the
+ * truth. Built as examples/limited.c is, with -O2.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <tollgate.h>
+
+enum { DOMAINS = 1000, BLOCKS = 2000 };
+
+static char domains[DOMAINS][32];
+static long blocks[BLOCKS];
+
+static long now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static int ascending(const void *one, const void *other) {
+    long a = *(const long *)one, b = *(const long *)other;
+    return (b < a) - (a < b);
+}
+
+int main(int count, char **arguments) {
+    char settings[256];
+    tg_handle agent, rate;
+    tg_answer answer;
+    tg_counts before, after;
+    snprintf(settings, sizeof settings, "aggregators=%s; name=cost", 1 < count ? arguments[1] : "127.0.0.1:7401");
+    if (tg_open(settings, &agent) != TG_OK || tg_rate(agent, "api.free", &rate) != TG_OK) {
+        return 2;
+    }
+    for (int i = 0; i < DOMAINS; i++) {
+        snprintf(domains[i], sizeof domains[i], "tenant:%08x:user:%08x", (unsigned)i, (unsigned)i * 7919u);
+    }
+    size_t len = strlen(domains[0]);
+    int heard = tg_ready(agent, 5000) == TG_OK;
+    tg_stats(agent, &before);
+    long refused = 0;
+    for (int block = 0; block < BLOCKS; block++) {
+        long start = now_ns();
+        for (int i = 0; i < DOMAINS; i++) {
+            refused += tg_hit(rate, domains[i], len, &answer) != TG_ALLOWED;
+        }
+        blocks[block] = now_ns() - start;
+        while (now_ns() - start < 1000000) {
+        }
+    }
+    tg_stats(agent, &after);
+    qsort(blocks, BLOCKS, sizeof blocks[0], ascending);
+    double accepted = 100.0 * (double)(after.hits_accepted - before.hits_accepted) / ((double)BLOCKS * DOMAINS);
+    printf("C: %.1f ns a call (a tenth: %.1f), %.2f %% recorded, %ld refused, %s\n", (double)blocks[BLOCKS / 2] / DOMAINS,
+           (double)blocks[BLOCKS / 10] / DOMAINS, accepted, refused, heard ? "an aggregator heard" : "nobody heard");
+    tg_close(agent, 2000);
+    return 0;
+}

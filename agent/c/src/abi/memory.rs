@@ -1,0 +1,116 @@
+//! The caller's memory: texts that are read from it, places that are written to.
+//!
+//! What stays true: nothing here is read or written before it is known not to be null and to be aligned; that it is
+//! there at all is the caller's promise, which each function passes on.
+
+use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
+
+use crate::answers::TgAnswer;
+use crate::faults::CallFault;
+
+/// The longest text that is read: a longer one is a length that was computed wrong.
+const TEXT_MAX: usize = 1 << 20;
+
+/// A text of so many bytes. An empty one may be null, as Go's is.
+///
+/// # Safety
+///
+/// `text` is null, or points to `len` bytes that can be read, and that nobody writes to while `'a` lasts.
+#[inline]
+pub(super) unsafe fn text<'a>(
+    what: &'static str,
+    text: *const c_char,
+    len: usize,
+) -> Result<&'a str, CallFault> {
+    if len == 0 {
+        return Ok("");
+    }
+    if text.is_null() {
+        return Err(CallFault::Pointer { what });
+    }
+    if TEXT_MAX < len {
+        let max = TEXT_MAX;
+        return Err(CallFault::TooLong { what, len, max });
+    }
+    // SAFETY: not null; `len` bytes can be read and stay as they are, by this function's contract; bytes need no
+    // alignment; and `len` is far below `isize::MAX`.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+    checked(what, bytes)
+}
+
+/// A text that ends with a NUL.
+///
+/// # Safety
+///
+/// `text` is null, or points to bytes that can be read up to and with a NUL, and that nobody writes to while `'a`
+/// lasts.
+pub(super) unsafe fn c_text<'a>(
+    what: &'static str,
+    text: *const c_char,
+) -> Result<&'a str, CallFault> {
+    if text.is_null() {
+        return Err(CallFault::Pointer { what });
+    }
+    // SAFETY: not null; it ends with a NUL and stays as it is, by this function's contract.
+    let text = unsafe { CStr::from_ptr(text) };
+    checked(what, text.to_bytes())
+}
+
+fn checked<'a>(what: &'static str, bytes: &'a [u8]) -> Result<&'a str, CallFault> {
+    std::str::from_utf8(bytes).map_err(|fault| {
+        let valid = fault.valid_up_to();
+        CallFault::NotUtf8 { what, valid }
+    })
+}
+
+/// A place to write to, initialised or not.
+///
+/// # Safety
+///
+/// `place` is null, or points to memory for a `T` that can be written to, and that nobody else uses while `'a` lasts.
+pub(super) unsafe fn place<'a, T>(
+    what: &'static str,
+    place: *mut T,
+) -> Result<&'a mut MaybeUninit<T>, CallFault> {
+    if place.is_null() || !place.is_aligned() {
+        return Err(CallFault::Pointer { what });
+    }
+    // SAFETY: not null and aligned; there is memory for a `T`, used by nobody else, by this function's contract; and a
+    // `MaybeUninit` may be made of any bytes.
+    Ok(unsafe { &mut *place.cast::<MaybeUninit<T>>() })
+}
+
+/// A place for an answer, or none.
+///
+/// # Safety
+///
+/// As [`place`].
+#[inline]
+pub(super) unsafe fn answer<'a>(
+    answer: *mut TgAnswer,
+) -> Result<Option<&'a mut TgAnswer>, CallFault> {
+    if answer.is_null() {
+        return Ok(None);
+    }
+    if !answer.is_aligned() {
+        return Err(CallFault::Pointer { what: "answer" });
+    }
+    // SAFETY: not null and aligned; there is memory for an answer, used by nobody else, by this function's contract;
+    // and it may be uninitialised, since every field of a `TgAnswer` is a `MaybeUninit`.
+    Ok(Some(unsafe { &mut *answer }))
+}
+
+/// A buffer of so many bytes, initialised or not. One of none may be null.
+///
+/// # Safety
+///
+/// `buffer` is null, or points to `len` bytes that can be written to, and that nobody else uses while `'a` lasts.
+pub(super) unsafe fn buffer<'a>(buffer: *mut c_char, len: usize) -> &'a mut [MaybeUninit<u8>] {
+    if buffer.is_null() || isize::MAX.cast_unsigned() < len {
+        return &mut [];
+    }
+    // SAFETY: not null; `len` bytes, used by nobody else, can be written to, by this function's contract; bytes need no
+    // alignment and may be uninitialised; and `len` is at most `isize::MAX`.
+    unsafe { std::slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len) }
+}

@@ -1,0 +1,232 @@
+//! What callers may do wrong, and how answers come back; without an aggregator.
+
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+
+const INVALID: i32 = -1;
+const NOT_UTF8: i32 = -2;
+const NOT_OPEN: i32 = -3;
+const NO_SETTINGS: i32 = -4;
+
+/// An agent that hears nobody: port 1 answers no agent.
+fn open() -> u64 {
+    let settings = CString::new("aggregators=127.0.0.1:1; holds_max=64").unwrap();
+    let mut agent = 0;
+    // SAFETY: a text with a NUL, and a place for a handle.
+    assert_eq!(unsafe { tg_open(settings.as_ptr(), &mut agent) }, ALLOWED);
+    agent
+}
+
+fn rate(agent: u64) -> u64 {
+    let mut rate = 0;
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_rate(agent, c"api.search".as_ptr(), &mut rate) };
+    assert_eq!(code, ALLOWED);
+    rate
+}
+
+fn hit(rate: u64, domain: &[u8], answer: *mut TgAnswer) -> i32 {
+    // SAFETY: as many bytes as are said; tests pass a place for an answer or null.
+    unsafe { tg_hit(rate, domain.as_ptr().cast(), domain.len(), answer) }
+}
+
+fn last_error() -> String {
+    let mut buffer = [0_u8; 1_024];
+    // SAFETY: as many bytes as are said.
+    let len = unsafe { tg_last_error(buffer.as_mut_ptr().cast(), buffer.len()) };
+    String::from_utf8_lossy(&buffer[..len]).into_owned()
+}
+
+/// An answer over memory that holds anything, as C's stack does.
+fn dirty() -> Box<MaybeUninit<TgAnswer>> {
+    let mut answer = Box::new(MaybeUninit::<TgAnswer>::uninit());
+    // SAFETY: as many bytes as it has.
+    unsafe { std::ptr::write_bytes(answer.as_mut_ptr(), 0xa5, 1) };
+    answer
+}
+
+fn head(answer: &MaybeUninit<TgAnswer>) -> crate::answers::TgAnswerHead {
+    // SAFETY: all bytes of it were written, by `dirty`.
+    let answer = unsafe { answer.assume_init_ref() };
+    // SAFETY: the same.
+    unsafe { answer.head.assume_init() }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn null_pointers_are_errors() {
+    let agent = open();
+    let rate = rate(agent);
+    // SAFETY: null is what is tried.
+    unsafe {
+        assert_eq!(tg_hit(rate, null(), 3, null_mut()), INVALID);
+    }
+    assert_eq!(last_error(), "domain: is null or not aligned");
+    // SAFETY: null is what is tried.
+    let code = unsafe { tg_rate(agent, null(), &mut 0) };
+    assert_eq!(code, INVALID);
+    // SAFETY: null is what is tried.
+    let code = unsafe { tg_rate(agent, c"a".as_ptr(), null_mut()) };
+    assert_eq!(code, INVALID);
+    // SAFETY: null is what is tried.
+    assert_eq!(unsafe { tg_stats(agent, null_mut()) }, INVALID);
+    // SAFETY: null is what is tried.
+    assert_eq!(unsafe { tg_last_error(null_mut(), 9) }, last_error().len());
+    assert_eq!(hit(rate, b"", null_mut()), ALLOWED, "a domain of no bytes");
+    tg_free(rate);
+    tg_close(agent, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn a_text_that_is_not_utf8_and_a_length_that_none_has_are_errors() {
+    let agent = open();
+    let rate = rate(agent);
+    let mut answer = dirty();
+    assert_eq!(hit(rate, b"ac\xffme", answer.as_mut_ptr()), NOT_UTF8);
+    assert_eq!(last_error(), "domain: not UTF-8 after 2 bytes");
+    let of_fault = head(&answer);
+    assert_eq!((of_fault.code, of_fault.status), (NOT_UTF8, 200), "go on");
+    // SAFETY: the length is what is tried; it is refused before a byte is read.
+    let code = unsafe { tg_hit(rate, c"acme".as_ptr(), usize::MAX, null_mut()) };
+    assert_eq!(code, INVALID);
+    tg_free(rate);
+    tg_close(agent, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn freed_and_foreign_handles_are_errors() {
+    let agent = open();
+    let rate = rate(agent);
+    assert_eq!(hit(rate, b"acme", null_mut()), ALLOWED);
+    assert_eq!(hit(agent, b"acme", null_mut()), NOT_OPEN, "an agent's");
+    assert_eq!(tg_release(rate), NOT_OPEN, "a rate's");
+    assert_eq!(tg_free(agent), NOT_OPEN, "an agent is closed");
+    assert_eq!(tg_free(rate), ALLOWED);
+    assert_eq!(tg_free(rate), NOT_OPEN, "twice");
+    assert_eq!(hit(rate, b"acme", null_mut()), NOT_OPEN);
+    assert_eq!(
+        last_error(),
+        format!("handle {rate:#x}: expected a rate that is open")
+    );
+    assert_eq!(hit(0, b"acme", null_mut()), NOT_OPEN);
+    assert_eq!((tg_free(0), tg_release(0), tg_settle(0, 1)), (0, 0, 0));
+    assert_eq!(tg_close(agent, 0), ALLOWED);
+    assert_eq!(tg_close(agent, 0), NOT_OPEN);
+    assert_eq!(tg_ready(agent, 0), NOT_OPEN);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn a_blind_agent_lets_through_and_says_so() {
+    let agent = open();
+    let rate = rate(agent);
+    let mut answer = dirty();
+    assert_eq!(tg_ready(agent, 1), NOT_YET);
+    assert_eq!(hit(rate, b"acme", answer.as_mut_ptr()), ALLOWED);
+    let of_hit = head(&answer);
+    assert_eq!((of_hit.flags, of_hit.status, of_hit.copies), (1, 200, 1));
+    assert_eq!(of_hit.remaining, u64::MAX);
+    let mut counts = TgCounts::default();
+    // SAFETY: a place for counts.
+    assert_eq!(unsafe { tg_stats(agent, &mut counts) }, ALLOWED);
+    assert_eq!(counts.hits_accepted, 1);
+    assert!(1 <= counts.blind_for_ms);
+    tg_close(agent, 0);
+    assert_eq!(hit(rate, b"acme", null_mut()), ALLOWED, "after the end");
+    assert_eq!(tg_free(rate), ALLOWED);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn estimates_are_settled_once_and_holds_given_back_once() {
+    let agent = open();
+    let rate = rate(agent);
+    let (mut estimate, mut copies, mut hold) = (0, 0, 0);
+    let domain = c"acme".as_ptr();
+    // SAFETY: a text of four bytes, and a place for a handle.
+    let code = unsafe { tg_hit_estimated(rate, domain, 4, 800, &mut estimate, null_mut()) };
+    assert_eq!(code, ALLOWED);
+    assert_eq!(tg_settle(estimate, 620), ALLOWED);
+    assert_eq!(tg_settle(estimate, 620), NOT_OPEN);
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_copies(agent, c"jobs".as_ptr(), &mut copies) };
+    assert_eq!(code, ALLOWED);
+    // SAFETY: a text of four bytes, and a place for a handle.
+    let code = unsafe { tg_reserve(copies, domain, 4, 2, &mut hold, null_mut()) };
+    assert_eq!(code, ALLOWED);
+    assert_eq!(tg_settle(hold, 1), NOT_OPEN, "a hold's");
+    assert_eq!(tg_release(hold), ALLOWED);
+    assert_eq!(tg_release(hold), NOT_OPEN);
+    // SAFETY: a text of four bytes, and a place for a handle.
+    let code = unsafe { tg_reserve(copies, domain, 4, 0, &mut hold, null_mut()) };
+    assert_eq!((code, hold), (INVALID, 0), "no copies");
+    assert_eq!((tg_free(rate), tg_free(copies)), (ALLOWED, ALLOWED));
+    tg_close(agent, 0);
+}
+
+#[test]
+fn bad_settings_are_named() {
+    let mut agent = 7;
+    // SAFETY: a text with a NUL, and a place for a handle.
+    let code = unsafe { tg_open(c"agregators=a:1".as_ptr(), &mut agent) };
+    assert_eq!((code, agent), (NO_SETTINGS, 0));
+    assert!(last_error().contains("\"agregators\": not known"));
+    let mut short = [0x7f_u8; 9];
+    // SAFETY: as many bytes as are said.
+    let len = unsafe { tg_last_error(short.as_mut_ptr().cast(), short.len()) };
+    assert_eq!((&short, 9 < len), (b"settings\0", true), "cut, with a NUL");
+    // SAFETY: as many bytes as are said.
+    unsafe { tg_last_error(short.as_mut_ptr().cast(), 1) };
+    assert_eq!(&short, b"\0ettings\0");
+}
+
+#[test]
+fn a_panic_is_a_code() {
+    let panicked = guarded(|| panic!("on purpose"));
+    assert_eq!(panicked, -8);
+    assert!(last_error().starts_with("a fault of the library"));
+}
+
+#[test]
+fn texts_are_read_as_they_are_given() {
+    // SAFETY: three bytes of a text that stays.
+    let text = unsafe { memory::text("domain", c"acme".as_ptr(), 3) };
+    assert_eq!(text.unwrap(), "acm");
+    // SAFETY: a text with a NUL that stays.
+    let text = unsafe { memory::c_text("resource", c"acme".as_ptr()) };
+    assert_eq!(text.unwrap(), "acme");
+    let mut places = [0_u64; 2];
+    let odd = places.as_mut_ptr().wrapping_byte_add(1);
+    // SAFETY: eight bytes of sixteen, if they were aligned.
+    let place = unsafe { memory::place("handle", odd) };
+    assert!(place.is_err(), "not aligned");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "opens sockets")]
+fn handles_are_used_and_freed_by_many_threads() {
+    let agent = open();
+    let current = AtomicU64::new(rate(agent));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    let code = hit(current.load(Ordering::Relaxed), b"acme", null_mut());
+                    assert!([ALLOWED, NOT_OPEN].contains(&code), "{code}");
+                }
+            });
+        }
+        for _ in 0..200 {
+            let old = current.swap(rate(agent), Ordering::Relaxed);
+            assert_eq!(tg_free(old), ALLOWED);
+        }
+    });
+    tg_free(current.into_inner());
+    tg_close(agent, 0);
+}

@@ -1,0 +1,287 @@
+//! What the caller is told of a call: numbers for who decides, texts for who answers by HTTP.
+//!
+//! The caller's memory may be uninitialised, so every field of [`TgAnswer`] is. Texts are written for refusals and near a
+//! limit, which leaves the common call with 35 bytes to write.
+//!
+//! What stays true: each text ends with a NUL within its field; one that has no room is left out whole.
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use tollgate_agent::{Allowed, Denied, HitError, HttpAnswer, ReserveError};
+
+/// Let through.
+pub(crate) const ALLOWED: i32 = 0;
+/// Refused.
+pub(crate) const DENIED: i32 = 1;
+/// Not within the time that was given.
+pub(crate) const NOT_YET: i32 = 2;
+
+/// Nothing current has been heard of the aggregators.
+const BLIND: u32 = 1;
+/// Near a limit: `remaining` is known.
+const NEAR: u32 = 2;
+/// Let through because the handle is of the parent of this process.
+const FORKED: u32 = 4;
+/// More at once than can ever be granted.
+const NEVER: u32 = 8;
+/// Let through, and nothing can be given back or settled: there was no room for a handle.
+const UNHELD: u32 = 16;
+
+/// What is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The numbers of an answer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TgAnswerHead {
+    /// What the call returned.
+    pub code: i32,
+    /// See `TG_BLIND` and so on.
+    pub flags: u32,
+    /// For HTTP.
+    pub status: u32,
+    /// Granted.
+    pub copies: u32,
+    /// Rounded up.
+    pub retry_after_ms: u64,
+    /// More copies at once, known near a limit.
+    pub remaining: u64,
+}
+
+/// What is told of a call about which there is nothing to tell.
+const GO_ON: TgAnswerHead = TgAnswerHead {
+    code: ALLOWED,
+    flags: 0,
+    status: 200,
+    copies: 0,
+    retry_after_ms: UNKNOWN,
+    remaining: UNKNOWN,
+};
+
+/// A text in the caller's memory.
+#[repr(transparent)]
+pub struct TgText<const N: usize>([MaybeUninit<u8>; N]);
+
+impl<const N: usize> TgText<N> {
+    /// Leaves the text empty.
+    #[inline]
+    fn clear(&mut self) {
+        if let Some(first) = self.0.first_mut() {
+            first.write(0);
+        }
+    }
+
+    /// Puts a text and its NUL. One that has no room, or a NUL in it, is left out.
+    fn put(&mut self, text: &str) {
+        let fits = text.len() < N && !text.as_bytes().contains(&0);
+        let text = if fits { text.as_bytes() } else { &[] };
+        for (place, byte) in self.0.iter_mut().zip(text.iter().chain(&[0])) {
+            place.write(*byte);
+        }
+    }
+}
+
+/// An answer, as `tollgate.h` lays it out.
+#[repr(C)]
+pub struct TgAnswer {
+    pub(crate) head: MaybeUninit<TgAnswerHead>,
+    pub(crate) denial: TgText<64>,
+    pub(crate) headers: TgText<512>,
+    pub(crate) body: TgText<768>,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(crate) enum CallOutcome {
+    Allowed(Allowed),
+    /// Let through, for which nothing can be given back or settled.
+    Unheld(u32),
+    /// Copies were taken.
+    Held(u32),
+    Forked,
+    Hit(HitError),
+    Reserve(ReserveError),
+}
+
+impl CallOutcome {
+    pub(crate) const fn code(&self) -> i32 {
+        match self {
+            Self::Allowed(_) | Self::Unheld(_) | Self::Held(_) | Self::Forked => ALLOWED,
+            Self::Hit(_) | Self::Reserve(_) => DENIED,
+        }
+    }
+
+    fn head(&self) -> TgAnswerHead {
+        let allowed = TgAnswerHead {
+            code: self.code(),
+            ..GO_ON
+        };
+        match self {
+            Self::Allowed(of) => TgAnswerHead {
+                flags: (u32::from(of.blind()) * BLIND) | (u32::from(of.is_near()) * NEAR),
+                copies: of.copies(),
+                remaining: of.remaining().unwrap_or(UNKNOWN),
+                ..allowed
+            },
+            Self::Held(copies) => TgAnswerHead {
+                copies: *copies,
+                ..allowed
+            },
+            Self::Unheld(copies) => TgAnswerHead {
+                flags: UNHELD,
+                copies: *copies,
+                ..allowed
+            },
+            Self::Forked => TgAnswerHead {
+                flags: FORKED,
+                ..allowed
+            },
+            Self::Hit(HitError::TooMany(most)) => TgAnswerHead {
+                flags: NEVER,
+                remaining: most.most(),
+                ..allowed
+            },
+            Self::Hit(error) => refused(allowed, error.denied()),
+            Self::Reserve(ReserveError::Denied(denied)) => refused(allowed, Some(denied)),
+            Self::Reserve(_) => allowed,
+        }
+    }
+
+    /// What an HTTP server answers a refusal with.
+    fn http(&self) -> Option<HttpAnswer> {
+        match self {
+            Self::Hit(error) => Some(error.http()),
+            Self::Reserve(error) => Some(error.http()),
+            _ => None,
+        }
+    }
+
+    const fn denied(&self) -> Option<&Denied> {
+        match self {
+            Self::Hit(error) => error.denied(),
+            Self::Reserve(ReserveError::Denied(denied)) => Some(denied),
+            _ => None,
+        }
+    }
+}
+
+fn refused(allowed: TgAnswerHead, denied: Option<&Denied>) -> TgAnswerHead {
+    let wait = denied.and_then(Denied::retry_after);
+    TgAnswerHead {
+        retry_after_ms: wait.map_or(UNKNOWN, whole_ms),
+        remaining: 0,
+        ..allowed
+    }
+}
+
+fn whole_ms(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(UNKNOWN)
+}
+
+impl TgAnswer {
+    /// Tells of a call. The common one, let through far from its limits, has nothing that is looked up.
+    #[inline]
+    pub(crate) fn put(&mut self, outcome: &CallOutcome) {
+        self.clear_texts();
+        match outcome {
+            CallOutcome::Allowed(allowed) if !allowed.is_near() => {
+                self.head.write(TgAnswerHead {
+                    flags: u32::from(allowed.blind()) * BLIND,
+                    copies: allowed.copies(),
+                    ..GO_ON
+                });
+            }
+            _ => self.put_more(outcome),
+        }
+    }
+
+    #[inline(never)]
+    fn put_more(&mut self, outcome: &CallOutcome) {
+        let mut head = outcome.head();
+        if let Some(http) = outcome.http() {
+            head.status = u32::from(http.status());
+            self.put_refusal(outcome, &http);
+        } else if let CallOutcome::Allowed(allowed) = outcome {
+            self.headers.put(&lines(allowed.headers().iter()));
+        }
+        self.head.write(head);
+    }
+
+    fn put_refusal(&mut self, outcome: &CallOutcome, http: &HttpAnswer) {
+        if let Some(code) = outcome.denied().and_then(Denied::code) {
+            self.denial.put(&code.to_string());
+        }
+        self.headers.put(&lines(http.headers()));
+        self.body.put(&http.body());
+    }
+
+    /// Tells of a call that was not carried out: whoever answers by HTTP goes on.
+    #[cold]
+    pub(crate) fn put_fault(&mut self, code: i32) {
+        self.clear_texts();
+        self.head.write(TgAnswerHead { code, ..GO_ON });
+    }
+
+    #[inline]
+    fn clear_texts(&mut self) {
+        self.denial.clear();
+        self.headers.clear();
+        self.body.clear();
+    }
+}
+
+/// Header fields, one a line.
+fn lines(headers: impl Iterator<Item = (&'static str, String)>) -> String {
+    let mut text = String::new();
+    for (name, value) in headers {
+        text.extend([name, ": ", &value, "\n"]);
+    }
+    text
+}
+
+/// An agent's counts, as `tollgate.h` lays them out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TgCounts {
+    /// Calls let through that the recorder took.
+    pub hits_accepted: u64,
+    /// Calls let through whose record was dropped anywhere.
+    pub hits_dropped: u64,
+    /// Calls let through that the log has acknowledged.
+    pub hits_acknowledged: u64,
+    /// Calls refused that the recorder took.
+    pub refused_accepted: u64,
+    /// Denials in the list.
+    pub denials_live: u64,
+    /// Holds on record.
+    pub holds_live: u64,
+    /// For how long not all partitions have been heard; 0: all are.
+    pub blind_for_ms: u64,
+    /// Calls on handles of the parent of this process, let through without being asked.
+    pub calls_forked: u64,
+    /// Handles that are open, of all agents.
+    pub handles_live: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_rounded_up() {
+        assert_eq!(whole_ms(Duration::from_micros(1)), 1);
+        assert_eq!(whole_ms(Duration::from_millis(7)), 7);
+        assert_eq!(whole_ms(Duration::MAX), UNKNOWN);
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_header() {
+        // agent/c/tests/check.c asserts the same of the C side.
+        assert_eq!((size_of::<TgAnswer>(), align_of::<TgAnswer>()), (1_376, 8));
+        assert_eq!(std::mem::offset_of!(TgAnswer, denial), 32);
+        assert_eq!(std::mem::offset_of!(TgAnswer, headers), 96);
+        assert_eq!(std::mem::offset_of!(TgAnswer, body), 608);
+        assert_eq!(size_of::<TgCounts>(), 72);
+    }
+}

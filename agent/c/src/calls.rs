@@ -1,0 +1,333 @@
+//! What the functions of `tollgate.h` do, with what they were given already read and checked.
+//!
+//! What stays true: no call but `ready`, `close` and `open` waits; and a handle of the parent lets through after a fork.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tollgate_agent::{AgentBuilder, Cause, Copies, HitError, Rate, ReserveError};
+
+use crate::answers::{CallOutcome, TgCounts};
+use crate::faults::CallFault;
+use crate::forks;
+use crate::handles::{HandleTable, Handled};
+use crate::settings::builder_of;
+use crate::targets::{HandleTarget, TargetKind};
+
+static HANDLES: HandleTable<HandleTarget> = HandleTable::new();
+
+/// Opens an agent; no settings: those of the environment.
+pub(crate) fn open(settings: Option<&str>) -> Result<u64, CallFault> {
+    let builder = match settings {
+        Some(settings) => builder_of(settings)?,
+        None => AgentBuilder::from_env()?,
+    };
+    // On a thread of its own: random numbers of the forking thread go on in the child as in the parent, so that an
+    // agent made there would draw the secret that its siblings draw.
+    let thread = std::thread::Builder::new().spawn(move || builder.build());
+    let built = thread.map_err(CallFault::NoThread)?.join();
+    let agent = built.map_err(|_| CallFault::Panicked)??;
+    keep(TargetKind::Agent(agent))
+}
+
+fn keep(kind: TargetKind) -> Result<u64, CallFault> {
+    let handle = HANDLES.insert(HandleTarget::new(kind));
+    handle.ok_or(CallFault::NoRoom)
+}
+
+/// What a handle of a wanted kind was asked.
+enum Asked<R> {
+    Here(R),
+    /// It is the parent's.
+    Forked,
+}
+
+/// Asks what a handle stands for; `ask` answers `None` for what is not of the expected kind.
+#[inline]
+fn ask<R>(
+    handle: u64,
+    expected: &'static str,
+    ask: impl FnOnce(&TargetKind) -> Option<R>,
+) -> Result<Asked<R>, CallFault> {
+    let asked = HANDLES.with(handle, |target| match target.here() {
+        Some(kind) => ask(kind).map(Asked::Here),
+        None => Some(Asked::Forked),
+    });
+    asked
+        .flatten()
+        .ok_or(CallFault::Handle { handle, expected })
+}
+
+/// Has a handle of the parent's let a call through.
+fn or_forked(asked: Asked<Result<CallOutcome, CallFault>>) -> Result<CallOutcome, CallFault> {
+    match asked {
+        Asked::Here(outcome) => outcome,
+        Asked::Forked => {
+            forks::note_call();
+            Ok(CallOutcome::Forked)
+        }
+    }
+}
+
+#[inline]
+fn on_rate(
+    handle: u64,
+    call: impl FnOnce(&Rate) -> Result<CallOutcome, CallFault>,
+) -> Result<CallOutcome, CallFault> {
+    or_forked(ask(handle, TargetKind::RATE, |kind| match kind {
+        TargetKind::Rate(rate) => Some(call(rate)),
+        _ => None,
+    })?)
+}
+
+/// A rate of an agent.
+pub(crate) fn rate(agent: u64, resource: &str) -> Result<u64, CallFault> {
+    let asked = ask(agent, TargetKind::AGENT, |kind| match kind {
+        TargetKind::Agent(agent) => Some(agent.rate(resource)),
+        _ => None,
+    })?;
+    match asked {
+        Asked::Here(rate) => keep(TargetKind::Rate(rate)),
+        Asked::Forked => Err(CallFault::Forked),
+    }
+}
+
+/// Copies of an agent.
+pub(crate) fn copies(agent: u64, resource: &str) -> Result<u64, CallFault> {
+    let asked = ask(agent, TargetKind::AGENT, |kind| match kind {
+        TargetKind::Agent(agent) => Some(agent.copies(resource)),
+        _ => None,
+    })?;
+    match asked {
+        Asked::Here(copies) => keep(TargetKind::Copies(copies)),
+        Asked::Forked => Err(CallFault::Forked),
+    }
+}
+
+/// One hit.
+#[inline]
+pub(crate) fn hit(rate: u64, domain: &str) -> Result<CallOutcome, CallFault> {
+    on_rate(rate, |rate| match rate.hit(domain) {
+        Ok(allowed) => Ok(CallOutcome::Allowed(allowed)),
+        Err(denied) => of_hit_error(denied.into()),
+    })
+}
+
+/// Several hits, all of them.
+pub(crate) fn hit_n(rate: u64, domain: &str, copies: u32) -> Result<CallOutcome, CallFault> {
+    on_rate(rate, |rate| match rate.hit_n(domain, copies) {
+        Ok(allowed) => Ok(CallOutcome::Allowed(allowed)),
+        Err(error) => of_hit_error(error),
+    })
+}
+
+/// What a hit would be told.
+pub(crate) fn peek(rate: u64, domain: &str) -> Result<CallOutcome, CallFault> {
+    on_rate(rate, |rate| match rate.peek(domain) {
+        Ok(allowed) => Ok(CallOutcome::Allowed(allowed)),
+        Err(denied) => of_hit_error(denied.into()),
+    })
+}
+
+/// Hits that have happened.
+pub(crate) fn record(rate: u64, domain: &str, copies: u32) -> Result<(), CallFault> {
+    let asked = ask(rate, TargetKind::RATE, |kind| match kind {
+        TargetKind::Rate(rate) => {
+            rate.record(domain, copies);
+            Some(())
+        }
+        _ => None,
+    })?;
+    match asked {
+        Asked::Here(()) => Ok(()),
+        Asked::Forked => {
+            forks::note_call();
+            Err(CallFault::Forked)
+        }
+    }
+}
+
+/// Hits by estimate, and the handle to settle them by: 0 where there is nothing to settle.
+pub(crate) fn hit_estimated(
+    rate: u64,
+    domain: &str,
+    copies: u32,
+) -> Result<(CallOutcome, u64), CallFault> {
+    let mut estimated = None;
+    let outcome = on_rate(rate, |rate| match rate.hit_estimated(domain, copies) {
+        Ok(estimate) => {
+            let allowed = estimate.allowed();
+            estimated = Some(estimate);
+            Ok(CallOutcome::Allowed(allowed))
+        }
+        Err(error) => of_hit_error(error),
+    })?;
+    let Some(estimate) = estimated else {
+        return Ok((outcome, 0));
+    };
+    match keep(TargetKind::Estimate(Mutex::new(Some(estimate)))) {
+        Ok(handle) => Ok((outcome, handle)),
+        // It stays charged by the estimate.
+        Err(_) => Ok((CallOutcome::Unheld(copies), 0)),
+    }
+}
+
+fn of_hit_error(error: HitError) -> Result<CallOutcome, CallFault> {
+    match error {
+        HitError::Misuse(misuse) => Err(misuse.into()),
+        // A mistake of the service, as copies of a rate are, for which nobody is to be refused.
+        HitError::Denied(denied) if denied.cause() == Cause::NotRate => Err(CallFault::NotRate),
+        refused => Ok(CallOutcome::Hit(refused)),
+    }
+}
+
+/// Settles an estimate, which ends its handle.
+pub(crate) fn settle(estimate: u64, copies: u32) -> Result<(), CallFault> {
+    if estimate == 0 {
+        return Ok(());
+    }
+    let target = take(estimate, TargetKind::ESTIMATE, |kind| {
+        matches!(kind, TargetKind::Estimate(_))
+    })?;
+    if let Some(TargetKind::Estimate(cell)) = target.value().here() {
+        let estimate = cell.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(estimate) = estimate {
+            estimate.settle(copies)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a handle of the expected kind back. [`CallFault::Forked`]: it was the parent's; it is gone here.
+fn take(
+    handle: u64,
+    expected: &'static str,
+    is_expected: impl FnOnce(&TargetKind) -> bool,
+) -> Result<Arc<Handled<HandleTarget>>, CallFault> {
+    let asked = ask(handle, expected, |kind| is_expected(kind).then_some(()))?;
+    // Another call may have been faster: a handle ends once.
+    let target = HANDLES.remove(handle);
+    let target = target.ok_or(CallFault::Handle { handle, expected })?;
+    match asked {
+        Asked::Here(()) => Ok(target),
+        Asked::Forked => Err(CallFault::Forked),
+    }
+}
+
+/// Takes copies; the hold's handle is 0 where there is nothing to give back.
+pub(crate) fn reserve(
+    copies: u64,
+    domain: &str,
+    wanted: u32,
+) -> Result<(CallOutcome, u64), CallFault> {
+    let asked = ask(copies, TargetKind::COPIES, |kind| match kind {
+        TargetKind::Copies(copies) => Some(reserve_of(copies, domain, wanted)),
+        _ => None,
+    })?;
+    match asked {
+        Asked::Here(outcome) => outcome,
+        Asked::Forked => {
+            forks::note_call();
+            Ok((CallOutcome::Forked, 0))
+        }
+    }
+}
+
+fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome, u64), CallFault> {
+    match copies.reserve(domain, wanted) {
+        Ok(hold) => {
+            let held = hold.copies();
+            // Without a handle it is given back at once, and the call goes on uncounted.
+            match keep(TargetKind::Hold(Mutex::new(Some(hold)))) {
+                Ok(handle) => Ok((CallOutcome::Held(held), handle)),
+                Err(_) => Ok((CallOutcome::Unheld(held), 0)),
+            }
+        }
+        Err(ReserveError::Misuse(misuse)) => Err(misuse.into()),
+        Err(refused) => Ok((CallOutcome::Reserve(refused), 0)),
+    }
+}
+
+/// Gives back what a hold has, which ends its handle.
+pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
+    if hold == 0 {
+        return Ok(());
+    }
+    let is_hold = |kind: &TargetKind| matches!(kind, TargetKind::Hold(_));
+    let target = take(hold, TargetKind::HOLD, is_hold)?;
+    if let Some(TargetKind::Hold(cell)) = target.value().here() {
+        drop(cell.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+    Ok(())
+}
+
+/// Ends the handle of anything but an agent.
+pub(crate) fn free(handle: u64) -> Result<(), CallFault> {
+    const EXPECTED: &str = "a rate, copies, a hold or an estimate";
+    if handle == 0 {
+        return Ok(());
+    }
+    let is_expected = |kind: &TargetKind| !matches!(kind, TargetKind::Agent(_));
+    match take(handle, EXPECTED, is_expected) {
+        Ok(_) | Err(CallFault::Forked) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Waits until the agent has heard of the aggregators; whether it has.
+pub(crate) fn ready(agent: u64, timeout: Duration) -> Result<bool, CallFault> {
+    match agent_of(agent)? {
+        Asked::Here(agent) => block_on(agent.ready(timeout)),
+        Asked::Forked => Err(CallFault::Forked),
+    }
+}
+
+fn agent_of(handle: u64) -> Result<Asked<tollgate_agent::Agent>, CallFault> {
+    ask(handle, TargetKind::AGENT, |kind| match kind {
+        TargetKind::Agent(agent) => Some(agent.clone()),
+        _ => None,
+    })
+}
+
+/// What an agent has counted.
+pub(crate) fn counts(agent: u64) -> Result<TgCounts, CallFault> {
+    let of_process = TgCounts {
+        calls_forked: forks::calls_forked(),
+        handles_live: HANDLES.live(),
+        ..TgCounts::default()
+    };
+    let Asked::Here(agent) = agent_of(agent)? else {
+        return Ok(of_process);
+    };
+    let stats = agent.stats();
+    let blind = stats.blind_for.map(|blind| blind.as_millis().max(1));
+    Ok(TgCounts {
+        hits_accepted: stats.hits_accepted,
+        hits_dropped: stats.hits_dropped(),
+        hits_acknowledged: stats.hits_acknowledged,
+        refused_accepted: stats.refused_accepted,
+        denials_live: stats.denials_live,
+        holds_live: stats.holds_live,
+        blind_for_ms: blind.map_or(0, |blind| u64::try_from(blind).unwrap_or(u64::MAX)),
+        ..of_process
+    })
+}
+
+/// Sends what was recorded, within the time that is given, and ends the agent and its handle.
+pub(crate) fn close(handle: u64, timeout: Duration) -> Result<(), CallFault> {
+    let agent = agent_of(handle)?;
+    let is_agent = |kind: &TargetKind| matches!(kind, TargetKind::Agent(_));
+    match (take(handle, TargetKind::AGENT, is_agent), agent) {
+        (Ok(_), Asked::Here(agent)) => block_on(agent.shutdown(timeout)).map(|_| ()),
+        // The parent's goes on there.
+        (Ok(_) | Err(CallFault::Forked), _) => Ok(()),
+        (Err(fault), _) => Err(fault),
+    }
+}
+
+fn block_on<F: Future>(future: F) -> Result<F::Output, CallFault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    Ok(runtime.map_err(CallFault::NoThread)?.block_on(future))
+}

@@ -1,0 +1,85 @@
+//! What went wrong with a call: a code below zero, and a text that the thread can ask for.
+//!
+//! Knows nothing of the calls. What stays true: a fault never means that the service should refuse.
+
+use std::cell::RefCell;
+
+use tollgate_agent::{BuildError, Misuse, SettleError};
+
+use crate::settings::SettingsFault;
+
+/// Why a call was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallFault {
+    /// A pointer that may not be null is, or is not aligned.
+    #[error("{what}: is null or not aligned")]
+    Pointer { what: &'static str },
+    /// A length that no text has.
+    #[error("{what}: {len} bytes, expected at most {max}")]
+    TooLong {
+        what: &'static str,
+        len: usize,
+        max: usize,
+    },
+    #[error("{what}: not UTF-8 after {valid} bytes")]
+    NotUtf8 { what: &'static str, valid: usize },
+    /// Freed, never given, or of something else.
+    #[error("handle {handle:#x}: expected {expected} that is open")]
+    Handle { handle: u64, expected: &'static str },
+    #[error(transparent)]
+    Settings(#[from] SettingsFault),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error("no thread to open the agent on: {0}")]
+    NoThread(std::io::Error),
+    #[error("no room for another handle")]
+    NoRoom,
+    #[error("the resource is limited by copies, not by rate: expected tg_reserve")]
+    NotRate,
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    #[error("opened by the parent of this process, before a fork")]
+    Forked,
+    #[error("a fault of the library: it panicked, see standard error")]
+    Panicked,
+}
+
+impl CallFault {
+    /// The code of `tollgate.h`.
+    pub(crate) const fn code(&self) -> i32 {
+        match self {
+            Self::Pointer { .. } | Self::TooLong { .. } | Self::NotRate | Self::Misuse(_) => -1,
+            Self::NotUtf8 { .. } => -2,
+            Self::Handle { .. } => -3,
+            Self::Settings(_) | Self::Build(_) | Self::NoThread(_) => -4,
+            Self::NoRoom => -5,
+            Self::Settle(_) => -6,
+            Self::Forked => -7,
+            Self::Panicked => -8,
+        }
+    }
+
+    /// Keeps the text for the thread; the code.
+    #[cold]
+    pub(crate) fn remember(&self) -> i32 {
+        // A thread that is ending has no text any more, and asks for none.
+        let _ = LAST.try_with(|last| {
+            if let Ok(mut last) = last.try_borrow_mut() {
+                *last = self.to_string();
+            }
+        });
+        self.code()
+    }
+}
+
+std::thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What `look` makes of the text of the thread's last fault, which is empty where there was none.
+pub(crate) fn last<R>(look: impl FnOnce(&str) -> R) -> Option<R> {
+    let looked = LAST.try_with(|last| last.try_borrow().ok().map(|last| look(&last)));
+    looked.ok().flatten()
+}

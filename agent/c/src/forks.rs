@@ -1,0 +1,33 @@
+//! How often this process is the child of a fork. A child has none of the threads of an agent that its parent opened.
+//!
+//! Knows nothing of how a fork is noticed. What stays true: the number changes in the child alone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counted up in the child of each fork.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// Calls on handles of a parent, let through without being asked.
+static CALLS_FORKED: AtomicU64 = AtomicU64::new(0);
+
+/// The number of this process.
+#[inline]
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Called in the child of a fork. Two atomics, since what the operating system calls there may do little else.
+pub(crate) fn note_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    CALLS_FORKED.store(0, Ordering::Relaxed);
+}
+
+/// Counts a call on a handle of the parent.
+pub(crate) fn note_call() {
+    CALLS_FORKED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Calls that were counted by [`note_call`].
+pub(crate) fn calls_forked() -> u64 {
+    CALLS_FORKED.load(Ordering::Relaxed)
+}

@@ -1,0 +1,60 @@
+//! What each test has of its own: a directory, an installed library, an aggregator.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tollgate_tests::serving::Serving;
+
+/// Gone with the test.
+pub struct Kit {
+    pub dir: PathBuf,
+    /// Where the library is installed, by `agent/c/install`.
+    pub prefix: PathBuf,
+    pub aggregator: Serving,
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Kit {
+    pub fn start(name: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("tollgate-doors-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let prefix = dir.join("prefix");
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let built = std::env::current_exe().expect("this test");
+        let built = built.parent().expect("where cargo builds");
+        run(Command::new(here.join("../agent/c/install"))
+            .arg(&prefix)
+            .arg(built));
+        let aggregator = Serving::start(&dir, crate::LIMITS, 2);
+        Self {
+            dir,
+            prefix,
+            aggregator,
+        }
+    }
+}
+
+/// What a program says that has to end well.
+pub fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let more = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}:\n{said}\n{more}");
+    said
+}
+
+/// Whether a program is there, and ends well.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,120 @@
+//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C.
+//!
+//! Each is ignored where its program is not there; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
+//! instead. The library is the one that cargo built beside this test.
+
+mod kit;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use kit::Kit;
+
+/// What is tried, and whether what it needs is there: `None`, or what is not.
+struct Door {
+    name: &'static str,
+    missing: fn() -> Option<&'static str>,
+    /// Whether CI installs what it needs.
+    is_required: bool,
+    run: fn(),
+}
+
+const DOORS: &[Door] = &[Door {
+    name: "c_has_what_the_header_promises",
+    missing: no_c,
+    is_required: true,
+    run: c,
+}];
+
+fn main() -> ExitCode {
+    let is_required = std::env::var("TOLLGATE_PROGRAMS").is_ok_and(|value| value == "required");
+    let trial = |door: &'static Door| {
+        Trial::ignorable_test(door.name, move || match (door.missing)() {
+            None => {
+                (door.run)();
+                Ok(Completion::Completed)
+            }
+            Some(missing) if is_required && door.is_required => {
+                Err(format!("TOLLGATE_PROGRAMS=required, and {missing}: not found").into())
+            }
+            Some(missing) => Ok(Completion::ignored_with(format!("{missing}: not found"))),
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), DOORS.iter().map(trial).collect()).exit_code()
+}
+
+/// Limits that all of them are tried with.
+const LIMITS: &str = r#"
+version = 1
+rules = 2
+[rate."api.search"]
+rate = "6/m"
+[rate."api.free"]
+rate = "100000000/s"
+[rate."llm.tokens"]
+rate = "100/m"
+[copies."jobs"]
+limit = 2
+"#;
+
+fn has_zlib() -> bool {
+    Path::new("/usr/include/zlib.h").exists()
+}
+
+fn no_c() -> Option<&'static str> {
+    (!kit::succeeds(Command::new("cc").arg("--version"))).then_some("cc")
+}
+
+/// The checks against the shared and the static library, and the example.
+fn c() {
+    let kit = Kit::start("c");
+    let c = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/c");
+    for (program, link) in [
+        ("check", "shared"),
+        ("check", "static"),
+        ("limited", "shared"),
+    ] {
+        // A domain may be limited only once: each has an aggregator of its own.
+        let kit = if link == "static" {
+            &Kit::start("c-static")
+        } else {
+            &kit
+        };
+        let source = match program {
+            "check" => c.join("tests/check.c"),
+            _ => c.join("examples").join(program).with_extension("c"),
+        };
+        let built = kit.dir.join(format!("{program}-{link}"));
+        let library = match link {
+            "static" => format!("{}/lib/libtollgate_c.a", kit.prefix.display()),
+            _ => "-ltollgate_c".to_owned(),
+        };
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-o",
+        ])
+        .args([&built, &source])
+        .arg(format!("-I{}/include", kit.prefix.display()))
+        .arg(format!("-L{}/lib", kit.prefix.display()))
+        .args([&library, "-lm", "-lpthread", "-ldl"])
+        // Where the workspace is built as a whole, the agent has Kafka's client in it.
+        .args((link == "static" && has_zlib()).then_some("-lz"));
+        kit::run(&mut cc);
+        let mut run = Command::new(&built);
+        run.arg(&kit.aggregator.agents)
+            .args((program == "limited").then_some("limited"));
+        let said = kit::run(run.env("LD_LIBRARY_PATH", kit.prefix.join("lib")));
+        let expected = match program {
+            "check" => "all as promised",
+            _ => "then 429\nretry-after: ",
+        };
+        assert!(said.contains(expected), "{program}, {link}: {said}");
+    }
+}
