@@ -1,9 +1,11 @@
-//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C.
+//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C and
+//! Lua in nginx.
 //!
 //! Each is ignored where its program is not there; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
 //! instead. The library is the one that cargo built beside this test.
 
 mod kit;
+mod nginx;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -21,12 +23,32 @@ struct Door {
     run: fn(),
 }
 
-const DOORS: &[Door] = &[Door {
-    name: "c_has_what_the_header_promises",
-    missing: no_c,
-    is_required: true,
-    run: c,
-}];
+const DOORS: &[Door] = &[
+    Door {
+        name: "c_has_what_the_header_promises",
+        missing: no_c,
+        is_required: true,
+        run: c,
+    },
+    Door {
+        name: "lua_limits_in_two_workers_of_nginx",
+        missing: nginx::missing,
+        is_required: true,
+        run: nginx::limits_in_two_workers,
+    },
+    Door {
+        name: "lua_lets_through_without_its_library",
+        missing: nginx::missing,
+        is_required: true,
+        run: nginx::lets_through_without_the_library,
+    },
+    Door {
+        name: "each_language_declares_what_the_header_does",
+        missing: || None,
+        is_required: true,
+        run: declarations_are_those_of_the_header,
+    },
+];
 
 fn main() -> ExitCode {
     let is_required = std::env::var("TOLLGATE_PROGRAMS").is_ok_and(|value| value == "required");
@@ -116,5 +138,25 @@ fn c() {
             _ => "then 429\nretry-after: ",
         };
         assert!(said.contains(expected), "{program}, {link}: {said}");
+    }
+}
+
+/// What a language cannot read from the header stands in its own file, and is the same.
+fn declarations_are_those_of_the_header() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect(path);
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let header = plain(&read("agent/c/tollgate.h"));
+    let lua = read("deploy/gateways/lua/tollgate.lua");
+    let (_, declared) = lua.split_once("ffi.cdef([[").expect("declarations");
+    let (declared, _) = declared.split_once("]])").expect("their end");
+    let functions: Vec<String> = declared
+        .split(';')
+        .map(plain)
+        .filter(|one| one.contains("tg_") && one.contains('('))
+        .collect();
+    assert!(8 <= functions.len(), "{functions:?}");
+    for one in functions {
+        assert!(header.contains(&format!("{one};")), "tollgate.lua: {one}");
     }
 }

@@ -1,0 +1,293 @@
+-- Tollgate for LuaJIT: rate and concurrency limits decided in the process, over the C ABI of the agent (agent/c).
+--
+--     local tollgate = require "tollgate"
+--     local agent, err = tollgate.open("aggregators=127.0.0.1:7401")    -- once a process: in nginx, once a worker
+--     local search = agent:rate("api.search")
+--     local answer = search:hit("acme")                                 -- nil: let through
+--     if answer then return ngx.exit(answer.status) end
+--
+-- No call waits but open and ready. What stays true: no fault of this module or of the library refuses a request or
+-- raises an error; without the library everything is let through, and `err` says why.
+
+local ffi = require "ffi"
+
+-- As in agent/c/tollgate.h; a test compares them.
+ffi.cdef([[
+typedef uint64_t tg_handle;
+typedef struct tg_answer {
+    int32_t code;
+    uint32_t flags;
+    uint32_t status;
+    uint32_t copies;
+    uint64_t retry_after_ms;
+    uint64_t remaining;
+    char denial[64];
+    char headers[512];
+    char body[768];
+} tg_answer;
+typedef struct tg_counts {
+    uint64_t hits_accepted;
+    uint64_t hits_dropped;
+    uint64_t hits_acknowledged;
+    uint64_t refused_accepted;
+    uint64_t denials_live;
+    uint64_t holds_live;
+    uint64_t blind_for_ms;
+    uint64_t calls_forked;
+    uint64_t handles_live;
+} tg_counts;
+uint32_t tg_abi(void);
+size_t tg_last_error(char *buffer, size_t capacity);
+int32_t tg_open(const char *settings, tg_handle *agent);
+int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
+int32_t tg_stats(tg_handle agent, tg_counts *counts);
+int32_t tg_close(tg_handle agent, uint32_t timeout_ms);
+int32_t tg_rate(tg_handle agent, const char *resource, tg_handle *rate);
+int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
+int32_t tg_hit(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
+int32_t tg_hit_n(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_answer *answer);
+int32_t tg_peek(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
+int32_t tg_record(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies);
+int32_t tg_hit_estimated(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_handle *estimate,
+                         tg_answer *answer);
+int32_t tg_settle(tg_handle estimate, uint32_t copies);
+int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint32_t wanted, tg_handle *hold,
+                   tg_answer *answer);
+int32_t tg_release(tg_handle hold);
+int32_t tg_free(tg_handle handle);
+]])
+
+local ABI = 0
+local DENIED = 1
+
+local M = {}
+
+-- Loaded by the first open.
+local C
+
+-- A worker runs one request at a time between two calls that yield, and none of these yields: so one is enough.
+local scratch = ffi.new("tg_answer")
+local handle_out = ffi.new("tg_handle[1]")
+local text = ffi.new("char[1024]")
+
+local function last_error()
+    C.tg_last_error(text, 1024)
+    return ffi.string(text)
+end
+
+local function load_library(name)
+    local found, library = pcall(ffi.load, name or "libtollgate_c.so.0")
+    if not found then
+        return nil, library
+    end
+    -- A library without tg_abi is none of ours.
+    local asked, abi = pcall(function() return library.tg_abi() end)
+    if not asked or abi ~= ABI then
+        return nil, "the library's ABI is " .. tostring(abi) .. ", expected " .. ABI
+    end
+    return library
+end
+
+-- The answer to a refused call: status, retry_after (seconds, or nil), remaining (or nil), denial (or nil), headers (a
+-- table), body.
+local function told(answer)
+    local headers = {}
+    for name, value in ffi.string(answer.headers):gmatch("([^:\n]+): ([^\n]*)") do
+        headers[name] = value
+    end
+    local denial = ffi.string(answer.denial)
+    return {
+        status = answer.status,
+        -- Rounded up, as in the header field.
+        retry_after = tonumber(headers["retry-after"]),
+        remaining = answer.remaining ~= 0xffffffffffffffffULL and tonumber(answer.remaining) or nil,
+        denial = denial ~= "" and denial or nil,
+        headers = headers,
+        body = ffi.string(answer.body),
+    }
+end
+
+-- Calls that were let through because there was no domain to count them for.
+M.undecided = 0
+
+-- Domains are texts. nil, as of a header that is not there, is no domain: nobody's limit is used up by it.
+local function named(domain)
+    if type(domain) == "string" then
+        return domain
+    elseif type(domain) == "number" then
+        return tostring(domain)
+    end
+    M.undecided = M.undecided + 1
+    return nil
+end
+
+local Rate = {}
+Rate.__index = Rate
+
+-- Counts a call of a domain, of one copy or of so many. nil: let through; or the answer to a refusal.
+function Rate:hit(domain, copies)
+    domain = named(domain)
+    if not self.library or not domain then
+        return nil
+    end
+    local code
+    if copies then
+        code = self.library.tg_hit_n(self.handle, domain, #domain, copies, scratch)
+    else
+        code = self.library.tg_hit(self.handle, domain, #domain, scratch)
+    end
+    if code == DENIED then
+        return told(scratch)
+    end
+    return nil
+end
+
+-- What hit would say; counts nothing.
+function Rate:peek(domain)
+    domain = named(domain)
+    if not self.library or not domain then
+        return nil
+    end
+    if self.library.tg_peek(self.handle, domain, #domain, scratch) == DENIED then
+        return told(scratch)
+    end
+    return nil
+end
+
+-- Counts copies that were used already.
+function Rate:record(domain, copies)
+    domain = named(domain)
+    if self.library and domain then
+        self.library.tg_record(self.handle, domain, #domain, copies)
+    end
+end
+
+-- A call whose cost is known afterwards: nil, or the answer to a refusal; and an estimate to settle.
+function Rate:hit_estimated(domain, copies)
+    domain = named(domain)
+    if not self.library or not domain then
+        return nil, 0ULL
+    end
+    local code = self.library.tg_hit_estimated(self.handle, domain, #domain, copies, handle_out, scratch)
+    if code == DENIED then
+        return told(scratch), 0ULL
+    end
+    -- A call that could not be asked has none, and that is settled without more.
+    return nil, code == 0 and handle_out[0] or 0ULL
+end
+
+-- Says what it cost. Once only.
+function Rate:settle(estimate, copies)
+    if self.library then
+        self.library.tg_settle(estimate, copies)
+    end
+end
+
+-- In nginx: counts the request, and ends it where it is refused. Use it in access_by_lua, in one place a request.
+function Rate:limit(domain, copies)
+    local answer = self:hit(domain, copies)
+    if not answer then
+        return
+    end
+    ngx.status = answer.status
+    for name, value in pairs(answer.headers) do
+        ngx.header[name] = value
+    end
+    ngx.print(answer.body)
+    return ngx.exit(ngx.HTTP_OK)
+end
+
+local Copies = {}
+Copies.__index = Copies
+
+-- Takes copies: nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua, which is run
+-- however a request ends.
+function Copies:reserve(domain, copies)
+    domain = named(domain)
+    if not self.library or not domain then
+        return nil, 0ULL
+    end
+    local code = self.library.tg_reserve(self.handle, domain, #domain, copies or 1, handle_out, scratch)
+    if code == DENIED then
+        return told(scratch), 0ULL
+    end
+    return nil, code == 0 and handle_out[0] or 0ULL
+end
+
+-- Gives them back. Of no hold, as after a refusal, it does nothing.
+function Copies:release(hold)
+    if self.library and hold then
+        self.library.tg_release(hold)
+    end
+end
+
+local Agent = {}
+Agent.__index = Agent
+
+local function opened(agent, open, kind)
+    local made = { library = agent.library }
+    if agent.library and open(agent.handle, kind.resource, handle_out) == 0 then
+        made.handle = handle_out[0]
+    else
+        made.library = nil
+    end
+    return setmetatable(made, kind.class)
+end
+
+-- A resource that is limited by rate. Take one at the start and keep it.
+function Agent:rate(resource)
+    return opened(self, C and C.tg_rate, { class = Rate, resource = resource })
+end
+
+-- A resource that is limited by copies.
+function Agent:copies(resource)
+    return opened(self, C and C.tg_copies, { class = Copies, resource = resource })
+end
+
+-- Waits until it has heard of what is in force; whether it has. Blocks the worker: in init_worker_by_lua alone.
+function Agent:ready(seconds)
+    return self.library ~= nil and self.library.tg_ready(self.handle, (seconds or 0.5) * 1000) == 0
+end
+
+-- What it has counted, or nil; and undecided, of all agents of the worker.
+function Agent:stats()
+    local counts = ffi.new("tg_counts")
+    if not self.library or self.library.tg_stats(self.handle, counts) ~= 0 then
+        return nil
+    end
+    local names = { "hits_accepted", "hits_dropped", "hits_acknowledged", "refused_accepted", "denials_live",
+        "holds_live", "blind_for_ms", "calls_forked", "handles_live" }
+    local stats = { undecided = M.undecided }
+    for _, name in ipairs(names) do
+        stats[name] = tonumber(counts[name])
+    end
+    return stats
+end
+
+-- Sends what was recorded, and ends it. Blocks.
+function Agent:close(seconds)
+    if self.library then
+        self.library.tg_close(self.handle, (seconds or 2) * 1000)
+        self.library = nil
+    end
+end
+
+-- Opens an agent, by settings as in tollgate.h (nil: the environment's), with the library of this name or path. There
+-- always is an agent: one that could not be opened lets everything through, and has an error beside it.
+function M.open(settings, library)
+    local agent = setmetatable({}, Agent)
+    local err
+    if not C then
+        C, err = load_library(library)
+    end
+    if not C then
+        return agent, err
+    end
+    if C.tg_open(settings, handle_out) ~= 0 then
+        return agent, last_error()
+    end
+    agent.handle, agent.library = handle_out[0], C
+    return agent
+end
+
+return M

@@ -1,0 +1,172 @@
+//! Lua in nginx, with the shipped configuration: two workers, each with an agent of its own.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::kit::{self, Kit};
+
+/// Where Debian has nginx's modules.
+const MODULES: &str = "/usr/lib/nginx/modules";
+
+/// How long it may take to start, or until each of the workers has refused a call: a new connection goes to either.
+const WITHIN: Duration = Duration::from_secs(30);
+
+pub fn missing() -> Option<&'static str> {
+    let lua = Path::new(MODULES).join("ngx_http_lua_module.so");
+    (!kit::succeeds(Command::new("nginx").arg("-v")) || !lua.exists())
+        .then_some("nginx with its Lua module")
+}
+
+/// nginx, which ends with the test.
+struct Nginx {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Its master ends the workers only if it is asked to.
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.process.wait();
+    }
+}
+
+impl Nginx {
+    /// With the shipped configuration, of which ports and places are others, and a library of this name.
+    fn start(kit: &Kit, library: &str) -> Self {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateways/lua");
+        std::fs::copy(shipped.join("tollgate.lua"), kit.dir.join("tollgate.lua")).expect("a file");
+        let service = service();
+        let web = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = web.local_addr().expect("an address").to_string();
+        drop(web);
+        let text = std::fs::read_to_string(shipped.join("nginx.conf")).expect("a shipped file");
+        let mut replaced = text.clone();
+        for (was, is) in [
+            (
+                "\"aggregators=127.0.0.1:7401\"",
+                &*format!("\"aggregators={}\", \"{library}\"", kit.aggregator.agents),
+            ),
+            (
+                "listen 127.0.0.1:8080;",
+                &format!("listen {address} reuseport; add_header X-Worker $pid always;"),
+            ),
+            ("127.0.0.1:8081", &service),
+            ("/usr/local/share/tollgate", &kit.dir.display().to_string()),
+        ] {
+            assert!(replaced.contains(was), "nginx.conf: expected {was}");
+            replaced = replaced.replace(was, is);
+        }
+        std::fs::write(kit.dir.join("nginx.conf"), replaced).expect("a directory to write to");
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let paths: String = paths
+            .iter()
+            .map(|path| format!("{path}_temp_path {path};"))
+            .collect();
+        let whole = format!(
+            "load_module {MODULES}/ndk_http_module.so; load_module {MODULES}/ngx_http_lua_module.so;\ndaemon off; \
+             worker_processes 2; pid nginx.pid; events {{}} http {{ access_log off; {paths} include nginx.conf; }}\n"
+        );
+        std::fs::write(kit.dir.join("whole.conf"), whole).expect("a directory to write to");
+        let process = Command::new("nginx")
+            .args(["-p", ".", "-e", "error.log", "-c", "whole.conf"])
+            .current_dir(&kit.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let nginx = Self {
+            process: process.expect("nginx"),
+            address,
+        };
+        let until = Instant::now() + WITHIN;
+        while TcpStream::connect(&nginx.address).is_err() {
+            assert!(Instant::now() < until, "it does not listen: {}", log(kit));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        nginx
+    }
+
+    /// The whole answer to a request.
+    fn get(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(WITHIN)).expect("a socket");
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+}
+
+fn log(kit: &Kit) -> String {
+    std::fs::read_to_string(kit.dir.join("error.log")).unwrap_or_default()
+}
+
+/// A service that answers every request, until the process ends.
+fn service() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4_096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nserved\n");
+        }
+    });
+    address
+}
+
+pub fn limits_in_two_workers() {
+    let kit = Kit::start("lua");
+    let library = kit.prefix.join("lib/libtollgate_c.so.0");
+    let nginx = Nginx::start(&kit, &library.display().to_string());
+    let first = nginx.get();
+    assert!(
+        first.starts_with("HTTP/1.1 200") && first.ends_with("served\n"),
+        "{first}"
+    );
+    let mut refused_by: BTreeMap<String, String> = BTreeMap::new();
+    let until = Instant::now() + WITHIN;
+    while refused_by.len() < 2 {
+        assert!(
+            Instant::now() < until,
+            "refused by {refused_by:?} alone: {}",
+            log(&kit)
+        );
+        let answer = nginx.get();
+        if answer.starts_with("HTTP/1.1 429") {
+            let (_, rest) = answer.split_once("X-Worker: ").expect("a worker");
+            let worker = rest.lines().next().unwrap_or_default().to_owned();
+            refused_by.insert(worker, answer);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for answer in refused_by.values() {
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+        let head = head.to_ascii_lowercase();
+        for field in [
+            "retry-after: ",
+            "ratelimit: \"",
+            "ratelimit-policy: \"",
+            "x-tollgate-code: ",
+            "content-type: application/problem+json",
+        ] {
+            assert!(head.contains(field), "{field}: {answer}");
+        }
+        assert!(body.contains("#quota-exceeded"), "{answer}");
+    }
+}
+
+pub fn lets_through_without_the_library() {
+    let kit = Kit::start("lua-without");
+    let nginx = Nginx::start(&kit, "libtollgate_none.so");
+    for _ in 0..20 {
+        assert!(nginx.get().starts_with("HTTP/1.1 200"), "{}", log(&kit));
+    }
+    assert!(log(&kit).contains("libtollgate_none.so"), "{}", log(&kit));
+}
