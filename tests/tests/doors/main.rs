@@ -1,9 +1,10 @@
-//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C and
-//! Lua in nginx.
+//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C,
+//! Lua in nginx, Go, Java.
 //!
 //! Each is ignored where its program is not there; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
 //! instead. The library is the one that cargo built beside this test.
 
+mod java;
 mod kit;
 mod nginx;
 
@@ -41,6 +42,20 @@ const DOORS: &[Door] = &[
         missing: nginx::missing,
         is_required: true,
         run: nginx::lets_through_without_the_library,
+    },
+    Door {
+        name: "go_has_what_its_module_promises",
+        missing: no_go,
+        // Debian's Go is older than what the module needs.
+        is_required: false,
+        run: go,
+    },
+    Door {
+        name: "java_has_what_its_class_promises",
+        missing: java::missing,
+        // Debian's Java is older than what the class needs.
+        is_required: false,
+        run: java::checks_and_example,
     },
     Door {
         name: "each_language_declares_what_the_header_does",
@@ -141,6 +156,43 @@ fn c() {
     }
 }
 
+fn no_go() -> Option<&'static str> {
+    let version = Command::new("go").args(["env", "GOVERSION"]).output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let version = version.unwrap_or_default();
+    // From 1.24 on, calls that do not call back cost no more than they must.
+    let minor = version
+        .strip_prefix("go1.")
+        .and_then(|rest| rest.trim().split('.').next()?.parse::<u32>().ok());
+    let is_there = minor.is_some_and(|minor| 24 <= minor) && no_c().is_none();
+    (!is_there || !kit::succeeds(Command::new("pkg-config").arg("--version")))
+        .then_some("go 1.24 with cc and pkg-config")
+}
+
+/// The module's tests and its example.
+fn go() {
+    let kit = Kit::start("go");
+    let go = |arguments: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(arguments)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/go"))
+            .env("PKG_CONFIG_PATH", kit.prefix.join("lib/pkgconfig"))
+            .env("LD_LIBRARY_PATH", kit.prefix.join("lib"))
+            .env("TOLLGATE_TEST_AGGREGATOR", &kit.aggregator.agents)
+            .env("GOFLAGS", "-mod=mod")
+            .env("GOPROXY", "off");
+        kit::run(&mut go)
+    };
+    let said = go(&["test", "-count=1", "-v", "./..."]);
+    assert!(
+        said.contains("--- PASS: TestARefusalHasEverythingForAnAnswer"),
+        "{said}"
+    );
+    assert!(!said.contains("SKIP"), "{said}");
+    let said = go(&["run", "./example", &kit.aggregator.agents, "go-example"]);
+    assert!(said.contains("then 429"), "{said}");
+}
+
 /// What a language cannot read from the header stands in its own file, and is the same.
 fn declarations_are_those_of_the_header() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -159,4 +211,5 @@ fn declarations_are_those_of_the_header() {
     for one in functions {
         assert!(header.contains(&format!("{one};")), "tollgate.lua: {one}");
     }
+    java::declares_what_the_header_does(&header);
 }

@@ -1,0 +1,3 @@
+module github.com/tollgate-dev/tollgate/agent/go
+
+go 1.24

@@ -1,0 +1,344 @@
+// Package tollgate limits how often, and how many at a time, a tenant may use a resource, across a whole fleet, decided
+// in this process. It is the agent's C library (agent/c) behind cgo; pkg-config finds it.
+//
+//	agent, err := tollgate.Open("aggregators=127.0.0.1:7401")
+//	search, err := agent.Rate("api.search")
+//	if denied := search.Hit("acme"); denied != nil {
+//		maps.Copy(w.Header(), denied.Header) // Retry-After, RateLimit, ...
+//		w.WriteHeader(denied.Status)         // 429
+//		io.WriteString(w, denied.Body)       // a problem in JSON
+//		return
+//	}
+//
+// No call waits but Open, Ready and Close. Nil means: go on. A mistake of the caller (a handle that was closed, text that
+// is not UTF-8) lets through, too: limits never break a service.
+package tollgate
+
+/*
+#cgo pkg-config: tollgate
+#cgo noescape tg_go_hit
+#cgo nocallback tg_go_hit
+#include <stdlib.h>
+#include <string.h>
+#include <tollgate.h>
+
+// What a question comes to. The answer is on the heap only where a call is refused.
+typedef struct {
+    int32_t code;
+    uint32_t flags;
+    uint64_t remaining;
+    tg_handle handle;
+    tg_answer *refusal;
+} tg_go_told;
+
+static tg_go_told tg_go_of(const tg_answer *answer, tg_handle handle) {
+    tg_go_told told = {answer->code, answer->flags, answer->remaining, handle, NULL};
+    if (answer->code == TG_DENIED) {
+        told.refusal = malloc(sizeof *answer);
+        if (told.refusal != NULL) {
+            memcpy(told.refusal, answer, sizeof *answer);
+        }
+    }
+    return told;
+}
+
+// One copy is asked for by the shorter way.
+static tg_go_told tg_go_hit(tg_handle rate, const char *domain, size_t len, uint32_t copies) {
+    tg_answer answer;
+    if (copies == 1) {
+        tg_hit(rate, domain, len, &answer);
+    } else {
+        tg_hit_n(rate, domain, len, copies, &answer);
+    }
+    return tg_go_of(&answer, 0);
+}
+
+static tg_go_told tg_go_peek(tg_handle rate, const char *domain, size_t len) {
+    tg_answer answer;
+    tg_peek(rate, domain, len, &answer);
+    return tg_go_of(&answer, 0);
+}
+
+static tg_go_told tg_go_estimated(tg_handle rate, const char *domain, size_t len, uint32_t copies) {
+    tg_answer answer;
+    tg_handle estimate = 0;
+    tg_hit_estimated(rate, domain, len, copies, &estimate, &answer);
+    return tg_go_of(&answer, estimate);
+}
+
+static tg_go_told tg_go_reserve(tg_handle of, const char *domain, size_t len, uint32_t copies) {
+    tg_answer answer;
+    tg_handle hold = 0;
+    tg_reserve(of, domain, len, copies, &hold, &answer);
+    return tg_go_of(&answer, hold);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Agent decides in this process, and streams what it decided to the aggregators in the background.
+type Agent struct {
+	handle C.tg_handle
+}
+
+// Open opens an agent by settings as tollgate.h lists them, with ";" between them. It fails on bad settings, never
+// because of the network.
+func Open(settings string) (*Agent, error) {
+	text := C.CString(settings)
+	defer C.free(unsafe.Pointer(text))
+	return open(text)
+}
+
+// FromEnv opens an agent by the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
+func FromEnv() (*Agent, error) {
+	return open(nil)
+}
+
+func open(settings *C.char) (*Agent, error) {
+	if abi := C.tg_abi(); abi != C.TG_ABI {
+		return nil, fmt.Errorf("tollgate: the library's ABI is %d, expected %d", abi, C.TG_ABI)
+	}
+	var agent C.tg_handle
+	if err := checked(func() C.int32_t { return C.tg_open(settings, &agent) }); err != nil {
+		return nil, err
+	}
+	return &Agent{agent}, nil
+}
+
+// checked makes an error of a code below zero. The text is the thread's that called, so both calls have one thread.
+func checked(call func() C.int32_t) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if 0 <= call() {
+		return nil
+	}
+	var text [512]C.char
+	C.tg_last_error(&text[0], C.size_t(len(text)))
+	return errors.New("tollgate: " + C.GoString(&text[0]))
+}
+
+// Ready waits until the agent has heard of what is in force, at most so long; whether it has.
+func (a *Agent) Ready(timeout time.Duration) bool {
+	return C.tg_ready(a.handle, milliseconds(timeout)) == C.TG_OK
+}
+
+// Close sends what was recorded, for so long at most, and ends the agent. What was taken from it lets through.
+func (a *Agent) Close(timeout time.Duration) error {
+	return checked(func() C.int32_t { return C.tg_close(a.handle, milliseconds(timeout)) })
+}
+
+func milliseconds(timeout time.Duration) C.uint32_t {
+	return C.uint32_t(min(max(timeout.Milliseconds(), 0), math.MaxUint32))
+}
+
+// Stats is what an agent has counted: see tg_counts in tollgate.h.
+type Stats struct {
+	HitsAccepted, HitsDropped, HitsAcknowledged, RefusedAccepted, DenialsLive, HoldsLive uint64
+	// BlindFor is for how long not all aggregators are heard; 0: they are.
+	BlindFor time.Duration
+}
+
+// Stats says what was counted so far.
+func (a *Agent) Stats() (Stats, error) {
+	var counts C.tg_counts
+	err := checked(func() C.int32_t { return C.tg_stats(a.handle, &counts) })
+	return Stats{
+		HitsAccepted:     uint64(counts.hits_accepted),
+		HitsDropped:      uint64(counts.hits_dropped),
+		HitsAcknowledged: uint64(counts.hits_acknowledged),
+		RefusedAccepted:  uint64(counts.refused_accepted),
+		DenialsLive:      uint64(counts.denials_live),
+		HoldsLive:        uint64(counts.holds_live),
+		BlindFor:         time.Duration(counts.blind_for_ms) * time.Millisecond,
+	}, err
+}
+
+// Rate is a resource that is limited by rate. Take one at the start and keep it; any goroutine may use it.
+type Rate struct {
+	handle C.tg_handle
+}
+
+// Rate gives the resource of this name.
+func (a *Agent) Rate(resource string) (*Rate, error) {
+	name := C.CString(resource)
+	defer C.free(unsafe.Pointer(name))
+	var rate C.tg_handle
+	if err := checked(func() C.int32_t { return C.tg_rate(a.handle, name, &rate) }); err != nil {
+		return nil, err
+	}
+	return &Rate{rate}, nil
+}
+
+func domainOf(domain string) (*C.char, C.size_t) {
+	return (*C.char)(unsafe.Pointer(unsafe.StringData(domain))), C.size_t(len(domain))
+}
+
+// Hit counts a call of a domain. Nil: go on.
+func (r *Rate) Hit(domain string) *Denied {
+	return r.HitN(domain, 1)
+}
+
+// HitN counts a call that costs so many copies, all or nothing. Nil: go on.
+func (r *Rate) HitN(domain string, copies uint32) *Denied {
+	text, size := domainOf(domain)
+	told := C.tg_go_hit(r.handle, text, size, C.uint32_t(copies))
+	if told.code != C.TG_DENIED {
+		return nil
+	}
+	return deniedOf(told.refusal)
+}
+
+// Peek is what Hit would say; it counts nothing.
+func (r *Rate) Peek(domain string) *Denied {
+	text, size := domainOf(domain)
+	told := C.tg_go_peek(r.handle, text, size)
+	if told.code != C.TG_DENIED {
+		return nil
+	}
+	return deniedOf(told.refusal)
+}
+
+// Record counts copies that were used already, whatever the limits say.
+func (r *Rate) Record(domain string, copies uint32) {
+	text, size := domainOf(domain)
+	C.tg_record(r.handle, text, size, C.uint32_t(copies))
+}
+
+// HitEstimated counts a call whose cost is known afterwards: settle the estimate then. Of a refusal the estimate is one
+// that settles nothing.
+func (r *Rate) HitEstimated(domain string, copies uint32) (*Estimate, *Denied) {
+	text, size := domainOf(domain)
+	told := C.tg_go_estimated(r.handle, text, size, C.uint32_t(copies))
+	if told.code == C.TG_DENIED {
+		return &Estimate{}, deniedOf(told.refusal)
+	}
+	estimate := &Estimate{}
+	estimate.handle.Store(uint64(told.handle))
+	return estimate, nil
+}
+
+// Free ends it: calls are let through from then on.
+func (r *Rate) Free() {
+	C.tg_free(r.handle)
+}
+
+// Estimate is a call whose cost is known afterwards. One that is not settled keeps its handle: settle each.
+type Estimate struct {
+	handle atomic.Uint64
+}
+
+// Settle says what the call cost, once: a second time does nothing. It fails ten minutes after the call.
+func (e *Estimate) Settle(copies uint32) error {
+	handle := C.tg_handle(e.handle.Swap(0))
+	return checked(func() C.int32_t { return C.tg_settle(handle, C.uint32_t(copies)) })
+}
+
+// Copies is a resource that is limited by copies: how many at a time.
+type Copies struct {
+	handle C.tg_handle
+}
+
+// Copies gives the resource of this name.
+func (a *Agent) Copies(resource string) (*Copies, error) {
+	name := C.CString(resource)
+	defer C.free(unsafe.Pointer(name))
+	var copies C.tg_handle
+	if err := checked(func() C.int32_t { return C.tg_copies(a.handle, name, &copies) }); err != nil {
+		return nil, err
+	}
+	return &Copies{copies}, nil
+}
+
+// Reserve takes copies: release the hold when they are no longer used. Of a refusal the hold is one of nothing.
+func (c *Copies) Reserve(domain string, copies uint32) (*Hold, *Denied) {
+	text, size := domainOf(domain)
+	told := C.tg_go_reserve(c.handle, text, size, C.uint32_t(copies))
+	if told.code == C.TG_DENIED {
+		return &Hold{}, deniedOf(told.refusal)
+	}
+	hold := &Hold{}
+	hold.handle.Store(uint64(told.handle))
+	return hold, nil
+}
+
+// Free ends it: calls are let through from then on.
+func (c *Copies) Free() {
+	C.tg_free(c.handle)
+}
+
+// Hold is copies in use.
+type Hold struct {
+	handle atomic.Uint64
+}
+
+// Release gives them back; a second time does nothing.
+func (h *Hold) Release() {
+	C.tg_release(C.tg_handle(h.handle.Swap(0)))
+}
+
+// Denied is the answer to a call that was refused.
+type Denied struct {
+	// Status is for HTTP: 429, or 503 where no aggregator is heard and the limits say so.
+	Status int
+	// RetryAfter is how long to wait; 0: the refusal does not end by itself.
+	RetryAfter time.Duration
+	// Code is for `tollgate explain`; empty where no aggregator refused.
+	Code string
+	// Header has Retry-After, Ratelimit, Ratelimit-Policy, X-Tollgate-Code and Content-Type, as far as they are known;
+	// http.Header(denied.Header) is what net/http calls it. This package does without net/http.
+	Header map[string][]string
+	// Body is a problem in JSON.
+	Body string
+	// Never says that so many copies at once can never be granted.
+	Never bool
+}
+
+func deniedOf(refusal *C.tg_answer) *Denied {
+	if refusal == nil {
+		// There was no memory for more than that it is refused.
+		return &Denied{Status: 429}
+	}
+	defer C.free(unsafe.Pointer(refusal))
+	denied := &Denied{
+		Status: int(refusal.status),
+		Code:   C.GoString(&refusal.denial[0]),
+		Header: map[string][]string{},
+		Body:   C.GoString(&refusal.body[0]),
+		Never:  refusal.flags&C.TG_NEVER != 0,
+	}
+	if wait := uint64(refusal.retry_after_ms); wait < math.MaxInt64/uint64(time.Millisecond) {
+		denied.RetryAfter = time.Duration(wait) * time.Millisecond
+	}
+	for line := range strings.SplitSeq(C.GoString(&refusal.headers[0]), "\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			denied.Header[canonical(name)] = []string{value}
+		}
+	}
+	return denied
+}
+
+// Error says that it is refused, until when, and by which limit.
+func (d *Denied) Error() string {
+	return fmt.Sprintf("tollgate: refused with %d, retry after %v, code %q", d.Status, d.RetryAfter, d.Code)
+}
+
+// canonical writes the name of a header field as net/http does.
+func canonical(name string) string {
+	words := strings.Split(name, "-")
+	for i, word := range words {
+		if word != "" {
+			words[i] = strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return strings.Join(words, "-")
+}

@@ -1,0 +1,186 @@
+package tollgate
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The aggregator of the tests limits api.search to a few calls a minute, llm.tokens to 100 a minute, jobs to 2 copies.
+func opened(t testing.TB) *Agent {
+	t.Helper()
+	address := os.Getenv("TOLLGATE_TEST_AGGREGATOR")
+	if address == "" {
+		t.Skip("TOLLGATE_TEST_AGGREGATOR: not set; `cargo test -p tollgate-tests --test doors` does")
+	}
+	agent, err := Open("aggregators=" + address + "; name=go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Close(5 * time.Second) })
+	if !agent.Ready(20 * time.Second) {
+		t.Fatal("no aggregator is heard")
+	}
+	return agent
+}
+
+func rateOf(t testing.TB, agent *Agent, resource string) *Rate {
+	t.Helper()
+	rate, err := agent.Rate(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(rate.Free)
+	agent.Ready(20 * time.Second)
+	return rate
+}
+
+func TestARefusalHasEverythingForAnAnswer(t *testing.T) {
+	search := rateOf(t, opened(t), "api.search")
+	var denied *Denied
+	for call := 0; denied == nil && call < 4000; call++ {
+		denied = search.Hit("go")
+		time.Sleep(2 * time.Millisecond)
+	}
+	if denied == nil {
+		t.Fatal("never refused")
+	}
+	if denied.Status != 429 || denied.RetryAfter <= 0 || denied.RetryAfter > time.Minute || denied.Never {
+		t.Fatalf("%+v", denied)
+	}
+	if search.Peek("go") == nil || search.Peek("other") != nil {
+		t.Fatal("a peek that is another answer")
+	}
+	for _, name := range []string{"Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Tollgate-Code"} {
+		if len(denied.Header[name]) != 1 {
+			t.Errorf("no %s: %v", name, denied.Header)
+		}
+	}
+	if kind := denied.Header["Content-Type"]; len(kind) != 1 || kind[0] != "application/problem+json" {
+		t.Error(kind)
+	}
+	if !strings.Contains(denied.Body, "#quota-exceeded") || !strings.Contains(denied.Error(), denied.Code) {
+		t.Errorf("%s: %s", denied, denied.Body)
+	}
+}
+
+func TestCostsAreEstimatedAndSettled(t *testing.T) {
+	tokens := rateOf(t, opened(t), "llm.tokens")
+	if denied := tokens.HitN("go", 101); denied == nil || !denied.Never || denied.RetryAfter != 0 {
+		t.Fatalf("%+v", denied)
+	}
+	estimate, denied := tokens.HitEstimated("go", 60)
+	if denied != nil {
+		t.Fatal(denied)
+	}
+	if err := estimate.Settle(10); err != nil {
+		t.Fatal(err)
+	}
+	if err := estimate.Settle(10); err != nil {
+		t.Fatal("a second time does nothing", err)
+	}
+}
+
+func TestCopiesAreTakenAndGivenBack(t *testing.T) {
+	agent := opened(t)
+	jobs, err := agent.Copies("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer jobs.Free()
+	agent.Ready(20 * time.Second)
+	first, denied := jobs.Reserve("go", 2)
+	if denied != nil {
+		t.Fatal(denied)
+	}
+	if _, denied := jobs.Reserve("go", 1); denied == nil || denied.Status != 429 {
+		t.Fatalf("%+v", denied)
+	}
+	first.Release()
+	first.Release()
+	for until := time.Now().Add(20 * time.Second); ; {
+		hold, denied := jobs.Reserve("go", 1)
+		if denied == nil {
+			hold.Release()
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatal(denied)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestMistakesLetThroughAndAreNamed(t *testing.T) {
+	agent := opened(t)
+	if _, err := Open("agregators=a:1"); err == nil || !strings.Contains(err.Error(), "agregators") {
+		t.Error(err)
+	}
+	search := rateOf(t, agent, "api.search")
+	if denied := search.Hit("\xff"); denied != nil {
+		t.Error(denied)
+	}
+	if denied := search.Hit(""); denied != nil {
+		t.Error(denied)
+	}
+	search.Free()
+	if denied := search.Hit("go"); denied != nil {
+		t.Error(denied)
+	}
+}
+
+func TestGoroutinesCallAtOnce(t *testing.T) {
+	agent := opened(t)
+	rate := rateOf(t, agent, "api.free")
+	before, _ := agent.Stats()
+	var group sync.WaitGroup
+	for range 8 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for range 1000 {
+				if denied := rate.Hit("go"); denied != nil {
+					t.Error(denied)
+				}
+			}
+		}()
+	}
+	group.Wait()
+	after, err := agent.Stats()
+	if counted := after.HitsAccepted + after.HitsDropped - before.HitsAccepted - before.HitsDropped; counted != 8000 {
+		t.Errorf("%d counted, %v", counted, err)
+	}
+}
+
+// go test -run '^$' -bench Cost -benchtime 1x: what a call costs, as agent/c/examples/cost.c measures it.
+func BenchmarkCost(b *testing.B) {
+	const domains, blocks = 1000, 2000
+	agent := opened(b)
+	rate := rateOf(b, agent, "api.free")
+	names := make([]string, domains)
+	for i := range names {
+		names[i] = fmt.Sprintf("tenant:%08x:user:%08x", i, i*7919)
+	}
+	before, _ := agent.Stats()
+	took := make([]time.Duration, blocks)
+	for block := range took {
+		start := time.Now()
+		for _, name := range names {
+			if rate.Hit(name) != nil {
+				b.Fatal("refused")
+			}
+		}
+		took[block] = time.Since(start)
+		for time.Since(start) < time.Millisecond {
+		}
+	}
+	after, _ := agent.Stats()
+	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
+	b.ReportMetric(float64(took[blocks/2].Nanoseconds())/domains, "ns/call")
+	b.ReportMetric(float64(took[blocks/10].Nanoseconds())/domains, "ns/call-a-tenth")
+	b.ReportMetric(100*float64(after.HitsAccepted-before.HitsAccepted)/(domains*blocks), "%recorded")
+}

@@ -1,0 +1,452 @@
+package dev.tollgate;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * An agent: limits how often, and how many at a time, a tenant may use a resource, across a whole fleet, decided in this
+ * process. It is the agent's C library (agent/c), called by the JDK's own foreign functions: Java 22 or later, nothing
+ * else. The library is {@code libtollgate_c.so.0} where the linker finds it, or the file that the property
+ * {@code tollgate.library} names; run with {@code --enable-native-access=ALL-UNNAMED}.
+ *
+ * <pre>{@code
+ * Tollgate agent = Tollgate.open("aggregators=127.0.0.1:7401");
+ * Tollgate.Rate search = agent.rate("api.search");
+ * Tollgate.Denied denied = search.hit("acme");        // null: go on
+ * if (denied != null) { respond(denied.status(), denied.headers(), denied.body()); }
+ * }</pre>
+ *
+ * <p>No call waits but {@code open}, {@code ready} and {@code close}; every one may be made by any thread. A mistake of
+ * the caller, as a handle that was closed, lets through: limits never break a service.
+ */
+public final class Tollgate implements AutoCloseable {
+    /** The answer to a call that was refused. {@code retryAfter} is empty where the refusal does not end by itself. */
+    public record Denied(
+            int status, Optional<Duration> retryAfter, String code, Map<String, String> headers, String body) {}
+
+    /** What an agent has counted: see {@code tg_counts} in tollgate.h. */
+    public record Stats(
+            long hitsAccepted,
+            long hitsDropped,
+            long hitsAcknowledged,
+            long refusedAccepted,
+            long denialsLive,
+            long holdsLive,
+            Duration blindFor) {}
+
+    /** Settings that are not understood, or a handle that is not open. */
+    public static final class TollgateException extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        TollgateException(String message) {
+            super(message);
+        }
+    }
+
+    /**
+     * What is called. The handles are constants of the class, without which a call costs a hundred times as much. Those of
+     * short calls are critical: the thread stays where it is, and arrays are passed as they are.
+     */
+    private static final class Library {
+        static final int ABI = 0;
+        private static final Linker LINKER = Linker.nativeLinker();
+        private static final SymbolLookup SYMBOLS =
+                SymbolLookup.libraryLookup(System.getProperty("tollgate.library", "libtollgate_c.so.0"), Arena.global());
+        private static final Linker.Option SHORT = Linker.Option.critical(true);
+
+        // int32_t tg_open(const char *settings, tg_handle *agent);
+        static final MethodHandle OPEN = found("tg_open", JAVA_INT, ADDRESS, ADDRESS);
+        // uint32_t tg_abi(void);
+        static final MethodHandle ABI_OF = found("tg_abi", JAVA_INT);
+        // size_t tg_last_error(char *buffer, size_t capacity);
+        static final MethodHandle LAST_ERROR = found("tg_last_error", JAVA_LONG, ADDRESS, JAVA_LONG);
+        // int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
+        static final MethodHandle READY = found("tg_ready", JAVA_INT, JAVA_LONG, JAVA_INT);
+        // int32_t tg_close(tg_handle agent, uint32_t timeout_ms);
+        static final MethodHandle CLOSE = found("tg_close", JAVA_INT, JAVA_LONG, JAVA_INT);
+        // int32_t tg_stats(tg_handle agent, tg_counts *counts);
+        static final MethodHandle STATS = found("tg_stats", JAVA_INT, JAVA_LONG, ADDRESS);
+        // int32_t tg_rate(tg_handle agent, const char *resource, tg_handle *rate);
+        static final MethodHandle RATE = found("tg_rate", JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS);
+        // int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
+        static final MethodHandle COPIES = found("tg_copies", JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS);
+        // int32_t tg_hit(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
+        static final MethodHandle HIT = critical("tg_hit", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS);
+        // int32_t tg_hit_n(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_answer *answer);
+        static final MethodHandle HIT_N =
+                critical("tg_hit_n", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS);
+        // int32_t tg_peek(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
+        static final MethodHandle PEEK = critical("tg_peek", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS);
+        // int32_t tg_record(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies);
+        static final MethodHandle RECORD = critical("tg_record", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT);
+        // int32_t tg_hit_estimated(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_handle *estimate, tg_answer *answer);
+        static final MethodHandle HIT_ESTIMATED =
+                critical("tg_hit_estimated", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
+        // int32_t tg_settle(tg_handle estimate, uint32_t copies);
+        static final MethodHandle SETTLE = critical("tg_settle", JAVA_INT, JAVA_LONG, JAVA_INT);
+        // int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint32_t wanted, tg_handle *hold, tg_answer *answer);
+        static final MethodHandle RESERVE =
+                critical("tg_reserve", JAVA_INT, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
+        // int32_t tg_release(tg_handle hold);
+        static final MethodHandle RELEASE = critical("tg_release", JAVA_INT, JAVA_LONG);
+        // int32_t tg_free(tg_handle handle);
+        static final MethodHandle FREE = critical("tg_free", JAVA_INT, JAVA_LONG);
+
+        private static MethodHandle found(String name, MemoryLayout result, MemoryLayout... arguments) {
+            return LINKER.downcallHandle(SYMBOLS.find(name).orElseThrow(), FunctionDescriptor.of(result, arguments));
+        }
+
+        private static MethodHandle critical(String name, MemoryLayout result, MemoryLayout... arguments) {
+            return LINKER.downcallHandle(SYMBOLS.find(name).orElseThrow(), FunctionDescriptor.of(result, arguments), SHORT);
+        }
+    }
+
+    private static final int DENIED = 1;
+    private static final int NOT_OPEN = -3;
+
+    /** The places of the fields of {@code tg_answer}, and its size. */
+    private static final int STATUS = 8;
+    private static final int RETRY_AFTER_MS = 16;
+    private static final int DENIAL = 32;
+    private static final int HEADERS = 96;
+    private static final int BODY = 608;
+    private static final int ANSWER_BYTES = 1376;
+
+    /** The fields of {@code tg_counts}, of eight bytes each. */
+    private static final int COUNTS = 9;
+
+    /** What a thread passes to the library: answers, and handles. As longs, so that both are aligned. */
+    private static final class Scratch {
+        final MemorySegment answer = MemorySegment.ofArray(new long[ANSWER_BYTES / 8]);
+        final MemorySegment handle = MemorySegment.ofArray(new long[1]);
+    }
+
+    private static final ThreadLocal<Scratch> SCRATCH = ThreadLocal.withInitial(Scratch::new);
+
+    private final long handle;
+
+    private Tollgate(long handle) {
+        this.handle = handle;
+    }
+
+    /**
+     * An agent of settings as tollgate.h lists them, with {@code ;} between them. Fails on bad settings, never because of
+     * the network.
+     */
+    public static Tollgate open(String settings) {
+        try (Arena arena = Arena.ofConfined()) {
+            return opened(arena, arena.allocateFrom(settings));
+        }
+    }
+
+    /** An agent of the environment: TOLLGATE_AGGREGATORS and the other variables of the guide. */
+    public static Tollgate fromEnv() {
+        try (Arena arena = Arena.ofConfined()) {
+            return opened(arena, MemorySegment.NULL);
+        }
+    }
+
+    private static Tollgate opened(Arena arena, MemorySegment settings) {
+        MemorySegment agent = arena.allocate(JAVA_LONG);
+        try {
+            int abi = (int) Library.ABI_OF.invokeExact();
+            if (abi != Library.ABI) {
+                throw new TollgateException("the library's ABI is " + abi + ", expected " + Library.ABI);
+            }
+            check((int) Library.OPEN.invokeExact(settings, agent));
+            return new Tollgate(agent.get(JAVA_LONG, 0));
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /** Waits until it has heard of what is in force; whether it has. */
+    public boolean ready(Duration timeout) {
+        try {
+            return (int) Library.READY.invokeExact(handle, milliseconds(timeout)) == 0;
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /** What was counted so far. */
+    public Stats stats() {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment counts = arena.allocate(JAVA_LONG, COUNTS);
+            check((int) Library.STATS.invokeExact(handle, counts));
+            long[] of = counts.toArray(JAVA_LONG);
+            return new Stats(of[0], of[1], of[2], of[3], of[4], of[5], Duration.ofMillis(of[6]));
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /** Sends what was recorded, for so long at most, and ends the agent. What was taken from it lets through. */
+    public void close(Duration timeout) {
+        try {
+            int code = (int) Library.CLOSE.invokeExact(handle, milliseconds(timeout));
+            if (code != NOT_OPEN) {
+                check(code);
+            }
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /** The same, for two seconds at most. */
+    @Override
+    public void close() {
+        close(Duration.ofSeconds(2));
+    }
+
+    /** A resource that is limited by rate. Take one at the start and keep it. */
+    public Rate rate(String resource) {
+        return new Rate(resourceOf(Library.RATE, resource));
+    }
+
+    /** A resource that is limited by copies. */
+    public Copies copies(String resource) {
+        return new Copies(resourceOf(Library.COPIES, resource));
+    }
+
+    private long resourceOf(MethodHandle open, String resource) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment opened = arena.allocate(JAVA_LONG);
+            check((int) open.invokeExact(handle, arena.allocateFrom(resource), opened));
+            return opened.get(JAVA_LONG, 0);
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    /** How often. */
+    public static final class Rate {
+        private final long handle;
+
+        private Rate(long handle) {
+            this.handle = handle;
+        }
+
+        /** Counts a call of a domain. Null: go on. */
+        public Denied hit(String domain) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            MemorySegment answer = SCRATCH.get().answer;
+            try {
+                int code = (int)
+                        Library.HIT.invokeExact(handle, MemorySegment.ofArray(text), (long) text.length, answer);
+                return code == DENIED ? denied(answer) : null;
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Counts a call that costs so many copies, all or nothing. Null: go on. */
+        public Denied hit(String domain, int copies) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            MemorySegment answer = SCRATCH.get().answer;
+            try {
+                int code = (int) Library.HIT_N.invokeExact(
+                        handle, MemorySegment.ofArray(text), (long) text.length, copies, answer);
+                return code == DENIED ? denied(answer) : null;
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** What hit would say; counts nothing. */
+        public Denied peek(String domain) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            MemorySegment answer = SCRATCH.get().answer;
+            try {
+                int code = (int)
+                        Library.PEEK.invokeExact(handle, MemorySegment.ofArray(text), (long) text.length, answer);
+                return code == DENIED ? denied(answer) : null;
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Counts copies that were used already, whatever the limits say. */
+        public void record(String domain, int copies) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            try {
+                int code = (int)
+                        Library.RECORD.invokeExact(handle, MemorySegment.ofArray(text), (long) text.length, copies);
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Counts a call whose cost is known afterwards: settle what comes back, refused or not. */
+        public Estimate hitEstimated(String domain, int copies) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            Scratch scratch = SCRATCH.get();
+            try {
+                int code = (int) Library.HIT_ESTIMATED.invokeExact(
+                        handle,
+                        MemorySegment.ofArray(text),
+                        (long) text.length,
+                        copies,
+                        scratch.handle,
+                        scratch.answer);
+                long estimate = code == 0 ? scratch.handle.get(JAVA_LONG, 0) : 0;
+                return new Estimate(estimate, code == DENIED ? denied(scratch.answer) : null);
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Ends it: calls are let through from then on. */
+        public void free() {
+            Tollgate.free(handle);
+        }
+    }
+
+    /** A call whose cost is known afterwards. */
+    public static final class Estimate {
+        private final AtomicLong handle;
+        private final Denied denied;
+
+        private Estimate(long handle, Denied denied) {
+            this.handle = new AtomicLong(handle);
+            this.denied = denied;
+        }
+
+        /** The answer, where it was refused; or null. */
+        public Denied denied() {
+            return denied;
+        }
+
+        /** Says what it cost, once: a second time does nothing. Whether it was in time, ten minutes. */
+        public boolean settle(int copies) {
+            try {
+                return (int) Library.SETTLE.invokeExact(handle.getAndSet(0), copies) == 0;
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+    }
+
+    /** How many at a time. */
+    public static final class Copies {
+        private final long handle;
+
+        private Copies(long handle) {
+            this.handle = handle;
+        }
+
+        /** Takes copies: close what comes back when they are no longer used, refused or not. */
+        public Hold reserve(String domain, int copies) {
+            byte[] text = domain.getBytes(StandardCharsets.UTF_8);
+            Scratch scratch = SCRATCH.get();
+            try {
+                int code = (int) Library.RESERVE.invokeExact(
+                        handle,
+                        MemorySegment.ofArray(text),
+                        (long) text.length,
+                        copies,
+                        scratch.handle,
+                        scratch.answer);
+                long hold = code == 0 ? scratch.handle.get(JAVA_LONG, 0) : 0;
+                return new Hold(hold, code == DENIED ? denied(scratch.answer) : null);
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+
+        /** Ends it: calls are let through from then on. */
+        public void free() {
+            Tollgate.free(handle);
+        }
+    }
+
+    /** Copies in use, for try-with-resources. */
+    public static final class Hold implements AutoCloseable {
+        private final AtomicLong handle;
+        private final Denied denied;
+
+        private Hold(long handle, Denied denied) {
+            this.handle = new AtomicLong(handle);
+            this.denied = denied;
+        }
+
+        /** The answer, where they were refused; or null. */
+        public Denied denied() {
+            return denied;
+        }
+
+        /** Gives them back; a second time does nothing. */
+        @Override
+        public void close() {
+            try {
+                int code = (int) Library.RELEASE.invokeExact(handle.getAndSet(0));
+            } catch (Throwable thrown) {
+                throw unexpected(thrown);
+            }
+        }
+    }
+
+    private static void free(long handle) {
+        try {
+            int code = (int) Library.FREE.invokeExact(handle);
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
+    }
+
+    private static Denied denied(MemorySegment answer) {
+        long wait = answer.get(JAVA_LONG, RETRY_AFTER_MS);
+        Map<String, String> headers = new LinkedHashMap<>();
+        for (String line : answer.getString(HEADERS).split("\n")) {
+            int colon = line.indexOf(": ");
+            if (0 < colon) {
+                headers.put(line.substring(0, colon), line.substring(colon + 2));
+            }
+        }
+        return new Denied(
+                answer.get(JAVA_INT, STATUS),
+                // Below zero is what is not known.
+                wait < 0 ? Optional.empty() : Optional.of(Duration.ofMillis(wait)),
+                answer.getString(DENIAL),
+                headers,
+                answer.getString(BODY));
+    }
+
+    /** The text of a code is the thread's, so it is asked for at once. */
+    private static void check(int code) throws Throwable {
+        if (code < 0) {
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment text = arena.allocate(512);
+                long length = (long) Library.LAST_ERROR.invokeExact(text, text.byteSize());
+                throw new TollgateException(length == 0 ? "code " + code : text.getString(0));
+            }
+        }
+    }
+
+    private static int milliseconds(Duration timeout) {
+        return Math.clamp(timeout.toMillis(), 0, Integer.MAX_VALUE);
+    }
+
+    /** The library throws nothing: what comes is ours, or the machine's. */
+    private static RuntimeException unexpected(Throwable thrown) {
+        if (thrown instanceof Error error) {
+            throw error;
+        }
+        return thrown instanceof RuntimeException known ? known : new IllegalStateException(thrown);
+    }
+}

@@ -1,0 +1,116 @@
+import dev.tollgate.Tollgate;
+import java.time.Duration;
+import java.util.List;
+
+/**
+ * Check ADDRESS: what Tollgate.java promises, against the aggregator at ADDRESS, which limits api.search to a few calls a
+ * minute, llm.tokens to 100 a minute, and jobs to 2 copies.
+ */
+final class Check {
+    static final Duration WITHIN = Duration.ofSeconds(20);
+
+    static void expect(boolean condition, Object said) {
+        if (!condition) {
+            throw new AssertionError(said);
+        }
+    }
+
+    public static void main(String[] arguments) throws InterruptedException {
+        Tollgate agent = Tollgate.open("aggregators=" + arguments[0] + "; name=java");
+        expect(agent.ready(WITHIN), "no aggregator is heard");
+        refusals(agent);
+        costs(agent);
+        copies(agent);
+        mistakes(agent);
+        threads(agent);
+        agent.close();
+        agent.close();
+        System.out.println("all as promised");
+    }
+
+    static void refusals(Tollgate agent) throws InterruptedException {
+        Tollgate.Rate search = agent.rate("api.search");
+        Tollgate.Denied denied = null;
+        for (int call = 0; denied == null && call < 4000; call++) {
+            denied = search.hit("java");
+            Thread.sleep(2);
+        }
+        expect(denied != null, "never refused");
+        expect(denied.status() == 429, denied);
+        Duration wait = denied.retryAfter().orElseThrow();
+        expect(wait.isPositive() && wait.compareTo(Duration.ofMinutes(1)) <= 0, denied);
+        for (String name : List.of("retry-after", "ratelimit", "ratelimit-policy", "content-type")) {
+            expect(denied.headers().containsKey(name), denied);
+        }
+        expect(denied.code().equals(denied.headers().get("x-tollgate-code")), denied);
+        expect(denied.body().contains("#quota-exceeded"), denied);
+        expect(search.peek("java") != null && search.peek("other") == null, "a peek that is another answer");
+        search.free();
+    }
+
+    static void costs(Tollgate agent) {
+        Tollgate.Rate tokens = agent.rate("llm.tokens");
+        agent.ready(WITHIN);
+        Tollgate.Denied never = tokens.hit("java", 101);
+        expect(never != null && never.retryAfter().isEmpty(), never);
+        Tollgate.Estimate estimate = tokens.hitEstimated("java", 60);
+        expect(estimate.denied() == null, estimate.denied());
+        expect(estimate.settle(10) && estimate.settle(10), "a second time does nothing");
+        expect(tokens.hitEstimated("java", 101).denied() != null, "let through");
+        tokens.record("java", 5);
+        tokens.free();
+    }
+
+    static void copies(Tollgate agent) throws InterruptedException {
+        Tollgate.Copies jobs = agent.copies("jobs");
+        agent.ready(WITHIN);
+        try (Tollgate.Hold both = jobs.reserve("java", 2);
+                Tollgate.Hold more = jobs.reserve("java", 1)) {
+            expect(both.denied() == null, both.denied());
+            expect(more.denied() != null && more.denied().status() == 429, more.denied());
+        }
+        long until = System.nanoTime() + WITHIN.toNanos();
+        while (true) {
+            try (Tollgate.Hold hold = jobs.reserve("java", 1)) {
+                if (hold.denied() == null) {
+                    break;
+                }
+                expect(System.nanoTime() < until, hold.denied());
+            }
+            Thread.sleep(5);
+        }
+        jobs.free();
+    }
+
+    static void mistakes(Tollgate agent) {
+        try {
+            Tollgate.open("agregators=a:1");
+            throw new AssertionError("opened");
+        } catch (Tollgate.TollgateException named) {
+            expect(named.getMessage().contains("agregators"), named);
+        }
+        Tollgate.Rate search = agent.rate("api.search");
+        expect(search.hit("") == null, "a domain of no bytes");
+        search.free();
+        expect(search.hit("java") == null, "a handle that was freed");
+    }
+
+    static void threads(Tollgate agent) throws InterruptedException {
+        Tollgate.Rate free = agent.rate("api.free");
+        Tollgate.Stats before = agent.stats();
+        List<Thread> threads = java.util.stream.IntStream.range(0, 4)
+                .mapToObj(number -> Thread.ofPlatform().start(() -> {
+                    for (int call = 0; call < 1000; call++) {
+                        free.hit("java");
+                    }
+                }))
+                .toList();
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        Tollgate.Stats after = agent.stats();
+        long counted = after.hitsAccepted() + after.hitsDropped() - before.hitsAccepted() - before.hitsDropped();
+        expect(counted == 4000, after);
+        free.free();
+    }
+}
