@@ -17,7 +17,7 @@
 use super::reader::{DecodeError, Fault, Reader};
 use super::statement::Cause;
 use super::writer::Writer;
-use crate::names::{EVERYBODY, NAME_BYTES_MAX};
+use crate::names::NAME_BYTES_MAX;
 use crate::place::Place;
 use crate::time::Timestamp;
 
@@ -292,7 +292,7 @@ fn read_hit<'a>(
         ));
     }
     let resource = read_resource(reader, resources)?;
-    let domain = read_domain(reader)?;
+    let domain = reader.domain()?;
     let at = read_age(reader, sent)?;
     let mut hit = Hit::one(resource, domain, at, read_copies(reader)?);
     if 6 <= len {
@@ -312,15 +312,6 @@ fn read_hit<'a>(
         hit.min = Some(read_min(reader, hit.copies)?);
     }
     Ok(hit)
-}
-
-/// A domain that was called for. None is everybody's: agents rename one that is called so.
-fn read_domain<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
-    let before = *reader;
-    match reader.text("domain", 1, NAME_BYTES_MAX)? {
-        EVERYBODY => Err(before.error("domain", Fault::Everybody)),
-        domain => Ok(domain),
-    }
 }
 
 fn read_calls(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
@@ -402,7 +393,7 @@ fn read_refused<'a>(
     reader.fixed_array("refused", 8, "8")?;
     Ok(Refused {
         resource: read_resource(reader, resources)?,
-        domain: read_domain(reader)?,
+        domain: reader.domain()?,
         calls: reader.u64("calls")?,
         copies: reader.u64("copies")?,
         first: read_age(reader, sent)?,

@@ -6,6 +6,7 @@
 use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
 
 use super::{MESSAGE_BYTES_MAX, VERSION};
+use crate::names::{EVERYBODY, NAME_BYTES_MAX};
 
 /// Why bytes were refused: which field, where, and what was wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -262,6 +263,19 @@ impl<'a> Reader<'a> {
         }
         let bytes = self.take(before, field, len)?;
         std::str::from_utf8(bytes).map_err(|_| before.error(field, Fault::Utf8))
+    }
+
+    /// A domain that was called for. None is everybody's: agents rename one that is called so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::text`]; [`Fault::Everybody`].
+    pub fn domain(&mut self) -> Result<&'a str, DecodeError> {
+        let before = *self;
+        match self.text("domain", 1, NAME_BYTES_MAX)? {
+            EVERYBODY => Err(before.error("domain", Fault::Everybody)),
+            domain => Ok(domain),
+        }
     }
 
     /// Raw bytes, at most `max`, borrowed from the message.

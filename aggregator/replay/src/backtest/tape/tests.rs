@@ -1,3 +1,5 @@
+//! Tapes of a few calls, whatever their order and runs.
+
 use super::*;
 
 /// Calls whose stamps wander, from a generator without a library.
