@@ -1,0 +1,115 @@
+//! What can be wrong with files for TLS, and with a handshake, in the words of those who can put it right.
+
+use std::path::PathBuf;
+
+use rustls::{CertificateError, Error};
+
+/// Why files for TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file with a secret can be read by others.
+    #[error(
+        "{}: mode {mode:04o} lets every user of this machine read a secret, expected 0600 (chmod 600), or 0640 for a group",
+        path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A file is longer than any of its kind.
+    #[error("{}: has {bytes} bytes, expected at most {allowed}", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The bound.
+        allowed: u64,
+    },
+    /// A file is not PEM, or a part of it is missing.
+    #[error("{}: {said}, expected PEM with {expected}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said, or what is not there.
+        said: String,
+        /// What belongs there.
+        expected: &'static str,
+    },
+    /// A certificate is not valid now.
+    #[error("{}: the certificate is valid {validity}, and this machine's clock says {now}: expected a certificate that is valid now, or a clock that is right", path.display())]
+    NotValidNow {
+        /// The file.
+        path: PathBuf,
+        /// From when to when it is.
+        validity: crate::Validity,
+        /// Now, as a UTC date and time.
+        now: String,
+    },
+    /// The private key is not the certificate's.
+    #[error("{} and {}: the key does not belong to the first certificate of the file, expected the two that were made together", cert.display(), key.display())]
+    Mismatch {
+        /// The file with the certificate.
+        cert: PathBuf,
+        /// The file with the key.
+        key: PathBuf,
+    },
+    /// One of two files that go together was named without the other.
+    #[error(
+        "a certificate without its private key, or a key without its certificate: expected both or neither"
+    )]
+    Half,
+    /// A name for the peer is not a host's name or an address.
+    #[error("server name {0:?}: expected a host's name or an IP address")]
+    ServerName(String),
+    /// rustls does not take the files.
+    #[error("{}: {said}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        said: String,
+    },
+    /// The secret in a file is not a text on one line.
+    #[error("{}: {found}, expected one line of printable ASCII", path.display())]
+    NotALine {
+        /// The file.
+        path: PathBuf,
+        /// What stands there instead, without quoting it.
+        found: &'static str,
+    },
+}
+
+/// What an error of a handshake or a session means, for those who have to act on it.
+pub fn explain(error: &Error) -> String {
+    let hint = match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the peer's certificate was not issued by any CA of the CA file, or its chain lacks an intermediate certificate"
+        }
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "the peer's certificate is for other names than the expected server name",
+        Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "the peer's certificate has expired, or this machine's clock is ahead",
+        Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        ) => "the peer's certificate is not valid yet, or this machine's clock is behind",
+        Error::InvalidMessage(_) => "the peer does not speak TLS",
+        Error::PeerIncompatible(_) => "the peer does not speak TLS 1.3",
+        Error::AlertReceived(_) => "the peer refused the handshake",
+        _ => return format!("TLS: {error}"),
+    };
+    format!("TLS: {hint} ({error})")
+}

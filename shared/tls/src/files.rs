@@ -1,0 +1,127 @@
+//! Reading PEM files and secrets, with a bound on their length and a look at who else may read them.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::TlsFault;
+
+/// The longest PEM file: a system's bundle of all public CAs has some 250 KB.
+const PEM_BYTES_MAX: u64 = 4 << 20;
+
+/// The longest secret on one line.
+const SECRET_BYTES_MAX: u64 = 4 << 10;
+
+/// The bytes of a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TlsFault> {
+    read_bounded(path, PEM_BYTES_MAX, false)
+}
+
+/// The bytes of a file that others must not be able to read.
+pub(crate) fn read_private(path: &Path) -> Result<Vec<u8>, TlsFault> {
+    read_bounded(path, PEM_BYTES_MAX, true)
+}
+
+/// The secret that stands alone on the one line of a file, such as a token.
+///
+/// # Errors
+///
+/// Where the file cannot be read, can be read by every user of the machine, or has something else in it.
+pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
+    let bytes = read_bounded(path, SECRET_BYTES_MAX, true)?;
+    let not_a_line = |found| TlsFault::NotALine {
+        path: path.to_owned(),
+        found,
+    };
+    let text = str::from_utf8(&bytes).map_err(|_| not_a_line("it is not text"))?;
+    let line = text.trim();
+    match line {
+        "" => Err(not_a_line("it is empty")),
+        line if line.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(line.to_owned()),
+        _ => Err(not_a_line("it has spaces or several lines")),
+    }
+}
+
+fn read_bounded(path: &Path, allowed: u64, is_secret: bool) -> Result<Vec<u8>, TlsFault> {
+    let failed = |source| TlsFault::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    // Of the open file: whatever the name stands for a moment later does not matter.
+    let metadata = file.metadata().map_err(failed)?;
+    #[cfg(unix)]
+    if is_secret {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & 0o007 != 0 {
+            return Err(TlsFault::Exposed {
+                path: path.to_owned(),
+                mode,
+            });
+        }
+    }
+    let _ = (is_secret, metadata);
+    let mut bytes = Vec::new();
+    file.take(allowed + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    match u64::try_from(bytes.len()) {
+        Ok(length) if length <= allowed => Ok(bytes),
+        _ => Err(TlsFault::TooLong {
+            path: path.to_owned(),
+            bytes: bytes.len() as u64,
+            allowed,
+        }),
+    }
+}
+
+/// The bytes of the first certificate in PEM; `None` where there is none.
+pub fn certificate_der(pem: &[u8]) -> Option<Vec<u8>> {
+    let first = CertificateDer::from_pem_slice(pem).ok()?;
+    Some(first.as_ref().to_vec())
+}
+
+/// The certificates of a PEM file, the first being the owner's own where it is a chain.
+pub(crate) fn certificates(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+    let wrong = |said: String| TlsFault::Pem {
+        path: path.to_owned(),
+        said,
+        expected: "at least one certificate (-----BEGIN CERTIFICATE-----)",
+    };
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let read = read.map_err(|error| wrong(error.to_string()))?;
+    match read.is_empty() {
+        true => Err(wrong("no certificate in it".to_owned())),
+        false => Ok(read),
+    }
+}
+
+/// The private key of a PEM file.
+pub(crate) fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, TlsFault> {
+    // The parser's words are about the form alone; it quotes nothing of the key.
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|error| TlsFault::Pem {
+        path: path.to_owned(),
+        said: error.to_string(),
+        expected: "a private key (-----BEGIN PRIVATE KEY-----)",
+    })
+}
+
+/// The CAs of a PEM file.
+pub(crate) fn roots(path: &Path, bytes: &[u8]) -> Result<RootCertStore, TlsFault> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, bytes)? {
+        roots.add(certificate).map_err(|error| TlsFault::Refused {
+            path: path.to_owned(),
+            said: format!("a certificate in it cannot be a CA: {error}"),
+        })?;
+    }
+    Ok(roots)
+}

@@ -1,0 +1,37 @@
+//! TLS 1.3 for the link, the feed and HTTP: settings from files, and sessions over sockets that never wait.
+//!
+//! ```text
+//! PEM files ──> ServerFiles, ClientFiles ──> rustls configuration ──> Session over a TcpStream
+//!    └── read again by content: what fits as a whole replaces what was in force, what does not is a TlsFault
+//! ```
+//!
+//! The cryptography is rustls with ring. The provider is named with each configuration, and no default of the
+//! process is installed, since a service that links the agent may have another. Only TLS 1.3 is spoken, with
+//! session tickets and without data before the handshake's end (0-RTT).
+//!
+//! Knows nothing of tokens, roles or messages. What stays true: a private key that others can read is refused;
+//! a fault names the file, what was found, and what would do; no fault and no `Debug` shows a key.
+
+mod certificate;
+mod client;
+mod fault;
+mod files;
+mod server;
+mod session;
+pub mod utc;
+
+pub use certificate::{Certificate, Validity};
+pub use client::{ClientFiles, ClientTls};
+pub use fault::{TlsFault, explain};
+pub use files::{certificate_der, read_secret};
+pub use server::{Reloaded, ServerFiles, ServerTls};
+pub use session::Session;
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+/// The one cryptography provider of every configuration.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

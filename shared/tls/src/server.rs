@@ -1,0 +1,215 @@
+//! What is connected to: its certificate and key, and the CAs whose certificates stand for callers.
+//!
+//! ```text
+//! files ── read each second ── changed, and fit together ──> the next handshake's configuration
+//!                         └── changed, and do not ──> a fault, and the configuration before stays
+//! ```
+//!
+//! What stays true: the three files replace each other only together. A session ticket of one configuration is
+//! worth nothing under the next, so a CA that was taken out lets nobody in by a resumed session.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::version::TLS13;
+
+use crate::client::{check_validity, digest, of_pair, refused};
+use crate::{Certificate, Session, TlsFault, files, provider};
+
+/// The files of one that is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// Its certificate, and those between it and the CA, as PEM.
+    pub cert: PathBuf,
+    /// Its private key, as PEM.
+    pub key: PathBuf,
+    /// The CAs whose certificates may stand for a token, as PEM. `None` means that nobody is asked for one.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS for one that is connected to.
+#[derive(Debug)]
+pub struct ServerTls {
+    files: ServerFiles,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    /// Of the files that were looked at last, whether they could be used or not.
+    digest: blake3::Hash,
+    force: Force,
+}
+
+/// What is in force.
+#[derive(Clone, Debug)]
+struct Force {
+    config: Arc<ServerConfig>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    client_ca: blake3::Hash,
+    not_after: u64,
+}
+
+/// What a look at the files has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    /// They are as they were.
+    No,
+    /// They are others, and in force.
+    Yes {
+        /// Whether the CAs of callers are others, too: their certificates are to be verified again.
+        client_ca: bool,
+    },
+}
+
+impl ServerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn load(files: ServerFiles) -> Result<Self, TlsFault> {
+        let read = Read::of(&files)?;
+        let loaded = Loaded {
+            digest: read.digest(),
+            force: read.force(&files)?,
+        };
+        Ok(Self {
+            files,
+            loaded: Mutex::new(loaded),
+        })
+    }
+
+    /// Looks at the files, and takes them as a whole if they have changed.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with files that have changed since they were looked at last; the ones before stay in force.
+    pub fn reload(&self) -> Result<Reloaded, TlsFault> {
+        let read = Read::of(&self.files);
+        let digest = match &read {
+            Ok(read) => read.digest(),
+            // A file that is gone is told once, like one that is bad.
+            Err(fault) => blake3::hash(fault.to_string().as_bytes()),
+        };
+        if self.lock().digest == digest {
+            return Ok(Reloaded::No);
+        }
+        self.lock().digest = digest;
+        let force = read?.force(&self.files)?;
+        let mut loaded = self.lock();
+        let client_ca = loaded.force.client_ca != force.client_ca;
+        loaded.force = force;
+        Ok(Reloaded::Yes { client_ca })
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.lock().force.config)
+    }
+
+    /// The last second of the certificate in force, since the Unix epoch.
+    pub fn not_after(&self) -> u64 {
+        self.lock().force.not_after
+    }
+
+    /// Whether callers may show a certificate in place of a token.
+    pub const fn takes_certificates(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// Whether a caller's certificate is valid now, under the CAs in force.
+    pub fn verifies(&self, certificate: &Certificate) -> bool {
+        let verifier = self.lock().force.verifier.clone();
+        let (Some(verifier), Some((own, between))) = (verifier, certificate.chain().split_first())
+        else {
+            return false;
+        };
+        let verified = verifier.verify_client_cert(own, between, UnixTime::now());
+        verified.is_ok()
+    }
+
+    /// Begins a session over a connection that was accepted.
+    ///
+    /// # Errors
+    ///
+    /// Where rustls does not begin.
+    pub fn session(&self) -> Result<Session, rustls::Error> {
+        let session = rustls::ServerConnection::new(self.config())?;
+        Ok(Session::new(session.into()))
+    }
+
+    /// The files.
+    pub const fn files(&self) -> &ServerFiles {
+        &self.files
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Read {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Vec<u8>,
+}
+
+impl Read {
+    fn of(files: &ServerFiles) -> Result<Self, TlsFault> {
+        let client_ca = files.client_ca.as_deref();
+        Ok(Self {
+            cert: files::read(&files.cert)?,
+            key: files::read_private(&files.key)?,
+            client_ca: client_ca.map(files::read).transpose()?.unwrap_or_default(),
+        })
+    }
+
+    fn digest(&self) -> blake3::Hash {
+        digest(&[&self.cert, &self.key, &self.client_ca])
+    }
+
+    fn force(&self, files: &ServerFiles) -> Result<Force, TlsFault> {
+        let (cert, key) = (&files.cert, &files.key);
+        let chain = files::certificates(cert, &self.cert)?;
+        let not_after = check_validity(cert, chain.first())?.not_after;
+        let private = files::private_key(key, &self.key)?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| refused(cert, &error))?;
+        let verifier = match &files.client_ca {
+            None => None,
+            Some(path) => {
+                let roots = Arc::new(files::roots(path, &self.client_ca)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+                    // Whoever shows none needs a token; whoever shows one needs a valid one.
+                    .allow_unauthenticated()
+                    .build();
+                Some(verifier.map_err(|error| TlsFault::Refused {
+                    path: path.clone(),
+                    said: error.to_string(),
+                })?)
+            }
+        };
+        let builder = match &verifier {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
+            None => builder.with_no_client_auth(),
+        };
+        let config = builder.with_single_cert(chain, private);
+        let mut config = config.map_err(|error| of_pair(cert, key, &error))?;
+        // Tickets keep a returning caller's handshake short, and cost this side no memory. Each configuration
+        // has keys of its own for them.
+        config.ticketer =
+            rustls::crypto::ring::Ticketer::new().map_err(|error| refused(cert, &error))?;
+        Ok(Force {
+            config: Arc::new(config),
+            verifier,
+            client_ca: blake3::hash(&self.client_ca),
+            not_after,
+        })
+    }
+}
