@@ -4,6 +4,7 @@
 
 mod checks;
 mod epochs;
+mod security;
 mod start;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use crate::copies::{HOLDS_MAX, HoldNews, OnHold};
 use crate::error::BuildError;
 use crate::heard::{Heard, Near, OnHeard, OnNear};
+use security::Security;
 
 /// Settings of an agent.
 #[derive(Clone, Debug)]
@@ -27,6 +29,7 @@ pub struct AgentBuilder {
     kafka_properties_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
     domain_key_file: Option<PathBuf>,
+    security: Security,
     kill_switch: bool,
     bounds: Bounds,
     on_heard: Option<OnHeard>,
@@ -63,6 +66,7 @@ impl Default for AgentBuilder {
             kafka_properties_file: None,
             key_file: None,
             domain_key_file: None,
+            security: Security::default(),
             kill_switch: false,
             bounds: Bounds {
                 denials: 1 << 20,
@@ -124,8 +128,8 @@ impl AgentBuilder {
         self
     }
 
-    /// The file with the fleet's key. Kept for the sealed feed: until frames are sealed it is only
-    /// checked.
+    /// The file with the fleet's key. No build uses it yet: it is only checked. What protects the connections to
+    /// aggregators is [`Self::tls_ca_file`] and [`Self::token_file`].
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_file = Some(path.into());
         self
@@ -242,7 +246,9 @@ impl AgentBuilder {
 
     /// Settings from the environment: `TOLLGATE_AGGREGATORS` (with commas), `TOLLGATE_KAFKA`,
     /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
-    /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`. What is not set, or empty, keeps its default.
+    /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
+    /// `TOLLGATE_TLS_CERT_FILE`, `TOLLGATE_TLS_KEY_FILE`, `TOLLGATE_TOKEN_FILE`, `TOLLGATE_INSECURE`
+    /// (`trusted-network`). What is not set, or empty, keeps its default.
     ///
     /// # Errors
     ///
@@ -280,6 +286,7 @@ impl AgentBuilder {
         builder.epoch_file = variable("TOLLGATE_EPOCH_FILE")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
+        builder.security = Security::from_variables(&text)?;
         builder.kill_switch = match text("TOLLGATE_KILL_SWITCH")?.as_deref() {
             None | Some("off" | "0" | "false") => false,
             Some("on" | "1" | "true") => true,

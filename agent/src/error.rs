@@ -89,6 +89,34 @@ pub enum BuildError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A file for TLS, or the one with the token, cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(Box<tollgate_tls::TlsFault>),
+    /// Aggregators are found by Kafka, and no name was set that their certificates have to be for.
+    #[cfg(feature = "tls")]
+    #[error(
+        "no TLS server name (TOLLGATE_TLS_SERVER_NAME), expected the one that the fleet's certificates are for"
+    )]
+    NoServerName,
+    /// There is a certificate, a key or a server name, and no CA.
+    #[cfg(feature = "tls")]
+    #[error(
+        "a TLS certificate, key or server name without a CA file, expected TOLLGATE_TLS_CA_FILE beside it"
+    )]
+    NoCaFile,
+    /// TLS or a token is configured, and the agent was built without the feature `tls`.
+    #[cfg(not(feature = "tls"))]
+    #[error(
+        "TLS or a token file is configured, and this agent was built without the feature `tls`"
+    )]
+    WithoutTls,
+    /// The word by which a network is trusted is another.
+    #[error("TOLLGATE_INSECURE={value:?}: expected `trusted-network`, or nothing")]
+    Insecure {
+        /// What was given.
+        value: String,
+    },
     /// The epoch file cannot be read or written.
     #[error("epoch file {}: {source}", path.display())]
     EpochFile {

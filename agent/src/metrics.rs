@@ -82,6 +82,10 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
             stats.connections_ended,
         ),
         (
+            "tollgate_agent_connections_refused_total",
+            stats.connections_refused,
+        ),
+        (
             "tollgate_agent_hold_operations_total",
             stats.hold_operations,
         ),

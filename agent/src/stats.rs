@@ -41,6 +41,7 @@ pub(crate) struct Counters {
     pub(crate) feeds_opened: AtomicU64,
     pub(crate) links_lost: AtomicU64,
     pub(crate) connections_ended: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
     pub(crate) hold_operations: AtomicU64,
     pub(crate) hold_operations_dropped: AtomicU64,
@@ -148,6 +149,9 @@ pub struct Stats {
     /// Connections to aggregators that this agent ended for what came over them: not ZeroMQ's protocol,
     /// longer than is allowed, too slow, or nothing.
     pub connections_ended: u64,
+    /// Connections to aggregators that were not made or ended because of credentials: a certificate that does not hold, a
+    /// token that is not let in, or a network that nothing protects.
+    pub connections_refused: u64,
     /// Resources beyond the bound: their calls are let through and recorded nowhere.
     pub resources_without_room: u64,
     /// What was done with holds: taken, given back, passed on.
@@ -226,6 +230,7 @@ impl From<&Counters> for Stats {
             feeds_opened: of(&counters.feeds_opened),
             links_lost: of(&counters.links_lost),
             connections_ended: of(&counters.connections_ended),
+            connections_refused: of(&counters.connections_refused),
             resources_without_room: of(&counters.resources_without_room),
             hold_operations: of(&counters.hold_operations),
             hold_operations_dropped: of(&counters.hold_operations_dropped),

@@ -3,3 +3,5 @@
 pub mod cli;
 pub mod demo;
 pub mod exit;
+pub mod keys;
+pub mod reach;

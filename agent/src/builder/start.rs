@@ -46,6 +46,7 @@ impl AgentBuilder {
         self.read_kafka_properties()?;
         self.check_kafka(&name)?;
         self.check_bounds()?;
+        let credentials = self.credentials(&aggregators)?;
         if let Some(path) = &self.key_file {
             super::checks::check_key(path)?;
         }
@@ -81,7 +82,7 @@ impl AgentBuilder {
                 listener.topic(),
                 carrier,
                 &events,
-                &shared.counters,
+                (&shared.counters, credentials),
             );
             Hub::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };

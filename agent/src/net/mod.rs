@@ -4,6 +4,7 @@
 //! One thread with a runtime of its own, so that an agent works in a service that has none.
 
 mod backoff;
+mod credentials;
 mod feed;
 mod hub;
 mod inbox;
@@ -16,7 +17,11 @@ mod names;
 mod slots;
 mod socket;
 mod sockets;
+mod wire;
 
+pub(crate) use credentials::Credentials;
+#[cfg(feature = "tls")]
+pub(crate) use credentials::TokenFile;
 pub(crate) use hub::Hub;
 #[cfg(feature = "simulation")]
 pub(crate) use hub::Wires;

@@ -16,7 +16,10 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation, opening, ping, pong};
+use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation, opening_with, ping, pong};
+
+use super::credentials::Credentials;
+use super::wire::Wire;
 
 /// A message of an aggregator has at most 1,000,000 bytes, behind its topic.
 const LIMITS: Limits = Limits {
@@ -60,6 +63,17 @@ pub(super) enum SocketFault {
     /// Time ran out.
     #[error("{0}")]
     Slow(&'static str),
+    /// TLS, its certificates or files.
+    #[error("{0}")]
+    Tls(String),
+    /// The peer does not let this agent in, and says why.
+    #[error("refused: {0}")]
+    Refused(Box<str>),
+    /// The network is not said to be trusted, and nothing protects what would be sent over it.
+    #[error(
+        "not a loopback address, and no CA file: set TOLLGATE_TLS_CA_FILE, or TOLLGATE_INSECURE=trusted-network"
+    )]
+    Clear,
 }
 
 impl SocketFault {
@@ -67,12 +81,17 @@ impl SocketFault {
     pub(super) fn is_violation(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::Slow(_))
     }
+
+    /// Whether it is what this agent shows or believes that has to be put right.
+    pub(super) const fn is_of_credentials(&self) -> bool {
+        matches!(self, Self::Tls(_) | Self::Refused(_) | Self::Clear)
+    }
 }
 
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    wire: Wire,
     decoder: Decoder,
     /// What was read, and up to where it has been handled.
     read: Box<[u8]>,
@@ -89,14 +108,19 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects, and waits for the peer's READY. To be given a limit of time by the caller.
-    pub(super) async fn connect(role: SocketType, endpoint: &str) -> Result<Self, SocketFault> {
+    pub(super) async fn connect(
+        role: SocketType,
+        endpoint: &str,
+        credentials: &Credentials,
+    ) -> Result<Self, SocketFault> {
         let address = endpoint.strip_prefix("tcp://");
         let address = address.ok_or_else(|| SocketFault::Address(endpoint.into()))?;
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        let (wire, token) = credentials.secure(stream).await?;
         let now = Instant::now();
         let mut socket = Self {
-            stream,
+            wire,
             decoder: Decoder::new(role, LIMITS),
             read: vec![0; READ_BYTES].into(),
             unread: 0..0,
@@ -109,7 +133,7 @@ impl Socket {
             unfinished: None,
             stalled: None,
         };
-        socket.send(opening(role));
+        socket.send(opening_with(role, token.as_ref()));
         socket.until(|socket| socket.decoder.is_ready()).await?;
         Ok(socket)
     }
@@ -143,10 +167,8 @@ impl Socket {
         // What follows READY waits to be handled until somebody asks for messages.
         while !is(self) {
             self.exchange().await?;
-            let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
-            let event = self.decoder.next(&mut input)?;
-            self.unread.start = self.unread.end - input.len();
-            if let Some(Event::Ready { pings }) = event {
+            let event = self.next_event()?;
+            if let Some(Event::Ready { pings, .. }) = event {
                 self.pings = pings;
             }
         }
@@ -157,10 +179,7 @@ impl Socket {
     fn handle(&mut self) -> Result<Option<Vec<Bytes>>, SocketFault> {
         let mut completed = false;
         while !self.unread.is_empty() {
-            let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
-            let event = self.decoder.next(&mut input)?;
-            self.unread.start = self.unread.end - input.len();
-            let Some(event) = event else {
+            let Some(event) = self.next_event()? else {
                 break;
             };
             completed = true;
@@ -182,16 +201,31 @@ impl Socket {
         Ok(None)
     }
 
+    /// The next event of what was read.
+    fn next_event(&mut self) -> Result<Option<Event>, SocketFault> {
+        let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
+        let event = self.decoder.next(&mut input);
+        self.unread.start = self.unread.end - input.len();
+        event.map_err(|violation| match self.decoder.peer_error() {
+            Some(reason) => SocketFault::Refused(reason.into()),
+            None => violation.into(),
+        })
+    }
+
     /// Writes and reads what goes without waiting, or waits until something does.
     async fn exchange(&mut self) -> Result<(), SocketFault> {
         self.look(Instant::now())?;
-        self.write()?;
-        let interest = match self.out.is_empty() {
+        let is_empty = self.write()?;
+        // The socket does not show what TLS has read and nobody has taken.
+        if self.wire.has_plaintext() {
+            return self.read();
+        }
+        let interest = match is_empty {
             true => Interest::READABLE,
             false => Interest::READABLE | Interest::WRITABLE,
         };
         tokio::select! {
-            ready = self.stream.ready(interest) => {
+            ready = self.wire.ready(interest) => {
                 let ready = ready?;
                 if ready.is_readable() || ready.is_read_closed() {
                     self.read()?;
@@ -203,7 +237,7 @@ impl Socket {
     }
 
     fn read(&mut self) -> Result<(), SocketFault> {
-        match self.stream.try_read(&mut self.read) {
+        match self.wire.try_read(&mut self.read) {
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok(read) => {
                 self.unread = 0..read;
@@ -212,11 +246,15 @@ impl Socket {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(SocketFault::Tls(error.to_string()))
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn write(&mut self) -> Result<(), SocketFault> {
+    /// Writes what is taken without waiting; whether nothing is left.
+    fn write(&mut self) -> Result<bool, SocketFault> {
         while !self.out.is_empty() {
             let pieces: Vec<IoSlice<'_>> = self
                 .out
@@ -224,7 +262,7 @@ impl Socket {
                 .take(16)
                 .map(|one| IoSlice::new(one))
                 .collect();
-            match self.stream.try_write_vectored(&pieces) {
+            match self.wire.try_write(&pieces) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(written) => {
                     self.take_off(written);
@@ -232,12 +270,12 @@ impl Socket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.stalled.get_or_insert_with(Instant::now);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(self.wire.flush()?)
     }
 
     fn take_off(&mut self, mut written: usize) {

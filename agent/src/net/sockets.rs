@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tollgate_shared::wire::frame::Topic;
 
 use super::Event;
+use super::credentials::Credentials;
 use super::feed::Feed;
 use super::hub::{Hub, Wires};
 use super::inbox::{Inbox, Room, cost};
@@ -94,9 +95,9 @@ impl Sockets {
         topic: Topic,
         carrier: Carrier,
         events: &mpsc::Sender<Event>,
-        counters: &Arc<Counters>,
+        (counters, credentials): (&Arc<Counters>, Credentials),
     ) -> Self {
-        let slots = Slots::unbounded(Arc::clone(counters));
+        let slots = Slots::unbounded(Arc::clone(counters), Arc::new(credentials));
         let room = Room::new();
         let inbox = || Inbox::new(events.clone(), room.clone());
         let endpoints = aggregators

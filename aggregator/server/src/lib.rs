@@ -8,6 +8,7 @@
 //! link       agents' connections
 //! feed       the denial feed
 //! http       what operators ask and do
+//! security   who may do what: tokens, roles, certificates
 //! serve      the loop that owns all of it
 //! telemetry  its log lines
 //! ```
@@ -22,6 +23,7 @@ mod error;
 pub mod feed;
 pub mod http;
 pub mod link;
+pub mod security;
 pub mod serve;
 pub mod telemetry;
 

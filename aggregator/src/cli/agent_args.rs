@@ -50,6 +50,7 @@ impl AgentArgs {
         if let Some(bootstrap) = &self.kafka {
             builder = builder.kafka(bootstrap);
         }
+        builder = global.reach.apply(builder);
         if let Some(key) = &global.domain_key {
             builder = builder.domain_key_file(key);
         }

@@ -31,6 +31,9 @@ pub struct DemoArgs {
     /// Runs agents only, against the fleet of this aggregator; pushes no limits, and stops nothing
     #[arg(long, value_name = "URL", value_parser = super::values::url, conflicts_with = "access_log")]
     pub attach: Option<String>,
+    /// Makes a CA, a certificate and a token for the run: agents speak TLS to the aggregator, and show the token
+    #[arg(long, conflicts_with = "attach")]
+    pub tls: bool,
     /// The seed of the made-up traffic
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -70,8 +73,9 @@ struct AgentArgs {
 }
 
 impl AgentArgs {
-    fn part(&self) -> AgentPart {
+    fn part(&self, global: &Global) -> AgentPart {
         AgentPart {
+            reach: global.reach.clone(),
             name: self.name.clone(),
             aggregator: self.aggregator.clone(),
             kafka: self.kafka.as_ref().map(|bootstrap| KafkaPart {
@@ -154,9 +158,9 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
 /// # Errors
 ///
 /// Where something of it fails.
-pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
+pub fn run_agent(global: &Global, args: &DemoAgentArgs) -> Result<Exit, Failure> {
     let part = Part {
-        agent: args.agent.part(),
+        agent: args.agent.part(global),
         schedule: args.schedule.clone(),
         seen: args.seen.clone(),
     };
@@ -171,9 +175,9 @@ pub fn run_agent(args: &DemoAgentArgs) -> Result<Exit, Failure> {
 /// # Errors
 ///
 /// Where something of it fails.
-pub fn run_holder(args: &DemoHolderArgs) -> Result<Exit, Failure> {
+pub fn run_holder(global: &Global, args: &DemoHolderArgs) -> Result<Exit, Failure> {
     let part = HolderPart {
-        agent: args.agent.part(),
+        agent: args.agent.part(global),
         resource: args.resource.clone(),
         domain: args.domain.clone(),
         copies: args.copies,
@@ -231,13 +235,12 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
         seconds: args.seconds,
         seed: args.seed,
         quiet: global.quiet,
+        tls: args.tls,
+        reach: global.reach.clone(),
     };
     if let Some(url) = &args.attach {
-        let Attached {
-            log,
-            limits,
-            resources,
-        } = crate::demo::attach(url)?;
+        let attached: Attached = crate::demo::attach(url)?;
+        let (log, limits, resources) = (attached.log, attached.limits, attached.resources);
         let run = format!("{:x}", std::process::id());
         return Ok(base(
             log,

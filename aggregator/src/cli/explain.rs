@@ -120,18 +120,12 @@ fn question(
 
 /// Asks a running aggregator, which reads the log that it writes.
 fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit, Failure> {
-    let agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .new_agent();
+    let opened = crate::reach::open(&args.url, Some(PATIENCE))?;
     let form = match global.format {
         Format::Text => "text",
         Format::Json => "json",
     };
-    let mut request = agent
-        .get(format!("{}/v1/explain", args.url.trim_end_matches('/')))
-        .query("format", form);
+    let mut request = opened.get("/v1/explain").query("format", form);
     match question {
         Question::Code(code) => request = request.query("code", code.to_string()),
         Question::Pair {
@@ -148,10 +142,10 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             }
         }
     }
-    let failed = |error: ureq::Error| Failure::Unavailable(format!("{}: {error}", args.url));
-    let mut response = request.call().map_err(failed)?;
+    let failed = crate::reach::unavailable(&args.url);
+    let mut response = request.call().map_err(&failed)?;
     let status = response.status().as_u16();
-    let body = response.body_mut().read_to_string().map_err(failed)?;
+    let body = response.body_mut().read_to_string().map_err(&failed)?;
     match status {
         200 => {
             let mut output = global.open_output()?;

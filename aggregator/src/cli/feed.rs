@@ -68,6 +68,11 @@ struct TailArgs {
 /// Where nobody answers at the address, or the output cannot be written.
 pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
     let Verb::Tail(args) = &args.verb;
+    // The socket is a ZeroMQ library's own, and speaks plainly.
+    if global.reach.ca.is_some() || global.reach.token_file.is_some() {
+        let text = "feed tail: speaks without TLS and shows no token in this build, expected neither --ca nor --token-file";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -168,6 +168,9 @@ async fn hits(
 /// What keeps an agent from hearing of its partitions.
 fn unreachable(stats: &Stats) -> &'static str {
     match (stats.welcomes, stats.feeds_opened) {
+        (0, _) if 0 < stats.connections_refused => {
+            "no aggregator lets this agent in, or has a certificate that it believes: see the error above"
+        }
         (0, _) => "no aggregator answers for all partitions",
         (_, 0) => {
             "an aggregator answers, but its feed cannot be reached (does listen.advertise name an address that can be reached from here, and is listen.feed open?)"

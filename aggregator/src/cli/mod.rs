@@ -21,6 +21,7 @@ pub mod gateway;
 pub mod hit;
 pub mod holds;
 pub mod kafka_args;
+pub mod keys;
 pub mod limits;
 pub mod limits_candidates;
 mod limits_edit;
@@ -107,6 +108,9 @@ pub struct Global {
     /// When results are coloured
     #[arg(long, global = true, value_enum, default_value_t)]
     pub color: Color,
+    /// How aggregators are reached.
+    #[command(flatten)]
+    pub reach: crate::reach::ReachArgs,
 }
 
 /// The commands.
@@ -160,6 +164,8 @@ pub enum Command {
     Limits(limits::LimitsArgs),
     /// Lists, checks and creates Kafka's topics
     Topics(topics::TopicsArgs),
+    /// Makes a CA, certificates and tokens, lists tokens and revokes them
+    Keys(keys::KeysArgs),
     /// Prints completions for a shell
     Completions {
         /// The shell
@@ -258,32 +264,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
 /// Runs a command to its end and says how it ended. Errors are told here and nowhere else.
 pub fn run(cli: Cli) -> Exit {
     let Cli { global, command } = cli;
-    let result = match command {
-        Command::Serve(args) => serve::run(&global, &args),
-        Command::Gateway(args) => gateway::run(&global, &args),
-        Command::Hit(args) => hit::run(&global, &args),
-        Command::Demo(args) => demo::run_demo(&global, &args),
-        Command::DemoAgent(args) => demo::run_agent(&args),
-        Command::DemoHolder(args) => demo::run_holder(&args),
-        Command::Check(args) => check::run(&global, &args),
-        Command::Audit(args) => audit::run(&global, &args),
-        Command::Explain(args) => explain::run(&global, &args),
-        Command::Simulate(args) => simulate::run(&global, &args),
-        Command::Backtest(args) => backtest::run(&global, &args),
-        Command::Denials(args) => denials::run(&global, &args),
-        Command::Reset(args) => amend::reset(&global, &args),
-        Command::Refund(args) => amend::refund(&global, &args),
-        Command::Ban(args) => amend::ban(&global, &args),
-        Command::Unban(args) => amend::unban(&global, &args),
-        Command::Namespaces(args) => amend::namespaces(&global, &args),
-        Command::Pairs(args) => pairs::run(&global, &args),
-        Command::Top(args) => top::run(&global, &args),
-        Command::Holds(args) => holds::run(&global, &args),
-        Command::Feed(args) => feed::run(&global, &args),
-        Command::Limits(args) => limits::run(&global, &args),
-        Command::Topics(args) => topics::run(&global, &args),
-        Command::Completions { shell } => completions(&global, shell),
-    };
+    let result = global.reach.set().and_then(|()| perform(&global, command));
     match result {
         Ok(exit) => exit,
         Err(Failure::Unread) => Failure::Unread.exit(),
@@ -292,6 +273,36 @@ pub fn run(cli: Cli) -> Exit {
             eprintln!("tollgate: {}", escaped_lines(&text));
             failure.exit()
         }
+    }
+}
+
+fn perform(global: &Global, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Serve(args) => serve::run(global, &args),
+        Command::Gateway(args) => gateway::run(global, &args),
+        Command::Hit(args) => hit::run(global, &args),
+        Command::Demo(args) => demo::run_demo(global, &args),
+        Command::DemoAgent(args) => demo::run_agent(global, &args),
+        Command::DemoHolder(args) => demo::run_holder(global, &args),
+        Command::Check(args) => check::run(global, &args),
+        Command::Audit(args) => audit::run(global, &args),
+        Command::Explain(args) => explain::run(global, &args),
+        Command::Simulate(args) => simulate::run(global, &args),
+        Command::Backtest(args) => backtest::run(global, &args),
+        Command::Denials(args) => denials::run(global, &args),
+        Command::Reset(args) => amend::reset(global, &args),
+        Command::Refund(args) => amend::refund(global, &args),
+        Command::Ban(args) => amend::ban(global, &args),
+        Command::Unban(args) => amend::unban(global, &args),
+        Command::Namespaces(args) => amend::namespaces(global, &args),
+        Command::Pairs(args) => pairs::run(global, &args),
+        Command::Top(args) => top::run(global, &args),
+        Command::Holds(args) => holds::run(global, &args),
+        Command::Feed(args) => feed::run(global, &args),
+        Command::Limits(args) => limits::run(global, &args),
+        Command::Topics(args) => topics::run(global, &args),
+        Command::Keys(args) => keys::run(global, &args),
+        Command::Completions { shell } => completions(global, shell),
     }
 }
 

@@ -21,6 +21,7 @@ use tollgate_shared::names::{check_domain, check_name};
 use super::Global;
 use super::output::Format;
 use crate::exit::{Exit, Failure};
+use crate::reach;
 use tollgate_server::http::ROWS_MAX;
 use tollgate_server::http::amend::{Asked, FaultView};
 use tollgate_server::serve::host_name;
@@ -111,18 +112,16 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
     };
     // What is missing is told before anybody is asked.
     asked.clone().proposal().map_err(Failure::Usage)?;
+    let opened = reach::open(url, None)?;
     let url = format!("{url}/v1/amendments");
-    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
+    let unavailable = reach::unavailable(&url);
     let body = serde_json::to_string(&asked).map_err(|error| Failure::Bug(error.to_string()))?;
     let (status, body) = loop {
-        let request = ureq::post(&url)
-            .config()
-            .http_status_as_error(false)
-            .build();
+        let request = opened.post("/v1/amendments");
         let mut response = request
             .content_type("application/json")
             .send(&body)
-            .map_err(unavailable)?;
+            .map_err(&unavailable)?;
         let status = response.status().as_u16();
         // Twenty a second and caller: whoever runs commands in a row waits for his turn.
         let wait = response.headers().get("retry-after");
@@ -131,7 +130,7 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
             std::thread::sleep(Duration::from_secs(seconds));
             continue;
         }
-        let body = response.body_mut().read_to_string().map_err(unavailable)?;
+        let body = response.body_mut().read_to_string().map_err(&unavailable)?;
         break (status, body);
     };
     if status != 200 {
@@ -184,6 +183,11 @@ fn told(answer: &Answer) -> String {
 }
 
 fn refusal(url: &str, status: u16, body: &str) -> Failure {
+    if let 401 | 403 = status
+        && let Some(said) = said_by(body)
+    {
+        return reach::not_authorised(url, &said);
+    }
     let Ok(fault) = serde_json::from_str::<FaultView>(body) else {
         return Failure::Unavailable(format!("{url}: status {status}"));
     };
@@ -211,18 +215,17 @@ pub fn get<T: serde::de::DeserializeOwned>(
     path: &str,
     query: &[(&str, Option<String>)],
 ) -> Result<T, Failure> {
+    let mut request = reach::open(url, None)?.get(path);
     let url = format!("{url}{path}");
-    let request = ureq::get(&url).config();
-    let mut request = request.http_status_as_error(false).build();
     for (name, value) in query {
         if let Some(value) = value {
             request = request.query(*name, value);
         }
     }
-    let unavailable = |error: ureq::Error| Failure::Unavailable(format!("{url}: {error}"));
-    let mut response = request.call().map_err(unavailable)?;
+    let unavailable = reach::unavailable(&url);
+    let mut response = request.call().map_err(&unavailable)?;
     let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
-    let body = body.read_to_string().map_err(unavailable)?;
+    let body = body.read_to_string().map_err(&unavailable)?;
     match response.status().as_u16() {
         200 => {}
         status => return Err(not_listed(&url, status, &body)),
@@ -265,15 +268,23 @@ pub fn pages<T: serde::de::DeserializeOwned>(
 
 /// A list that was refused, in the words of whoever refused it.
 fn not_listed(url: &str, status: u16, body: &str) -> Failure {
+    match (status, said_by(body)) {
+        (401 | 403, Some(said)) => reach::not_authorised(url, &said),
+        (400..=499, Some(said)) => Failure::Data(format!("{url}: {said}")),
+        (_, Some(said)) => Failure::Unavailable(format!("{url}: {said}")),
+        (status, None) => Failure::Unavailable(format!("{url}: status {status}")),
+    }
+}
+
+/// The words of an aggregator that refuses a request.
+fn said_by(body: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Fault {
         error: String,
     }
-    match (status, serde_json::from_str::<Fault>(body)) {
-        (400..=499, Ok(fault)) => Failure::Data(format!("{url}: {}", fault.error)),
-        (_, Ok(fault)) => Failure::Unavailable(format!("{url}: {}", fault.error)),
-        (status, Err(_)) => Failure::Unavailable(format!("{url}: status {status}")),
-    }
+    serde_json::from_str::<Fault>(body)
+        .ok()
+        .map(|fault| fault.error)
 }
 
 /// Says which partitions could not be asked; an answer without them is not the whole of one.

@@ -61,9 +61,9 @@ pub fn instant(text: &str) -> Result<Span, &'static str> {
 ///
 /// What was expected.
 pub fn url(text: &str) -> Result<String, &'static str> {
-    const EXPECTED: &str = "expected an aggregator's address, as in http://127.0.0.1:7400";
+    const EXPECTED: &str = "expected an aggregator's address, as in http://127.0.0.1:7400 or https://tollgate.internal:7400";
     let url: axum::http::Uri = text.parse().map_err(|_| EXPECTED)?;
-    let is_whole = url.scheme_str() == Some("http")
+    let is_whole = matches!(url.scheme_str(), Some("http" | "https"))
         && url.host().is_some_and(|host| !host.is_empty())
         && url.path() == "/"
         && url.query().is_none();

@@ -110,10 +110,16 @@ fn offered_to(limits: &Limits, resource: &str) -> Option<f64> {
 }
 
 fn get<T: for<'de> Deserialize<'de>>(url: &str, path: &str) -> Result<T, Failure> {
+    let opened = crate::reach::open(url, None)?;
     let url = format!("{}{path}", url.trim_end_matches('/'));
-    let mut response = ureq::get(&url)
+    let mut response = opened
+        .get(path)
         .call()
-        .map_err(|error| Failure::Unavailable(format!("{url}: {error}")))?;
+        .map_err(crate::reach::unavailable(&url))?;
+    let status = response.status().as_u16();
+    if status != 200 {
+        return Err(Failure::Unavailable(format!("{url}: status {status}")));
+    }
     let body = response.body_mut().read_to_string();
     let body = body.map_err(|error| Failure::Unavailable(format!("{url}: {error}")))?;
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))

@@ -3,10 +3,12 @@
 //! Every child has our end of its standard input: whatever becomes of this process, they see its end
 //! and stop. What stays true: dropping a child's handle ends the child.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::holder::HolderTold;
 use super::player::Told;
+
+/// What children find in their environment beside what this process finds there: how they reach each other.
+pub static CHILDREN_FIND: OnceLock<Vec<(&'static str, OsString)>> = OnceLock::new();
 
 /// How often a child that was told to stop is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -148,6 +153,7 @@ impl Kept {
         Option<std::process::ChildStderr>,
     )> {
         let mut child = Command::new(std::env::current_exe()?)
+            .envs(CHILDREN_FIND.get().into_iter().flatten().cloned())
             .args(args)
             // Its lines are read by us.
             .env("TOLLGATE_TELEMETRY_LOG_FORMAT", "text")

@@ -28,6 +28,7 @@ pub mod replayed;
 pub mod report;
 mod run;
 pub mod schedule;
+mod secured;
 pub mod verdict;
 mod view;
 

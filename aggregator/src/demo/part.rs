@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use tollgate_agent::{Agent, AgentBuilder};
 
+use crate::reach::ReachArgs;
+
 /// The agent of a process.
 #[derive(Clone, Debug)]
 pub struct AgentPart {
@@ -15,6 +17,8 @@ pub struct AgentPart {
     pub aggregator: String,
     /// Kafka, where hits and holds go to it directly.
     pub kafka: Option<KafkaPart>,
+    /// Whom it believes, and what it shows.
+    pub reach: ReachArgs,
 }
 
 /// A Kafka that the agent writes to.
@@ -34,6 +38,7 @@ impl AgentPart {
         let builder = Agent::builder()
             .name(&self.name)
             .aggregator(&self.aggregator);
+        let builder = self.reach.apply(builder);
         let Some(kafka) = &self.kafka else {
             return builder;
         };

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tollgate_limits::Limits;
 
+use crate::reach::ReachArgs;
+
 /// What the log is.
 #[derive(Clone, Debug)]
 pub enum Log {
@@ -100,4 +102,8 @@ pub struct Plan {
     pub seed: u64,
     /// Shows nothing while it runs.
     pub quiet: bool,
+    /// Its processes speak TLS and show a token.
+    pub tls: bool,
+    /// How its agents reach the fleet that it is attached to.
+    pub reach: ReachArgs,
 }

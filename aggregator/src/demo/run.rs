@@ -10,7 +10,7 @@ use tollgate_shared::mac::MacKey;
 
 use super::clock::wall_us;
 use super::copies::{Returned, Scene, Subject};
-use super::fleet::{Addresses, Kept, News, Who, arg, place};
+use super::fleet::{Addresses, CHILDREN_FIND, Kept, News, Who, arg, place};
 use super::inbox::Inbox;
 use super::log_source::{JournalSource, LogSource};
 use super::plan::{AttachedLog, Log, Plan, Source};
@@ -18,10 +18,12 @@ use super::player::{Told, read_seen};
 use super::replayed::Stretch;
 use super::report::{AgentCounts, Report};
 use super::schedule::Schedule;
+use super::secured;
 use super::verdict::{Bench, Evidence};
 use super::view::View;
 use tollgate_log::Stream;
 use tollgate_replay::judge::Judge;
+use tollgate_server::http::client::{Client, explained};
 
 /// Agent processes of a demonstration.
 pub const AGENTS: u32 = 2;
@@ -50,6 +52,7 @@ struct Stage {
     aggregator: Option<Kept>,
     aggregators: u32,
     addresses: Addresses,
+    client: Client,
 }
 
 /// Runs a demonstration to its report.
@@ -70,6 +73,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Report> {
         aggregator: None,
         aggregators: 0,
         addresses: Addresses::default(),
+        client: Client::default(),
     };
     let result = stage.perform();
     stage.view.end();
@@ -111,6 +115,7 @@ impl Stage {
             ));
         }
         self.write_kafka_properties()?;
+        self.make_keys()?;
         let attached = matches!(self.plan.log, Log::Attached { .. });
         if let Log::Attached { agents, .. } = &self.plan.log {
             self.addresses.agents = agents.clone();
@@ -151,6 +156,17 @@ impl Stage {
             bail!("the aggregator did not stop within 6 s");
         }
         Ok(report)
+    }
+
+    fn make_keys(&mut self) -> anyhow::Result<()> {
+        let mut found = self.plan.reach.variables();
+        if self.plan.tls {
+            (found, self.client) = secured::make(&self.place.path().join("keys"))?;
+            self.view.say("keys were made: TLS 1.3, and a token");
+        }
+        // Once for a process, as demonstrations are.
+        let _ = CHILDREN_FIND.set(found);
+        Ok(())
     }
 
     fn limits_file(&self) -> PathBuf {
@@ -239,16 +255,19 @@ impl Stage {
 
     /// Until the aggregator says that it has caught up.
     fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let url = format!("http://{}/readyz", self.addresses.http);
+        let url = format!("http://{}", self.addresses.http);
+        let opened = self.client.open(&url, None)?;
         let until = Instant::now() + START_WITHIN;
         loop {
-            match ureq::get(&url).call() {
-                Ok(_) => return Ok(()),
-                Err(error) if until < Instant::now() => {
-                    bail!("the aggregator did not become ready: {error}")
-                }
-                Err(_) => self.inbox.pass(Duration::from_millis(20))?,
+            let said = match opened.get("/readyz").call() {
+                Ok(answer) if answer.status().as_u16() == 200 => return Ok(()),
+                Ok(answer) => format!("status {}", answer.status()),
+                Err(error) => explained(&error),
+            };
+            if until < Instant::now() {
+                bail!("the aggregator did not become ready: {said}");
             }
+            self.inbox.pass(Duration::from_millis(20))?;
         }
     }
 

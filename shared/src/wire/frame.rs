@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it
-//! mean anything. A seal of 1 is kept for frames encrypted under the fleet's key. A frame without
+//! mean anything. A seal of 1 is kept for frames encrypted under a key; what keeps frames from others
+//! today is TLS on their connection. A frame without
 //! statements is a heartbeat; it takes a sequence number as any other does, so that a loss before it
 //! is seen.
 

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! READY       [name length (1)][name][value length (4)][value] ...
+//! ERROR       [reason length (1)][reason]
 //! SUBSCRIBE   topic
 //! PING        [time to live (2)][context, up to 16 bytes], answered by PONG with the context
 //! ```
 //!
-//! What stays true: reading one keeps nothing and allocates nothing.
+//! What stays true: reading one keeps nothing and allocates nothing, but for the token of a READY and the reason
+//! of an ERROR, which their lengths' bounds hold for.
 
-use crate::{SocketType, Violation};
+use crate::{SocketType, TOKEN_PROPERTY, Token, Violation};
 
 /// The most bytes of a PING's context.
 pub const PING_CONTEXT_BYTES_MAX: usize = 16;
@@ -20,6 +22,7 @@ pub(crate) enum Command<'a> {
     Cancel(&'a [u8]),
     Ping(&'a [u8]),
     Pong,
+    Error(&'a [u8]),
     /// Of a later version: ignored, as the specification wants it.
     Other,
 }
@@ -30,8 +33,8 @@ fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(length))
 }
 
-/// Checks a READY, of which the type of the peer's socket alone matters.
-pub(crate) fn check_ready(role: SocketType, body: &[u8]) -> Result<(), Violation> {
+/// Checks a READY, of which the type of the peer's socket matters, and its token, if it shows one.
+pub(crate) fn check_ready(role: SocketType, body: &[u8]) -> Result<Option<Token>, Violation> {
     let Some((b"READY", mut rest)) = split(body) else {
         return Err(Violation::NotReady);
     };
@@ -39,7 +42,7 @@ pub(crate) fn check_ready(role: SocketType, body: &[u8]) -> Result<(), Violation
         name: "READY",
         wrong: "a property is cut off",
     };
-    let mut found = None;
+    let (mut found, mut token) = (None, None);
     while !rest.is_empty() {
         let (name, value) = split(rest).ok_or(malformed)?;
         let (length, value) = value.split_first_chunk::<4>().ok_or(malformed)?;
@@ -47,12 +50,14 @@ pub(crate) fn check_ready(role: SocketType, body: &[u8]) -> Result<(), Violation
         let (value, behind) = value.split_at_checked(length).ok_or(malformed)?;
         if name.eq_ignore_ascii_case(b"Socket-Type") {
             found = Some(value);
+        } else if name.eq_ignore_ascii_case(TOKEN_PROPERTY.as_bytes()) {
+            token = Some(Token::new(value));
         }
         rest = behind;
     }
     let expected = role.peers();
     match found {
-        Some(found) if expected.iter().any(|one| one.as_bytes() == found) => Ok(()),
+        Some(found) if expected.iter().any(|one| one.as_bytes() == found) => Ok(token),
         _ => Err(Violation::PeerType { expected }),
     }
 }
@@ -78,7 +83,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Command<'_>, Violation> {
             }
         },
         b"PONG" => Command::Pong,
-        b"ERROR" => return Err(Violation::PeerError),
+        // A reason that is cut off is none.
+        b"ERROR" => Command::Error(split(data).map_or(&[][..], |(reason, _)| reason)),
         _ => Command::Other,
     })
 }

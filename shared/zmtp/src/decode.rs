@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use crate::command::{self, Command};
-use crate::{GREETING_BYTES, Limits, SocketType, Violation};
+use crate::{GREETING_BYTES, Limits, SocketType, Token, Violation};
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -30,6 +30,8 @@ pub enum Event {
     Ready {
         /// Whether the peer understands PING: it speaks ZMTP 3.1 or later.
         pings: bool,
+        /// The token that its READY shows.
+        token: Option<Token>,
     },
     /// A message, as its frames; at least one. A publisher never gets one.
     Message(Vec<Bytes>),
@@ -76,6 +78,7 @@ pub struct Decoder {
     pings: bool,
     is_ready: bool,
     parts: Vec<Bytes>,
+    peer_error: Option<Box<str>>,
 }
 
 impl Decoder {
@@ -91,6 +94,7 @@ impl Decoder {
             pings: false,
             is_ready: false,
             parts: Vec::new(),
+            peer_error: None,
         }
     }
 
@@ -119,6 +123,11 @@ impl Decoder {
     /// Whether the peer's READY was accepted.
     pub const fn is_ready(&self) -> bool {
         self.is_ready
+    }
+
+    /// The reason that the peer gave by an ERROR, as [`Violation::PeerError`] was returned: the peer's own text.
+    pub fn peer_error(&self) -> Option<&str> {
+        self.peer_error.as_deref()
     }
 
     /// Whether nothing is unfinished: no header, no frame, and no message of which frames are missing.
@@ -223,9 +232,10 @@ impl Decoder {
 
     fn take_frame(&mut self, flags: u8, body: Vec<u8>) -> Result<Step, Violation> {
         if !self.is_ready {
-            command::check_ready(self.role, &body)?;
+            let token = command::check_ready(self.role, &body)?;
             self.is_ready = true;
-            return Ok(Step::Event(Event::Ready { pings: self.pings }));
+            let pings = self.pings;
+            return Ok(Step::Event(Event::Ready { pings, token }));
         }
         if flags & COMMAND != 0 {
             return self.take_command(&body);
@@ -245,7 +255,7 @@ impl Decoder {
         Ok(Step::Event(Event::Message(std::mem::take(&mut self.parts))))
     }
 
-    fn take_command(&self, body: &[u8]) -> Result<Step, Violation> {
+    fn take_command(&mut self, body: &[u8]) -> Result<Step, Violation> {
         let is_publisher = self.role == SocketType::Pub;
         Ok(match command::read(body)? {
             Command::Subscribe(topic) if is_publisher => {
@@ -262,6 +272,10 @@ impl Decoder {
             }
             Command::Ping(context) => Step::Event(Event::Ping(Bytes::copy_from_slice(context))),
             Command::Pong => Step::Event(Event::Pong),
+            Command::Error(reason) => {
+                self.peer_error = Some(String::from_utf8_lossy(reason).into());
+                return Err(Violation::PeerError);
+            }
             Command::Other => Step::On,
         })
     }

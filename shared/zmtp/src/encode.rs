@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use crate::{GREETING_BYTES, SocketType};
+use crate::{GREETING_BYTES, SocketType, TOKEN_PROPERTY, Token};
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -14,7 +14,12 @@ const VERSION: [u8; 2] = [3, 1];
 /// Greeting and READY, whole: what a connection begins with. The NULL mechanism lets both sides send
 /// it without waiting for the other.
 pub fn opening(role: SocketType) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(GREETING_BYTES + 64);
+    opening_with(role, None)
+}
+
+/// The same with a token, by which the peer knows who connects. It belongs on connections that nobody else reads.
+pub fn opening_with(role: SocketType, token: Option<&Token>) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(GREETING_BYTES + 128);
     bytes.put_u8(0xff);
     bytes.put_bytes(0, 8);
     bytes.put_u8(0x7f);
@@ -22,11 +27,10 @@ pub fn opening(role: SocketType) -> Bytes {
     bytes.put_slice(b"NULL");
     bytes.put_bytes(0, GREETING_BYTES - bytes.len());
     let mut ready = BytesMut::new();
-    ready.put_u8(11);
-    ready.put_slice(b"Socket-Type");
-    // The longest name has six bytes.
-    ready.put_u32(role.name().len() as u32);
-    ready.put_slice(role.name().as_bytes());
+    put_property(&mut ready, "Socket-Type", role.name().as_bytes());
+    if let Some(token) = token {
+        put_property(&mut ready, TOKEN_PROPERTY, token.as_bytes());
+    }
     put_command(&mut bytes, b"READY", &[&ready]);
     bytes.freeze()
 }
@@ -66,6 +70,21 @@ pub fn ping() -> Bytes {
 /// The answer to a PING with this context.
 pub fn pong(context: &[u8]) -> Bytes {
     command(b"PONG", &[context])
+}
+
+/// An ERROR, which says why the connection ends; of a longer reason the first 255 bytes.
+pub fn error(reason: &str) -> Bytes {
+    let end = reason.floor_char_boundary(usize::from(u8::MAX));
+    let reason = reason.get(..end).unwrap_or_default();
+    command(b"ERROR", &[&[reason.len() as u8], reason.as_bytes()])
+}
+
+/// A property of a READY; names have at most 255 bytes, and values are far from four billion.
+fn put_property(into: &mut BytesMut, name: &str, value: &[u8]) {
+    into.put_u8(name.len() as u8);
+    into.put_slice(name.as_bytes());
+    into.put_u32(value.len() as u32);
+    into.put_slice(value);
 }
 
 fn command(name: &[u8], data: &[&[u8]]) -> Bytes {

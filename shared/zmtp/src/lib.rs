@@ -31,11 +31,13 @@ mod command;
 mod decode;
 mod encode;
 mod subscriptions;
+mod token;
 
 pub use command::PING_CONTEXT_BYTES_MAX;
 pub use decode::{Decoder, Event};
-pub use encode::{cancel, message, opening, ping, pong, subscribe};
+pub use encode::{cancel, error, message, opening, opening_with, ping, pong, subscribe};
 pub use subscriptions::Subscriptions;
+pub use token::{TOKEN_PROPERTY, Token};
 
 /// The bytes of a greeting.
 pub const GREETING_BYTES: usize = 64;

@@ -10,7 +10,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate_zmtp::{
-    Decoder, Event, Limits, SocketType, Violation, cancel, message, opening, ping, pong, subscribe,
+    Decoder, Event, Limits, SocketType, Token, Violation, cancel, error, message, opening,
+    opening_with, ping, pong, subscribe,
 };
 
 const LIMITS: Limits = Limits {
@@ -88,7 +89,10 @@ fn conversation(role: SocketType, peer: SocketType) -> BoxedStrategy<(Vec<u8>, V
     let all = prop::collection::vec(said(role), 0..8);
     all.prop_map(move |all| {
         let mut bytes = opening(peer).to_vec();
-        let mut events = vec![Event::Ready { pings: true }];
+        let mut events = vec![Event::Ready {
+            pings: true,
+            token: None,
+        }];
         for (frame, event) in all {
             bytes.extend_from_slice(&frame);
             events.push(event);
@@ -262,10 +266,11 @@ fn older_peers_are_known_to_understand_no_ping() {
     let mut bytes = opening(SocketType::Dealer).to_vec();
     bytes[11] = 0;
     let (events, violation) = decode(SocketType::Router, [&bytes[..]]);
-    assert_eq!(
-        (&events[..], violation),
-        (&[Event::Ready { pings: false }][..], None)
-    );
+    let ready = Event::Ready {
+        pings: false,
+        token: None,
+    };
+    assert_eq!((&events[..], violation), (&[ready][..], None));
 }
 
 #[test]
@@ -280,4 +285,36 @@ fn what_a_later_version_says_is_passed_over() {
 
 fn violation_of_error() -> Option<Violation> {
     violation(&opened(b"\x04\x0a\x05ERROR\x03bad"))
+}
+
+#[test]
+fn a_token_in_ready_is_read_and_never_shown() {
+    let token = Token::new(b"tg1_secret");
+    let bytes = opening_with(SocketType::Dealer, Some(&token));
+    let (events, violation) = decode(SocketType::Router, bytes.chunks(5));
+    let ready = Event::Ready {
+        pings: true,
+        token: Some(token.clone()),
+    };
+    assert_eq!((&events[..], violation), (&[ready][..], None));
+    assert!(!format!("{events:?}").contains("secret"));
+    assert_eq!(token.as_bytes(), b"tg1_secret");
+}
+
+#[test]
+fn the_reason_of_an_error_is_kept_for_whoever_is_refused() {
+    for (reason, kept) in [
+        ("no such token", "no such token"),
+        (&"é".repeat(200), &"é".repeat(127)),
+    ] {
+        let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+        let bytes = opened(&error(reason));
+        let mut input = &bytes[..];
+        assert!(matches!(
+            decoder.next(&mut input),
+            Ok(Some(Event::Ready { .. }))
+        ));
+        assert_eq!(decoder.next(&mut input), Err(Violation::PeerError));
+        assert_eq!(decoder.peer_error(), Some(kept));
+    }
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tollgate_server::core::event::{Event, Peer as AgentPeer, Request};
 use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::link::{self, Answers, LinkCounters};
+use tollgate_server::security::Access;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 use tollgate_zmtp::SocketType;
@@ -40,7 +41,8 @@ impl Link {
         let (sender, events) = mpsc::channel(64);
         let _within = runtime.enter();
         let (shared, counting) = (Arc::clone(&edge), Arc::clone(&counters));
-        let answers = link::serve(listener, 4, sender, shared, counting).unwrap();
+        let answers =
+            link::serve((listener, Access::default()), 4, sender, shared, counting).unwrap();
         drop(_within);
         Self {
             address,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::feed::{self, FeedCounters, Publisher};
+use tollgate_server::security::Access;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::{SocketType, cancel, subscribe};
 
@@ -28,7 +29,12 @@ impl Feed {
         let address = listener.local_addr().unwrap().to_string();
         let edge = Arc::new(Edge::new(bounds, 1_000));
         let counters = Arc::<FeedCounters>::default();
-        let publisher = feed::serve(listener, Arc::clone(&edge), Arc::clone(&counters)).unwrap();
+        let publisher = feed::serve(
+            (listener, Access::default()),
+            Arc::clone(&edge),
+            Arc::clone(&counters),
+        )
+        .unwrap();
         Self {
             address,
             edge,

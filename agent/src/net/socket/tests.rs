@@ -25,7 +25,8 @@ async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
         while matches!(stream.read(&mut bytes).await, Ok(read) if 0 < read) {}
     };
     let met = async {
-        let mut socket = Socket::connect(SocketType::Dealer, &endpoint).await?;
+        let mut socket =
+            Socket::connect(SocketType::Dealer, &endpoint, &Credentials::default()).await?;
         socket.next().await
     };
     tokio::select! {

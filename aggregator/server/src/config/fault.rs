@@ -35,6 +35,11 @@ pub enum FaultKind {
         /// The option that is spelt most like it.
         similar: Option<&'static str>,
     },
+    /// The option has another name since an earlier build.
+    Renamed {
+        /// What to write.
+        now: &'static str,
+    },
     /// The option exists, and this is not a value of it.
     Value {
         /// What was found, as it would be written in TOML.
@@ -64,6 +69,9 @@ impl fmt::Display for Fault {
                 "{}: unknown option, did you mean `{similar}`?",
                 self.path
             ),
+            FaultKind::Renamed { now } => {
+                write!(f, "{}: no longer an option, expected {now}", self.path)
+            }
             FaultKind::Value { found, expected } => {
                 write!(f, "{} = {found}: expected {expected}", self.path)
             }

@@ -13,20 +13,21 @@
 mod edge;
 mod fault;
 mod hosts;
+mod listen;
 mod source;
 mod units;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use fault::{Fault, FaultKind, Faults, most_like};
+pub use listen::{Listen, Security, TlsFiles};
 pub use source::{Given, OPTIONS, from_environment, variable};
 
 use crate::edge::Bounds;
-use hosts::{address_of, has_port, host_of, is_host};
+use hosts::has_port;
 use source::Source;
 use tollgate_limits::parse_span;
 use tollgate_shared::names::check_name;
@@ -57,6 +58,8 @@ pub struct Config {
     pub snapshot: Snapshot,
     /// What is logged.
     pub telemetry: Telemetry,
+    /// Who may do what.
+    pub security: Security,
     /// The key that agents hash domains with: those of the limits file are hashed before it is pushed.
     pub domain_key_file: Option<PathBuf>,
 }
@@ -135,24 +138,6 @@ pub struct LimitsFile {
     pub follow: bool,
 }
 
-/// The addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// HTTP.
-    pub http: SocketAddr,
-    /// The one address that agents need.
-    pub agents: SocketAddr,
-    /// The denial feed.
-    pub feed: SocketAddr,
-    /// The host under which agents reach the feed.
-    pub advertise: String,
-    /// Names under which HTTP is answered, beside addresses, `localhost`, the host's, the aggregator's and
-    /// the advertised one.
-    pub hosts: Vec<String>,
-    /// Whether addresses that are not loopback are served although nothing is sealed.
-    pub insecure: bool,
-}
-
 /// The denial feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feed {
@@ -211,7 +196,7 @@ impl Config {
         if kind == LogKind::Kafka && !cfg!(feature = "kafka") {
             source.not_yet("log.kind", "it was built without the feature `kafka`");
         }
-        let insecure = source.truth("security.insecure_listen").unwrap_or(false);
+        let security = Security::read(&mut source);
         let config = Self {
             name: read_name(&mut source, host),
             threads: read_threads(&mut source),
@@ -219,19 +204,14 @@ impl Config {
             journal: Journal::read(&mut source),
             kafka: Kafka::read(&mut source),
             limits: LimitsFile::read(&mut source, kind),
-            listen: Listen::read(&mut source, insecure),
+            listen: Listen::read(&mut source, &security),
+            security,
             feed: Feed::read(&mut source),
             edge: edge::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
-            domain_key_file: source.text(
-                "security.domain_key_file",
-                "the name of a file, or empty",
-                None,
-                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
-            ),
+            domain_key_file: source.file("security.domain_key_file"),
         };
-        read_security(&mut source);
         if source.faults.is_empty() {
             Ok(config)
         } else {
@@ -328,12 +308,7 @@ impl Kafka {
                 topic_word,
             ),
             partitions: read_partitions(source, "kafka.partitions"),
-            properties_file: source.text(
-                "kafka.properties_file",
-                "the name of a file",
-                None,
-                |text| Some((!text.is_empty()).then(|| PathBuf::from(text))),
-            ),
+            properties_file: source.file("kafka.properties_file"),
             properties: source.properties(),
         }
     }
@@ -347,54 +322,11 @@ fn topic_word(text: &str) -> Option<String> {
 
 impl LimitsFile {
     fn read(source: &mut Source, kind: LogKind) -> Self {
-        let file = source.text("limits.file", "the name of a file", None, |text| {
-            Some((!text.is_empty()).then(|| PathBuf::from(text)))
-        });
+        let file = source.file("limits.file");
         let follow = source.truth("limits.follow_file");
         Self {
             file,
             follow: follow.unwrap_or(kind == LogKind::Journal),
-        }
-    }
-}
-
-impl Listen {
-    fn read(source: &mut Source, insecure: bool) -> Self {
-        let hosts = source.list(
-            "listen.hosts",
-            "a list of hosts' names without a port, such as [\"tollgate.internal\"]",
-            Vec::new(),
-            is_host,
-        );
-        let mut address = |path, port: u16| {
-            let default = SocketAddr::from(([127, 0, 0, 1], port));
-            let address = source.text(
-                path,
-                "an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
-                default,
-                address_of,
-            );
-            if !address.ip().is_loopback() && !insecure {
-                source.not_yet(
-                    path,
-                    "nothing is sealed, so only loopback addresses are served, unless \
-                     security.insecure_listen = true says that the network is trusted",
-                );
-            }
-            address
-        };
-        Self {
-            insecure,
-            hosts,
-            http: address("listen.http", 7400),
-            agents: address("listen.agents", 7401),
-            feed: address("listen.feed", 7402),
-            advertise: source.text(
-                "listen.advertise",
-                "a host's name or address, without a port",
-                "127.0.0.1".to_owned(),
-                host_of,
-            ),
         }
     }
 }
@@ -441,19 +373,6 @@ impl Snapshot {
             every,
             entries_max,
             keep_hourly,
-        }
-    }
-}
-
-/// What protects a fleet comes with its sealing; until then an aggregator serves loopback alone, and
-/// says so rather than let somebody believe in a key that nobody uses.
-fn read_security(source: &mut Source) {
-    for path in ["security.key_file", "security.admin_token_file"] {
-        let named = source.text(path, "the name of a file, or empty", false, |text| {
-            Some(!text.is_empty())
-        });
-        if named {
-            source.not_yet(path, "expected \"\", which serves loopback addresses only");
         }
     }
 }

@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 45] = [
+pub const OPTIONS: [&str; 53] = [
     "name",
     "threads",
     "log.kind",
@@ -45,18 +45,35 @@ pub const OPTIONS: [&str; 45] = [
     "listen.stall_timeout",
     "listen.queues_max",
     "listen.hosts",
+    "listen.probe",
+    "listen.probe_metrics",
+    "listen.tls.cert",
+    "listen.tls.key",
+    "listen.tls.client_ca",
+    "listen.tls.server_name",
+    "listen.insecure.http",
+    "listen.insecure.agents",
+    "listen.insecure.feed",
     "feed.heartbeat",
     "feed.subscriber_queue_max",
     "feed.subscriptions_max",
     "snapshot.every",
     "snapshot.entries_max",
     "snapshot.keep_hourly",
-    "security.insecure_listen",
+    "security.tokens_file",
     "security.key_file",
-    "security.admin_token_file",
     "security.domain_key_file",
     "telemetry.log",
     "telemetry.log_format",
+];
+
+/// Options of earlier builds, and what stands in their places.
+const RENAMED: [(&str, &str); 2] = [
+    (
+        "security.insecure_listen",
+        "`listen.insecure.http`, `listen.insecure.agents` and `listen.insecure.feed` = \"trusted-network\"",
+    ),
+    ("security.admin_token_file", "`security.tokens_file`"),
 ];
 
 const PROPERTIES: &str = "kafka.properties";
@@ -90,11 +107,28 @@ pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Vec<Given> {
         .collect()
 }
 
+/// Sections, those within sections included.
 fn sections() -> impl Iterator<Item = &'static str> {
-    OPTIONS
-        .iter()
-        .filter_map(|path| path.split_once('.'))
-        .map(|(section, _)| section)
+    OPTIONS.iter().flat_map(|path| {
+        let dots = path.match_indices('.');
+        dots.filter_map(|(at, _)| path.get(..at))
+    })
+}
+
+/// The paths of all values below a table; what is no section is one value, whatever is in it.
+fn paths_of(table: &toml::Table, above: &str, into: &mut Vec<String>) {
+    for (key, value) in table {
+        let path = match above {
+            "" => key.clone(),
+            above => format!("{above}.{key}"),
+        };
+        match value {
+            Value::Table(section) if path != PROPERTIES && sections().any(|one| one == path) => {
+                paths_of(section, &path, into);
+            }
+            _ => into.push(path),
+        }
+    }
 }
 
 /// All that was given, under one roof. Values are taken by path; faults are collected.
@@ -128,16 +162,11 @@ impl Source {
 
     fn refuse_unknown(&mut self) {
         let mut found = Vec::new();
-        for (key, value) in &self.tree {
-            match value {
-                Value::Table(section) if sections().any(|known| known == key) => {
-                    found.extend(section.keys().map(|below| format!("{key}.{below}")));
-                }
-                _ => found.push(key.clone()),
-            }
-        }
+        paths_of(&self.tree, "", &mut found);
         for path in found {
-            if !OPTIONS.contains(&path.as_str()) {
+            if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == path) {
+                self.fault(self.file.clone(), &path, FaultKind::Renamed { now });
+            } else if !OPTIONS.contains(&path.as_str()) {
                 let names = OPTIONS.iter().copied().chain(sections());
                 let similar = most_like(&path, names);
                 self.fault(self.file.clone(), &path, FaultKind::Unknown { similar });
@@ -177,10 +206,13 @@ impl Source {
     }
 
     fn in_file(&self, path: &str) -> Option<&Value> {
-        match path.split_once('.') {
-            None => self.tree.get(path),
-            Some((section, key)) => self.tree.get(section)?.get(key),
+        let mut within = &self.tree;
+        let mut rest = path;
+        while let Some((section, behind)) = rest.split_once('.') {
+            within = within.get(section)?.as_table()?;
+            rest = behind;
         }
+        within.get(rest)
     }
 
     /// Takes an option: `from_text` reads a text (from a flag, a variable or the file), `from_value` any
@@ -214,6 +246,13 @@ impl Source {
         read: impl Fn(&str) -> Option<T>,
     ) -> T {
         self.take(path, expected, default, read, |_| None)
+    }
+
+    /// The name of a file; empty: none.
+    pub fn file(&mut self, path: &'static str) -> Option<std::path::PathBuf> {
+        self.text(path, "the name of a file, or empty", None, |text| {
+            Some((!text.is_empty()).then(|| text.into()))
+        })
     }
 
     /// A whole number within bounds.

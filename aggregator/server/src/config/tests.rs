@@ -23,8 +23,10 @@ fn the_shipped_file_says_the_defaults() {
 fn the_shipped_file_has_every_option() {
     let tree: toml::Table = SHIPPED.parse().unwrap();
     for path in OPTIONS.iter().filter(|path| path.contains('.')) {
-        let (section, key) = path.split_once('.').unwrap();
-        let there = tree.get(section).and_then(|section| section.get(key));
+        let (first, rest) = path.split_once('.').unwrap();
+        let there = rest
+            .split('.')
+            .fold(tree.get(first), |within, key| within?.get(key));
         assert!(there.is_some(), "{path} is missing");
     }
 }
@@ -63,13 +65,13 @@ fn all_faults_are_reported_together_by_path() {
         [
             "tollgate.toml: jurnal: unknown option, did you mean `journal`?",
             "tollgate.toml: nmae: unknown option, did you mean `name`?",
+            "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\": aggregators' records in the log have checksums, and no MAC",
             "tollgate.toml: name = 7: expected 1 to 256 bytes without `*` and control characters; empty: the host's name",
             "tollgate.toml: journal.partitions = 0: expected a whole number from 1 to 1024",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
             "tollgate.toml: journal.retention = \"1 day\": expected a duration of at least 1s, such as \"24h\"",
             "tollgate.toml: listen.http = \"7400\": expected an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"",
-            "tollgate.toml: listen.agents = \"0.0.0.0:7401\": not supported by this build yet; nothing is sealed, so only loopback addresses are served, unless security.insecure_listen = true says that the network is trusted",
-            "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\", which serves loopback addresses only",
+            "tollgate.toml: listen.agents = \"0.0.0.0:7401\": expected a loopback address; or listen.tls.cert, listen.tls.key and security.tokens_file (`tollgate keys` makes them); or \"trusted-network\" for this listener in [listen.insecure]",
         ]
     );
 }
@@ -91,12 +93,7 @@ fn what_is_not_toml_is_said_with_its_line() {
 
 #[test]
 fn an_option_of_a_later_build_is_refused_and_never_ignored() {
-    for text in [
-        "snapshot.keep_hourly = 48",
-        "security.key_file = \"k\"",
-        "security.admin_token_file = \"t\"",
-        "listen.feed = \"[::]:7402\"",
-    ] {
+    for text in ["snapshot.keep_hourly = 48", "security.key_file = \"k\""] {
         let faults = faults(text);
         assert!(
             faults[0].contains("not supported by this build yet"),
@@ -146,11 +143,54 @@ fn the_limits_file_is_followed_where_the_log_is_ones_own() {
 }
 
 #[test]
-fn who_says_that_the_network_is_trusted_may_listen_on_it() {
-    let text = "[listen]\nhttp = \"0.0.0.0:7400\"\n[security]\ninsecure_listen = true\n";
-    let config = Config::read("t", text, Vec::new(), "host").unwrap();
-    assert!(config.listen.insecure && !config.listen.http.ip().is_loopback());
-    let text = text.replace("true", "false");
-    let faults = Config::read("t", &text, Vec::new(), "host").unwrap_err();
-    assert!(faults.to_string().contains("nothing is sealed"), "{faults}");
+fn beyond_loopback_tls_and_tokens_or_a_word_are_needed() {
+    let text = "[listen]\nhttp = \"0.0.0.0:7400\"\n";
+    let fault = faults(text).remove(0);
+    assert!(fault.contains("security.tokens_file"), "{fault}");
+    let trusting = read(&format!(
+        "{text}[listen.insecure]\nhttp = \"trusted-network\"\n"
+    ));
+    let listen = trusting.expect("trusted").listen;
+    assert!(listen.insecure.http && !listen.insecure.agents);
+    let tls = "[listen.tls]\ncert = \"a.pem\"\nkey = \"a.key\"\n";
+    assert_eq!(faults(&format!("{text}{tls}")).len(), 1, "no tokens");
+    let whole = format!("{text}{tls}[security]\ntokens_file = \"t\"\n");
+    let security = read(&whole).expect("both").security;
+    let tls = security.tls.expect("files");
+    assert_eq!((tls.cert.to_str(), tls.client_ca), (Some("a.pem"), None));
+    for (text, expected) in [
+        (
+            "[listen.tls]\ncert = \"a\"",
+            "expected listen.tls.key beside it",
+        ),
+        (
+            "[listen.tls]\nclient_ca = \"a\"",
+            "listen.tls.cert and listen.tls.key beside it",
+        ),
+        (
+            "[listen.insecure]\nfeed = \"yes\"",
+            "listen.insecure.feed = \"yes\": expected \"trusted-network\", or empty",
+        ),
+        (
+            "[listen.tls]\ncret = \"a\"",
+            "listen.tls.cret: unknown option, did you mean `listen.tls.cert`?",
+        ),
+        (
+            "[security]\ninsecure_listen = true",
+            "no longer an option, expected `listen.insecure.http`",
+        ),
+    ] {
+        let fault = faults(text).remove(0);
+        assert!(fault.contains(expected), "{fault}");
+    }
+}
+
+#[test]
+fn an_option_within_a_section_has_its_variable() {
+    let env = from_environment(|variable| {
+        (variable == "TOLLGATE_LISTEN_INSECURE_FEED").then(|| "trusted-network".to_owned())
+    });
+    let text = "listen.feed = \"[::]:7402\"\nlisten.probe = \"0.0.0.0:7409\"";
+    let config = Config::read("t", text, env, "host").expect("a configuration");
+    assert!(config.listen.insecure.feed && config.listen.probe.is_some());
 }

@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::Edge;
-use super::connection::{self, Connection, Conversation};
+use super::connection::{Connection, Conversation};
 use super::counters::PortCounters;
+use super::secure::secure;
+use super::served::{self, Terms};
+use crate::security::{Access, PortKind};
 
 /// How long to wait after an error of accepting that is not one connection's: too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
@@ -31,6 +35,9 @@ pub(crate) trait Port: Clone + Send + 'static {
 
     /// Its name, for counters and lines.
     const NAME: &'static str;
+
+    /// Which of the two it is to those who may connect.
+    const KIND: PortKind;
 
     /// Its counters.
     fn counters(edge: &Edge) -> &PortCounters;
@@ -67,21 +74,31 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// # Errors
 ///
 /// Where the listener cannot be taken over.
-pub(crate) fn serve<P: Port>(listener: TcpListener, edge: Arc<Edge>, port: P) -> io::Result<()> {
+pub(crate) fn serve<P: Port>(
+    listener: TcpListener,
+    edge: Arc<Edge>,
+    access: Access,
+    port: P,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    tokio::spawn(accept(listener, edge, port));
+    tokio::spawn(accept(listener, edge, Arc::new(access), port));
     Ok(())
 }
 
-async fn accept<P: Port>(listener: tokio::net::TcpListener, edge: Arc<Edge>, port: P) {
+async fn accept<P: Port>(
+    listener: tokio::net::TcpListener,
+    edge: Arc<Edge>,
+    access: Arc<Access>,
+    port: P,
+) {
     loop {
         let Some(slot) = slot::<P>(&edge).await else {
             return;
         };
         match listener.accept().await {
             Ok((stream, address)) => {
-                open(&edge, &port, stream, address, slot);
+                open((&edge, &access, &port), stream, address, slot);
                 // A crowd at the door must not keep those who are in from their handshakes: the
                 // oldest of them would have to make room.
                 tokio::task::yield_now().await;
@@ -116,8 +133,7 @@ fn is_one_connections(error: &io::Error) -> bool {
 }
 
 fn open<P: Port>(
-    edge: &Arc<Edge>,
-    port: &P,
+    (edge, access, port): (&Arc<Edge>, &Arc<Access>, &P),
     stream: TcpStream,
     address: SocketAddr,
     slot: OwnedSemaphorePermit,
@@ -129,7 +145,8 @@ fn open<P: Port>(
     edge.lock_connections()
         .insert(number, Arc::clone(&connection));
     edge.begin_pending(number, address.ip());
-    let (edge, port) = (Arc::clone(edge), port.clone());
+    let (edge, access, port) = (Arc::clone(edge), Arc::clone(access), port.clone());
+    let accepted = Instant::now();
     tokio::spawn(async move {
         let counters = P::counters(&edge);
         let mut conversation = port.open(&connection);
@@ -139,7 +156,22 @@ fn open<P: Port>(
             edge.end_pending(number, address.ip());
             counters.open.fetch_add(1, Ordering::Relaxed);
         };
-        let ended = connection::serve(&edge, &connection, &mut conversation, is_ready).await;
+        let ended = match secure(&edge, &access, &connection, accepted).await {
+            Ok(()) => {
+                let terms = Terms {
+                    edge: &edge,
+                    access: &access,
+                    door: P::KIND,
+                    accepted,
+                };
+                served::serve(terms, &connection, &mut conversation, is_ready).await
+            }
+            Err(ended) => {
+                connection.order(ended);
+                connection.release(&edge);
+                ended
+            }
+        };
         if was_ready {
             counters.open.fetch_sub(1, Ordering::Relaxed);
         }
@@ -147,8 +179,12 @@ fn open<P: Port>(
         edge.lock_connections().remove(&number);
         port.close(&connection);
         counters.count(&ended);
-        edge.lines
-            .ended(P::NAME, address, conversation.name(), &ended);
+        edge.lines.ended(
+            P::NAME,
+            address,
+            (conversation.name(), connection.detail()),
+            &ended,
+        );
         // The descriptor first, then its place.
         drop((conversation, connection));
         drop(slot);

@@ -63,7 +63,7 @@ impl Lines {
         &self,
         port: &'static str,
         address: SocketAddr,
-        agent: Option<&str>,
+        (agent, detail): (Option<&str>, Option<&str>),
         ended: &Ended,
     ) {
         let Some(reason) = ended.reason() else {
@@ -72,7 +72,7 @@ impl Lines {
         if let Some(unsaid) = self.may(Instant::now()) {
             // The name is the peer's to choose; as a debug text it is escaped.
             let agent = agent.map(tracing::field::debug);
-            tracing::warn!(port, %address, agent, reason, unsaid, "ended a connection: {ended}");
+            tracing::warn!(port, %address, agent, reason, detail, unsaid, "ended a connection: {ended}");
         }
     }
 
@@ -130,6 +130,9 @@ mod tests {
                 allowed: 1,
             },
             Ended::Garbage { found: 1 },
+            Ended::Tls,
+            Ended::Refused(crate::security::AccessRefused::NoToken),
+            Ended::Revoked,
             Ended::Violation(tollgate_zmtp::Violation::NotReady),
             Ended::Violation(tollgate_zmtp::Violation::Mechanism),
             Ended::Violation(tollgate_zmtp::Violation::PeerError),
@@ -149,6 +152,6 @@ mod tests {
         }
         assert!(counters.ended().all(|(_, count)| 0 < count));
         counters.count(&Ended::Gone);
-        assert_eq!(counters.ended().map(|(_, count)| count).sum::<u64>(), 18);
+        assert_eq!(counters.ended().map(|(_, count)| count).sum::<u64>(), 21);
     }
 }

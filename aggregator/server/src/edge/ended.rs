@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tollgate_zmtp::Violation;
 
+use crate::security::AccessRefused;
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -76,6 +78,12 @@ pub enum Ended {
         /// The bound.
         allowed: usize,
     },
+    /// It does not speak TLS, or its TLS was refused; the connection's detail says why.
+    Tls,
+    /// It was not let in.
+    Refused(AccessRefused),
+    /// What it was let in on no longer holds: its token or certificate was revoked, changed, or is over.
+    Revoked,
     /// It sent a message that is none of the link's.
     Garbage {
         /// The bytes of the message.
@@ -84,7 +92,7 @@ pub enum Ended {
 }
 
 /// The words that counters have for what ends connections against their peers' will.
-pub const REASONS: [&str; 16] = [
+pub const REASONS: [&str; 19] = [
     "greeting",
     "ready",
     "frame_bytes",
@@ -101,6 +109,9 @@ pub const REASONS: [&str; 16] = [
     "silent",
     "stalled",
     "backlog",
+    "tls",
+    "access",
+    "revoked",
 ];
 
 impl Ended {
@@ -120,7 +131,19 @@ impl Ended {
             Self::Topic { .. } => "subscription",
             Self::Subscriptions { .. } => "subscriptions",
             Self::Garbage { .. } => "malformed",
+            Self::Tls => "tls",
+            Self::Refused(_) => "access",
+            Self::Revoked => "revoked",
         })
+    }
+
+    /// What the peer is told, where that helps whoever runs it and nobody else.
+    pub(super) fn told_to_peer(&self) -> Option<String> {
+        match self {
+            Self::Refused(refused) => Some(refused.to_string()),
+            Self::Revoked => Some(self.to_string()),
+            _ => None,
+        }
     }
 }
 
@@ -164,6 +187,15 @@ impl fmt::Display for Ended {
             Self::Subscriptions { found, allowed } => {
                 write!(f, "{found} subscriptions, expected at most {allowed}")
             }
+            Self::Tls => write!(
+                f,
+                "TLS was expected, and a certificate that holds if there is one"
+            ),
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Revoked => write!(
+                f,
+                "the token or certificate was revoked, has changed, or has expired"
+            ),
             Self::Garbage { found } => write!(
                 f,
                 "a message of {found} bytes, expected a hello, append or ask of the connection's one agent"

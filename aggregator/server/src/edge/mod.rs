@@ -1,12 +1,13 @@
 //! The edge: what anybody who can connect may do to this process, on the ports for agents and the feed.
 //!
 //! ```text
-//! listener ──> accept (descriptors, pending) ──> connection (handshake, frames, queue) ──> link or feed
+//! listener ──> accept (descriptors, pending) ──> connection (TLS, handshake, frames, queue) ──> link or feed
 //! ```
 //!
 //! Every length, count and time that a peer chooses has a bound here ([`Bounds`]), a documented
 //! behaviour at the bound ([`Ended`]), a counter by reason, and a line for the operator, at most one a
-//! second. To the peer nothing is said: its connection ends. Knows nothing of what messages mean.
+//! second. To the peer nothing is said: its connection ends, but for a refusal of its token, which it is told of.
+//! Knows nothing of what messages mean.
 //!
 //! What stays true: where a bound is one on all connections, the connection that takes most of it ends,
 //! and not the one that comes last.
@@ -20,11 +21,14 @@ mod ended;
 mod outbox;
 mod patience;
 mod pending;
+mod secure;
+mod served;
+mod wire;
 
 pub use accept::listen;
 pub(crate) use accept::{Port, serve};
 pub use bounds::Bounds;
-pub use connection::Connection;
+pub use connection::{Basis, Connection};
 pub(crate) use connection::{Conversation, Queued};
 pub use counters::PortCounters;
 pub use descriptors::raise as raise_descriptors;
@@ -37,6 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
 
+use crate::security::Hearing;
 use counters::Lines;
 use pending::Pending;
 
@@ -55,6 +60,8 @@ pub struct Edge {
     pub queued: Total,
     /// Bytes of unfinished messages.
     pub unfinished: Total,
+    /// Which topics may be heard under grants that are not for all namespaces.
+    pub hearing: Hearing,
     lines: Lines,
     pending: Mutex<Pending>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
@@ -96,6 +103,7 @@ impl Edge {
             paused: AtomicU64::new(0),
             queued: Total::default(),
             unfinished: Total::default(),
+            hearing: Hearing::default(),
             lines: Lines::default(),
             pending: Mutex::new(Pending::new(bounds.pending_per_address, pending_max)),
             connections: Mutex::default(),
@@ -122,6 +130,32 @@ impl Edge {
         {
             connection.release(self);
         }
+    }
+
+    /// Ends the connections whose basis is over; how many.
+    pub(crate) fn end_where(&self, is_over: impl Fn(&Basis) -> bool, ended: Ended) -> usize {
+        // Looking at each may take long, and whoever has something for a connection is not to wait for it.
+        let of_basis: Vec<_> = {
+            let connections = self.lock_connections();
+            let has_basis = |one: &&Arc<Connection>| one.basis().is_some();
+            connections.values().filter(has_basis).cloned().collect()
+        };
+        let over = of_basis
+            .iter()
+            .filter(|one| one.basis().is_some_and(&is_over));
+        let ordered = over.filter(|one| one.order(ended));
+        ordered.map(|one| one.release(self)).count()
+    }
+
+    /// Wakes the connections under a grant of this name: they may hear more.
+    pub(crate) fn wake_of(&self, grant: &str) {
+        let connections = self.lock_connections();
+        let is_of =
+            |one: &&Arc<Connection>| one.basis().is_some_and(|basis| *basis.grant.name == *grant);
+        connections
+            .values()
+            .filter(is_of)
+            .for_each(|one| one.wake());
     }
 
     fn lock_connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {

@@ -22,6 +22,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::message;
 
 use crate::edge::{Connection, Edge, Queued};
+use crate::security::Access;
 use port::FeedPort;
 
 /// Frames that may wait for the feed's thread, which only hands them on.
@@ -80,7 +81,7 @@ impl Publisher {
 ///
 /// Where the listener or a thread cannot be had.
 pub fn serve(
-    listener: TcpListener,
+    (listener, access): (TcpListener, Access),
     edge: Arc<Edge>,
     counters: Arc<FeedCounters>,
 ) -> std::io::Result<Publisher> {
@@ -99,7 +100,7 @@ pub fn serve(
         .build()?;
     {
         let _within = runtime.enter();
-        crate::edge::serve(listener, edge, port)?;
+        crate::edge::serve(listener, edge, access, port)?;
     }
     std::thread::Builder::new()
         .name("tollgate-feed".to_owned())

@@ -1,12 +1,17 @@
 //! The connections of subscribers, and what each of them subscribes to.
 //!
-//! A connection here shows nobody's identity, so it may subscribe to any whole topic, not only to those
-//! that an agent's link asked for. To tie the two together there has to be something that the feed's peer
-//! can show and others cannot: a ticket, which comes with tokens. The peer's address is none, for agents
-//! behind one address are many. Until then whoever can connect can hear who is denied, which the
-//! network has to prevent, and costs no more than its bounds: topics, changes a second, and its queue.
+//! Where nobody is asked for a token, a connection may subscribe to any whole topic: whoever can connect can hear
+//! who is denied, which the network has to prevent, and costs no more than its bounds: topics, changes a second,
+//! and its queue. Under a token that is for some namespaces alone it hears the control topic, and what links under
+//! the same token have asked for; subscriptions to anything else wait until one has ([`Hearing`]).
+//!
+//! A subscriber shows the token itself, as its link does, and no ticket of the link: both connections end at
+//! aggregators of one fleet under one server name, so the feed's peer learns nothing that the link's does not know,
+//! and a token that is taken out ends both.
+//!
+//! [`Hearing`]: crate::security::Hearing
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,6 +23,7 @@ use tollgate_zmtp::{Event, Limits, SocketType, Subscriptions};
 use super::FeedCounters;
 use crate::edge::bounds::{FEED_LIMITS, SUBSCRIPTIONS_MAX};
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters};
+use crate::security::{PortKind, TokenGrant};
 
 /// Within this time a connection may subscribe to all the topics that it may have, and cancel as many:
 /// beyond that it is not read, since what it asks for keeps the thread that publishes.
@@ -73,6 +79,7 @@ impl Port for FeedPort {
     type Conversation = SubscriberConversation;
 
     const NAME: &'static str = "feed";
+    const KIND: PortKind = PortKind::Feed;
 
     fn counters(edge: &Edge) -> &PortCounters {
         &edge.feed
@@ -84,6 +91,9 @@ impl Port for FeedPort {
         SubscriberConversation {
             port: self.clone(),
             number: connection.number,
+            grant: None,
+            parked: BTreeSet::new(),
+            looked: 0,
             changes: 0,
             since: Instant::now(),
         }
@@ -101,14 +111,59 @@ impl Port for FeedPort {
 pub(super) struct SubscriberConversation {
     port: FeedPort,
     number: u64,
+    /// What it was let in on, where that is not for all namespaces.
+    grant: Option<Arc<TokenGrant>>,
+    /// Topics that it wants and may not hear yet, and which of the changes of what it may hear was looked at.
+    parked: BTreeSet<Topic>,
+    looked: u64,
     /// Topics that were subscribed to or cancelled since this instant.
     changes: usize,
     since: Instant,
 }
 
 impl SubscriberConversation {
-    fn subscribe(&self, bytes: &[u8]) -> Result<(), Ended> {
+    fn subscribe(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         let topic = topic(bytes)?;
+        if self.may_hear(&topic) {
+            return self.enter(topic);
+        }
+        self.parked.insert(topic);
+        let (found, allowed) = (self.parked.len(), self.port.edge.bounds.subscriptions);
+        match found <= allowed {
+            true => Ok(()),
+            false => Err(Ended::Subscriptions { found, allowed }),
+        }
+    }
+
+    fn may_hear(&self, topic: &Topic) -> bool {
+        let hearing = &self.port.edge.hearing;
+        let grant = self.grant.as_ref();
+        *topic == Topic::CONTROL || grant.is_none_or(|grant| hearing.is_allowed(&grant.name, topic))
+    }
+
+    /// Subscribes to what was parked and may be heard by now.
+    fn look_at_parked(&mut self) {
+        let changes = self.port.edge.hearing.changes();
+        if self.parked.is_empty() || self.looked == changes {
+            return;
+        }
+        self.looked = changes;
+        let heard: Vec<Topic> = {
+            let parked = self.parked.iter();
+            parked
+                .filter(|topic| self.may_hear(topic))
+                .copied()
+                .collect()
+        };
+        for topic in heard {
+            self.parked.remove(&topic);
+            if let Err(ended) = self.enter(topic) {
+                self.port.edge.end(self.number, ended);
+            }
+        }
+    }
+
+    fn enter(&self, topic: Topic) -> Result<(), Ended> {
         let allowed = self.port.edge.bounds.subscriptions;
         let mut subscribers = self.port.lock();
         let found = subscribers.subscriptions.subscribe(self.number, topic);
@@ -143,6 +198,10 @@ impl Conversation for SubscriberConversation {
     const ROLE: SocketType = SocketType::Pub;
     const LIMITS: Limits = FEED_LIMITS;
 
+    fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
+        self.grant = grant.filter(|grant| grant.namespaces.is_some());
+    }
+
     fn take(&mut self, event: Event) -> Result<(), Ended> {
         if CHANGES_WITHIN <= self.since.elapsed() {
             (self.changes, self.since) = (0, Instant::now());
@@ -152,6 +211,7 @@ impl Conversation for SubscriberConversation {
             Event::Subscribe(bytes) => self.subscribe(&bytes),
             Event::Cancel(bytes) => {
                 let topic = topic(&bytes)?;
+                self.parked.remove(&topic);
                 let mut subscribers = self.port.lock();
                 subscribers.subscriptions.cancel(self.number, &topic);
                 self.port.tell(&subscribers);
@@ -178,10 +238,12 @@ impl Conversation for SubscriberConversation {
 
     fn may_be_silent(&self) -> bool {
         // A subscriber that understands no pings says nothing for as long as it listens.
-        0 < self.port.lock().subscriptions.of_connection(self.number)
+        !self.parked.is_empty() || 0 < self.port.lock().subscriptions.of_connection(self.number)
     }
 
-    fn sent(&mut self, _waiting: usize) {}
+    fn sent(&mut self, _waiting: usize) {
+        self.look_at_parked();
+    }
 
     fn read_while(&self, bounds: &Bounds) -> usize {
         // Beyond what frames may take there is room for answers to pings.

@@ -28,7 +28,11 @@ fn served() -> (SocketAddr, Publisher, Arc<Edge>) {
     let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("bound");
     let address = listener.local_addr().expect("an address");
     let edge = Arc::new(Edge::new(Bounds::default(), 1_000));
-    let publisher = serve(listener, Arc::clone(&edge), Arc::default());
+    let publisher = serve(
+        (listener, Access::default()),
+        Arc::clone(&edge),
+        Arc::default(),
+    );
     (address, publisher.expect("serves"), edge)
 }
 

@@ -4,12 +4,14 @@
 //! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
 //! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
 //! 404 no such resource     422 there is nothing to do     503 not now
-//! 429 more than 20 a second of one caller                 403 from a page
+//! 429 more than 20 a second of one caller                 403 from a page, or beyond the token's roles
 //! ```
 //!
-//! Aggregators listen on loopback addresses alone as long as they have no key. A page in a browser could
-//! still reach them; it cannot send this form without asking first, and whatever comes from a page is
-//! refused. Knows nothing of what acts do. What stays true: what is refused has changed nothing.
+//! Where tokens are asked for, the amendment is the token's: its name stands in the log as who, with what the caller
+//! says of itself behind it. A page in a browser could reach a loopback address; it cannot send this form without
+//! asking first, and whatever comes from a page is refused. Knows nothing of what acts do. What stays true: what is refused has changed nothing.
+
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -17,15 +19,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use tollgate_shared::names::admit_domain;
+use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::SetRow;
 
 use super::edge::Caller;
-use super::{HttpCounters, Shown, silent};
+use super::{HttpCounters, Shown, guard, silent};
 use crate::core::amendments::{Proposal, Refused};
 use crate::core::view::{Query, Reply};
+use crate::security::TokenGrant;
 
 /// What is asked for, with what the act needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +106,7 @@ pub struct FaultView {
 pub(super) async fn answer(
     State(shown): State<Shown>,
     caller: Option<Extension<Caller>>,
+    grant: Option<Extension<Arc<TokenGrant>>>,
     headers: HeaderMap,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Response {
@@ -119,13 +123,19 @@ pub(super) async fn answer(
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
-        Ok(Json(asked)) => asked.proposal(),
+        Ok(Json(asked)) => asked.by(grant.as_deref()).proposal(),
         Err(rejected) => return fault(rejected.status(), "bad_request", &rejected.body_text()),
     };
     let proposal = match proposal {
         Ok(proposal) => proposal,
         Err(why) => return fault(StatusCode::BAD_REQUEST, "bad_request", &why),
     };
+    if let Some(Extension(grant)) = &grant
+        && let Err(why) = guard::allows(grant, &proposal.act)
+    {
+        HttpCounters::add(&shown.counters.unauthorised);
+        return fault(StatusCode::FORBIDDEN, "forbidden", why);
+    }
     match shown.desk.ask(Query::Amend(Box::new(proposal))).await {
         Some(Reply::Amended(Ok(view))) => Json(view).into_response(),
         Some(Reply::Amended(Err(refused))) => {
@@ -155,6 +165,23 @@ fn fault(status: StatusCode, code: &str, error: &str) -> Response {
 }
 
 impl Asked {
+    /// The same by whoever a grant is of: its name, and on whose behalf it says that it asks.
+    fn by(mut self, grant: Option<&Arc<TokenGrant>>) -> Self {
+        let Some(grant) = grant else {
+            return self;
+        };
+        let stated = self.who.trim();
+        self.who = match stated.is_empty() || *stated == *grant.name {
+            true => grant.name.to_string(),
+            false => {
+                let mut who = format!("{} on behalf of {stated}", grant.name);
+                who.truncate(who.floor_char_boundary(NAME_BYTES_MAX));
+                who
+            }
+        };
+        self
+    }
+
     /// What the core is asked.
     ///
     /// # Errors

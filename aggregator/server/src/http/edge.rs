@@ -10,6 +10,9 @@
 //! room for a new one; where all of them are being answered the new one is closed. So somebody who opens
 //! connections and is silent takes nothing from others, health least of all.
 //!
+//! With TLS its handshake comes first, within the time for a header. Where tokens are asked for, each request is
+//! answered under the grant of its own token, or of the connection's certificate ([`super::guard`]).
+//!
 //! Knows nothing of what is answered. What stays true: a connection that does not go on ends; whoever is
 //! closed is counted.
 
@@ -26,7 +29,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -36,9 +39,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tollgate_tls::Certificate;
 
 use super::fault;
+use super::guard;
 use super::hosts::Hosts;
+use crate::security::Access;
 
 /// How long a request's header may take, from the connection's start or the answer before it.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
@@ -80,6 +87,10 @@ pub struct HttpCounters {
     pub amendments_refused: AtomicU64,
     /// Lists and explanations that were refused because too many wait.
     pub busy: AtomicU64,
+    /// Requests that were refused for want of a token, or of a role.
+    pub unauthorised: AtomicU64,
+    /// Connections whose TLS handshake failed.
+    pub tls_failed: AtomicU64,
 }
 
 impl HttpCounters {
@@ -90,13 +101,14 @@ impl HttpCounters {
 
 /// Serves the routes on a listener, until the runtime ends.
 pub async fn serve(
-    listener: TcpListener,
+    (listener, access): (TcpListener, Access),
     routes: Router,
     hosts: Hosts,
     counters: Arc<HttpCounters>,
 ) {
     let edge = Arc::new(Edge {
         routes: TowerToHyperService::new(routes),
+        access,
         hosts,
         places: Arc::new(Places::new(CONNECTIONS_MAX)),
         counters,
@@ -121,6 +133,7 @@ pub async fn serve(
 
 struct Edge {
     routes: TowerToHyperService<Router>,
+    access: Access,
     hosts: Hosts,
     places: Arc<Places>,
     counters: Arc<HttpCounters>,
@@ -129,13 +142,50 @@ struct Edge {
 impl Edge {
     async fn serve_one(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
         let place = Arc::new(place);
-        let (edge, own) = (Arc::clone(&self), Arc::clone(&place));
+        tokio::select! {
+            () = Arc::clone(&self).converse(stream, peer, &place) => {}
+            () = place.ended.notified() => {}
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: &Arc<Place>) {
+        let Some((tls, handshakes)) = &self.access.tls else {
+            return self.answer_all(stream, (peer, None), place).await;
+        };
+        let acceptor = TlsAcceptor::from(tls.config());
+        let handshake = timeout(HEADER_WITHIN, acceptor.accept(stream));
+        match handshakes.run(handshake).await {
+            Some(Ok(Ok(stream))) => {
+                let certificate = Certificate::of_peer(stream.get_ref().1.peer_certificates());
+                self.answer_all(stream, (peer, certificate), place).await;
+            }
+            Some(Ok(Err(error))) => {
+                HttpCounters::add(&self.counters.tls_failed);
+                tracing::debug!(%peer, %error, "a TLS handshake for HTTP failed");
+            }
+            Some(Err(_)) => HttpCounters::add(&self.counters.stalled),
+            None => {}
+        }
+    }
+
+    async fn answer_all<S>(
+        self: Arc<Self>,
+        stream: S,
+        (peer, certificate): (SocketAddr, Option<Certificate>),
+        place: &Arc<Place>,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (edge, own) = (Arc::clone(&self), Arc::clone(place));
+        let certificate = Arc::new(certificate);
         let service = service_fn(move |request: Request<Incoming>| {
             let (edge, place) = (Arc::clone(&edge), Arc::clone(&own));
+            let certificate = Arc::clone(&certificate);
             async move {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Caller(peer));
-                let response = edge.answer(request, &place).await;
+                let certificate = certificate.as_ref().as_ref();
+                let response = edge.answer(request, certificate, &place).await;
                 Ok::<Response, Infallible>(response)
             }
         });
@@ -144,20 +194,22 @@ impl Edge {
             .header_read_timeout(HEADER_WITHIN)
             .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(TokioIo::new(Patient::new(stream)), service);
-        tokio::select! {
-            served = served => if let Err(error) = served {
-                tracing::debug!(%peer, %error, "a connection for HTTP ended");
-                // A connection that is kept for another request may as well end.
-                let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
-                if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
-                    HttpCounters::add(&self.counters.stalled);
-                }
-            },
-            () = place.ended.notified() => {}
+        if let Err(error) = served.await {
+            tracing::debug!(%peer, %error, "a connection for HTTP ended");
+            // A connection that is kept for another request may as well end.
+            let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
+            if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
+                HttpCounters::add(&self.counters.stalled);
+            }
         }
     }
 
-    async fn answer(&self, request: Request<Body>, place: &Place) -> Response {
+    async fn answer(
+        &self,
+        mut request: Request<Body>,
+        certificate: Option<&Certificate>,
+        place: &Place,
+    ) -> Response {
         if let Some(host) = self.hosts.stranger(&request) {
             HttpCounters::add(&self.counters.strange_hosts);
             tracing::debug!(
@@ -166,6 +218,14 @@ impl Edge {
             );
             let text = "this host is none of this aggregator's; see listen.hosts";
             return fault(StatusCode::MISDIRECTED_REQUEST, text);
+        }
+        match guard::admit(&self.access, &request, certificate) {
+            Ok(Some(grant)) => drop(request.extensions_mut().insert(grant)),
+            Ok(None) => {}
+            Err(refused) => {
+                HttpCounters::add(&self.counters.unauthorised);
+                return refused.into_response();
+            }
         }
         let (head, body) = request.into_parts();
         let body = match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
@@ -308,13 +368,13 @@ impl Drop for Place {
 }
 
 /// A stream whose peer has to read something of what is written within [`READS_WITHIN`].
-struct Patient {
-    stream: TcpStream,
+struct Patient<S> {
+    stream: S,
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    const fn new(stream: TcpStream) -> Self {
+impl<S> Patient<S> {
+    const fn new(stream: S) -> Self {
         Self {
             stream,
             stuck: None,
@@ -340,7 +400,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -350,7 +410,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -361,7 +421,9 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        // TLS has taken bytes that its peer has not: they are waited for here.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.wait(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

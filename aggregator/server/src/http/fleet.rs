@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, Uri};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::client::{Client, explained};
 use super::{ANSWERS, cursor};
 
 /// A request with this header is answered from what this process rules.
@@ -40,16 +41,29 @@ pub struct Other {
 
 /// The others, as they are known at the moment. None where the log is a journal.
 #[derive(Clone, Debug, Default)]
-pub struct Others(Arc<RwLock<Vec<Other>>>);
+pub struct Others {
+    known: Arc<RwLock<Vec<Other>>>,
+    /// How they are asked: by this aggregator's own certificate where they speak TLS, and never by the token of whoever
+    /// asks this one.
+    client: Arc<Client>,
+}
 
 impl Others {
+    /// None yet, to be asked like this.
+    pub fn asked_by(client: Client) -> Self {
+        Self {
+            known: Arc::default(),
+            client: Arc::new(client),
+        }
+    }
+
     /// From now on it is these.
     pub fn set(&self, others: Vec<Other>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = others;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
     fn of(&self, missing: &BTreeSet<u32>) -> Vec<Other> {
-        let others = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let others = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let rules = |other: &&Other| other.partitions.iter().any(|p| missing.contains(p));
         others.iter().filter(rules).cloned().collect()
     }
@@ -115,7 +129,7 @@ pub(super) async fn gather<V: OwnView>(
         return Some(FromFleet::Own(own));
     }
     let mut view = written(own).await?;
-    for answer in ask_all(others.of(&missing), uri).await {
+    for answer in ask_all(&others.client, others.of(&missing), uri).await {
         let theirs = missing_in(&answer);
         let answered: BTreeSet<u32> = missing.difference(&theirs).copied().collect();
         merge(&mut view, &answer, &answered, list);
@@ -136,7 +150,7 @@ pub(super) async fn whoever_rules<V: OwnView>(
     if headers.contains_key(ALONE) || missing.is_empty() {
         return FromFleet::Own(own);
     }
-    let answers = ask_all(others.of(&missing), uri).await;
+    let answers = ask_all(&others.client, others.of(&missing), uri).await;
     let ruled = answers
         .into_iter()
         .find(|answer| missing_in(answer).is_empty());
@@ -156,14 +170,18 @@ fn missing_in(view: &Value) -> BTreeSet<u32> {
 }
 
 /// Asks all at once; those that do not answer well are passed over.
-async fn ask_all(others: Vec<Other>, uri: &Uri) -> Vec<Value> {
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+async fn ask_all(client: &Arc<Client>, others: Vec<Other>, uri: &Uri) -> Vec<Value> {
+    let path: Arc<str> = uri
+        .path_and_query()
+        .map_or("/", |path| path.as_str())
+        .into();
     let asked: Vec<_> = others
         .into_iter()
         .map(|other| {
-            let url = format!("http://{}{path}", other.http);
+            let (client, path) = (Arc::clone(client), Arc::clone(&path));
+            let url = format!("http://{}", other.http);
             // The client waits in a thread; there are no more of them than members.
-            tokio::task::spawn_blocking(move || ask(&url))
+            tokio::task::spawn_blocking(move || ask(&client, &url, &path))
         })
         .collect();
     let mut answers = Vec::new();
@@ -177,17 +195,18 @@ async fn ask_all(others: Vec<Other>, uri: &Uri) -> Vec<Value> {
     answers
 }
 
-fn ask(url: &str) -> Result<Value, String> {
-    let failed = |error: ureq::Error| format!("{url}: {error}");
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        .build()
-        .new_agent();
-    let request = agent.get(url).header(ALONE, "1");
-    let mut response = request.call().map_err(failed)?;
+fn ask(client: &Client, url: &str, path: &str) -> Result<Value, String> {
+    let failed = |error: ureq::Error| format!("{url}{path}: {}", explained(&error));
+    let opened = client.open(url, Some(PATIENCE));
+    let opened = opened.map_err(|fault| fault.to_string())?;
+    let mut response = opened.get(path).header(ALONE, "1").call().map_err(failed)?;
+    let status = response.status().as_u16();
+    if status != 200 {
+        return Err(format!("{url}{path}: status {status}"));
+    }
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
     let text = body.read_to_string().map_err(failed)?;
-    serde_json::from_str(&text).map_err(|error| format!("{url}: {error}"))
+    serde_json::from_str(&text).map_err(|error| format!("{url}{path}: {error}"))
 }
 
 /// Takes the rows of partitions that were asked for, and what an answer says of all of them together.

@@ -18,16 +18,34 @@ use axum::http::{Request, header};
 
 /// The names that this aggregator answers to, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts(BTreeSet<String>);
+pub struct Hosts {
+    names: BTreeSet<String>,
+    /// Whatever the host, as for probes, which answer nothing that a page must not read.
+    any: bool,
+}
 
 impl Hosts {
     /// Answers to these names; case is of no matter.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
-        Self(names.into_iter().map(|name| name.to_lowercase()).collect())
+        Self {
+            names: names.into_iter().map(|name| name.to_lowercase()).collect(),
+            any: false,
+        }
+    }
+
+    /// Answers whatever the host.
+    pub fn any() -> Self {
+        Self {
+            names: BTreeSet::new(),
+            any: true,
+        }
     }
 
     /// The host that a request is for, if it is not one of these.
     pub(super) fn stranger<B>(&self, request: &Request<B>) -> Option<String> {
+        if self.any {
+            return None;
+        }
         let mut named = request.headers().get_all(header::HOST).iter();
         let host = match (named.next(), named.next()) {
             (Some(host), None) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
@@ -51,7 +69,7 @@ impl Hosts {
             return address.parse::<Ipv6Addr>().is_ok();
         }
         let name = name.strip_suffix('.').unwrap_or(name).to_lowercase();
-        name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || self.0.contains(&name)
+        name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || self.names.contains(&name)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod by_resource;
 mod rows;
+mod security;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
 use by_resource::of_resource;
 use rows::{counted, counted_copies, measured, of_candidate};
+pub use security::SecurityMetrics;
 use tollgate_log::AsideCounters;
 
 /// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
@@ -27,6 +29,7 @@ pub struct Metrics {
     feed: Arc<FeedCounters>,
     aside: Arc<AsideCounters>,
     http: Arc<HttpCounters>,
+    security: SecurityMetrics,
     name: String,
     group: String,
 }
@@ -39,6 +42,7 @@ impl Metrics {
         (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
         aside: Arc<AsideCounters>,
         http: Arc<HttpCounters>,
+        security: SecurityMetrics,
         (name, group): (String, String),
     ) -> Self {
         Self {
@@ -48,6 +52,7 @@ impl Metrics {
             feed,
             aside,
             http,
+            security,
             name,
             group,
         }
@@ -191,6 +196,7 @@ impl Metrics {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
         self.render_edge();
+        self.render_security();
         self.gauge(
             "tollgate_http_connections",
             "Connections for HTTP that are open.",

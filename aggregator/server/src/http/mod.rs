@@ -14,10 +14,12 @@
 pub mod amend;
 mod background;
 mod callers;
+pub mod client;
 mod cursor;
 mod edge;
 mod explain;
 pub mod fleet;
+mod guard;
 mod hosts;
 mod lists;
 mod metrics;
@@ -27,7 +29,7 @@ mod queue;
 pub use edge::{HttpCounters, serve};
 pub use hosts::Hosts;
 pub use lists::ROWS_MAX;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, SecurityMetrics};
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,6 +181,21 @@ pub fn routes(
         })
 }
 
+/// The routes of the listener for probes, which asks nobody for anything: health and readiness, and metrics if they are
+/// to be seen there.
+pub fn probe_routes(desk: Desk, metrics: Option<Arc<Metrics>>) -> Router {
+    let ready = |State(desk): State<Desk>| async move { readiness_of(&desk).await };
+    let routes = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(desk.clone());
+    let Some(metrics) = metrics else {
+        return routes;
+    };
+    let seen = get(move || async move { metrics_of(&desk, &metrics).await });
+    routes.route("/metrics", seen)
+}
+
 /// Too many ask for what takes long.
 fn busy(counters: &HttpCounters) -> Response {
     HttpCounters::add(&counters.busy);
@@ -206,7 +223,11 @@ fn silent() -> Response {
 }
 
 async fn readiness(State(shown): State<Shown>) -> Response {
-    match shown.desk.ask(Query::Readiness).await {
+    readiness_of(&shown.desk).await
+}
+
+async fn readiness_of(desk: &Desk) -> Response {
+    match desk.ask(Query::Readiness).await {
         Some(Reply::Readiness(view)) => {
             let status = if view.ready {
                 StatusCode::OK
@@ -220,9 +241,13 @@ async fn readiness(State(shown): State<Shown>) -> Response {
 }
 
 async fn metrics_text(State(shown): State<Shown>) -> Response {
-    match shown.desk.ask(Query::Counters).await {
+    metrics_of(&shown.desk, &shown.metrics).await
+}
+
+async fn metrics_of(desk: &Desk, metrics: &Arc<Metrics>) -> Response {
+    match desk.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
-            let metrics = Arc::clone(&shown.metrics);
+            let metrics = Arc::clone(metrics);
             let written = ANSWERS.run(move || metrics.render(&counted)).await;
             let form = "text/plain; version=0.0.4; charset=utf-8";
             let answer = |text| ([(header::CONTENT_TYPE, form)], text).into_response();

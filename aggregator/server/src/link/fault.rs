@@ -51,6 +51,9 @@ pub enum BatchFault {
         /// The greatest that is allowed.
         expected: u64,
     },
+    /// It names a resource that the connection's token is not for.
+    #[error("resource {0:?}: the connection's token is not for its namespace")]
+    Namespace(Box<str>),
     /// Its send stamp is too far from this process's clock.
     #[error(
         "sent {} s {} this aggregator's clock, expected at most {} s: one of the two clocks is wrong",
@@ -68,7 +71,7 @@ pub enum BatchFault {
 
 impl BatchFault {
     /// Names of all faults, as metrics have them.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "partition",
         "kind",
         "malformed",
@@ -77,6 +80,7 @@ impl BatchFault {
         "replaces",
         "sequence",
         "sent",
+        "namespace",
     ];
 
     const fn index(&self) -> usize {
@@ -89,6 +93,7 @@ impl BatchFault {
             Self::Replaces(_) => 5,
             Self::Sequence { .. } => 6,
             Self::Sent { .. } => 7,
+            Self::Namespace(_) => 8,
         }
     }
 

@@ -4,6 +4,7 @@
 //! hello    name web-1, secret s          from now on the connection speaks for (web-1, BLAKE3(s)[..16])
 //! append   of web-1 and that epoch       goes on, with sequence and stamp in bounds
 //! append   of anybody else               refused, and counted: the log never sees it
+//! append   outside of its namespaces     the same, where its token is not for all
 //! ```
 //!
 //! A batch under another process's epoch could move that process's clock, outrun its sequences or end its
@@ -14,6 +15,7 @@
 //! has changed nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::time::{Span, Timestamp};
@@ -23,6 +25,7 @@ use tollgate_shared::wire::record::{Record, kind};
 
 use super::fault::BatchFault;
 use crate::core::event::Request;
+use crate::security::TokenGrant;
 
 /// The greatest first sequence of a partition on a connection: an agent that sends a batch to a partition
 /// each microsecond counts to it in nine years.
@@ -50,6 +53,8 @@ pub enum Admitted {
         /// Why, for the operator.
         fault: BatchFault,
     },
+    /// Its name is not one that the connection's token is for.
+    Stranger,
     /// It cannot be read, or says two things of one connection, so nobody knows what to answer.
     Garbage,
 }
@@ -68,6 +73,8 @@ struct Speaker {
 pub struct Session {
     partitions: u32,
     speaker: Option<Speaker>,
+    /// What it was let in on; `None` where nobody is asked.
+    grant: Option<Arc<TokenGrant>>,
     /// The highest sequence that went on, by partition.
     highest: BTreeMap<u32, u64>,
 }
@@ -78,8 +85,14 @@ impl Session {
         Self {
             partitions,
             speaker: None,
+            grant: None,
             highest: BTreeMap::new(),
         }
+    }
+
+    /// From now on what is said is checked against this grant.
+    pub fn set_grant(&mut self, grant: Option<Arc<TokenGrant>>) {
+        self.grant = grant;
     }
 
     /// The name under which the connection speaks, once it has shown for whom it does.
@@ -100,12 +113,15 @@ impl Session {
                 agent,
                 secret,
                 before,
-            }) => match self.greet(agent, secret, before) {
+            }) if self.allows_agent(agent) => match self.greet(agent, secret, before) {
                 true => Admitted::Request(Request::Hello { nonce }),
                 false => Admitted::Garbage,
             },
+            Ok(FromAgent::Hello { .. }) => Admitted::Stranger,
             Ok(FromAgent::Ask { nonce, resources }) if resources.len() <= ASK_RESOURCES_MAX => {
-                let resources = resources.into_iter().map(Into::into).collect();
+                // Of what its token is not for, an agent hears nothing: it is blind there, and lets calls through.
+                let allowed = resources.into_iter().filter(|name| self.allows(name));
+                let resources = allowed.map(Into::into).collect();
                 Admitted::Request(Request::Ask { nonce, resources })
             }
             Ok(FromAgent::Append {
@@ -128,6 +144,24 @@ impl Session {
                 },
             },
             Ok(FromAgent::Ask { .. }) | Err(_) => Admitted::Garbage,
+        }
+    }
+
+    fn allows_agent(&self, agent: &str) -> bool {
+        self.grant
+            .as_ref()
+            .is_none_or(|grant| grant.allows_agent(agent))
+    }
+
+    fn allows(&self, resource: &str) -> bool {
+        let grant = self.grant.as_ref();
+        grant.is_none_or(|grant| grant.allows_resource(resource))
+    }
+
+    fn check_resources(&self, resources: &[&str]) -> Result<(), BatchFault> {
+        match resources.iter().find(|one| !self.allows(one)) {
+            Some(one) => Err(BatchFault::Namespace((*one).into())),
+            None => Ok(()),
         }
     }
 
@@ -155,9 +189,18 @@ impl Session {
             return Err(BatchFault::Kind(found));
         }
         let (sender, replaces) = match Record::decode(record)? {
-            Record::Hits(batch) => (batch.sender, None),
-            Record::Holds(batch) => (batch.sender, None),
-            Record::Beat(beat) => (beat.sender, beat.head.replaces),
+            Record::Hits(batch) => {
+                self.check_resources(batch.resources())?;
+                (batch.sender, None)
+            }
+            Record::Holds(batch) => {
+                self.check_resources(batch.resources())?;
+                (batch.sender, None)
+            }
+            Record::Beat(beat) => {
+                self.check_resources(beat.resources())?;
+                (beat.sender, beat.head.replaces)
+            }
             // Kinds of agents are these three.
             _ => return Err(BatchFault::Kind(record.get(1).copied().unwrap_or_default())),
         };

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tollgate_shared::wire::Writer;
+use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Answered;
 use tollgate_zmtp::{Event as Said, Limits, SocketType, message};
 
@@ -16,11 +17,15 @@ use super::{Admitted, RefusedBatches, Session, encode};
 use crate::core::event::{Event, Peer, Request, Room};
 use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters, Queued};
+use crate::security::{Access, AccessRefused, PortKind, TokenGrant};
 use tollgate_log::clock::wall;
 
 /// Bytes of answers that may wait for one agent. Snapshots stop long before it, and nothing is read of
 /// an agent for whom a quarter of a MiB waits, so that what is under way then is all that can come.
 const ANSWERS_MAX: usize = 16 << 20;
+
+/// The key of topics, of a fleet without a key.
+const TOPIC_KEY: [u8; 16] = [0; 16];
 
 /// What the link counts.
 #[derive(Debug, Default)]
@@ -165,12 +170,13 @@ fn number(peer: &Peer) -> Option<u64> {
 ///
 /// Where the listener cannot be taken over.
 pub fn serve(
-    listener: TcpListener,
+    listener: (TcpListener, Access),
     partitions: u32,
     events: mpsc::Sender<Event>,
     edge: Arc<Edge>,
     counters: Arc<LinkCounters>,
 ) -> std::io::Result<Answers> {
+    let (listener, access) = listener;
     let bounds = edge.bounds;
     let link = Arc::new(Link {
         edge: Arc::clone(&edge),
@@ -183,7 +189,7 @@ pub fn serve(
         )),
         full: Mutex::default(),
     });
-    crate::edge::serve(listener, edge, AgentsPort(Arc::clone(&link)))?;
+    crate::edge::serve(listener, edge, access, AgentsPort(Arc::clone(&link)))?;
     Ok(Answers(link))
 }
 
@@ -194,6 +200,7 @@ impl Port for AgentsPort {
     type Conversation = AgentConversation;
 
     const NAME: &'static str = "agents";
+    const KIND: PortKind = PortKind::Link;
 
     fn counters(edge: &Edge) -> &PortCounters {
         &edge.agents
@@ -244,6 +251,7 @@ impl AgentConversation {
         };
         match admitted {
             Admitted::Request(request) => {
+                self.note_hearing(&request);
                 self.note_flight(&request);
                 let peer = self.peer.clone();
                 self.hand_over(Event::Agent { peer, request });
@@ -254,6 +262,7 @@ impl AgentConversation {
                 self.connection
                     .queue(&self.link.edge, message(&[&bytes]), ANSWERS_MAX);
             }
+            Admitted::Stranger => return Err(Ended::Refused(AccessRefused::Agent)),
             Admitted::Garbage => {
                 self.link.counters.garbage.fetch_add(1, Ordering::Relaxed);
                 let found = payload.len();
@@ -261,6 +270,40 @@ impl AgentConversation {
             }
         }
         Ok(())
+    }
+
+    /// What is asked for here may be heard on the feed, under the same grant.
+    fn note_hearing(&self, request: &Request) {
+        let Some(basis) = self.connection.basis() else {
+            return;
+        };
+        let grant = &basis.grant;
+        if grant.namespaces.is_none() {
+            return;
+        }
+        let topics: Vec<Topic> = match request {
+            Request::Hello { .. } => {
+                let own = self
+                    .session
+                    .agent()
+                    .map(|agent| Topic::of_agent(&TOPIC_KEY, agent));
+                own.into_iter().collect()
+            }
+            Request::Ask { resources, .. } => resources
+                .iter()
+                .flat_map(|name| {
+                    [
+                        Topic::of_resource(&TOPIC_KEY, name),
+                        Topic::of_notices(&TOPIC_KEY, name),
+                    ]
+                })
+                .collect(),
+            Request::Append { .. } => return,
+        };
+        let edge = &self.link.edge;
+        if edge.hearing.allow(&grant.name, topics) {
+            edge.wake_of(&grant.name);
+        }
     }
 
     fn note_flight(&self, request: &Request) {
@@ -293,6 +336,10 @@ impl AgentConversation {
 impl Conversation for AgentConversation {
     const ROLE: SocketType = SocketType::Router;
     const LIMITS: Limits = LINK_LIMITS;
+
+    fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
+        self.session.set_grant(grant);
+    }
 
     fn take(&mut self, said: Said) -> Result<(), Ended> {
         match said {

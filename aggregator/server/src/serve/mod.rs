@@ -18,7 +18,9 @@ mod log;
 mod prepare;
 mod run;
 mod saver;
+mod secure;
 mod signals;
+mod watch;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct Bound {
     pub agents: SocketAddr,
     /// The feed.
     pub feed: SocketAddr,
+    /// Probes, if they are listened for.
+    pub probe: Option<SocketAddr>,
 }
 
 /// The bound listeners.
@@ -43,6 +47,7 @@ struct Listeners {
     http: TcpListener,
     agents: TcpListener,
     feed: TcpListener,
+    probe: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -60,12 +65,22 @@ impl Listeners {
         let (http, http_address) = bind("listen.http", config.listen.http)?;
         let (agents, agents_address) = bind("listen.agents", config.listen.agents)?;
         let (feed, feed_address) = bind("listen.feed", config.listen.feed)?;
+        let probe = config.listen.probe;
+        let probe = probe.map(|address| bind("listen.probe", address));
+        let (probe, probe_address) = probe.transpose()?.unzip();
         let bound = Bound {
             http: http_address,
             agents: agents_address,
             feed: feed_address,
+            probe: probe_address,
         };
-        Ok((Self { http, agents, feed }, bound))
+        let listeners = Self {
+            http,
+            agents,
+            feed,
+            probe,
+        };
+        Ok((listeners, bound))
     }
 }
 
@@ -85,10 +100,11 @@ pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
             name: "runtime".to_owned(),
             source,
         })?;
+    let secured = secure::Secured::open(config)?;
     let (listeners, bound) = Listeners::bind(config)?;
     let result = runtime.block_on(run::run(
         Arc::new(config.clone()),
-        listeners,
+        (listeners, secured),
         bound,
         with_stdin,
     ));

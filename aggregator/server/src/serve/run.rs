@@ -17,9 +17,9 @@ use super::aside::Asides;
 use super::backlog::{Backlog, Next};
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, Found};
-use super::host_name;
 use super::prepare::Preparer;
 use super::saver::Saver;
+use super::secure::Secured;
 use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
 use crate::ServeError;
@@ -31,8 +31,9 @@ use crate::core::{Core, Settings, Start};
 use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
-use crate::http::{self, Desk, Hosts, HttpCounters, Metrics};
+use crate::http::{self, Desk, Hosts, HttpCounters, Metrics, SecurityMetrics};
 use crate::link::{self, Answers, LinkCounters, Sent};
+use crate::security::Access;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::{AsideCounters, Log, LogEvent};
@@ -77,7 +78,7 @@ enum Keeper {
 
 pub(super) async fn run(
     config: Arc<Config>,
-    listeners: Listeners,
+    listeners: (Listeners, Secured),
     bound: Bound,
     with_stdin: bool,
 ) -> Result<(), ServeError> {
@@ -86,14 +87,17 @@ pub(super) async fn run(
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
     // For people and for whoever started us: one line, and the addresses in it are final.
-    let Bound { http, agents, feed } = bound;
-    tracing::info!(%http, %agents, %feed, "listening");
-    if config.listen.insecure {
-        tracing::warn!(
-            "security.insecure_listen: whoever reaches these addresses can read domains' names, have calls \
-             refused, and change what is in force"
-        );
-    }
+    let Bound {
+        http,
+        agents,
+        feed,
+        probe,
+    } = bound;
+    let (probe, tls) = (
+        probe.map(tracing::field::display),
+        config.security.tls.is_some(),
+    );
+    tracing::info!(%http, %agents, %feed, probe, tls, "listening");
     // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
     // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
     shell.read_limits_file(&config);
@@ -134,7 +138,7 @@ pub(super) async fn run(
 
 async fn start(
     config: &Config,
-    listeners: Listeners,
+    (listeners, secured): (Listeners, Secured),
     bound: Bound,
     log_events: mpsc::Sender<LogEvent>,
     events: mpsc::Sender<Event>,
@@ -153,14 +157,18 @@ async fn start(
         Arc::<FeedCounters>::default(),
     );
     let edge = Arc::new(Edge::new(config.edge, edge::raise_descriptors()));
+    let watched = secured.watch.counters.clone();
+    let certificate = secured.watch.tls.clone();
+    let insecure = secured.watch.insecure.clone();
+    secured.watch.start(&edge).map_err(socket("keys"))?;
     let feed = feed::serve(
-        listeners.feed,
+        (listeners.feed, secured.feed),
         Arc::clone(&edge),
         Arc::clone(&feed_counters),
     );
     let feed = feed.map_err(socket("feed"))?;
     let answers = link::serve(
-        listeners.agents,
+        (listeners.agents, secured.agents),
         partitions,
         events.clone(),
         Arc::clone(&edge),
@@ -174,10 +182,23 @@ async fn start(
         (edge, link_counters, feed_counters),
         Arc::clone(&aside_counters),
         Arc::clone(&http_counters),
+        SecurityMetrics::new(watched, certificate, insecure),
         (config.name.clone(), group_of(config)),
     ));
-    let others = Others::default();
+    let others = Others::asked_by(secured.client);
     let shown = log_view(config, partitions, bound);
+    let answer = |listener: std::net::TcpListener, access, routes, hosts| {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let counters = Arc::clone(&http_counters);
+        tokio::spawn(http::serve((listener, access), routes, hosts, counters));
+        Ok(())
+    };
+    if let Some(probe) = listeners.probe {
+        let seen = config.listen.probe_metrics.then(|| Arc::clone(&metrics));
+        let routes = http::probe_routes(desk.clone(), seen);
+        answer(probe, Access::default(), routes, Hosts::any()).map_err(socket("probe"))?;
+    }
     let routes = http::routes(
         desk.clone(),
         metrics,
@@ -185,12 +206,13 @@ async fn start(
         others.clone(),
         Arc::clone(&http_counters),
     );
-    listeners
-        .http
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::TcpListener::from_std(listeners.http))
-        .map(|listener| tokio::spawn(http::serve(listener, routes, hosts(config), http_counters)))
-        .map_err(socket("http"))?;
+    answer(
+        listeners.http,
+        secured.http,
+        routes,
+        super::secure::hosts(config),
+    )
+    .map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     warn_of_public_key(config, &settings.key);
     let (mut core, effects, keeper, asides);
@@ -290,16 +312,6 @@ fn warn_of_public_key(config: &Config, key: &MacKey) {
              trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total"
         );
     }
-}
-
-/// The names under which this aggregator answers by HTTP.
-fn hosts(config: &Config) -> Hosts {
-    let own = [
-        config.name.clone(),
-        config.listen.advertise.clone(),
-        host_name(),
-    ];
-    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
 }
 
 fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {

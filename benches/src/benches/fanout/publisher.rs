@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::feed::{self, FeedCounters, Publisher};
+use tollgate_server::security::Access;
 use tollgate_shared::wire::frame::Topic;
 use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
@@ -111,7 +112,7 @@ fn ours() -> anyhow::Result<(Sink, String)> {
     };
     let edge = Arc::new(Edge::new(bounds, 20_000));
     let counters = Arc::<FeedCounters>::default();
-    let publisher = feed::serve(listener, edge, Arc::clone(&counters))?;
+    let publisher = feed::serve((listener, Access::default()), edge, Arc::clone(&counters))?;
     Ok((Sink::Ours(publisher, counters), address))
 }
 

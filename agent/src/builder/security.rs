@@ -1,0 +1,127 @@
+//! Settings of TLS and tokens: whom the agent believes, and what it shows.
+
+use std::path::PathBuf;
+
+use super::AgentBuilder;
+use crate::error::BuildError;
+use crate::net::Credentials;
+
+/// What the settings say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Security {
+    ca_file: Option<PathBuf>,
+    server_name: Option<String>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    trusts_network: bool,
+}
+
+impl Security {
+    /// What the environment says.
+    pub(super) fn from_variables(
+        text: &impl Fn(&'static str) -> Result<Option<String>, BuildError>,
+    ) -> Result<Self, BuildError> {
+        let file = |name| Ok::<_, BuildError>(text(name)?.map(PathBuf::from));
+        Ok(Self {
+            ca_file: file("TOLLGATE_TLS_CA_FILE")?,
+            server_name: text("TOLLGATE_TLS_SERVER_NAME")?,
+            cert_file: file("TOLLGATE_TLS_CERT_FILE")?,
+            key_file: file("TOLLGATE_TLS_KEY_FILE")?,
+            token_file: file("TOLLGATE_TOKEN_FILE")?,
+            trusts_network: match text("TOLLGATE_INSECURE")?.as_deref() {
+                None => false,
+                Some("trusted-network") => true,
+                Some(value) => {
+                    return Err(BuildError::Insecure {
+                        value: value.to_owned(),
+                    });
+                }
+            },
+        })
+    }
+}
+
+/// TLS and tokens.
+impl AgentBuilder {
+    /// The file (PEM) with the CAs that may have issued aggregators' certificates: with it the agent speaks TLS 1.3 to
+    /// every aggregator, and to none without. Read again for each connection. Default: no TLS, which only loopback
+    /// addresses are spoken to with. Needs the Cargo feature `tls`, as do the other files here.
+    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.security.ca_file = Some(path.into());
+        self
+    }
+
+    /// The one name that all aggregators' certificates are for, whatever their addresses. Default: the host of the first
+    /// aggregator that was named.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.security.server_name = Some(name.into());
+        self
+    }
+
+    /// The agent's own certificate and private key (PEM), where aggregators take one in place of a token. The key's file
+    /// must not be readable by other users.
+    pub fn tls_identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.security.cert_file = Some(cert.into());
+        self.security.key_file = Some(key.into());
+        self
+    }
+
+    /// The file with the token that the agent shows to aggregators. It must not be readable by other users, and is read
+    /// again for each connection. The token goes over TLS, or to loopback addresses.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.security.token_file = Some(path.into());
+        self
+    }
+
+    /// Says that the network to the aggregators is trusted: without a CA file the agent connects to any address all the
+    /// same, and shows its token there. Whoever is on that network can read domains' names, and have calls refused.
+    pub fn trust_network(mut self) -> Self {
+        self.security.trusts_network = true;
+        self
+    }
+
+    /// What the agent shows and believes, with its files read.
+    pub(super) fn credentials(&self, aggregators: &[String]) -> Result<Credentials, BuildError> {
+        let Security {
+            ca_file,
+            server_name,
+            cert_file,
+            key_file,
+            token_file,
+            trusts_network,
+        } = self.security.clone();
+        #[cfg(feature = "tls")]
+        {
+            let own = (cert_file, key_file);
+            let tls = match ca_file {
+                Some(ca) => {
+                    let host = || Some(aggregators.first()?.rsplit_once(':')?.0.to_owned());
+                    let name = server_name.or_else(host).ok_or(BuildError::NoServerName)?;
+                    let files = tollgate_tls::ClientFiles::new(ca, Some(name), own);
+                    let tls = files.and_then(tollgate_tls::ClientTls::load);
+                    Some(tls.map_err(|fault| BuildError::Tls(Box::new(fault)))?)
+                }
+                None if own.0.is_some() || own.1.is_some() || server_name.is_some() => {
+                    return Err(BuildError::NoCaFile);
+                }
+                None => None,
+            };
+            let token = token_file.map(crate::net::TokenFile::load).transpose();
+            Ok(Credentials {
+                tls,
+                token: token.map_err(|fault| BuildError::Tls(Box::new(fault)))?,
+                trusts_network,
+            })
+        }
+        #[cfg(not(feature = "tls"))]
+        {
+            let _ = aggregators;
+            let files = [ca_file, cert_file, key_file, token_file];
+            if server_name.is_some() || files.iter().any(Option::is_some) {
+                return Err(BuildError::WithoutTls);
+            }
+            Ok(Credentials { trusts_network })
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The TLS handshake of a connection, before anything else is said over it.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Edge;
+use super::connection::Connection;
+use super::ended::Ended;
+use crate::security::Access;
+
+/// Makes the TLS handshake of a connection, where its listener speaks TLS.
+///
+/// On threads of its own: see [`crate::security::Handshakes`]. Its time is that of the whole handshake, READY included,
+/// counted from when the connection was accepted.
+pub(super) async fn secure(
+    edge: &Edge,
+    access: &Access,
+    connection: &Arc<Connection>,
+    accepted: Instant,
+) -> Result<(), Ended> {
+    let Some((tls, handshakes)) = &access.tls else {
+        return Ok(());
+    };
+    let allowed = edge.bounds.handshake;
+    let (tls, connection) = (Arc::clone(tls), Arc::clone(connection));
+    let handshake = async move {
+        let session = tls.session().map_err(|_| Ended::Tls)?;
+        let begun = timeout_at(accepted + allowed, connection.wire.begin(session));
+        tokio::select! {
+            biased;
+            ended = connection.until_ordered() => Err(ended),
+            begun = begun => match begun {
+                Ok(begun) => begun.map_err(|fault| connection.ended_by(&fault)),
+                Err(_) => Err(Ended::Handshake { allowed }),
+            },
+        }
+    };
+    handshakes
+        .run(handshake)
+        .await
+        .unwrap_or(Err(Ended::Stopped))
+}

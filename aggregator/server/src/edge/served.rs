@@ -1,0 +1,332 @@
+//! The task that serves a connection: it reads, waits, lets the peer in, and ends it.
+//!
+//! ```text
+//! readable ──> decoder ──> conversation (link or feed)        anybody ──> queue ──> writable
+//!                             alarm ──> patience: ping, or the end
+//! ```
+//!
+//! The task is the only one that reads. What stays true: of what was read at most [`READ_BYTES`] are kept before they
+//! are handled; where the conversation cannot go on, or the peer does not take its answers, nothing is read.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::time::Instant;
+use tollgate_zmtp::{Decoder, Event, Token, error, opening, ping, pong};
+
+use super::Edge;
+use super::connection::{Basis, Connection, Conversation};
+use super::ended::Ended;
+use super::patience::{Due, Patience};
+use super::wire::Wire;
+use crate::security::{Access, PortKind};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 32 << 10;
+
+/// How long a peer that is refused may take to hear why.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
+
+/// An alarm that is later than this was not heard: the process, or the machine, stood still.
+const LATE_MAX: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Where bytes are read to: one for each thread instead of one for each connection.
+    static SCRATCH: std::cell::RefCell<Box<[u8; READ_BYTES]>> =
+        std::cell::RefCell::new(Box::new([0; READ_BYTES]));
+}
+
+/// What a connection is served with beside what is said over it.
+pub(super) struct Terms<'a> {
+    pub edge: &'a Edge,
+    pub access: &'a Access,
+    pub door: PortKind,
+    /// When it was accepted: its handshake is counted from there, that of TLS included.
+    pub accepted: Instant,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve<C: Conversation>(
+    terms: Terms<'_>,
+    connection: &Arc<Connection>,
+    conversation: &mut C,
+    is_ready: impl FnOnce(),
+) -> Ended {
+    let edge = terms.edge;
+    let mut served = Served {
+        patience: Patience::new(terms.accepted),
+        terms,
+        connection,
+        conversation,
+        decoder: Decoder::new(C::ROLE, C::LIMITS),
+        is_ready: Some(is_ready),
+        unread: Vec::new(),
+    };
+    served.connection.queue(edge, opening(C::ROLE), usize::MAX);
+    let ended = served.run().await;
+    connection.order(ended);
+    connection.outbox().clear();
+    connection.release(edge);
+    let ended = connection.ordered().unwrap_or(ended);
+    if let Some(reason) = ended.told_to_peer() {
+        tell(connection, reason).await;
+    }
+    ended
+}
+
+/// Tells a peer why it is not served, if it takes that within a moment.
+///
+/// What it has sent meanwhile is read and thrown away: a connection that is closed with bytes unread is reset, and
+/// the peer's system then drops what came before.
+async fn tell(connection: &Connection, reason: String) {
+    connection.outbox().push(error(&reason));
+    let told = async {
+        let mut bytes = [0; 4 << 10];
+        loop {
+            if connection.write_last().is_err() {
+                return;
+            }
+            match connection.wire.try_read(&mut bytes) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = connection.wire.ready(Interest::READABLE).await;
+                    if ready.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(TOLD_WITHIN, told).await;
+    connection.outbox().clear();
+}
+
+struct Served<'a, C, R> {
+    terms: Terms<'a>,
+    connection: &'a Arc<Connection>,
+    conversation: &'a mut C,
+    decoder: Decoder,
+    patience: Patience,
+    is_ready: Option<R>,
+    /// Bytes that were read and have not been handled.
+    unread: Vec<u8>,
+}
+
+impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
+    async fn run(&mut self) -> Ended {
+        let alarm = tokio::time::sleep_until(self.next_look());
+        tokio::pin!(alarm);
+        let mut was_ready = false;
+        loop {
+            if !was_ready && self.decoder.is_ready() {
+                was_ready = true;
+                alarm.as_mut().reset(self.next_look());
+            }
+            let is_empty = match self.connection.flush(self.terms.edge) {
+                Ok(is_empty) => is_empty,
+                Err(fault) => return self.connection.ended_by(&fault),
+            };
+            let waiting = self.connection.waiting();
+            self.conversation.sent(waiting);
+            let may_read = self.may_read(waiting);
+            if may_read {
+                match self.take_up().await {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(ended) => return ended,
+                }
+            }
+            let interest = match (may_read, is_empty) {
+                (true, true) => Some(Interest::READABLE),
+                (true, false) => Some(Interest::READABLE | Interest::WRITABLE),
+                (false, false) => Some(Interest::WRITABLE),
+                (false, true) => None,
+            };
+            let is_behind = self.conversation.is_behind();
+            tokio::select! {
+                // What has come is read before anybody is blamed for silence.
+                biased;
+                () = self.connection.wake.notified() => {
+                    if let Some(ended) = self.connection.ordered() {
+                        return ended;
+                    }
+                }
+                ready = ready(&self.connection.wire, interest), if interest.is_some() => {
+                    let Ok(ready) = ready else {
+                        return Ended::Gone;
+                    };
+                    if may_read && (ready.is_readable() || ready.is_read_closed()) {
+                        match self.read() {
+                            // There is more: others on this thread have their turn before it.
+                            Ok(READ_BYTES) => tokio::task::yield_now().await,
+                            Ok(_) => {}
+                            Err(ended) => return ended,
+                        }
+                    }
+                }
+                () = self.conversation.catch_up(), if is_behind => {}
+                () = &mut alarm => {
+                    let now = Instant::now();
+                    // Nor for the time in which this process had no processor.
+                    if !may_read || alarm.deadline() + LATE_MAX < now {
+                        self.patience.not_read(now);
+                    }
+                    if let Err(ended) = self.look(now) {
+                        return ended;
+                    }
+                    alarm.as_mut().reset(self.next_look());
+                }
+            }
+        }
+    }
+
+    fn next_look(&self) -> Instant {
+        let bounds = &self.terms.edge.bounds;
+        self.patience.next(Instant::now(), bounds)
+    }
+
+    /// Takes up what was read and not handled, or what TLS has and nobody has read: the socket shows neither. Whether
+    /// there was any.
+    async fn take_up(&mut self) -> Result<bool, Ended> {
+        if !self.unread.is_empty() {
+            self.handle_unread()?;
+            return Ok(true);
+        }
+        if !self.connection.wire.has_plaintext() {
+            return Ok(false);
+        }
+        self.read()?;
+        // Others on this thread have their turn before there is more.
+        tokio::task::yield_now().await;
+        match self.connection.ordered() {
+            Some(ended) => Err(ended),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether more of the peer's bytes are wanted.
+    fn may_read(&self, waiting: usize) -> bool {
+        self.conversation.may_take()
+            && waiting <= self.conversation.read_while(&self.terms.edge.bounds)
+    }
+
+    /// Reads once, and handles what came; how many bytes.
+    fn read(&mut self) -> Result<usize, Ended> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let read = match self.connection.wire.try_read(&mut scratch[..]) {
+                Ok(0) => return Err(Ended::Gone),
+                Ok(read) => read,
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(fault) => return Err(self.connection.ended_by(&fault)),
+            };
+            let mut input = &scratch[..read];
+            self.handle(&mut input)?;
+            self.unread.extend_from_slice(input);
+            Ok(read)
+        })
+    }
+
+    fn handle_unread(&mut self) -> Result<(), Ended> {
+        let unread = std::mem::take(&mut self.unread);
+        let mut input = &unread[..];
+        self.handle(&mut input)?;
+        self.unread = input.to_vec();
+        Ok(())
+    }
+
+    /// Handles bytes until they are all handled, or no more can be.
+    fn handle(&mut self, input: &mut &[u8]) -> Result<(), Ended> {
+        let mut completed = false;
+        while !input.is_empty() && self.may_read(self.connection.waiting()) {
+            let Some(event) = self.decoder.next(input).map_err(Ended::Violation)? else {
+                break;
+            };
+            completed = true;
+            match event {
+                Event::Ready { pings, token } => {
+                    self.admit(token.as_ref())?;
+                    self.patience.ready(pings);
+                    if let Some(is_ready) = self.is_ready.take() {
+                        is_ready();
+                    }
+                }
+                Event::Ping(context) => {
+                    self.connection
+                        .queue(self.terms.edge, pong(&context), usize::MAX);
+                }
+                Event::Pong => {}
+                said => self.conversation.take(said)?,
+            }
+        }
+        let between = self.decoder.is_between_messages();
+        self.patience.heard(Instant::now(), completed, between);
+        self.account_unfinished();
+        Ok(())
+    }
+
+    /// Lets the peer in, or does not.
+    fn admit(&mut self, token: Option<&Token>) -> Result<(), Ended> {
+        let peer = self.connection.wire.peer();
+        let (access, door) = (self.terms.access, self.terms.door);
+        let admitted = access.admit(door, token.map(Token::as_bytes), peer.as_ref());
+        let grant = admitted.map_err(Ended::Refused)?;
+        if let Some(grant) = &grant {
+            let certificate = peer.filter(|_| token.is_none());
+            let grant = Arc::clone(grant);
+            let _ = self.connection.basis.set(Basis { grant, certificate });
+        }
+        self.conversation.admitted(grant);
+        Ok(())
+    }
+
+    fn account_unfinished(&self) {
+        let held = if self.decoder.is_ready() {
+            self.decoder.held()
+        } else {
+            0
+        };
+        let now = match self.connection.ordered() {
+            None => held,
+            Some(_) => 0,
+        };
+        let before = self.connection.unfinished.swap(now, Ordering::Relaxed);
+        self.terms.edge.unfinished.add(before, now);
+        self.terms.edge.bound_unfinished();
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), Ended> {
+        let bounds = &self.terms.edge.bounds;
+        let outbox = self.connection.outbox();
+        let (stalled, waiting) = (outbox.stalled(), outbox.waiting());
+        self.patience.took(outbox.took());
+        drop(outbox);
+        if stalled.is_some_and(|since| since + bounds.stall <= now) {
+            return Err(Ended::Stalled {
+                found: waiting,
+                allowed: bounds.stall,
+            });
+        }
+        let may_be_silent = self.conversation.may_be_silent();
+        match self
+            .patience
+            .look(now, bounds, self.decoder.held(), may_be_silent)
+        {
+            Due::Nothing => {}
+            Due::Ping => drop(self.connection.queue(self.terms.edge, ping(), usize::MAX)),
+            Due::End(ended) => return Err(ended),
+        }
+        Ok(())
+    }
+}
+
+async fn ready(wire: &Wire, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
+    match interest {
+        Some(interest) => wire.ready(interest).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may ask what by HTTP.
+//!
+//! ```text
+//! GET /healthz /readyz                                   anybody
+//! GET /v1/denials … /v1/explain, /v1/limits, …           viewer (operator, admin), member
+//! GET everything else                                    viewer (operator, admin)
+//! POST /v1/amendments                                    operator or admin, by the act
+//! ```
+//!
+//! A grant that is for some namespaces changes things there alone; who may look, looks at everything. Knows nothing
+//! of what is answered. What stays true: where tokens are asked for, a request that none is behind gets nothing but
+//! health.
+
+use std::sync::Arc;
+
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tollgate_shared::wire::amendment::Act;
+use tollgate_tls::Certificate;
+
+use super::fault;
+use crate::security::{Access, AccessRefused, Role, TokenGrant};
+
+/// What members of a fleet ask of each other.
+const OF_MEMBERS: [&str; 8] = [
+    "/v1/denials",
+    "/v1/pairs",
+    "/v1/holds",
+    "/v1/top",
+    "/v1/candidates",
+    "/v1/explain",
+    "/v1/limits",
+    "/v1/digests",
+];
+
+/// A request that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unauthorised(AccessRefused);
+
+impl IntoResponse for Unauthorised {
+    fn into_response(self) -> Response {
+        let text = self.0.to_string();
+        match self.0 {
+            AccessRefused::Role | AccessRefused::Agent => fault(StatusCode::FORBIDDEN, text),
+            _ => {
+                let answer = fault(StatusCode::UNAUTHORIZED, text);
+                ([(header::WWW_AUTHENTICATE, "Bearer")], answer).into_response()
+            }
+        }
+    }
+}
+
+/// Under which grant a request is answered; `Ok(None)` where nobody is asked.
+pub(super) fn admit<B>(
+    access: &Access,
+    request: &Request<B>,
+    certificate: Option<&Certificate>,
+) -> Result<Option<Arc<TokenGrant>>, Unauthorised> {
+    let path = request.uri().path();
+    if request.method() == Method::GET && matches!(path, "/healthz" | "/readyz") {
+        return Ok(None);
+    }
+    // Whoever has ended, or whose CA was taken out, may still have the connection open.
+    let certificate = certificate.filter(|one| {
+        let tls = access.tls.as_ref();
+        tls.is_some_and(|(tls, _)| tls.verifies(one))
+    });
+    let admitted = access.grant(bearer(request), certificate);
+    let Some(grant) = admitted.map_err(Unauthorised)? else {
+        return Ok(None);
+    };
+    let is_of_members = OF_MEMBERS.iter().any(|one| {
+        let rest = path.strip_prefix(one);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    let allowed: &[Role] = match (request.method(), is_of_members) {
+        (&Method::GET | &Method::HEAD, true) => &[Role::Viewer, Role::Member],
+        (&Method::GET | &Method::HEAD, false) => &[Role::Viewer],
+        // Which acts is known once the body has been read.
+        _ => &[Role::Operator],
+    };
+    match grant.roles.has_any(allowed) {
+        true => Ok(Some(grant)),
+        false => Err(Unauthorised(AccessRefused::Role)),
+    }
+}
+
+/// The token of a request.
+fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
+    let value = request.headers().get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then(|| token.trim_ascii())
+}
+
+/// Whether an act is allowed under a grant; else what would allow it.
+pub(super) fn allows(grant: &TokenGrant, act: &Act) -> Result<(), &'static str> {
+    let (role, resource) = match act {
+        Act::Pardon { resource, .. }
+        | Act::Reset { resource, .. }
+        | Act::Refund { resource, .. }
+        | Act::ReleaseHold { resource, .. }
+        | Act::ReleaseHolds { resource, .. }
+        | Act::ReleaseTransfer { resource, .. } => (Role::Operator, Some(resource)),
+        Act::Ban { resource, .. } | Act::Unban { resource, .. } => {
+            (Role::Operator, resource.as_ref())
+        }
+        Act::Set(row) => (Role::Admin, Some(&row.resource)),
+        Act::Switch { .. } | Act::SetMany(_) => (Role::Admin, None),
+    };
+    if !grant.roles.has_any(&[role]) {
+        return Err("this act needs a token with the role admin");
+    }
+    let is_within = match resource {
+        Some(resource) => grant.allows_resource(resource),
+        None => grant.namespaces.is_none(),
+    };
+    match is_within {
+        true => Ok(()),
+        false => Err("the token is for other namespaces than this act's"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_is_read_whatever_its_case_and_nothing_else_is() {
+        let of = |value: &str| {
+            let request = Request::builder().header(header::AUTHORIZATION, value);
+            let request = request.body(()).expect("a request");
+            bearer(&request).map(<[u8]>::to_vec)
+        };
+        assert_eq!(of("Bearer tg1_a").as_deref(), Some(&b"tg1_a"[..]));
+        assert_eq!(of("bearer  tg1_a ").as_deref(), Some(&b"tg1_a"[..]));
+        assert_eq!(of("Basic tg1_a"), None);
+        assert_eq!(of("Bear"), None);
+    }
+}

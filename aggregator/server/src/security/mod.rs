@@ -1,0 +1,25 @@
+//! Who may do what: tokens, roles, and the certificates of the listeners.
+//!
+//! ```text
+//! tokens file ──> Tokens ──┐                       ┌──> link, feed: a grant a connection
+//! listen.tls  ──> TLS ─────┴──> Access (a listener)┴──> HTTP: a grant a request
+//!        └────── looked at each second (`serve`); what no longer holds ends its connections
+//! ```
+//!
+//! A listener on loopback asks nobody for anything as long as neither is configured. Knows nothing of what is
+//! said over a connection, and the engine knows nothing of grants. What stays true: of tokens only hashes are
+//! kept; no secret is in a log line, a `Debug` or an answer.
+
+mod access;
+mod counters;
+mod grant;
+mod handshakes;
+mod hearing;
+mod tokens;
+
+pub use access::{Access, AccessRefused, PortKind};
+pub use counters::{Insecure, WatchCounters};
+pub use grant::{Proof, Role, Roles, TokenGrant};
+pub use handshakes::Handshakes;
+pub use hearing::Hearing;
+pub use tokens::{TOKEN_PREFIX, TokenBook, Tokens, TokensFault, hash_of};

@@ -1,0 +1,443 @@
+//! The tokens file: hashes of tokens, and what each allows.
+//!
+//! ```toml
+//! [tokens.checkout]
+//! hash = "b3:…"                       # of the token; or certificate = "checkout.internal"
+//! roles = ["agent"]
+//! agents = "checkout-*"               # names that agents may have; none: any
+//! namespaces = ["checkout", "api"]    # none: all
+//! expires = 2027-01-01T00:00:00Z      # none: no end
+//! ```
+//!
+//! A token is 256 random bits, so its hash needs no salt, and nobody finds it by trying. Knows nothing of
+//! connections. What stays true: a file that is wrong anywhere replaces nothing; its faults quote no value that
+//! could be a token.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde::Deserialize;
+use tollgate_shared::names::check_name;
+use tollgate_tls::Certificate;
+
+use super::grant::{Proof, Role, Roles, TokenGrant};
+
+/// What every token begins with: the version of the form, so that tools find tokens that have leaked.
+pub const TOKEN_PREFIX: &str = "tg1_";
+
+/// What a hash in the file begins with.
+const HASH_PREFIX: &str = "b3:";
+
+/// The longest file: some ten thousand tokens.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The hash of a token, as the file has it.
+pub fn hash_of(token: &[u8]) -> String {
+    format!("{HASH_PREFIX}{}", blake3::hash(token).to_hex())
+}
+
+/// What is wrong with a tokens file.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensFault {
+    /// It cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// It is not TOML of this form.
+    #[error("{}: line {line}: {said}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        line: usize,
+        /// What the parser says.
+        said: String,
+    },
+    /// A token of it cannot be.
+    #[error("{}: tokens.{name}: {wrong}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// The token's name.
+        name: String,
+        /// What is wrong, and what would do.
+        wrong: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    tokens: BTreeMap<String, RawToken>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawToken {
+    hash: Option<String>,
+    certificate: Option<String>,
+    roles: Vec<Role>,
+    agents: Option<String>,
+    namespaces: Option<Vec<String>>,
+    expires: Option<toml::value::Datetime>,
+}
+
+/// The tokens of one reading of a file.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tokens {
+    by_hash: HashMap<[u8; 32], Arc<TokenGrant>>,
+    by_certificate: HashMap<Box<str>, Arc<TokenGrant>>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({})", self.len())
+    }
+}
+
+impl Tokens {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with it.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, TokensFault> {
+        let raw: RawFile = toml::from_str(text).map_err(|error| TokensFault::Form {
+            path: path.to_owned(),
+            // Without the line itself, which may have a token in it by mistake.
+            line: error.span().map_or(1, |span| {
+                let before = text.get(..span.start).unwrap_or_default();
+                before.matches('\n').count() + 1
+            }),
+            said: error.message().to_owned(),
+        })?;
+        let mut tokens = Self::default();
+        for (name, raw) in raw.tokens {
+            let entered = read_grant(&name, raw).and_then(|grant| tokens.enter(grant));
+            entered.map_err(|wrong| TokensFault::Token {
+                path: path.to_owned(),
+                name,
+                wrong,
+            })?;
+        }
+        Ok(tokens)
+    }
+
+    fn enter(&mut self, grant: TokenGrant) -> Result<(), String> {
+        let grant = Arc::new(grant);
+        let before = match &grant.proof {
+            Proof::Token(hash) => self.by_hash.insert(*hash, Arc::clone(&grant)),
+            Proof::Certificate(name) => {
+                self.by_certificate.insert(name.clone(), Arc::clone(&grant))
+            }
+        };
+        match before {
+            None => Ok(()),
+            Some(other) => Err(format!(
+                "has the same hash or certificate as tokens.{}, expected one of its own",
+                other.name
+            )),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_hash.len() + self.by_certificate.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a token allows, if it is one of these.
+    pub fn of_token(&self, token: &[u8]) -> Option<&Arc<TokenGrant>> {
+        self.by_hash.get(blake3::hash(token).as_bytes())
+    }
+
+    /// What a certificate allows, by the first of its names that stands here.
+    pub fn of_certificate(&self, certificate: &Certificate) -> Option<&Arc<TokenGrant>> {
+        let mut names = certificate.names().iter();
+        names.find_map(|name| self.by_certificate.get(name.as_str()))
+    }
+
+    /// What they allow, in no order.
+    pub fn grants(&self) -> impl Iterator<Item = &Arc<TokenGrant>> {
+        self.by_hash.values().chain(self.by_certificate.values())
+    }
+
+    /// Whether one has this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.grants().any(|grant| &*grant.name == name)
+    }
+
+    /// Whether a grant stands here as it was given.
+    pub fn still_has(&self, grant: &Arc<TokenGrant>) -> bool {
+        let now = match &grant.proof {
+            Proof::Token(hash) => self.by_hash.get(hash),
+            Proof::Certificate(name) => self.by_certificate.get(name),
+        };
+        now.is_some_and(|now| Arc::ptr_eq(now, grant) || now == grant)
+    }
+}
+
+fn read_grant(name: &str, raw: RawToken) -> Result<TokenGrant, String> {
+    check_name(name).map_err(|fault| format!("its name {fault}"))?;
+    let proof = match (raw.hash, raw.certificate) {
+        (Some(hash), None) => Proof::Token(read_hash(&hash)?),
+        (None, Some(name)) => Proof::Certificate(name.to_ascii_lowercase().into()),
+        _ => {
+            return Err(
+                "expected either hash or certificate, as `tollgate keys token` writes it"
+                    .to_owned(),
+            );
+        }
+    };
+    let roles = Roles::new(raw.roles);
+    if roles.is_empty() {
+        return Err(
+            "roles = []: expected at least one of agent, relay, viewer, operator, admin, member"
+                .to_owned(),
+        );
+    }
+    if let Some(agents) = &raw.agents {
+        let stem = agents.strip_suffix('*').unwrap_or(agents);
+        if agents.is_empty() || stem.contains('*') {
+            return Err(format!(
+                "agents = {agents:?}: expected a name, or the beginning of names and `*`"
+            ));
+        }
+    }
+    if let Some(namespaces) = &raw.namespaces {
+        let is_one = |one: &String| !one.is_empty() && !one.contains(['.', '*']);
+        if namespaces.is_empty() || !namespaces.iter().all(is_one) {
+            return Err(format!(
+                "namespaces = {namespaces:?}: expected at least one, each without `.` and `*`: what stands before the first `.` of resources' names"
+            ));
+        }
+    }
+    let expires = raw.expires.as_ref().map(read_instant).transpose()?;
+    Ok(TokenGrant {
+        name: name.into(),
+        proof,
+        roles,
+        agents: raw.agents.map(Into::into),
+        namespaces: raw
+            .namespaces
+            .map(|all| all.into_iter().map(Into::into).collect()),
+        expires,
+    })
+}
+
+fn read_hash(text: &str) -> Result<[u8; 32], String> {
+    // What was found is not quoted: it may be the token itself.
+    let expected = || {
+        format!(
+            "hash: expected {HASH_PREFIX} and 64 hexadecimal digits, the BLAKE3 hash of a token"
+        )
+    };
+    if text.starts_with(TOKEN_PREFIX) {
+        return Err("hash: this is a token itself, expected its hash; the token is to be replaced, since this file is not secret".to_owned());
+    }
+    let digits = text.strip_prefix(HASH_PREFIX).ok_or_else(expected)?;
+    let hash = blake3::Hash::from_hex(digits).map_err(|_| expected())?;
+    Ok(*hash.as_bytes())
+}
+
+fn read_instant(stated: &toml::value::Datetime) -> Result<u64, String> {
+    let expected =
+        || format!("expires = {stated}: expected an instant in UTC, such as 2027-01-01T00:00:00Z");
+    let (Some(date), Some(time), Some(toml::value::Offset::Z)) =
+        (stated.date, stated.time, stated.offset)
+    else {
+        return Err(expected());
+    };
+    let day = (date.year.into(), date.month.into(), date.day.into());
+    let second = time.second.unwrap_or_default();
+    let time = (time.hour.into(), time.minute.into(), second.into());
+    tollgate_tls::utc::seconds(day, time).ok_or_else(expected)
+}
+
+/// The tokens file, followed.
+#[derive(Debug)]
+pub struct TokenBook {
+    path: PathBuf,
+    tokens: RwLock<Arc<Tokens>>,
+    /// Of what was read last, whether it could be used or not.
+    read: RwLock<blake3::Hash>,
+}
+
+impl TokenBook {
+    /// Reads the file.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, TokensFault> {
+        let text = read(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            tokens: RwLock::new(Arc::new(Tokens::parse(path, &text)?)),
+            read: RwLock::new(blake3::hash(text.as_bytes())),
+        })
+    }
+
+    /// Those in force.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at the file, and takes it if it has changed; whether it has.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a file that has changed since it was looked at last; the tokens before stay in force.
+    pub fn reload(&self) -> Result<bool, TokensFault> {
+        let text = read(&self.path);
+        let digest = match &text {
+            Ok(text) => blake3::hash(text.as_bytes()),
+            // A file that is gone is told once, like one that is bad.
+            Err(fault) => blake3::hash(fault.to_string().as_bytes()),
+        };
+        let before = {
+            let mut read = self.read.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *read, digest)
+        };
+        if before == digest {
+            return Ok(false);
+        }
+        let tokens = Arc::new(Tokens::parse(&self.path, &text?)?);
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        Ok(true)
+    }
+}
+
+fn read(path: &Path) -> Result<String, TokensFault> {
+    use std::io::Read as _;
+    let failed = |source| TokensFault::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    if FILE_BYTES_MAX < read.map_err(failed)? as u64 {
+        let text = format!("is longer than {FILE_BYTES_MAX} bytes");
+        return Err(failed(std::io::Error::other(text)));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Tokens, String> {
+        Tokens::parse(Path::new("tokens.toml"), text).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_hash_alone() {
+        let hash = hash_of(b"tg1_a");
+        let text = format!(
+            "[tokens.checkout]\nhash = \"{hash}\"\nroles = [\"agent\"]\nagents = \"checkout-*\"\n\
+             namespaces = [\"api\"]\nexpires = 2027-01-01T00:00:00Z\n"
+        );
+        let tokens = parse(&text).expect("a file");
+        let grant = tokens.of_token(b"tg1_a").expect("the token");
+        assert_eq!(
+            (&*grant.name, grant.expires),
+            ("checkout", Some(1_798_761_600))
+        );
+        assert!(tokens.of_token(b"tg1_b").is_none() && tokens.of_token(hash.as_bytes()).is_none());
+        assert!(parse("").expect("an empty file").is_empty());
+        let narrower = parse(&text.replace("\"api\"", "\"web\"")).expect("a file");
+        assert!(tokens.still_has(grant) && !narrower.still_has(grant));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_by_name_and_never_quotes_a_token() {
+        let hash = hash_of(b"x");
+        let of = |lines: &str| parse(&format!("[tokens.a]\n{lines}")).expect_err("a fault");
+        let secret = "tg1_00112233";
+        for (lines, expected) in [
+            (
+                "roles = [\"agent\"]".to_owned(),
+                "tokens.a: expected either hash or certificate",
+            ),
+            (
+                format!("hash = \"{secret}\"\nroles = [\"agent\"]"),
+                "this is a token itself",
+            ),
+            (
+                format!("hash = \"b3:{secret}\"\nroles = [\"agent\"]"),
+                "expected b3: and 64",
+            ),
+            (
+                format!("hash = \"{hash}\"\nroles = []"),
+                "expected at least one of agent",
+            ),
+            (
+                format!("hash = \"{hash}\"\nroles = [\"boss\"]"),
+                "line 3: unknown variant `boss`",
+            ),
+            (
+                format!("token = \"{secret}\"\nroles = [\"agent\"]"),
+                "line 2: unknown field `token`",
+            ),
+            (
+                format!("hash = \"{hash}\"\nroles = [\"agent\"]\nagents = \"a*b\""),
+                "agents = \"a*b\"",
+            ),
+            (
+                format!("hash = \"{hash}\"\nroles = [\"agent\"]\nnamespaces = [\"a.b\"]"),
+                "without `.`",
+            ),
+            (
+                format!("hash = \"{hash}\"\nroles = [\"agent\"]\nexpires = 2027-01-01"),
+                "2027-01-01T00:00:00Z",
+            ),
+            (
+                format!(
+                    "hash = \"{hash}\"\nroles = [\"agent\"]\n[tokens.b]\nhash = \"{hash}\"\nroles = [\"agent\"]"
+                ),
+                "tokens.b: has the same hash or certificate as tokens.a",
+            ),
+        ] {
+            let fault = of(&lines);
+            assert!(fault.contains(expected), "{fault}");
+            assert!(
+                fault.starts_with("tokens.toml: ") && !fault.contains(secret),
+                "{fault}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_file_keeps_the_tokens_before_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tokens.toml");
+        let good = format!(
+            "[tokens.a]\nhash = \"{}\"\nroles = [\"agent\"]\n",
+            hash_of(b"a")
+        );
+        std::fs::write(&path, &good).expect("written");
+        let book = TokenBook::load(&path).expect("a file");
+        assert!(!book.reload().expect("as it was"));
+        std::fs::write(&path, "[tokens.a").expect("written");
+        assert!(book.reload().is_err());
+        assert!(!book.reload().expect("told once"));
+        assert!(book.tokens().of_token(b"a").is_some());
+        std::fs::remove_file(&path).expect("removed");
+        assert!(book.reload().is_err() && book.tokens().of_token(b"a").is_some());
+        std::fs::write(&path, "").expect("written");
+        assert!(book.reload().expect("an empty file") && book.tokens().is_empty());
+    }
+}

@@ -1,0 +1,141 @@
+//! From the configuration to what each listener asks of those who connect.
+//!
+//! What stays true: files are read before anything is bound, and what is wrong with them is said then.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tollgate_tls::{ClientFiles, ServerFiles, ServerTls};
+
+use super::host_name;
+use super::watch::Watch;
+use crate::ServeError;
+use crate::config::{Config, LogKind, TlsFiles};
+use crate::http::Hosts;
+use crate::http::client::Client;
+use crate::security::{Access, Handshakes, Insecure, TokenBook, WatchCounters};
+
+/// What each listener asks for, and what is followed for it.
+pub(super) struct Secured {
+    /// Of HTTP.
+    pub http: Access,
+    /// Of agents.
+    pub agents: Access,
+    /// Of the feed.
+    pub feed: Access,
+    /// How other members are asked.
+    pub client: Client,
+    /// What is looked at each second.
+    pub watch: Watch,
+}
+
+impl Secured {
+    /// Reads the files that the configuration names.
+    pub(super) fn open(config: &Config) -> Result<Self, ServeError> {
+        let refused = |text: String| ServeError::Refused(text);
+        let files = config.security.tls.as_ref();
+        let tls = files.map(server_tls).transpose().map_err(refused)?;
+        let tokens = config.security.tokens_file.as_deref();
+        let tokens = tokens.map(token_book).transpose().map_err(refused)?;
+        let handshakes = match &tls {
+            None => None,
+            Some(_) => Some(Arc::new(Handshakes::start().map_err(|source| {
+                ServeError::Io {
+                    name: "TLS".to_owned(),
+                    source,
+                }
+            })?)),
+        };
+        let access = |is_trusted: bool| match is_trusted {
+            true => Access::default(),
+            false => Access {
+                tls: tls.clone().zip(handshakes.clone()),
+                tokens: tokens.clone(),
+            },
+        };
+        let trusting = config.listen.insecure;
+        let client = match files {
+            Some(files) if !trusting.http => member_client(config, files),
+            _ => Client::default(),
+        };
+        Ok(Self {
+            http: access(trusting.http),
+            agents: access(trusting.agents),
+            feed: access(trusting.feed),
+            client,
+            watch: Watch {
+                tls: tls.clone(),
+                tokens: tokens.clone(),
+                insecure: insecure(config),
+                counters: Arc::<WatchCounters>::default(),
+            },
+        })
+    }
+}
+
+fn server_tls(files: &TlsFiles) -> Result<Arc<ServerTls>, String> {
+    let tls = ServerTls::load(ServerFiles {
+        cert: files.cert.clone(),
+        key: files.key.clone(),
+        client_ca: files.client_ca.clone(),
+    });
+    tls.map(Arc::new)
+        .map_err(|fault| format!("listen.tls: {fault}"))
+}
+
+fn token_book(path: &Path) -> Result<Arc<TokenBook>, String> {
+    let book = TokenBook::load(path);
+    book.map(Arc::new)
+        .map_err(|fault| format!("security.tokens_file: {fault}"))
+}
+
+/// How this aggregator asks others: by its own certificate, and believing the CA that it believes of callers.
+fn member_client(config: &Config, files: &TlsFiles) -> Client {
+    let Some(ca) = &files.client_ca else {
+        if config.log == LogKind::Kafka {
+            tracing::warn!(
+                "listen.tls.client_ca is empty: members of the fleet cannot know each other, so lists and explanations \
+                 are of what this one rules alone"
+            );
+        }
+        return Client::default();
+    };
+    Client {
+        tls: Some(ClientFiles {
+            ca: ca.clone(),
+            server_name: files.server_name.clone(),
+            own: Some((files.cert.clone(), files.key.clone())),
+        }),
+        ..Client::default()
+    }
+}
+
+/// The listeners beyond loopback that nothing protects.
+fn insecure(config: &Config) -> Insecure {
+    let listen = &config.listen;
+    let of = |address: std::net::SocketAddr, is_trusted: bool, name| {
+        (is_trusted && !address.ip().is_loopback()).then_some(name)
+    };
+    let all = [
+        of(listen.http, listen.insecure.http, "http"),
+        of(listen.agents, listen.insecure.agents, "agents"),
+        of(listen.feed, listen.insecure.feed, "feed"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The names under which this aggregator answers by HTTP.
+pub(super) fn hosts(config: &Config) -> Hosts {
+    let own = [
+        config.name.clone(),
+        config.listen.advertise.clone(),
+        host_name(),
+    ];
+    let of_fleet = config
+        .security
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.server_name.clone());
+    let hosts = own.into_iter().chain(of_fleet);
+    Hosts::new(hosts.chain(config.listen.hosts.iter().cloned()))
+}

@@ -1,0 +1,132 @@
+//! The look at keys and tokens each second, and what follows from it.
+//!
+//! ```text
+//! each second   certificates' files ── fit ──> next handshakes      do not ──> counted, said, the old ones stay
+//!               tokens file ────────── fits ─> connections whose grant is gone, changed or over end
+//! each hour     a line for each listener that anybody on its network can use
+//! ```
+//!
+//! A thread of its own, because files of a network's disk can take long. It ends with the edge.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tollgate_tls::{Reloaded, ServerTls, utc};
+
+use crate::edge::{Basis, Edge, Ended};
+use crate::security::{Insecure, TokenBook, WatchCounters};
+
+/// How often files are looked at: a connection whose token is taken out ends within two seconds.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How often a listener is named that nothing protects.
+const INSECURE_EVERY: Duration = Duration::from_secs(3_600);
+
+/// What is looked at.
+#[derive(Debug)]
+pub struct Watch {
+    /// The listeners' certificates.
+    pub tls: Option<Arc<ServerTls>>,
+    /// The tokens.
+    pub tokens: Option<Arc<TokenBook>>,
+    /// The listeners that nothing protects.
+    pub insecure: Insecure,
+    /// What is counted.
+    pub counters: Arc<WatchCounters>,
+}
+
+impl Watch {
+    /// Starts to look, until the edge is gone.
+    ///
+    /// # Errors
+    ///
+    /// Where no thread is to be had.
+    pub fn start(self, edge: &Arc<Edge>) -> std::io::Result<()> {
+        let edge = Arc::downgrade(edge);
+        std::thread::Builder::new()
+            .name("tollgate-keys".to_owned())
+            .spawn(move || self.run(&edge))?;
+        Ok(())
+    }
+
+    fn run(&self, edge: &Weak<Edge>) {
+        let mut said: Option<Instant> = None;
+        loop {
+            if said.is_none_or(|at| INSECURE_EVERY <= at.elapsed()) {
+                said = Some(Instant::now());
+                self.name_insecure();
+            }
+            std::thread::sleep(EVERY);
+            let Some(edge) = edge.upgrade() else {
+                return;
+            };
+            self.look(&edge);
+        }
+    }
+
+    fn name_insecure(&self) {
+        for listener in &self.insecure {
+            tracing::warn!(
+                listener,
+                "trusted-network: no TLS and no tokens; whoever reaches this address can read domains' names, have calls \
+                 refused, and, by HTTP, change what is in force"
+            );
+        }
+    }
+
+    fn look(&self, edge: &Edge) {
+        let mut client_ca_changed = false;
+        if let Some(tls) = &self.tls {
+            match tls.reload() {
+                Ok(Reloaded::No) => {}
+                Ok(Reloaded::Yes { client_ca }) => {
+                    client_ca_changed = client_ca;
+                    self.counters.tls_reloads.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(client_ca, "certificates were replaced");
+                }
+                Err(fault) => {
+                    self.counters.tls_faults.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(%fault, "changed files for TLS cannot be used; those before them stay in force");
+                }
+            }
+        }
+        if let Some(tokens) = &self.tokens {
+            match tokens.reload() {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.counters.tokens_reloads.fetch_add(1, Ordering::Relaxed);
+                    let count = tokens.tokens().len();
+                    tracing::info!(tokens = count, "the tokens file was read again");
+                }
+                Err(fault) => {
+                    self.counters.tokens_faults.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(%fault, "the changed tokens file cannot be used; the tokens before it stay in force");
+                }
+            }
+        }
+        self.revoke(edge, client_ca_changed);
+    }
+
+    fn revoke(&self, edge: &Edge, client_ca_changed: bool) {
+        let Some(book) = &self.tokens else {
+            return;
+        };
+        let (tokens, now) = (book.tokens(), utc::now());
+        let is_over = |basis: &Basis| {
+            let certificate = basis.certificate.as_ref();
+            let is_certificate_over = certificate.is_some_and(|certificate| {
+                let verifies = |tls: &Arc<ServerTls>| tls.verifies(certificate);
+                certificate.not_after() < now
+                    || client_ca_changed && !self.tls.as_ref().is_some_and(verifies)
+            });
+            let grant = &basis.grant;
+            is_certificate_over || grant.has_expired(now) || !tokens.still_has(grant)
+        };
+        let ended = edge.end_where(is_over, Ended::Revoked);
+        self.counters
+            .revoked
+            .fetch_add(ended as u64, Ordering::Relaxed);
+        edge.hearing.keep(|name| tokens.has_name(name));
+    }
+}

@@ -1,0 +1,90 @@
+//! `tollgate keys`: a CA, certificates and tokens for those who have no PKI of their own.
+//!
+//! ```text
+//! keys ca                          DIR/ca.pem  DIR/ca.key
+//! keys cert NAME                   DIR/NAME.pem  DIR/NAME.key
+//! keys token NAME --role agent     DIR/NAME.token, and its hash in DIR/tokens.toml
+//! keys list                        what stands in DIR/tokens.toml
+//! keys revoke NAME                 takes it out; aggregators end its connections within 2 s
+//! ```
+//!
+//! Works on files alone, so an aggregator need not run.
+
+use std::path::PathBuf;
+
+use super::Global;
+use super::output::Format;
+use crate::exit::{Exit, Failure};
+use crate::keys::{CertArgs, TokenArgs, certificates, tokens};
+
+/// What `keys` takes.
+#[derive(Debug, clap::Args)]
+pub struct KeysArgs {
+    /// The directory with the keys
+    #[arg(
+        long,
+        global = true,
+        env = "TOLLGATE_KEYS_DIR",
+        default_value = "./tollgate-keys",
+        value_name = "DIR"
+    )]
+    dir: PathBuf,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Makes a CA: ca.pem for everybody, ca.key for whoever makes certificates
+    Ca {
+        /// For how many days it is valid
+        #[arg(long, default_value_t = 3_650, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+        days: u32,
+    },
+    /// Makes a certificate under the CA, and its private key; or others in their place
+    Cert(CertArgs),
+    /// Makes a token, and writes its hash to tokens.toml
+    Token(TokenArgs),
+    /// Lists the tokens
+    List,
+    /// Takes a token out: aggregators that follow the file end its connections within two seconds
+    Revoke {
+        /// The token's name
+        name: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Where a file cannot be read or written, or what it says cannot be.
+pub fn run(global: &Global, args: &KeysArgs) -> Result<Exit, Failure> {
+    let dir = &args.dir;
+    let lines = match &args.verb {
+        Verb::Ca { days } => certificates::make_ca(dir, *days)?,
+        Verb::Cert(args) => certificates::make(dir, args)?,
+        Verb::Token(args) => tokens::make(dir, args)?,
+        Verb::Revoke { name } => tokens::revoke(dir, name)?,
+        Verb::List => {
+            let listed = tokens::listed(dir)?;
+            let mut output = global.open_output()?;
+            match global.format {
+                Format::Json => output.json(&listed)?,
+                Format::Text => {
+                    for one in &listed.tokens {
+                        output.line(one.in_a_line())?;
+                    }
+                }
+            }
+            output.finish()?;
+            return Ok(Exit::Done);
+        }
+    };
+    let mut output = global.open_output()?;
+    for line in lines {
+        output.line(line)?;
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}

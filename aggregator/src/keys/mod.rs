@@ -1,0 +1,108 @@
+//! Keys of one's own: a CA, certificates and tokens, in files.
+//!
+//! What stays true: a file with a secret has mode 0600 from its first byte on, and appears whole or not at all; a CA is
+//! never overwritten.
+
+pub mod certificates;
+pub mod tokens;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Failure;
+
+/// What `keys cert` takes.
+#[derive(Debug, clap::Args)]
+pub struct CertArgs {
+    /// Its file's name, and a name of the certificate: the server name of a fleet, or who an agent is
+    pub name: String,
+    /// Another name or address that it is for; may be repeated
+    #[arg(long = "also", value_name = "NAME")]
+    pub also: Vec<String>,
+    /// For how many days it is valid
+    #[arg(long, default_value_t = 365, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+}
+
+/// What `keys token` takes.
+#[derive(Debug, clap::Args)]
+pub struct TokenArgs {
+    /// Its name: what amendments and log lines say of whoever shows it
+    pub name: String,
+    /// What it allows; may be repeated: agent, relay, viewer, operator, admin, member
+    #[arg(long = "role", value_name = "ROLE", required = true)]
+    pub roles: Vec<String>,
+    /// Names that agents may have, with `*` at the end for all that begin so [default: any]
+    #[arg(long, value_name = "NAME")]
+    pub agents: Option<String>,
+    /// A namespace that it is for; may be repeated [default: all]
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub namespaces: Vec<String>,
+    /// For how many days it is valid [default: no end]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: Option<u32>,
+    /// A client certificate's DNS name that stands in place of a token: no token is made
+    #[arg(long, value_name = "NAME")]
+    pub certificate: Option<String>,
+}
+
+/// A name that is a file's, too.
+fn check_file_name(name: &str) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':');
+    match matches!(name.len(), 1..=100) && name.chars().all(is_plain) && !name.starts_with('.') {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "name {name:?}: expected 1 to 100 of the letters a-z A-Z 0-9 . _ - :, the first not a dot"
+        ))),
+    }
+}
+
+/// Makes the directory, for its owner alone, where it is not there.
+fn make_dir(dir: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.map_err(|source| Failure::Create {
+        name: dir.display().to_string(),
+        source,
+    })
+}
+
+/// Writes a file whole, with this mode, in place of another of its name.
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let failed = |source| Failure::Create {
+        name: path.display().to_string(),
+        source,
+    };
+    // One that was left behind may have another mode.
+    let _ = fs::remove_file(&beside);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&beside)
+        .and_then(|mut file: File| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written.map_err(failed)
+}
+
+/// The text of a file.
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|source| Failure::Input {
+        name: path.display().to_string(),
+        source,
+    })
+}

@@ -1,0 +1,154 @@
+//! How a command reaches aggregators: whom it believes, and what it shows.
+//!
+//! ```text
+//! --ca FILE          https, whatever the URL's scheme, and TLS to the feed; without it: http, and loopback alone
+//! --token-file FILE  shown to aggregators that ask for a token
+//! ```
+//!
+//! Said once for the process, since every command that asks an aggregator asks like this.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tollgate_agent::AgentBuilder;
+use tollgate_server::http::client::{Client, ClientFault, Opened, explained};
+use tollgate_tls::ClientFiles;
+
+use crate::exit::{Exit, Failure};
+
+/// Whom commands believe, and what they show.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Reaching aggregators")]
+pub struct ReachArgs {
+    /// The CAs (PEM) that may have issued aggregators' certificates: with it everything goes over TLS
+    #[arg(long, global = true, env = "TOLLGATE_TLS_CA_FILE", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The name that aggregators' certificates are for [default: the host of the URL or address]
+    #[arg(
+        long,
+        global = true,
+        env = "TOLLGATE_TLS_SERVER_NAME",
+        value_name = "NAME"
+    )]
+    pub server_name: Option<String>,
+    /// An own certificate (PEM), where aggregators take one in place of a token
+    #[arg(
+        long,
+        global = true,
+        env = "TOLLGATE_TLS_CERT_FILE",
+        value_name = "FILE"
+    )]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(
+        long,
+        global = true,
+        env = "TOLLGATE_TLS_KEY_FILE",
+        value_name = "FILE"
+    )]
+    pub tls_key: Option<PathBuf>,
+    /// A file with the token that is shown to aggregators
+    #[arg(long, global = true, env = "TOLLGATE_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+static CLIENT: OnceLock<Client> = OnceLock::new();
+
+impl ReachArgs {
+    /// From now on aggregators are asked like this.
+    ///
+    /// # Errors
+    ///
+    /// Where flags or variables do not go together.
+    pub fn set(&self) -> Result<(), Failure> {
+        let tls = match &self.ca {
+            Some(ca) => {
+                let own = (self.tls_cert.clone(), self.tls_key.clone());
+                let files = ClientFiles::new(ca.clone(), self.server_name.clone(), own);
+                Some(files.map_err(|fault| Failure::Usage(fault.to_string()))?)
+            }
+            None => None,
+        };
+        // A second setting would be of the same command line.
+        let _ = CLIENT.set(Client {
+            tls,
+            token_file: self.token_file.clone(),
+            trusts_network: trusts_network(),
+        });
+        Ok(())
+    }
+
+    /// The variables by which another process reaches them like this.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let name = self.server_name.as_ref().map(OsString::from);
+        let file = |path: &Option<PathBuf>| path.clone().map(OsString::from);
+        let all = [
+            ("TOLLGATE_TLS_CA_FILE", file(&self.ca)),
+            ("TOLLGATE_TLS_SERVER_NAME", name),
+            ("TOLLGATE_TLS_CERT_FILE", file(&self.tls_cert)),
+            ("TOLLGATE_TLS_KEY_FILE", file(&self.tls_key)),
+            ("TOLLGATE_TOKEN_FILE", file(&self.token_file)),
+        ];
+        let stated = all.into_iter();
+        stated
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
+    /// An agent that reaches them like this.
+    pub fn apply(&self, mut builder: AgentBuilder) -> AgentBuilder {
+        if let Some(ca) = &self.ca {
+            builder = builder.tls_ca_file(ca);
+            // Without a CA they are of no use, and the URL of commands may be meant.
+            if let Some(name) = &self.server_name {
+                builder = builder.tls_server_name(name);
+            }
+            if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
+                builder = builder.tls_identity(cert, key);
+            }
+        }
+        if let Some(token) = &self.token_file {
+            builder = builder.token_file(token);
+        }
+        match trusts_network() {
+            true => builder.trust_network(),
+            false => builder,
+        }
+    }
+}
+
+/// Whether the environment says that the network is trusted.
+fn trusts_network() -> bool {
+    std::env::var_os("TOLLGATE_INSECURE").is_some_and(|value| value == "trusted-network")
+}
+
+/// Prepares to ask the aggregator at a URL.
+///
+/// # Errors
+///
+/// Where the URL or a file cannot be used.
+pub fn open(url: &str, within: Option<Duration>) -> Result<Opened, Failure> {
+    let client = CLIENT.get().cloned().unwrap_or_default();
+    client.open(url, within).map_err(|fault| match fault {
+        ClientFault::File(fault) => Failure::Log {
+            exit: Exit::NoInput,
+            text: fault.to_string(),
+        },
+        fault => Failure::Usage(fault.to_string()),
+    })
+}
+
+/// Nobody answers at a URL.
+pub fn unavailable(url: &str) -> impl Fn(ureq::Error) -> Failure {
+    move |error| Failure::Unavailable(format!("{url}: {}", explained(&error)))
+}
+
+/// What an aggregator says that does not let the caller do something.
+pub fn not_authorised(url: &str, said: &str) -> Failure {
+    Failure::Log {
+        exit: Exit::NotAuthorised,
+        text: format!("{url}: {said}"),
+    }
+}
