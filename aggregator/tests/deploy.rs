@@ -142,6 +142,47 @@ fn checked(name: &str, text: &str) -> tollgate_server::config::Config {
     }
 }
 
+/// Files with keys lie in mounted secrets that their owner alone, and the pod's group, may read.
+fn check_secrets(pod: &Yaml, files: &[PathBuf]) {
+    let list = |value: &Yaml| value.as_sequence().expect("a list").clone();
+    let mounts = list(&pod["containers"][0]["volumeMounts"]);
+    for file in files {
+        let dir = file.parent().and_then(Path::to_str).expect("a directory");
+        assert!(
+            mounts.iter().any(|mount| mount["mountPath"] == dir),
+            "{dir}"
+        );
+    }
+    let volumes = list(&pod["volumes"]);
+    let secrets = volumes.iter().map(|volume| &volume["secret"]);
+    let modes = secrets
+        .filter(|secret| secret.is_mapping())
+        .map(|secret| &secret["defaultMode"]);
+    // A text to YAML 1.2, and an octal number to Kubernetes.
+    let modes: Vec<&str> = modes.map(|mode| mode.as_str().expect("a mode")).collect();
+    assert_eq!(modes, ["0400", "0400"]);
+}
+
+/// Names that stay the same when a pod comes back: agents and members keep them.
+fn check_names(container: &Yaml) {
+    let variables = container["env"].as_sequence().expect("a list");
+    let value = |name: &str| {
+        let found = variables.iter().find(|variable| variable["name"] == name);
+        found
+            .and_then(|variable| variable["value"].as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let options = [
+        ("name", "TOLLGATE_NAME"),
+        ("listen.advertise", "TOLLGATE_LISTEN_ADVERTISE"),
+    ];
+    for (option, variable) in options {
+        assert_eq!(tollgate_server::config::variable(option), variable);
+        assert!(value(variable).starts_with("$(POD_NAME)"), "{variable}");
+    }
+}
+
 #[test]
 fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
     let set = of_kind("StatefulSet");
@@ -163,12 +204,12 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
     assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
     let container = &pod["spec"]["containers"][0];
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
-    assert_eq!(
-        container["securityContext"]["allowPrivilegeEscalation"],
-        false
-    );
-    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
-    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+    let context = &container["securityContext"];
+    assert_eq!(context["allowPrivilegeEscalation"], false);
+    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        let asked = &container[probe]["httpGet"];
+        assert!(asked["path"] == path && asked["port"] == "probe", "{probe}");
+    }
 
     // What it is configured by can be served, on the ports that everybody else names.
     let map = of_kind("ConfigMap");
@@ -178,10 +219,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
     );
     let ours = [config.listen.http, config.listen.agents, config.listen.feed];
     assert!(ours.iter().all(|address| address.ip().is_unspecified()));
-    let ports: Vec<u64> = ours
-        .iter()
-        .map(|address| u64::from(address.port()))
-        .collect();
+    let ports = ours.map(|address| u64::from(address.port()));
     let named = |list: &Yaml, field: &str| -> Vec<u64> {
         let list = list.as_sequence().expect("a list");
         list.iter()
@@ -189,24 +227,19 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
             .collect()
     };
     assert_eq!(named(&service["spec"]["ports"], "port"), ports);
-    assert_eq!(named(&container["ports"], "containerPort"), ports);
-    // Names that stay the same when a pod comes back: agents and members keep them.
-    let variables = container["env"].as_sequence().expect("a list");
-    let value = |name: &str| {
-        let found = variables.iter().find(|variable| variable["name"] == name);
-        found
-            .and_then(|variable| variable["value"].as_str())
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let options = [
-        ("name", "TOLLGATE_NAME"),
-        ("listen.advertise", "TOLLGATE_LISTEN_ADVERTISE"),
+    let with_probe = [&ports[..], &[7409]].concat();
+    assert_eq!(config.listen.probe.map(|at| at.port()), Some(7409));
+    assert_eq!(named(&container["ports"], "containerPort"), with_probe);
+    let files = config.security.tls.expect("TLS");
+    let tokens = config.security.tokens_file.expect("tokens");
+    let files = [
+        files.cert,
+        files.key,
+        files.client_ca.expect("a CA"),
+        tokens,
     ];
-    for (option, variable) in options {
-        assert_eq!(tollgate_server::config::variable(option), variable);
-        assert!(value(variable).starts_with("$(POD_NAME)"), "{variable}");
-    }
+    check_secrets(&pod["spec"], &files);
+    check_names(container);
     let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
     assert!(Some(5) < grace, "it ends within 5 s");
 }
@@ -239,7 +272,8 @@ fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches(
         .as_str()
         .expect("a text");
     let config = checked("compose", config);
-    assert!(config.listen.insecure);
+    let insecure = config.listen.insecure;
+    assert!(insecure.http && insecure.agents && insecure.feed);
     let limits = compose["configs"]["limits"]["content"]
         .as_str()
         .expect("a text");
@@ -255,6 +289,42 @@ fn the_compose_file_runs_two_aggregators_and_a_service_that_nobody_else_reaches(
         tollgate::cli::parse(line.map(Into::into)).is_ok(),
         "{demo:?}"
     );
+}
+
+#[test]
+fn the_compose_file_with_tls_names_options_that_there_are_and_keys_that_are_made() {
+    let tls: Yaml = serde_yaml_ng::from_str(&read("compose.tls.yaml")).expect("YAML");
+    let variables = tls["services"]["agg-1"]["environment"]
+        .as_mapping()
+        .expect("variables");
+    let text = |value: &Yaml| value.as_str().expect("a text").to_owned();
+    let given = tollgate_server::config::from_environment(|wanted| variables.get(wanted).map(text));
+    let of_commands = [
+        "TOLLGATE_TLS_CA_FILE",
+        "TOLLGATE_TLS_SERVER_NAME",
+        "TOLLGATE_TOKEN_FILE",
+    ];
+    assert_eq!(given.len() + of_commands.len(), variables.len());
+    let compose: Yaml = serde_yaml_ng::from_str(&read("compose.yaml")).expect("YAML");
+    let config = compose["configs"]["tollgate"]["content"]
+        .as_str()
+        .expect("a text");
+    let config = tollgate_server::config::Config::read("compose", config, given, "host");
+    let config = config.unwrap_or_else(|faults| panic!("{faults}"));
+    let insecure = config.listen.insecure;
+    assert!(!insecure.http && !insecure.agents && !insecure.feed);
+    let script = text(&tls["services"]["keys"]["command"][0]);
+    for line in script
+        .lines()
+        .filter_map(|line| line.split_once("tollgate keys "))
+    {
+        let line = format!(
+            "tollgate keys {}",
+            line.1.split(" |").next().unwrap_or_default()
+        );
+        let words = line.split_ascii_whitespace().map(Into::into);
+        assert!(tollgate::cli::parse(words).is_ok(), "{line}");
+    }
 }
 
 #[test]

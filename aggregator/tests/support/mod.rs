@@ -6,6 +6,7 @@
 
 pub mod export;
 pub mod program;
+pub mod tls;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
