@@ -89,6 +89,8 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
     let mut shown = metrics(&text);
     // Shown from the first wrong clock on.
     shown.insert("tollgate_agent_clock_moved_seconds".to_owned());
+    // Shown where TLS is spoken.
+    shown.insert("tollgate_tls_certificate_expires_seconds".to_owned());
     let spoken_of: Vec<String> = rules()
         .into_iter()
         .map(|rule| rule.expr)

@@ -16,7 +16,7 @@ fn a_token_that_is_taken_out_ends_its_connections() {
         fleet.agent("checkout", "checkout-1"),
         fleet.agent("second", "web-1"),
     );
-    let (leaving, staying) = (leaver.rate("api.wide"), stayer.rate("api.wide"));
+    let (leaving, staying) = (leaver.rate("api.free"), stayer.rate("api.free"));
     let hears = |rate: &tollgate_agent::Rate| rate.hit("acme").is_ok_and(|answer| !answer.blind());
     until("both hear", || hears(&leaving) && hears(&staying));
     keys(fleet.path(), &["revoke", "checkout"]);
@@ -36,7 +36,7 @@ fn a_token_that_is_taken_out_ends_its_connections() {
 fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
     let fleet = Fleet::start();
     let agent = fleet.agent("checkout", "checkout-1");
-    let wide = agent.rate("api.wide");
+    let wide = agent.rate("api.free");
     until("the agent hears", || {
         wide.hit("acme").is_ok_and(|answer| !answer.blind())
     });
