@@ -12,12 +12,15 @@ use crate::keys::{CertArgs, TokenArgs, certificates, tokens};
 /// The name that the aggregator's certificate is for.
 const NAME: &str = "tollgate.demo";
 
+/// Variables of an environment.
+type Variables = Vec<(&'static str, OsString)>;
+
 /// Makes the keys; what the processes find in their environment, and how this one asks the aggregator.
 ///
 /// # Errors
 ///
 /// Where a file cannot be written.
-pub fn make(dir: &Path) -> Result<(Vec<(&'static str, OsString)>, Client), Failure> {
+pub fn make(dir: &Path) -> Result<(Variables, Client), Failure> {
     let cert = CertArgs {
         name: NAME.to_owned(),
         also: Vec::new(),

@@ -251,7 +251,7 @@ mod tests {
         let validity = Validity::of(&der).unwrap();
         let text = "from 2026-01-02T00:00:00Z to 2056-03-04T00:00:00Z";
         assert_eq!(validity.to_string(), text);
-        let certificate = Certificate::of_peer(Some(&[der.clone()])).unwrap();
+        let certificate = Certificate::of_peer(Some(std::slice::from_ref(&der))).unwrap();
         assert_eq!(certificate.names(), ["a.example"]);
         // Whatever the bytes are, reading them ends.
         for cut in 0..der.len() {

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use tollgate_zmtp::message;
+use tollgate_zmtp::{message, opening};
 
 use super::*;
 
@@ -100,7 +100,7 @@ async fn a_peer_that_says_nothing_to_a_ping_is_given_up() {
 #[tokio::test]
 async fn what_is_no_address_is_said() {
     for wrong in ["", "127.0.0.1:1", "ipc:///x"] {
-        let met = Socket::connect(SocketType::Dealer, wrong).await;
+        let met = Socket::connect(SocketType::Dealer, wrong, &Credentials::default()).await;
         assert!(matches!(met, Err(SocketFault::Address(_))), "{met:?}");
     }
 }
