@@ -8,6 +8,7 @@
 //! decoder panics, or allocates more than a small multiple of the bytes that it was given.
 
 pub mod bugs;
+pub mod descriptors;
 pub mod domain_key;
 pub mod epoch;
 pub mod escape;

@@ -5,6 +5,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Decoder, decoders, golden};
+use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
@@ -308,9 +309,21 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn some_rule()(
+        keys in prop::sample::subsequence(vec!["path", "method=POST", "user=a*", "x="], 1..4),
+        resource in prop_oneof![Just("edge"), Just("edge.x")],
+        records: bool,
+    ) -> DescriptorRule {
+        let first = keys.first().and_then(|key| key.split('=').next()).unwrap_or_default();
+        let domain = format!("{{{first}}}|");
+        DescriptorRule::parse(&keys, resource, &domain, records).expect("a rule")
+    }
+}
+
+prop_compose! {
     fn a_public()(
         version: u64,
-        kind in prop_oneof![Just(Kind::Unconfigured), Just(Kind::Rate), Just(Kind::Copies)],
+        kind in prop_oneof![Just(Kind::Unconfigured), Just(Kind::Rate), Just(Kind::Copies), Just(Kind::Descriptors)],
         tiers in prop::collection::vec((any::<u64>(), any::<u64>()), 0..5),
         hard: Option<u64>,
         flags: (bool, bool, bool),
@@ -318,6 +331,7 @@ prop_compose! {
         closed: bool,
         rate in some_rate(),
         copies in some_copies(),
+        rules in prop::collection::vec(some_rule(), 0..4),
     ) -> Public {
         let tiers = tiers.into_iter().map(|(limit, w)| PublicTier { limit, window: Span::from_micros(w) }).collect();
         let blind = match local {
@@ -325,7 +339,7 @@ prop_compose! {
             None if closed => BlindPolicy::Closed,
             None => BlindPolicy::Open,
         };
-        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), ..rate }
+        Public { version, kind, tiers, hard, has_overrides: flags.0, blind, refused: flags.1, ignored: flags.2, copies: (kind == Kind::Copies).then_some(copies), descriptors: if kind == Kind::Descriptors { rules.into() } else { Box::default() }, ..rate }
     }
 }
 

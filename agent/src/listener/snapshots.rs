@@ -21,7 +21,7 @@ use crate::stats::Counters;
 /// deny list has room for by default.
 const LISTED_MAX: usize = 1 << 21;
 
-/// Bytes of the public limits of all resources: groups of domains, as good as alone.
+/// Bytes of the public limits of all resources: groups of domains and rules of descriptors, as good as alone.
 const PUBLIC_BYTES_MAX: usize = 64 << 20;
 
 /// What public limits take of memory, about.
@@ -32,7 +32,10 @@ fn public_bytes(public: &Public) -> usize {
         let names: usize = members.map(|name| name.len() + size_of::<Box<str>>()).sum();
         group.name.len() + size_of_val(group) + names
     });
-    size_of::<Public>() + members.sum::<usize>()
+    let rules = public.descriptors.iter();
+    // Each text stands there as it was written, and in parts.
+    let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.told_bytes());
+    size_of::<Public>() + members.sum::<usize>() + rules.sum::<usize>()
 }
 
 impl Listener {

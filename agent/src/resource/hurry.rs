@@ -51,7 +51,7 @@ impl Hurry {
     pub(super) fn learn(&self, public: &Public) {
         let of = |limit: Option<u64>| match public.kind {
             Kind::Rate => limit.unwrap_or(UNLIMITED),
-            Kind::Copies | Kind::Unconfigured => UNLIMITED,
+            Kind::Copies | Kind::Unconfigured | Kind::Descriptors => UNLIMITED,
         };
         self.least.store(of(public.least), Ordering::Relaxed);
         self.global.store(of(public.global), Ordering::Relaxed);

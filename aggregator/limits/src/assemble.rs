@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tollgate_shared::networks::AddressPrefixes;
 
 use super::changed::Changed;
+use super::descriptors::Descriptors;
 use super::names::NameTable;
 use super::networks::Networks;
 use super::patterns::Patterns;
@@ -57,6 +58,7 @@ pub(super) struct Draft {
     pub(super) namespaces: Namespaces,
     pub(super) rates: Vec<RateDraft>,
     pub(super) copies: Vec<CopiesResource>,
+    pub(super) descriptors: Arc<Descriptors>,
 }
 
 /// The version that a draft makes. Names of resources are distinct.
@@ -91,6 +93,7 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
         patterns: Patterns::among(resources.iter().map(Resource::name)),
         resources: resources.into_boxed_slice(),
         classes: Classes::of(classes),
+        descriptors: draft.descriptors,
     }
 }
 
@@ -210,6 +213,7 @@ impl Limits {
             rules: self.rules,
             engine: self.engine,
             namespaces: self.namespaces.clone(),
+            descriptors: Arc::clone(&self.descriptors),
             ..Draft::default()
         };
         for resource in &self.resources {

@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
+use tollgate_shared::descriptors::RuleFault;
 use tollgate_shared::names::NameFault;
 
 use super::warning::Bytes;
@@ -118,6 +119,8 @@ pub enum FaultKind {
         /// The least debt.
         least: u64,
     },
+    /// A rule of descriptors is wrong.
+    Rule(RuleFault),
     /// A domain at its limit takes too much memory.
     TooManyBytes {
         /// How much.
@@ -149,6 +152,7 @@ impl FaultKind {
             Self::UnknownZone { .. } => "unknown_zone",
             Self::OffsetsDoNotRise | Self::ZoneWithoutTable => "zone_table",
             Self::DebtTooSmall { .. } => "debt",
+            Self::Rule(_) => "descriptor_rule",
             Self::TooManyBytes { .. } => "too_many_bytes",
         }
     }
@@ -175,6 +179,7 @@ impl fmt::Display for FaultKind {
             Self::Value { expected } => write!(f, "expected {expected}"),
             Self::OutOfPlace { reason } => write!(f, "not allowed here, {reason}"),
             Self::Name(fault) => fault.fmt(f),
+            Self::Rule(fault) => fault.fmt(f),
             Self::NamespaceWithDot => f.write_str(
                 "contains a dot, expected what stands before the first dot of a resource's name",
             ),

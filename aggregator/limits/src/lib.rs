@@ -18,6 +18,7 @@
 mod amend;
 mod assemble;
 mod changed;
+mod descriptors;
 mod fault;
 mod forgets;
 mod judge;
@@ -54,6 +55,7 @@ mod zone;
 mod zone_tables;
 
 pub use amend::{NotChanged, Own, Revision};
+pub use descriptors::Descriptors;
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
 pub use forgets::{Forgotten, forgets, forgotten};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
+use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::networks::AddressPrefixes;
 
 use super::print_stated::write_stated;
@@ -62,6 +63,9 @@ fn write_limits(out: &mut String, limits: &Limits) -> fmt::Result {
             Resource::Rate(rate) => write_rate(out, rate)?,
             Resource::Copies(copies) => write_copies(out, copies)?,
         }
+    }
+    for (name, rules) in limits.descriptors() {
+        write_descriptors(out, name, rules)?;
     }
     for zone in limits.named_zones() {
         out.push_str(&table_text(zone));
@@ -149,6 +153,31 @@ fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
         writeln!(out, "{} = {limit}", Key(domain))?;
     }
     Ok(())
+}
+
+/// Writes the rules of a domain of descriptors as in a document.
+fn write_descriptors(out: &mut String, name: &str, rules: &[DescriptorRule]) -> fmt::Result {
+    writeln!(out, "\n[descriptors.{}]\nrules = [", Key(name))?;
+    for rule in rules {
+        let keys = rule
+            .keys()
+            .iter()
+            .map(|key| Text(&key.to_string()).to_string());
+        let keys: Vec<String> = keys.collect();
+        let resource = Text(rule.resource().text());
+        let domain = Text(rule.domain().text());
+        let record = if rule.records() {
+            ", record = true"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "  {{ keys = [{}], resource = {resource}, domain = {domain}{record} }},",
+            keys.join(", ")
+        )?;
+    }
+    writeln!(out, "]")
 }
 
 /// A blind policy as TOML.

@@ -3,6 +3,7 @@
 //! Agents decide by denials, not by limits; they need these for headers, for what to do while
 //! blind, and for resources that nobody configured.
 
+use tollgate_shared::descriptors::rules_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::{
     BlindPolicy as PublicBlind, GROUPS_BYTES_MAX, Kind, OnExcess, Public, PublicBucket,
@@ -17,6 +18,9 @@ use super::version::Limits;
 impl Limits {
     /// What agents learn about a resource, configured or not; `version` is these limits' own.
     pub fn public(&self, resource: &str, version: u64) -> Public {
+        if let Some(rules) = self.public_descriptors(resource, version) {
+            return rules;
+        }
         let namespace = self.namespace_of(resource);
         let unconfigured = Public {
             version,
@@ -41,6 +45,20 @@ impl Limits {
                 ..self.public_rate(rate, namespace.ignore_configured, unconfigured)
             },
         }
+    }
+
+    /// The rules that agents learn under this name, if it stands for any.
+    fn public_descriptors(&self, resource: &str, version: u64) -> Option<Public> {
+        let domain = rules_of_resource(resource)?;
+        let rules = self.descriptors.get(domain)?;
+        Some(Public {
+            version,
+            kind: Kind::Descriptors,
+            // Descriptors that no rule matches are uses of what nobody configured.
+            refused: !self.namespace_of(domain).allow_unconfigured,
+            descriptors: rules.clone(),
+            ..Public::default()
+        })
     }
 
     fn public_rate(&self, rate: &RateResource, ignored: bool, unconfigured: Public) -> Public {

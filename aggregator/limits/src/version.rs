@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use super::descriptors::Descriptors;
 use super::names::NameTable;
 use super::patterns::Patterns;
 use super::rate::RateClass;
@@ -37,6 +38,7 @@ pub struct Limits {
     pub(super) patterns: Patterns,
     pub(super) resources: Box<[Resource]>,
     pub(super) classes: Classes,
+    pub(super) descriptors: Arc<Descriptors>,
 }
 
 /// The classes of a version: those of its document, ascending, and those that changes brought since.
@@ -103,6 +105,7 @@ impl Default for Limits {
             patterns: Patterns::default(),
             resources: Box::default(),
             classes: Classes::default(),
+            descriptors: Arc::default(),
         }
     }
 }
@@ -116,6 +119,11 @@ impl Limits {
     /// Bounds and timeouts of the engine.
     pub fn engine(&self) -> &EngineSettings {
         &self.engine
+    }
+
+    /// The rules of all domains of descriptors.
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// The switches of all namespaces.

@@ -80,6 +80,11 @@ pub enum WarningKind {
         /// What this tier and those below it let through in its window.
         sum: u64,
     },
+    /// A rule of descriptors has the keys of an earlier one, which is asked first.
+    RuleNeverMatches {
+        /// The number of the earlier one, from 1.
+        first: usize,
+    },
     /// A domain at its limit takes much memory.
     ManyBytes {
         /// How much.
@@ -105,6 +110,7 @@ impl WarningKind {
             Self::NeverBinds { .. } => "never_binds",
             Self::TiersAddUp { .. } => "tiers_add_up",
             Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
+            Self::RuleNeverMatches { .. } => "rule_never_matches",
             Self::ManyBytes { .. } => "many_bytes",
         }
     }
@@ -180,6 +186,10 @@ impl fmt::Display for WarningKind {
             }
             Self::NeverEntered => f.write_str(
                 "never entered: a refused hit enters nothing (a prison grants one: limit = 1)",
+            ),
+            Self::RuleNeverMatches { first } => write!(
+                f,
+                "never matches: rule[{first}] has the same keys and is asked first"
             ),
             Self::ManyBytes { bytes } => write!(
                 f,

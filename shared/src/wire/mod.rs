@@ -21,6 +21,7 @@ pub mod link;
 pub mod member;
 pub mod notice;
 pub mod public;
+mod public_descriptors;
 mod public_rate;
 mod reader;
 pub mod record;

@@ -2,8 +2,10 @@
 //! configured twice.
 
 use super::frame::read_list;
+use super::public_descriptors::{read_rules, write_rules};
 use super::reader::{DecodeError, Fault, Reader};
 use super::writer::Writer;
+use crate::descriptors::DescriptorRule;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
@@ -43,6 +45,8 @@ pub enum Kind {
     Rate,
     /// Limited by copies.
     Copies,
+    /// No resource, but rules by which Envoy's descriptors are uses of resources.
+    Descriptors,
 }
 
 /// When copies may be used.
@@ -137,6 +141,8 @@ pub struct Public {
     pub ignored: bool,
     /// Its copies; there exactly where `kind` is [`Kind::Copies`].
     pub copies: Option<PublicCopies>,
+    /// The rules of a domain of descriptors, empty unless `kind` is [`Kind::Descriptors`].
+    pub descriptors: Box<[DescriptorRule]>,
 }
 
 impl Public {
@@ -149,6 +155,7 @@ impl Public {
             0 => Kind::Unconfigured,
             1 => Kind::Rate,
             2 => Kind::Copies,
+            3 => Kind::Descriptors,
             found => return Err(before.error("kind", Fault::Kind { found })),
         };
         if len != kind.fields() {
@@ -156,7 +163,7 @@ impl Public {
                 "public limits",
                 Fault::Length {
                     found: u64::from(len),
-                    expected: "16, or 17 with copies",
+                    expected: "16, or 17 with copies or descriptors",
                 },
             ));
         }
@@ -179,7 +186,11 @@ impl Public {
             ignored: reader.bool("ignored")?,
             copies: match kind {
                 Kind::Copies => Some(PublicCopies::read(reader)?),
-                Kind::Rate | Kind::Unconfigured => None,
+                Kind::Rate | Kind::Unconfigured | Kind::Descriptors => None,
+            },
+            descriptors: match kind {
+                Kind::Descriptors => read_rules(reader)?,
+                Kind::Rate | Kind::Unconfigured | Kind::Copies => Box::default(),
             },
         })
     }
@@ -191,6 +202,7 @@ impl Public {
             Kind::Unconfigured => 0,
             Kind::Rate => 1,
             Kind::Copies => 2,
+            Kind::Descriptors => 3,
         });
         write_list(writer, &self.tiers, PublicTier::write);
         write_optional(writer, self.hard);
@@ -212,11 +224,11 @@ impl Public {
         self.blind.write(writer);
         writer.bool(self.refused);
         writer.bool(self.ignored);
-        if self.kind == Kind::Copies {
-            match &self.copies {
-                Some(copies) => copies.write(writer),
-                None => PublicCopies::default().write(writer),
-            }
+        match (self.kind, &self.copies) {
+            (Kind::Copies, Some(copies)) => copies.write(writer),
+            (Kind::Copies, None) => PublicCopies::default().write(writer),
+            (Kind::Descriptors, _) => write_rules(writer, &self.descriptors),
+            (Kind::Rate | Kind::Unconfigured, _) => {}
         }
     }
 }
@@ -226,7 +238,7 @@ impl Kind {
     const fn fields(self) -> u32 {
         match self {
             Self::Unconfigured | Self::Rate => 16,
-            Self::Copies => 17,
+            Self::Copies | Self::Descriptors => 17,
         }
     }
 }

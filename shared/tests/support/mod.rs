@@ -527,6 +527,7 @@ fn snapshot(writer: &mut Writer) {
         keeps_estimates: true,
         addresses: Some(AddressPrefixes { v4: 32, v6: 64 }),
         copies: None,
+        descriptors: Box::default(),
     };
     FromAggregator::Snapshot(Snapshot {
         nonce: 1,

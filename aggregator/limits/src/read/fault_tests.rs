@@ -210,3 +210,37 @@ fn a_document_beyond_the_bound_is_refused_unread() {
     let text = " ".repeat(crate::DOCUMENT_BYTES_MAX + 1);
     refused(&text, "limits.toml: expected at most 268435456 bytes");
 }
+
+#[test]
+fn a_rule_of_descriptors_is_refused_by_its_number() {
+    let long = "x".repeat(244);
+    refused(
+        &format!(
+            r#"
+        [descriptors.edge]
+        rules = [
+          {{ keys = ["a", "=b"], resource = "x", domain = "y" }},
+          {{ keys = ["a", "a=1"], resource = "x", domain = "y" }},
+          {{ keys = ["a"], resource = "{{b}}", domain = 5, recrod = true }},
+          {{ keys = ["a"], resource = "x" }},
+        ]
+        [descriptors.empty]
+        [descriptors."{long}"]
+        rules = []
+        "#
+        ),
+        &format!(
+            r#"
+        limits.toml: descriptors "edge": rule[1].keys[2] = "=b": expected "KEY", "KEY=VALUE" or "KEY=PREFIX*" (line 4)
+        limits.toml: descriptors "edge": rule[2].keys = [...]: stands in this rule twice, expected each key once (line 5)
+        limits.toml: descriptors "edge": rule[3].resource = "{{b}}": expected {{KEY}} with one of the rule's keys (line 6)
+        limits.toml: descriptors "edge": rule[3].domain = 5: expected a name, or a text with {{KEY}} in it (line 6)
+        limits.toml: descriptors "edge": rule[3].recrod: unknown field, did you mean `record`? (line 6)
+        limits.toml: descriptors "edge": rule[4].domain: missing, expected a domain, as "{{remote_address}}" (line 7)
+        limits.toml: descriptors "empty": rules: missing, expected a list of at most 96 rules, as [{{ keys = ["path"], resource = "edge", domain = "{{path}}" }}] (line 9)
+        limits.toml: descriptors "{}"...: expected a name of at most 243 bytes (line 10)
+        "#,
+            "x".repeat(64)
+        ),
+    );
+}

@@ -4,6 +4,7 @@
 //! that can be told apart are in it.
 
 mod copies;
+mod descriptors;
 #[cfg(test)]
 mod fault_tests;
 pub(super) mod overrides;
@@ -61,6 +62,7 @@ const DOCUMENT_FIELDS: &[&str] = &[
     "zones",
     "rate",
     "copies",
+    "descriptors",
 ];
 
 const ENGINE_FIELDS: &[&str] = &[
@@ -85,6 +87,8 @@ pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
         zones::ZONE_FIELDS,
         copies::RESOURCE_FIELDS,
         copies::GROUP_FIELDS,
+        descriptors::DESCRIPTORS_FIELDS,
+        descriptors::RULE_FIELDS,
         &["local"],
     ]
     .into_iter()
@@ -173,12 +177,14 @@ fn read_document<'t>(
     };
     let rates = rate::read_rates(document, &reading);
     let copies = copies::read_copies(document, &reading);
+    let descriptors = descriptors::read_descriptors(document, &reading);
     refuse_two_kinds(document);
     Draft {
         rules: RULES,
         engine: read_engine(document),
         rates,
         copies,
+        descriptors: Arc::new(descriptors),
         namespaces,
     }
 }

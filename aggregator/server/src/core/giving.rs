@@ -15,6 +15,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
@@ -256,8 +257,9 @@ fn groups_told(public: &Public) -> usize {
             group.name.len() + HEADS + members
         })
         .sum();
-    bytes.div_ceil(TOLD_BYTES)
+    let rules = public.descriptors.iter().map(DescriptorRule::told_bytes);
+    (bytes + rules.sum::<usize>()).div_ceil(TOLD_BYTES)
 }
 
-// However many groups a resource has, it fits a part.
+// However many groups a resource or rules a domain of descriptors has, it fits a part.
 const _: () = assert!(TOPIC_TOLD + GROUPS_BYTES_MAX.div_ceil(400) < TOLD_MAX);

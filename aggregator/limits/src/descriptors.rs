@@ -1,0 +1,70 @@
+//! By which rules Envoy's descriptors are uses of resources, for a gateway that is asked by Envoy.
+//!
+//! They stand in the limits document so that gateways learn them as agents learn limits, and nothing has to be
+//! configured on each machine. They rule nothing: what a rule makes of a descriptor is a hit like any other.
+
+use std::collections::BTreeMap;
+
+use tollgate_shared::descriptors::DescriptorRule;
+
+/// The rules of each domain of descriptors, by its name.
+pub type Descriptors = BTreeMap<Box<str>, Box<[DescriptorRule]>>;
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::wire::public::Kind;
+
+    use crate::Limits;
+
+    const DOCUMENT: &str = r#"
+        [namespace.closed]
+        allow_unconfigured = false
+        [descriptors.edge]
+        rules = [
+          { keys = ["method=POST", "path=/api/*"], resource = "edge.{method}", domain = "{path}" },
+          { keys = ["tokens"], resource = "llm.tokens", domain = "{tokens}", record = true },
+        ]
+        [descriptors.closed]
+        rules = []
+    "#;
+
+    #[test]
+    fn gateways_learn_the_rules_of_a_domain() {
+        let limits = Limits::parse(DOCUMENT).expect("it is right");
+        let edge = limits.public("~descriptors.edge", 7);
+        assert_eq!((edge.version, edge.kind), (7, Kind::Descriptors));
+        assert_eq!(edge.descriptors.len(), 2);
+        assert!(!edge.refused && edge.descriptors[1].records());
+        assert!(limits.public("~descriptors.closed", 7).refused);
+        let unknown = limits.public("~descriptors.other", 7);
+        assert_eq!(unknown.kind, Kind::Unconfigured);
+    }
+
+    #[test]
+    fn rules_are_printed_as_they_are_read() {
+        let limits = Limits::parse(DOCUMENT).expect("it is right");
+        let printed = limits.normalised_text();
+        assert_eq!(Limits::parse(&printed), Ok(limits), "{printed}");
+        let line = r#"  { keys = ["tokens"], resource = "llm.tokens", domain = "{tokens}", record = true },"#;
+        assert!(printed.lines().any(|of| of == line), "{printed}");
+    }
+
+    #[test]
+    fn a_rule_that_an_earlier_one_hides_is_worth_a_look() {
+        let text = r#"
+            [descriptors.edge]
+            rules = [
+              { keys = ["a"], resource = "x", domain = "{a}" },
+              { keys = ["a=1"], resource = "y", domain = "1" },
+              { keys = ["a"], resource = "z", domain = "{a}" },
+            ]
+        "#;
+        let (_, warnings) = Limits::parse_with_warnings(text).expect("it is right");
+        let found: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("rule[3]") && found[0].contains("rule[1]"),
+            "{found:?}"
+        );
+    }
+}

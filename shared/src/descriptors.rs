@@ -1,0 +1,423 @@
+//! From Envoy's descriptors to a resource and a domain: rules, and which one matches.
+//!
+//! ```text
+//! keys ["path=/api/*", "remote_address"]   resource "edge.api"   domain "{remote_address}"
+//!
+//! [path: /api/search, remote_address: 203.0.113.7]      edge.api, 203.0.113.7
+//! [path: /home, remote_address: 203.0.113.7]            no match: another path
+//! [path: /api/search]                                   no match: an entry is missing
+//! ```
+//!
+//! A descriptor is a list of entries, each a key and a value. A rule matches a descriptor with as many entries as it
+//! has keys, in the same order; the first rule that matches counts. Knows nothing of limits, gRPC or files. What stays
+//! true: a rule that was parsed expands for every descriptor that it matches.
+
+use std::fmt;
+
+/// The most rules of one domain of descriptors: with the longest texts they take less than what public limits may
+/// ([`GROUPS_BYTES_MAX`](crate::wire::public::GROUPS_BYTES_MAX)).
+pub const RULES_MAX: usize = 96;
+
+/// The most keys of a rule.
+pub const KEYS_MAX: usize = 8;
+
+/// The most bytes of a key with its value, and of what a resource or a domain is made of.
+pub const TEXT_BYTES_MAX: usize = 256;
+
+/// Bytes of a text's head on the wire.
+const TEXT_HEAD: usize = 3;
+
+/// Bytes of a rule's other heads on the wire.
+const RULE_HEADS: usize = 4;
+
+/// The most bytes that a rule takes on the wire.
+pub const RULE_BYTES_MAX: usize = RULE_HEADS + (KEYS_MAX + 2) * (TEXT_BYTES_MAX + TEXT_HEAD);
+
+/// What a name of a resource begins with under which agents learn rules. Rules go before a resource of that name.
+const RESERVED: &str = "~descriptors.";
+
+/// The name under which agents ask for the rules of a domain of descriptors, as they ask for a resource's limits.
+pub fn resource_of_rules(descriptors: &str) -> String {
+    format!("{RESERVED}{descriptors}")
+}
+
+/// The domain of descriptors whose rules are learnt under this name.
+pub fn rules_of_resource(resource: &str) -> Option<&str> {
+    resource.strip_prefix(RESERVED)
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFault {
+    /// It has no keys, or too many.
+    #[error("expected 1 to {KEYS_MAX} keys")]
+    Keys,
+    /// A text is too long.
+    #[error("expected at most {TEXT_BYTES_MAX} bytes")]
+    TooLong,
+    /// A control character.
+    #[error("expected no control characters")]
+    Control,
+    /// A key without a name.
+    #[error("expected \"KEY\", \"KEY=VALUE\" or \"KEY=PREFIX*\"")]
+    Key,
+    /// The same key stands in the rule twice.
+    #[error("stands in this rule twice, expected each key once")]
+    Twice,
+    /// An empty text in place of a resource or a domain.
+    #[error("expected a name, or a text with {{KEY}} in it")]
+    Empty,
+    /// A brace that does not enclose one of the rule's keys.
+    #[error("expected {{KEY}} with one of the rule's keys")]
+    Placeholder,
+}
+
+/// Which values an entry may have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Values {
+    Any,
+    One(Box<str>),
+    From(Box<str>),
+}
+
+/// A key, and which values it may have: `path`, `method=POST`, `path=/api/*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyPattern {
+    key: Box<str>,
+    values: Values,
+}
+
+impl KeyPattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFault`] for one without a name, or one that is too long.
+    pub fn parse(text: &str) -> Result<Self, RuleFault> {
+        check_text(text)?;
+        let (key, values) = match text.split_once('=') {
+            None => (text, Values::Any),
+            Some((key, value)) => match value.strip_suffix('*') {
+                Some("") => (key, Values::Any),
+                Some(prefix) => (key, Values::From(prefix.into())),
+                None => (key, Values::One(value.into())),
+            },
+        };
+        if key.is_empty() {
+            return Err(RuleFault::Key);
+        }
+        Ok(Self {
+            key: key.into(),
+            values,
+        })
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn matches(&self, key: &str, value: &str) -> bool {
+        *self.key == *key
+            && match &self.values {
+                Values::Any => true,
+                Values::One(one) => **one == *value,
+                Values::From(prefix) => value.starts_with(&**prefix),
+            }
+    }
+}
+
+impl fmt::Display for KeyPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.values {
+            Values::Any => f.write_str(&self.key),
+            Values::One(value) => write!(f, "{}={value}", self.key),
+            Values::From(prefix) => write!(f, "{}={prefix}*", self.key),
+        }
+    }
+}
+
+/// A text in which `{KEY}` stands for the value of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Template {
+    text: Box<str>,
+    parts: Box<[TemplatePart]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum TemplatePart {
+    Text(Box<str>),
+    /// The value of the entry at this position.
+    Value(usize),
+}
+
+impl Template {
+    /// Reads a text for a rule with these keys.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFault`] for an empty text, one that is too long, or a brace without one of the keys.
+    pub fn parse(text: &str, keys: &[KeyPattern]) -> Result<Self, RuleFault> {
+        if text.is_empty() {
+            return Err(RuleFault::Empty);
+        }
+        check_text(text)?;
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (before, behind) = match rest.split_once('{') {
+                Some((before, behind)) => (before, Some(behind)),
+                None => (rest, None),
+            };
+            if before.contains('}') {
+                return Err(RuleFault::Placeholder);
+            }
+            if !before.is_empty() {
+                parts.push(TemplatePart::Text(before.into()));
+            }
+            let Some(behind) = behind else {
+                break;
+            };
+            let (key, behind) = behind.split_once('}').ok_or(RuleFault::Placeholder)?;
+            let position = keys.iter().position(|one| *one.key == *key);
+            parts.push(TemplatePart::Value(position.ok_or(RuleFault::Placeholder)?));
+            rest = behind;
+        }
+        Ok(Self {
+            text: text.into(),
+            parts: parts.into(),
+        })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn expand(&self, entries: &[(&str, &str)]) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            TemplatePart::Text(text) => text,
+            // A rule expands only for descriptors that it matches, which have an entry for each key.
+            TemplatePart::Value(at) => entries.get(*at).map_or("", |(_, value)| value),
+        });
+        parts.collect()
+    }
+}
+
+/// Which descriptors are uses of which resource, by which domain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DescriptorRule {
+    keys: Box<[KeyPattern]>,
+    resource: Template,
+    domain: Template,
+    records: bool,
+}
+
+/// What a descriptor is a use of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// The resource.
+    pub resource: String,
+    /// The domain.
+    pub domain: String,
+    /// Whether its hits are recorded without being asked about.
+    pub records: bool,
+}
+
+impl DescriptorRule {
+    /// A rule of checked parts. `records`: what matches has happened already; it is recorded, and never refused.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFault::Keys`] for none or too many keys, [`RuleFault::Twice`] for one that stands there twice.
+    pub fn new(
+        keys: Vec<KeyPattern>,
+        resource: Template,
+        domain: Template,
+        records: bool,
+    ) -> Result<Self, RuleFault> {
+        check_keys(&keys)?;
+        Ok(Self {
+            keys: keys.into(),
+            resource,
+            domain,
+            records,
+        })
+    }
+
+    /// The same of texts.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFault`] says what is wrong with them.
+    pub fn parse(
+        keys: &[&str],
+        resource: &str,
+        domain: &str,
+        records: bool,
+    ) -> Result<Self, RuleFault> {
+        let patterns = keys.iter().map(|key| KeyPattern::parse(key));
+        let keys = patterns.collect::<Result<Vec<_>, _>>()?;
+        let resource = Template::parse(resource, &keys)?;
+        let domain = Template::parse(domain, &keys)?;
+        Self::new(keys, resource, domain, records)
+    }
+
+    /// The keys that a descriptor has to have, in their order.
+    pub fn keys(&self) -> &[KeyPattern] {
+        &self.keys
+    }
+
+    /// What the resource is made of.
+    pub fn resource(&self) -> &Template {
+        &self.resource
+    }
+
+    /// What the domain is made of.
+    pub fn domain(&self) -> &Template {
+        &self.domain
+    }
+
+    /// Whether what matches is recorded without being asked about.
+    pub const fn records(&self) -> bool {
+        self.records
+    }
+
+    /// Bytes that it takes on the wire, at most.
+    pub fn told_bytes(&self) -> usize {
+        let keys = self.keys.iter().map(|key| match &key.values {
+            Values::Any => key.key.len(),
+            Values::One(value) | Values::From(value) => key.key.len() + value.len() + "=*".len(),
+        });
+        let texts = [self.resource.text.len(), self.domain.text.len()];
+        let texts = keys.chain(texts);
+        RULE_HEADS + texts.map(|bytes| bytes + TEXT_HEAD).sum::<usize>()
+    }
+
+    /// What a descriptor with these entries is a use of. `None`: the rule does not match it.
+    pub fn apply(&self, entries: &[(&str, &str)]) -> Option<Matched> {
+        let is_match = self.keys.len() == entries.len()
+            && self
+                .keys
+                .iter()
+                .zip(entries)
+                .all(|(pattern, (key, value))| pattern.matches(key, value));
+        is_match.then(|| Matched {
+            resource: self.resource.expand(entries),
+            domain: self.domain.expand(entries),
+            records: self.records,
+        })
+    }
+}
+
+fn check_text(text: &str) -> Result<(), RuleFault> {
+    match text.len() <= TEXT_BYTES_MAX {
+        false => Err(RuleFault::TooLong),
+        true if text.contains(char::is_control) => Err(RuleFault::Control),
+        true => Ok(()),
+    }
+}
+
+/// Whether a rule may have these keys.
+///
+/// # Errors
+///
+/// [`RuleFault::Keys`] and [`RuleFault::Twice`].
+pub fn check_keys(keys: &[KeyPattern]) -> Result<(), RuleFault> {
+    if keys.is_empty() || KEYS_MAX < keys.len() {
+        return Err(RuleFault::Keys);
+    }
+    let is_twice = |(at, one): (usize, &KeyPattern)| {
+        let earlier = keys.iter().take(at);
+        earlier.into_iter().any(|other| other.key == one.key)
+    };
+    match keys.iter().enumerate().any(is_twice) {
+        true => Err(RuleFault::Twice),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(keys: &[&str], resource: &str, domain: &str) -> DescriptorRule {
+        DescriptorRule::parse(keys, resource, domain, false).expect("a rule")
+    }
+
+    #[test]
+    fn a_rule_matches_by_keys_values_and_prefixes_in_order() {
+        let rule = rule(
+            &["method=POST", "path=/api/*", "remote_address"],
+            "edge.{method}",
+            "{remote_address}|{path}",
+        );
+        let matched = |entries: &[(&str, &str)]| {
+            let matched = rule.apply(entries)?;
+            Some(format!("{} {}", matched.resource, matched.domain))
+        };
+        let post = ("method", "POST");
+        let path = ("path", "/api/x");
+        let address = ("remote_address", "203.0.113.7");
+        assert_eq!(
+            matched(&[post, path, address]).as_deref(),
+            Some("edge.POST 203.0.113.7|/api/x")
+        );
+        for other in [
+            &[post, path][..],
+            &[post, path, address, ("more", "x")],
+            &[path, post, address],
+            &[("method", "GET"), path, address],
+            &[post, ("path", "/home"), address],
+            &[post, ("route", "/api/x"), address],
+            &[],
+        ] {
+            assert_eq!(matched(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_put_in_as_they_are() {
+        let rule = rule(&["a", "b"], "r", "{a}{b}-{a}");
+        let matched = rule.apply(&[("a", "{b}"), ("b", "")]).expect("it matches");
+        assert_eq!(matched.domain, "{b}-{b}");
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_is_refused() {
+        let long = "k".repeat(TEXT_BYTES_MAX + 1);
+        for (keys, resource, domain, fault) in [
+            (&[][..], "r", "d", RuleFault::Keys),
+            (&["k"; KEYS_MAX + 1], "r", "d", RuleFault::Keys),
+            (&["=x"], "r", "d", RuleFault::Key),
+            (&[""], "r", "d", RuleFault::Key),
+            (&["k", "k=1"], "r", "d", RuleFault::Twice),
+            (&[&*long], "r", "d", RuleFault::TooLong),
+            (&["k"], "", "d", RuleFault::Empty),
+            (&["k"], "r", "{other}", RuleFault::Placeholder),
+            (&["k=\u{1}"], "r", "d", RuleFault::Control),
+            (&["k"], "r}", "d", RuleFault::Placeholder),
+            (&["k"], "{k", "d", RuleFault::Placeholder),
+        ] {
+            let found = DescriptorRule::parse(keys, resource, domain, false);
+            assert_eq!(found, Err(fault), "{keys:?} {resource} {domain}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_printed_as_it_is_read() {
+        for text in ["path", "path=", "path=/api", "path=/api/*", "path=a=b"] {
+            let pattern = KeyPattern::parse(text).expect("a pattern");
+            assert_eq!(pattern.to_string(), text);
+        }
+        let any = KeyPattern::parse("path=*").expect("a pattern");
+        assert_eq!(any.to_string(), "path");
+    }
+
+    #[test]
+    fn rules_have_a_name_that_no_resource_has() {
+        let name = resource_of_rules("edge");
+        assert_eq!(rules_of_resource(&name), Some("edge"));
+        assert_eq!(rules_of_resource("edge"), None);
+    }
+}
