@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tollgate_shared::descriptors::resource_of_rules;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
-use crate::answer::{Allowed, Denied};
+use crate::answer::{Allowed, Denied, HitError};
 use crate::builder::AgentBuilder;
 use crate::copies::{Copies, ReserveError, Together, take_together};
+use crate::descriptors::Descriptors;
 use crate::error::BuildError;
 use crate::flusher::Ending;
 use crate::net::Order;
@@ -165,6 +167,13 @@ impl Agent {
         Copies::new(resource, Arc::clone(&self.inner.shared))
     }
 
+    /// The rules by which Envoy's descriptors of this domain are uses of resources: `[descriptors.NAME]` of the limits.
+    /// They are learnt in the background, as a resource's limits are.
+    pub fn descriptors(&self, domain: &str) -> Descriptors {
+        let resource = self.resource(&resource_of_rules(domain), 0);
+        Descriptors::new(resource, Arc::clone(&self.inner.shared))
+    }
+
     fn resource(&self, name: &str, flags: u32) -> Arc<Resource> {
         let shared = &self.inner.shared;
         let name = admit_domain(name);
@@ -228,6 +237,28 @@ impl Agent {
     /// Of those that are denied, the one that lasts longest.
     pub fn hit_all(&self, pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         rate::hit_all(pairs)
+    }
+
+    /// May so many hits of each pair proceed now? All are asked, then all are recorded, or none. Of a pair with 0 hits it
+    /// is asked whether one could be made, and nothing is recorded.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let agent = kit.agent();
+    /// let (calls, tokens) = (agent.rate("llm.calls"), agent.rate("llm.tokens"));
+    /// # kit.deny("llm.tokens", "acme", Duration::from_secs(5));
+    /// let refused = agent.hit_all_n(&[(&calls, "acme", 1), (&tokens, "acme", 1_250)]);
+    /// assert!(refused.is_err(), "and the call is not counted");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`HitError::TooMany`] for the first pair that can never be granted so many at once. Else
+    /// [`HitError::Denied`]: of those that are denied, the one that lasts longest.
+    pub fn hit_all_n(&self, hits: &[(&Rate, &str, u32)]) -> Result<Allowed, HitError> {
+        rate::hit_all_n(hits)
     }
 
     /// Takes copies of several resources, and makes at most one hit, all or none: everything is looked at

@@ -37,6 +37,28 @@ pub(crate) struct Left {
     pub(crate) cause: Cause,
 }
 
+/// What is known of the limit that a call is nearest to, or was refused by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Which limit.
+    pub cause: Cause,
+    /// Copies that it grants.
+    pub limit: u64,
+    /// In each window of this length.
+    pub window: Duration,
+    /// Copies that are left.
+    pub remaining: u64,
+    /// Until there is more. `None`: not known.
+    pub more_in: Option<Duration>,
+}
+
+impl Room {
+    /// The limit's name in headers, as `window-1`. `None`: it has none.
+    pub fn name(&self) -> Option<String> {
+        policy_name(self.cause)
+    }
+}
+
 /// A call that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -163,6 +185,17 @@ impl Allowed {
         self.left.is_some()
     }
 
+    /// What is left of the limit that the domain is near to. `None`: it is near to none, so nobody here knows.
+    pub fn room(&self) -> Option<Room> {
+        self.left.map(|left| Room {
+            cause: left.cause,
+            limit: left.limit,
+            window: left.window.to_std(),
+            remaining: left.remaining,
+            more_in: (left.more_in < Span::MAX).then(|| left.more_in.to_std()),
+        })
+    }
+
     /// `RateLimit` and `RateLimit-Policy` of the nearest limit, when the domain is near it. Otherwise the
     /// agent does not know what is left: there is no `RateLimit`, and a `RateLimit-Policy` only where the
     /// resource has one limit for every domain.
@@ -260,6 +293,17 @@ impl Denied {
     /// denial: the blind policy refused, or the resource is not configured.
     pub const fn code(&self) -> Option<Code> {
         self.code
+    }
+
+    /// The limit that is reached, of which nothing is left. `None`: it is not known, or has no window.
+    pub fn room(&self) -> Option<Room> {
+        (self.window != Span::ZERO).then(|| Room {
+            cause: self.cause,
+            limit: self.limit,
+            window: self.window.to_std(),
+            remaining: 0,
+            more_in: self.retry_after(),
+        })
     }
 
     /// `Retry-After`, and the current draft's `RateLimit` and `RateLimit-Policy`; what is not known is

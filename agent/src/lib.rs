@@ -49,6 +49,7 @@ mod clock;
 mod copies;
 mod courier;
 mod deny;
+mod descriptors;
 mod error;
 mod flusher;
 mod guard;
@@ -76,18 +77,20 @@ mod timer;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};
-pub use answer::{Allowed, Cause, Denied, HitError, Scope, TooMany};
+pub use answer::{Allowed, Cause, Denied, HitError, Room, Scope, TooMany};
 pub use builder::AgentBuilder;
 pub use copies::{
     Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Misuse, ReserveError,
     Revoked, SeizeError, Together,
 };
+pub use descriptors::{Applied, Descriptors};
 pub use error::BuildError;
 pub use headers::Headers;
 pub use heard::{Change, Heard, Near};
 pub use http::HttpAnswer;
 pub use rate::{Estimate, Rate, SettleError, Settled};
 pub use stats::Stats;
+pub use tollgate_shared::descriptors::{DescriptorRule, Matched};
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};
 pub use tollgate_shared::place::{Code, Place};
 pub use tollgate_shared::wire::verdict::{EndedBy, Why};

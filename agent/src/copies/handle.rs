@@ -94,6 +94,12 @@ impl Copies {
         &self.inner.resource.name
     }
 
+    /// Whether the aggregators have said that copies are used only once they are granted: see
+    /// [`Copies::reserve_confirmed`].
+    pub fn is_strict(&self) -> bool {
+        self.inner.resource.flags() & STRICT != 0
+    }
+
     /// Takes `copies` for `domain` now, unless this agent knows of a limit that is reached:
     ///
     /// - the aggregators announced that the domain, one of its groups, or the resource is full; or

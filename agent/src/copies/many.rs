@@ -30,7 +30,10 @@ pub(crate) fn take_together(
     }
     let mut looked = Ok(());
     if let Some((rate, domain)) = rate {
-        looked = rate.look(domain).map(|_| ()).map_err(ReserveError::from);
+        looked = rate
+            .look_for_one(domain)
+            .map(|_| ())
+            .map_err(ReserveError::from);
     }
     for (at, wish) in copies.iter().enumerate() {
         let earlier = copies.get(..at).unwrap_or_default();

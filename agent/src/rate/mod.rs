@@ -35,7 +35,7 @@ use crate::sight;
 use crate::stats::Counters;
 
 pub use estimate::{Estimate, SettleError, Settled};
-pub(crate) use together::hit_all;
+pub(crate) use together::{hit_all, hit_all_n};
 
 /// A rate-limited resource. Cheap to clone; one for each resource is kept in a service's state.
 #[derive(Clone, Debug)]
@@ -331,19 +331,6 @@ impl Rate {
                 }
             }
         }
-    }
-
-    /// [`Rate::peek`] for a call that wants more than this hit, and that a refusal of it ends: that is
-    /// recorded.
-    pub(crate) fn look(&self, domain: &str) -> Result<Allowed, Denied> {
-        let domain = self.admit(domain);
-        let fingerprint = self.resource.fingerprint(&domain);
-        let reading = Reading::of(&self.shared.clock);
-        let looked = self.ask(fingerprint, &domain, ONE, Asking::Look, &reading);
-        if let Err(denied) = &looked {
-            self.record_refused(&domain, 1, denied);
-        }
-        looked.map(|granted| granted.allowed)
     }
 
     /// Asks, and records nothing.

@@ -1,19 +1,67 @@
-//! One hit of each of several pairs, all or none.
+//! Hits of several pairs, all or none.
 //!
-//! Knows nothing of copies. What stays true: of a call that is refused nothing is recorded as let through,
+//! Knows nothing of copies in use. What stays true: of a call that is refused nothing is recorded as let through,
 //! and nothing is taken of local blind rates.
 
-use super::{ONE, Rate};
-use crate::answer::{Allowed, Cause, Denied, Left};
-use crate::resource::{Asking, NOT_OPEN};
+use super::{ONE, Rate, Want};
+use crate::answer::{Allowed, Cause, Denied, HitError, Left};
+use crate::clock::Reading;
+use crate::resource::{Asking, NOT_OPEN, NOT_RATE, Policy};
+
+impl Rate {
+    /// Whether the aggregators have said that the resource is limited by copies, so that hits of it are refused: see
+    /// [`Agent::copies`](crate::Agent::copies).
+    pub fn is_limited_by_copies(&self) -> bool {
+        self.resource.flags() & NOT_RATE != 0
+    }
+
+    /// [`Rate::peek`] for a call that wants more than this pair's hits, and that a refusal of them ends: that is
+    /// recorded, unless no hit was wanted.
+    fn look(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
+        let domain = self.admit(domain);
+        let fingerprint = self.resource.fingerprint(&domain);
+        let reading = Reading::of(&self.shared.clock);
+        let looked = self.ask(fingerprint, &domain, want, Asking::Look, &reading);
+        if let (Err(denied), true) = (&looked, want.max != 0) {
+            self.record_refused(&domain, want.max, denied);
+        }
+        looked.map(|granted| granted.allowed)
+    }
+
+    /// [`Rate::look`] for one hit.
+    pub(crate) fn look_for_one(&self, domain: &str) -> Result<Allowed, Denied> {
+        self.look(domain, ONE)
+    }
+}
 
 /// Asks for one hit of each pair, and records all of them or none.
 pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
+    let wishes = pairs.iter().map(|(rate, domain)| (*rate, *domain, ONE));
+    together(wishes, u32::from(!pairs.is_empty()))
+}
+
+/// Asks for some hits of each pair, and records all of them or none. Of none it is asked whether one could be made.
+pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, HitError> {
+    for (rate, domain, copies) in hits {
+        rate.within_most(domain, Want::all_of(*copies))?;
+    }
+    let all = hits.iter().map(|(_, _, copies)| *copies);
+    let all = all.fold(0, u32::saturating_add);
+    let wishes = hits
+        .iter()
+        .map(|(rate, domain, copies)| (*rate, *domain, Want::all_of(*copies)));
+    Ok(together(wishes, all)?)
+}
+
+fn together<'a>(
+    wishes: impl Iterator<Item = (&'a Rate, &'a str, Want)> + Clone,
+    copies: u32,
+) -> Result<Allowed, Denied> {
     let mut worst: Option<Denied> = None;
     let (mut blind, mut is_policed) = (false, false);
-    for (rate, domain) in pairs {
+    for (rate, domain, want) in wishes.clone() {
         // Only looked at: of a call that is refused nothing is taken, for however short a time.
-        match rate.look(domain) {
+        match rate.look(domain, want) {
             Ok(allowed) => {
                 blind |= allowed.blind();
                 is_policed |= allowed.blind() && rate.resource.flags() & NOT_OPEN != 0;
@@ -27,47 +75,49 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     if let Some(denied) = worst {
         return Err(denied);
     }
+    let hits = wishes.filter(|(_, _, want)| want.max != 0);
     if is_policed {
-        take_all(pairs)?;
+        take_all(hits.clone())?;
     }
     let mut nearest: Option<Left> = None;
-    for (rate, domain) in pairs {
+    for (rate, domain, want) in hits {
         let domain = rate.admit(domain);
         let clock = &rate.shared.clock;
         // Each was asked by the real clock, and is stamped by it.
         let (unguarded, at) = (rate.is_blind(&domain), clock.read_wall());
-        rate.record_hits(&domain, ONE, unguarded, at);
-        let left = rate.left(rate.resource.fingerprint(&domain), &domain, 1, at);
+        rate.record_hits(&domain, want, unguarded, at);
+        let left = rate.left(rate.resource.fingerprint(&domain), &domain, want.max, at);
         // Of several the one that has least is told of.
         let least = |left: &Left| left.remaining;
         nearest = nearest.into_iter().chain(left).min_by_key(least);
     }
-    let copies = u32::from(!pairs.is_empty());
-    let policy = crate::resource::Policy::default();
-    Ok(Allowed::new(copies, blind, policy).with_left(nearest))
+    Ok(Allowed::new(copies, blind, Policy::default()).with_left(nearest))
 }
 
-/// Takes one hit of each pair of the local blind rates, or nothing of any: what was to be had by itself
+/// Takes the hits of each pair of the local blind rates, or nothing of any: what was to be had by itself
 /// need not be to be had together, and others take in between.
 #[cold]
-fn take_all(pairs: &[(&Rate, &str)]) -> Result<(), Denied> {
-    let mut taken = Vec::with_capacity(pairs.len());
-    for (rate, domain) in pairs {
+fn take_all<'a>(hits: impl Iterator<Item = (&'a Rate, &'a str, Want)>) -> Result<(), Denied> {
+    let mut taken = Vec::new();
+    for (rate, domain, want) in hits {
         let domain = rate.admit(domain);
         let fingerprint = rate.resource.fingerprint(&domain);
         if !rate.is_blind(&domain) {
             continue;
         }
-        let clock = &rate.shared.clock;
+        let (clock, copies) = (&rate.shared.clock, want.max);
         let taking = Asking::Take;
-        match rate.resource.passes_blind(fingerprint, 1, taking, clock) {
-            Ok(()) => taken.push((rate, fingerprint)),
+        match rate
+            .resource
+            .passes_blind(fingerprint, copies, taking, clock)
+        {
+            Ok(()) => taken.push((rate, fingerprint, copies)),
             Err(_) if rate.lets_all_through(rate.resource.flags()) => {}
             Err(wait) => {
                 let denied = Denied::by_policy(Cause::Blind, wait);
-                rate.record_refused(&domain, 1, &denied);
-                for (rate, fingerprint) in taken {
-                    rate.resource.give_back_blind(fingerprint, 1);
+                rate.record_refused(&domain, copies, &denied);
+                for (rate, fingerprint, copies) in taken {
+                    rate.resource.give_back_blind(fingerprint, copies);
                 }
                 return Err(denied);
             }

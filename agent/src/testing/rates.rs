@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tollgate_shared::descriptors::{DescriptorRule, resource_of_rules};
 use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::notice::Notice;
@@ -67,6 +68,18 @@ impl TestAgent {
         self.learn(resource, |public| {
             public.addresses = Some(AddressPrefixes { v4, v6 });
         });
+    }
+
+    /// Tells the agent the rules of a domain of descriptors.
+    pub fn descriptors(&self, domain: &str, rules: Vec<DescriptorRule>) {
+        self.learn(&resource_of_rules(domain), |public| {
+            (public.kind, public.descriptors) = (Kind::Descriptors, rules.into());
+        });
+    }
+
+    /// Tells the agent that descriptors of a domain are refused that no rule matches.
+    pub fn refuse_unmatched(&self, domain: &str) {
+        self.learn(&resource_of_rules(domain), |public| public.refused = true);
     }
 
     /// Tells the agent that a resource is limited by copies.
