@@ -26,13 +26,22 @@ const UNDECIDED: &str = "x-tollgate-undecided";
 
 /// What the web server's configuration says.
 #[derive(Debug, Default)]
-struct Asked {
-    domain: Option<String>,
-    cost: Option<String>,
-    denied: Option<String>,
+pub(crate) struct Asked {
+    pub domain: Option<String>,
+    pub cost: Option<String>,
+    pub denied: Option<String>,
 }
 
 impl Asked {
+    /// The status of a refusal.
+    pub fn status_denied(&self) -> u16 {
+        match self.denied.as_deref() {
+            // nginx passes on no other refusal.
+            Some("403") => StatusCode::FORBIDDEN.as_u16(),
+            _ => StatusCode::TOO_MANY_REQUESTS.as_u16(),
+        }
+    }
+
     fn read(query: Option<&str>) -> Self {
         let mut asked = Self::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -70,11 +79,6 @@ pub(crate) async fn authorize_below(
 }
 
 fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -> Response {
-    let status_denied = match asked.denied.as_deref() {
-        // nginx passes on no other refusal.
-        Some("403") => StatusCode::FORBIDDEN.as_u16(),
-        _ => StatusCode::TOO_MANY_REQUESTS.as_u16(),
-    };
     let mut response = match decide(shared, resource, asked, headers) {
         Ok(Ok(allowed)) => {
             Shared::note(if allowed.blind() { "blind" } else { "allowed" });
@@ -82,7 +86,10 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
         }
         Ok(Err(error)) => {
             Shared::note("refused");
-            error.http().denied_as(status_denied).into_response()
+            error
+                .http()
+                .denied_as(asked.status_denied())
+                .into_response()
         }
         Err(why) => {
             Shared::note_undecided(why);
@@ -95,7 +102,8 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
     response
 }
 
-fn decide(
+/// Decides a request with these headers.
+pub(crate) fn decide(
     shared: &Shared,
     resource: &str,
     asked: &Asked,

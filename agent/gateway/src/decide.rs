@@ -3,12 +3,16 @@
 //! ```text
 //! {"hits": [{"resource": "api.search", "domain": "acme", "copies": 1}, …]}
 //!   200 {"schema": "tollgate.decide/1", "allowed": false, "decisions": [
-//!          {"allowed": false, "blind": false, "cause": "…", "retry_after_ms": 412, "limit": 100, "code": "3-18250-0-1"}]}
+//!          {"allowed": false, "blind": false, "cause": "…", "retry_after_ms": 412, "code": "3-18250-0-1"}]}
+//!
+//! "estimates"   charged at once; their decisions have an id    "settle": [{"estimate": ID, "actual": 620}]
+//! "holds"       copies with a lease; their decisions have one  "renew": [{"hold": ID, "lease_ms": N}], "release": [ID]
 //! ```
 //!
-//! Each hit is decided and counted for itself; with `"all_or_none": true` all of them are let through (one copy each)
-//! or none is. `copies` is 1 where it is not said; 0 asks without counting. The status is 200 for every decision, and
-//! 400 for what cannot be read, with what was expected.
+//! Everything is decided and counted for itself, in this order: what is released, renewed and settled, then hits,
+//! estimates and holds. With `"all_or_none": true` all hits and holds are let through or none is. `copies` is 1 where it
+//! is not said; 0 hits ask without counting. The status is 200 for every decision, and 400 for what cannot be read, with
+//! what was expected.
 
 use std::time::Duration;
 
@@ -18,31 +22,61 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use tollgate_agent::{Allowed, Denied, HitError};
+use tollgate_agent::{Allowed, Copies, Denied, HitError, Rate, ReserveError, Settled};
 
 use crate::authorize::hit;
 use crate::state::Shared;
 
-/// Hits that one question may have.
+/// Hits, estimates, holds and the rest that one question may have together.
 pub(crate) const HITS_MAX: usize = 1_000;
 
 /// The most bytes of a question.
 pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The longest lease: a day. What is used for longer renews it.
+const LEASE_MS_MAX: u64 = 86_400_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct AskedHits {
-    hits: Vec<Asked>,
-    #[serde(default)]
+    hits: Vec<AskedHit>,
+    estimates: Vec<AskedHit>,
+    holds: Vec<AskedHold>,
+    settle: Vec<AskedSettling>,
+    renew: Vec<AskedRenewal>,
+    release: Vec<String>,
     all_or_none: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct AskedHit {
     resource: String,
     domain: String,
     copies: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedHold {
+    resource: String,
+    domain: String,
+    copies: Option<u32>,
+    lease_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedSettling {
+    estimate: String,
+    actual: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedRenewal {
+    hold: String,
+    lease_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,6 +85,15 @@ struct Answer {
     /// Whether all were let through.
     allowed: bool,
     decisions: Vec<Decision>,
+    /// What became of each estimate that is settled; null: it is not known here, or too old.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    settled: Vec<Option<&'static str>>,
+    /// Whether each hold is there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    renewed: Vec<bool>,
+    /// Whether each hold was there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    released: Vec<bool>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -66,6 +109,14 @@ struct Decision {
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
+    /// By which an estimate is settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<String>,
+    /// By which a hold is renewed and released; with `all_or_none` one for each, in their order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    holds: Vec<Option<String>>,
 }
 
 #[derive(Serialize)]
@@ -84,21 +135,36 @@ pub(crate) async fn decide(State(shared): State<Shared>, body: Bytes) -> Respons
             return (StatusCode::BAD_REQUEST, Json(Fault { schema, error })).into_response();
         }
     };
-    let decisions = match question.all_or_none {
-        true => vec![all_or_none(&shared, &question.hits)],
-        false => question
-            .hits
-            .iter()
-            .map(|asked| one(&shared, asked))
-            .collect(),
+    let kept = &shared.kept;
+    let released = question.release.iter().map(|id| kept.release(id)).collect();
+    let renewed = question.renew.iter();
+    let renewed = renewed.map(|of| kept.renew(&of.hold, Duration::from_millis(of.lease_ms)));
+    let renewed = renewed.collect();
+    let settled = question.settle.iter();
+    let settled = settled.map(|of| kept.settle(&of.estimate, of.actual).map(name_of));
+    let settled = settled.collect();
+    let decisions: Vec<Decision> = match question.all_or_none {
+        true => vec![all_or_none(&shared, &question)],
+        false => {
+            let hits = question.hits.iter().map(|asked| one(&shared, asked));
+            let estimates = question.estimates.iter();
+            let estimates = estimates.map(|asked| estimate(&shared, asked));
+            let holds = question.holds.iter().map(|asked| hold(&shared, asked));
+            hits.chain(estimates).chain(holds).collect()
+        }
     };
     let allowed = decisions.iter().all(|decision| decision.allowed);
-    Shared::note(if allowed { "allowed" } else { "refused" });
+    if !decisions.is_empty() {
+        Shared::note(if allowed { "allowed" } else { "refused" });
+    }
     let schema = "tollgate.decide/1";
     Json(Answer {
         schema,
         allowed,
         decisions,
+        settled,
+        renewed,
+        released,
     })
     .into_response()
 }
@@ -109,42 +175,114 @@ fn read(body: &[u8]) -> Result<AskedHits, String> {
             "{error}; expected {{\"hits\": [{{\"resource\": …, \"domain\": …, \"copies\": 1}}]}}"
         )
     })?;
-    if question.hits.is_empty() || HITS_MAX < question.hits.len() {
-        let found = question.hits.len();
-        return Err(format!("{found} hits: expected 1 to {HITS_MAX}"));
-    }
-    let odd = |asked: &&Asked| asked.copies.is_some_and(|copies| copies != 1);
-    if let (true, Some(asked)) = (question.all_or_none, question.hits.iter().find(odd)) {
-        let copies = asked.copies.unwrap_or(1);
+    let decided = question.hits.len() + question.estimates.len() + question.holds.len();
+    let acts = question.settle.len() + question.renew.len() + question.release.len();
+    if decided + acts == 0 || HITS_MAX < decided + acts {
+        let found = decided + acts;
         return Err(format!(
-            "all_or_none with {copies} copies: expected 1 of each"
+            "{found} hits: expected 1 to {HITS_MAX}, estimates, holds, settle, renew and release included"
         ));
     }
-    Ok(question)
+    if question.all_or_none && (!question.estimates.is_empty() || decided == 0) {
+        return Err("all_or_none: expected hits and holds, and no estimates".to_owned());
+    }
+    let leases = question.holds.iter().map(|asked| asked.lease_ms);
+    let mut leases = leases.chain(question.renew.iter().map(|asked| asked.lease_ms));
+    match leases.find(|lease| !(1..=LEASE_MS_MAX).contains(lease)) {
+        Some(lease) => Err(format!("lease_ms = {lease}: expected 1 to {LEASE_MS_MAX}")),
+        None => Ok(question),
+    }
 }
 
-fn one(shared: &Shared, asked: &Asked) -> Decision {
+fn one(shared: &Shared, asked: &AskedHit) -> Decision {
     let rate = shared.rate(&asked.resource);
     match hit(&rate, &asked.domain, asked.copies.unwrap_or(1)) {
         Ok(allowed) => of_allowed(&allowed),
-        Err(HitError::Denied(denied)) => of_denied(&denied),
-        Err(error) => Decision {
-            cause: Some(error.to_string()),
-            ..Decision::default()
-        },
+        Err(error) => of_hit_error(&error),
     }
 }
 
-fn all_or_none(shared: &Shared, hits: &[Asked]) -> Decision {
-    let rates: Vec<_> = hits
+fn estimate(shared: &Shared, asked: &AskedHit) -> Decision {
+    let rate = shared.rate(&asked.resource);
+    match rate.hit_estimated(&asked.domain, asked.copies.unwrap_or(1)) {
+        Ok(estimate) => {
+            let allowed = estimate.allowed();
+            Decision {
+                estimate: shared.kept.keep_estimate(estimate),
+                ..of_allowed(&allowed)
+            }
+        }
+        Err(error) => of_hit_error(&error),
+    }
+}
+
+fn hold(shared: &Shared, asked: &AskedHold) -> Decision {
+    let copies = shared.agent.copies(&asked.resource);
+    match copies.reserve(&asked.domain, asked.copies.unwrap_or(1)) {
+        Ok(hold) => Decision {
+            allowed: true,
+            hold: shared
+                .kept
+                .keep_hold(hold, Duration::from_millis(asked.lease_ms)),
+            ..Decision::default()
+        },
+        Err(error) => of_reserve_error(&error),
+    }
+}
+
+/// Copies first, since they can be given back.
+fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
+    let rates = question
+        .hits
         .iter()
-        .map(|asked| shared.rate(&asked.resource))
-        .collect();
-    let domains = hits.iter().map(|asked| asked.domain.as_str());
-    let pairs: Vec<_> = rates.iter().zip(domains).collect();
-    match shared.agent.hit_all(&pairs) {
-        Ok(allowed) => of_allowed(&allowed),
-        Err(denied) => of_denied(&denied),
+        .map(|asked| shared.rate(&asked.resource));
+    let rates: Vec<Rate> = rates.collect();
+    let hits = rates.iter().zip(&question.hits);
+    let hits = hits.map(|(rate, asked)| (rate, &*asked.domain, asked.copies.unwrap_or(1)));
+    let hits: Vec<(&Rate, &str, u32)> = hits.collect();
+    let copies = question
+        .holds
+        .iter()
+        .map(|asked| shared.agent.copies(&asked.resource));
+    let copies: Vec<Copies> = copies.collect();
+    let wishes = copies.iter().zip(&question.holds);
+    let wishes = wishes.map(|(copies, asked)| (copies, &*asked.domain, asked.copies.unwrap_or(1)));
+    let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
+    // Copies are not taken in vain. What is refused all the same is recorded below.
+    let is_denied = hits
+        .iter()
+        .any(|(rate, domain, _)| rate.peek(domain).is_err());
+    let taken = match is_denied {
+        true => Vec::new(),
+        false => match shared.agent.reserve_all(&wishes, None) {
+            Ok(together) => together.holds,
+            Err(error) => return of_reserve_error(&error),
+        },
+    };
+    let allowed = match shared.agent.hit_all_n(&hits) {
+        Ok(allowed) => allowed,
+        Err(error) => return of_hit_error(&error),
+    };
+    let leases = question
+        .holds
+        .iter()
+        .map(|asked| Duration::from_millis(asked.lease_ms));
+    let kept = taken.into_iter().zip(leases);
+    Decision {
+        holds: kept
+            .map(|(hold, lease)| shared.kept.keep_hold(hold, lease))
+            .collect(),
+        ..of_allowed(&allowed)
+    }
+}
+
+const fn name_of(settled: Settled) -> &'static str {
+    match settled {
+        Settled::Exact => "exact",
+        Settled::Charged(_) => "charged",
+        Settled::TakenBack(_) => "taken_back",
+        // And whatever else leaves the estimate as it was.
+        _ => "kept",
     }
 }
 
@@ -153,6 +291,27 @@ fn of_allowed(allowed: &Allowed) -> Decision {
         allowed: true,
         blind: allowed.blind(),
         remaining: allowed.remaining(),
+        ..Decision::default()
+    }
+}
+
+fn of_hit_error(error: &HitError) -> Decision {
+    match error {
+        HitError::Denied(denied) => of_denied(denied),
+        error => of_cause(error.to_string()),
+    }
+}
+
+fn of_reserve_error(error: &ReserveError) -> Decision {
+    match error {
+        ReserveError::Denied(denied) => of_denied(denied),
+        error => of_cause(error.to_string()),
+    }
+}
+
+fn of_cause(cause: String) -> Decision {
+    Decision {
+        cause: Some(cause),
         ..Decision::default()
     }
 }

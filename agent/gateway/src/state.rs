@@ -1,4 +1,4 @@
-//! What every request needs: the agent, its handles, what proxies are trusted, and counters.
+//! What every request needs: the agent, its handles, what proxies are trusted, what is held, and counters.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use metrics::counter;
 use tollgate_agent::{Agent, Rate};
 
+use crate::kept::Kept;
 use crate::subject::DomainFrom;
 
 /// How a gateway is set up.
@@ -29,6 +30,16 @@ pub enum Undecided {
     BadCost,
     /// The resource is limited by copies, not by rate.
     NotRate,
+    /// No rule matches a descriptor, and it does not name a resource.
+    NoRule,
+    /// Copies of the resource are used only once an aggregator has granted them, which nobody waits for here.
+    Strict,
+    /// Negative hits of a resource that is limited by rate: what was let through cannot be taken back.
+    NegativeHits,
+    /// Copies that are given back, and that are not held here.
+    NotHeld,
+    /// The call makes no sense to the agent.
+    Misuse,
 }
 
 impl Undecided {
@@ -39,6 +50,11 @@ impl Undecided {
             Self::NoDomain => "no_domain",
             Self::BadCost => "bad_cost",
             Self::NotRate => "not_rate",
+            Self::NoRule => "no_rule",
+            Self::Strict => "strict",
+            Self::NegativeHits => "negative_hits",
+            Self::NotHeld => "not_held",
+            Self::Misuse => "misuse",
         }
     }
 
@@ -51,6 +67,11 @@ impl Undecided {
             Self::NoDomain => "the request has no domain where it is configured to be",
             Self::BadCost => "the cost is not a whole number below 4294967296",
             Self::NotRate => "the resource is limited by copies, not by rate",
+            Self::NoRule => "no resource is named, and no rule matches",
+            Self::Strict => "the resource is strict: its copies are granted by an aggregator",
+            Self::NegativeHits => "negative hits of a resource that is limited by rate",
+            Self::NotHeld => "copies that are not held here",
+            Self::Misuse => "the call makes no sense",
         }
     }
 }
@@ -60,6 +81,7 @@ impl Undecided {
 pub(crate) struct Shared {
     pub agent: Agent,
     pub settings: Arc<Settings>,
+    pub kept: Arc<Kept>,
 }
 
 impl Shared {

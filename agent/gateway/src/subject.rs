@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use tollgate_shared::networks::forwarded_client;
 
 /// The header that lists for whom a request was forwarded.
-const FORWARDED: &str = "x-forwarded-for";
+pub(crate) const FORWARDED: &str = "x-forwarded-for";
 
 /// Where the domain of a request is found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tollgate_agent::testing::TestAgent;
+use tollgate_agent::testing::{Outcome, TestAgent};
 use tollgate_gateway::subject::DomainFrom;
 use tollgate_gateway::{Gateway, Listen, ListenError, Settings};
 
@@ -183,12 +183,20 @@ async fn a_service_is_answered_in_json_and_told_what_was_expected() {
         ("", "expected {"),
         (r#"{"hits": []}"#, "0 hits: expected 1 to 1000"),
         (
+            r#"{"holds": [{"resource": "r", "domain": "d", "lease_ms": 0}]}"#,
+            "lease_ms = 0: expected 1 to 86400000",
+        ),
+        (
+            r#"{"renew": [{"hold": "1-1"}]}"#,
+            "missing field `lease_ms`",
+        ),
+        (
             r#"{"hits": [{"resource": "r", "domain": "d", "copy": 1}]}"#,
             "unknown field `copy`",
         ),
         (
-            r#"{"all_or_none": true, "hits": [{"resource": "r", "domain": "d", "copies": 2}]}"#,
-            "expected 1 of each",
+            r#"{"all_or_none": true, "estimates": [{"resource": "r", "domain": "d"}]}"#,
+            "expected hits and holds, and no estimates",
         ),
     ] {
         let answer = running.post(body).await;
@@ -199,6 +207,99 @@ async fn a_service_is_answered_in_json_and_told_what_was_expected() {
     assert_eq!(status(&health), "200");
     let unknown = running.get("/v2/authorize/r", "").await;
     assert_eq!(status(&unknown), "404");
+    running.end().await;
+}
+
+/// The value of a field that is a text.
+fn text_of<'a>(answer: &'a str, field: &str) -> &'a str {
+    let begin = format!("\"{field}\":\"");
+    let behind = answer
+        .split(&begin)
+        .nth(1)
+        .unwrap_or_else(|| panic!("{field}: {answer}"));
+    behind.split('"').next().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_service_holds_copies_by_a_lease_and_settles_estimates() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 2);
+    let taken = |lease: u64| {
+        format!(
+            r#"{{"holds": [{{"resource": "sandbox", "domain": "acme", "copies": 2, "lease_ms": {lease}}}]}}"#
+        )
+    };
+    let answer = running.post(&taken(60_000)).await;
+    let id = text_of(&answer, "hold").to_owned();
+    let full = running.post(&taken(60_000)).await;
+    assert!(full.contains(r#""allowed":false"#), "{full}");
+    let renewed = running
+        .post(&format!(r#"{{"renew": [{{"hold": "{id}", "lease_ms": 50000}}, {{"hold": "0-0", "lease_ms": 5}}]}}"#))
+        .await;
+    assert!(renewed.contains(r#""renewed":[true,false]"#), "{renewed}");
+    let released = running
+        .post(&format!(r#"{{"release": ["{id}", "{id}"]}}"#))
+        .await;
+    assert!(
+        released.contains(r#""released":[true,false]"#),
+        "{released}"
+    );
+    assert_eq!(running.kit.held(), []);
+    // A lease that nobody renews ends by itself.
+    let answer = running.post(&taken(1)).await;
+    assert!(answer.contains(r#""hold":""#), "{answer}");
+    while !running.kit.held().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    let estimated =
+        r#"{"estimates": [{"resource": "llm.tokens", "domain": "acme", "copies": 800}]}"#;
+    let answer = running.post(estimated).await;
+    let id = text_of(&answer, "estimate");
+    let settling = format!(
+        r#"{{"settle": [{{"estimate": "{id}", "actual": 620}}, {{"estimate": "{id}", "actual": 1}}]}}"#
+    );
+    let settled = running.post(&settling).await;
+    assert!(
+        settled.contains(r#""settled":["taken_back",null]"#),
+        "{settled}"
+    );
+    let refund = Outcome::Refund {
+        estimated: 800,
+        actual: 620,
+    };
+    assert!(
+        running
+            .kit
+            .recorded()
+            .iter()
+            .any(|one| one.outcome == refund)
+    );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn hits_and_holds_are_let_through_together_or_not_at_all() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 1);
+    let both = r#"{"all_or_none": true, "hits": [{"resource": "llm.tokens", "domain": "acme", "copies": 70}],
+        "holds": [{"resource": "sandbox", "domain": "acme", "lease_ms": 60000}]}"#;
+    running
+        .kit
+        .deny("llm.tokens", "acme", Duration::from_secs(5));
+    let refused = running.post(both).await;
+    assert!(refused.contains(r#""allowed":false"#), "{refused}");
+    assert_eq!(running.kit.held(), []);
+    running.kit.lift("llm.tokens", "acme");
+    let allowed = running.post(both).await;
+    assert!(allowed.contains(r#""holds":[""#), "{allowed}");
+    let refused = running.post(both).await;
+    assert!(refused.contains(r#""allowed":false"#), "{refused}");
+    let recorded = running.kit.recorded();
+    let hits = recorded
+        .iter()
+        .filter(|one| matches!(one.outcome, Outcome::Hit { copies: 70, .. }));
+    assert_eq!(hits.count(), 1);
     running.end().await;
 }
 

@@ -1,4 +1,4 @@
-//! `tollgate gateway`: an agent that answers web servers and services in any language, on the same machine.
+//! `tollgate gateway`: an agent that answers web servers, Envoy, and services in any language, on the same machine.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,6 +29,10 @@ pub struct GatewayArgs {
     /// Listens at a Unix socket in place of an address
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub socket: Option<PathBuf>,
+    /// Where to listen for gRPC, for Envoy's rate limit service and its external authorization; a loopback address
+    /// [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub rls: Option<SocketAddr>,
     /// The domain of requests for which the web server's configuration names none: header:NAME, name:NAME, or ip
     #[arg(long, value_name = "WHERE", value_parser = domain_from)]
     pub domain: Option<DomainFrom>,
@@ -85,6 +89,13 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
         let gateway = Gateway::bind(&listen, agent.clone(), settings, Some(metrics))
             .await
             .map_err(|error| Failure::Gateway(error.to_string()))?;
+        let gateway = match args.rls {
+            None => gateway,
+            Some(address) => gateway
+                .with_grpc(address)
+                .await
+                .map_err(|error| Failure::Gateway(error.to_string()))?,
+        };
         if !agent.ready(READY_WITHIN).await {
             tracing::warn!("no aggregator is heard yet: requests are let through until one is");
         }
@@ -92,6 +103,9 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
             (Listen::Unix(path), _) => tracing::info!(socket = %path.display(), "listening"),
             (_, Some(address)) => tracing::info!(http = %address, "listening"),
             (Listen::Loopback(address), None) => tracing::info!(http = %address, "listening"),
+        }
+        if let Some(address) = gateway.grpc_address() {
+            tracing::info!(grpc = %address, "listening");
         }
         let (stop, stopping) = watch::channel(false);
         let served = tokio::spawn(gateway.serve(stopping));

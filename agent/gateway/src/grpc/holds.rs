@@ -1,0 +1,266 @@
+//! Copies that requests through Envoy hold, until Envoy reports that their streams are done.
+//!
+//! ```text
+//! request begins    ShouldRateLimit, hits_addend 1              reserve: kept here, under resource, domain and request
+//! stream is done    ShouldRateLimit, negative hits_addend 1     what is kept for that request is given back
+//! connection ends   Envoy is gone: nobody will report them      all that it asked for is given back
+//! ```
+//!
+//! Where descriptors do not say which request they are of, the oldest of resource and domain is given back; of equal
+//! ones it makes no difference which. But Envoy reports the end of a request that was refused, too, which has taken
+//! nothing. So it is remembered for a while that such a report is to come, and the next one is taken for it. A report
+//! may come over another connection than its request did. Knows nothing of gRPC. What stays true: no copies are kept
+//! that no connection could report; there are at most [`HOLDS_MAX`] holds, and as many reports that are to come.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::{counter, gauge};
+use tollgate_agent::Hold;
+
+/// Holds at once. What comes on top is let through without being held, and counted.
+pub(crate) const HOLDS_MAX: usize = 100_000;
+
+/// How long the report of a refused request may take: Envoy sends it when the refusal is sent.
+const REPORTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A connection that asks, by a number that no other one has in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ConnectionId(pub u64);
+
+/// Whose copies: a resource, a domain, and a request where it is known; else it is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HeldFor {
+    pub resource: String,
+    pub domain: String,
+    pub request: String,
+}
+
+/// Reports of refused requests that are to come: until when each is waited for, and of how many copies.
+type RefusedReports = VecDeque<(Instant, u64)>;
+
+#[derive(Debug, Default)]
+struct HeldTable {
+    held: HashMap<HeldFor, VecDeque<(ConnectionId, Hold)>>,
+    count: usize,
+    refused: HashMap<HeldFor, RefusedReports>,
+    refused_count: usize,
+}
+
+/// The holds of all connections.
+#[derive(Debug, Default)]
+pub(crate) struct EnvoyHolds(Mutex<HeldTable>);
+
+impl EnvoyHolds {
+    /// Keeps a hold until it is reported as done, or its connection ends.
+    pub fn keep(&self, by: ConnectionId, held_for: HeldFor, hold: Hold) {
+        let mut table = self.table();
+        if HOLDS_MAX <= table.count {
+            counter!("tollgate_gateway_holds_dropped_total").increment(1);
+            return;
+        }
+        table.count += 1;
+        table
+            .held
+            .entry(held_for)
+            .or_default()
+            .push_back((by, hold));
+        show(&table);
+    }
+
+    /// So many copies were refused: the report that they are done is of nothing.
+    pub fn refuse(&self, held_for: HeldFor, copies: u64, now: Instant) {
+        let mut table = self.table();
+        // One that is of a request by name finds nothing, and needs no remembering.
+        if !held_for.request.is_empty() || copies == 0 {
+            return;
+        }
+        if HOLDS_MAX <= table.refused_count {
+            table.forget_reports(now);
+        }
+        if table.refused_count < HOLDS_MAX {
+            table.refused_count += 1;
+            let reports = table.refused.entry(held_for).or_default();
+            reports.push_back((now + REPORTED_WITHIN, copies));
+        }
+    }
+
+    /// Gives back so many copies, the oldest first, of this connection's before others'. Returns how many were not held.
+    pub fn release(&self, by: ConnectionId, held_for: &HeldFor, copies: u64, now: Instant) -> u64 {
+        let mut table = self.table();
+        if table.is_of_refused(held_for, copies, now) {
+            return 0;
+        }
+        let Some(held) = table.held.get_mut(held_for) else {
+            return copies;
+        };
+        let before = held.len();
+        let mut left = copies;
+        while left != 0 {
+            let own = held.iter().position(|(of, _)| *of == by);
+            let Some((of, mut hold)) = held.remove(own.unwrap_or(0)) else {
+                break;
+            };
+            let has = u64::from(hold.copies());
+            let part = u32::try_from(left).unwrap_or(u32::MAX);
+            // One that was ended meanwhile has nothing to give back; its drop is all that is left to do.
+            if left < has && hold.release(part).is_ok() {
+                held.push_front((of, hold));
+                left = 0;
+            } else {
+                left = left.saturating_sub(has);
+            }
+        }
+        let gone = before - held.len();
+        if held.is_empty() {
+            table.held.remove(held_for);
+        }
+        table.count -= gone;
+        show(&table);
+        left
+    }
+
+    /// A connection is over: nobody will report what was asked for over it.
+    pub fn end(&self, connection: ConnectionId) {
+        let mut table = self.table();
+        if table.count == 0 {
+            return;
+        }
+        table.held.retain(|_, held| {
+            held.retain(|(of, _)| *of != connection);
+            !held.is_empty()
+        });
+        table.count = table.held.values().map(VecDeque::len).sum();
+        show(&table);
+    }
+
+    fn table(&self) -> MutexGuard<'_, HeldTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HeldTable {
+    /// Whether a report is that of a request that was refused, which is then remembered no more.
+    fn is_of_refused(&mut self, held_for: &HeldFor, copies: u64, now: Instant) -> bool {
+        let Some(reports) = self.refused.get_mut(held_for) else {
+            return false;
+        };
+        let before = reports.len();
+        reports.retain(|(until, _)| now <= *until);
+        let found = reports.iter().position(|(_, of)| *of == copies);
+        if let Some(found) = found {
+            reports.remove(found);
+        }
+        self.refused_count -= before - reports.len();
+        if reports.is_empty() {
+            self.refused.remove(held_for);
+        }
+        found.is_some()
+    }
+
+    /// Forgets reports that have not come.
+    fn forget_reports(&mut self, now: Instant) {
+        self.refused.retain(|_, reports| {
+            reports.retain(|(until, _)| now <= *until);
+            !reports.is_empty()
+        });
+        self.refused_count = self.refused.values().map(VecDeque::len).sum();
+    }
+}
+
+fn show(table: &HeldTable) {
+    // A number of holds is exact far beyond the bound.
+    gauge!("tollgate_gateway_holds").set(table.count as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_agent::testing::TestAgent;
+
+    const ONE: ConnectionId = ConnectionId(1);
+    const OTHER: ConnectionId = ConnectionId(2);
+
+    fn of(domain: &str, request: &str) -> HeldFor {
+        HeldFor {
+            resource: "sandbox".to_owned(),
+            domain: domain.to_owned(),
+            request: request.to_owned(),
+        }
+    }
+
+    fn copies(kit: &TestAgent) -> Vec<u32> {
+        kit.held().iter().map(|held| held.copies).collect()
+    }
+
+    #[test]
+    fn a_report_gives_back_the_oldest_of_its_own_connection_first() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let (holds, now) = (EnvoyHolds::default(), Instant::now());
+        for (by, copies) in [(OTHER, 5), (ONE, 2), (ONE, 3)] {
+            let hold = sandbox.reserve("acme", copies).expect("room");
+            holds.keep(by, of("acme", ""), hold);
+        }
+        let acme = of("acme", "");
+        assert_eq!(holds.release(ONE, &acme, 3, now), 0);
+        assert_eq!(copies(&kit), [5, 2], "2, and 1 of 3");
+        assert_eq!(holds.release(ONE, &acme, 4, now), 0);
+        assert_eq!(copies(&kit), [3], "those of the other connection");
+        assert_eq!(holds.release(ONE, &of("other", ""), 1, now), 1);
+        assert_eq!(holds.release(ONE, &acme, 9, now), 6);
+        assert!(copies(&kit).is_empty());
+    }
+
+    #[test]
+    fn the_report_of_a_refused_request_gives_nothing_back() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let (holds, now) = (EnvoyHolds::default(), Instant::now());
+        let acme = of("acme", "");
+        holds.keep(ONE, acme.clone(), sandbox.reserve("acme", 1).expect("room"));
+        holds.refuse(acme.clone(), 1, now);
+        assert_eq!(holds.release(ONE, &acme, 1, now), 0);
+        assert_eq!(copies(&kit), [1], "the refused one's");
+        assert_eq!(holds.release(ONE, &acme, 1, now), 0);
+        assert!(copies(&kit).is_empty());
+        // A report that never came is not waited for.
+        holds.keep(ONE, acme.clone(), sandbox.reserve("acme", 1).expect("room"));
+        holds.refuse(acme.clone(), 1, now);
+        let later = now + REPORTED_WITHIN + Duration::from_secs(1);
+        assert_eq!(holds.release(ONE, &acme, 1, later), 0);
+        assert!(copies(&kit).is_empty());
+    }
+
+    #[test]
+    fn a_request_by_name_ends_itself_alone() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let (holds, now) = (EnvoyHolds::default(), Instant::now());
+        for (request, copies) in [("a", 1), ("b", 2)] {
+            let hold = sandbox.reserve("acme", copies).expect("room");
+            holds.keep(ONE, of("acme", request), hold);
+        }
+        holds.refuse(of("acme", "c"), 1, now);
+        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, now), 1);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 0);
+        assert_eq!(copies(&kit), [1]);
+        assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 2);
+    }
+
+    #[test]
+    fn what_a_connection_asked_for_ends_with_it() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let holds = EnvoyHolds::default();
+        for (by, copies) in [(ONE, 1), (OTHER, 2)] {
+            let hold = sandbox.reserve("acme", copies).expect("room");
+            holds.keep(by, of("acme", ""), hold);
+        }
+        holds.end(ONE);
+        assert_eq!(copies(&kit), [2]);
+        holds.end(OTHER);
+        assert!(copies(&kit).is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! gRPC at an address of its own: Envoy's rate limit service and external authorization, Kuadrant's, health and reflection.
+//!
+//! ```text
+//! connection ── HTTP/2 ──> path ──┬─ rls       descriptors ── asks ──┐
+//!                                 ├─ kuadrant  descriptors ── asks ──┴─ decision ──> agent
+//!                                 ├─ check     authorize ─────────────────────────> agent
+//!                                 └─ health, reflection
+//! ```
+//!
+//! Knows nothing of limits. What stays true: a peer that says nothing, reads nothing, or sends what is not gRPC costs a
+//! bounded part of memory for a bounded time; what a connection holds ends with it.
+
+mod asks;
+mod check;
+mod decision;
+mod holds;
+mod kuadrant;
+mod rls;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tonic::codegen::Service as _;
+use tonic::service::Routes;
+
+use self::check::Check;
+use self::holds::{ConnectionId, EnvoyHolds};
+use self::kuadrant::Kuadrant;
+use self::rls::Rls;
+use crate::listen::{Accepted, stopped};
+use crate::state::Shared;
+
+/// The most bytes of a request. Descriptors take some hundred; a check may bring a part of the request's body along.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Requests at once of one connection.
+const STREAMS_MAX: u32 = 1_024;
+
+/// The most bytes of a request's headers.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// What a client of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Within what time it has to be there.
+const PREFACE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked for meanwhile.
+const PREFACE_EVERY: Duration = Duration::from_millis(10);
+
+/// A silent connection is asked whether it is there so often, and has as long to answer.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// The services of all connections; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Grpc {
+    routes: Routes,
+    holds: Arc<EnvoyHolds>,
+    connections: Arc<AtomicU64>,
+}
+
+impl Grpc {
+    pub async fn new(shared: &Shared) -> Self {
+        let holds = Arc::new(EnvoyHolds::default());
+        let rls = Rls::new(&shared.agent, Arc::clone(&holds));
+        let limits = RateLimitServiceServer::new(rls.clone());
+        let check = AuthorizationServer::new(Check(shared.clone()));
+        // Each of them is there from now on: a gateway that hears no aggregator answers all the same.
+        let (reporter, health) = tonic_health::server::health_reporter();
+        reporter.set_serving::<RateLimitServiceServer<Rls>>().await;
+        reporter.set_serving::<AuthorizationServer<Check>>().await;
+        reporter.set_serving::<Kuadrant>().await;
+        let mut routes = Routes::new(limits.max_decoding_message_size(MESSAGE_BYTES_MAX))
+            .add_service(check.max_decoding_message_size(MESSAGE_BYTES_MAX))
+            .add_service(Kuadrant(rls))
+            .add_service(health);
+        // Both versions: which one a tool asks for depends on its age.
+        if let (Ok(newer), Ok(older)) = (described().build_v1(), described().build_v1alpha()) {
+            routes = routes.add_service(newer).add_service(older);
+        }
+        Self {
+            routes: routes.prepare(),
+            holds,
+            connections: Arc::default(),
+        }
+    }
+
+    /// Answers what one connection asks.
+    pub async fn answer(self, stream: Accepted, mut stop: watch::Receiver<bool>) {
+        let Accepted::Tcp(stream) = stream else {
+            return;
+        };
+        let speaks = tokio::select! {
+            speaks = speaks_http2(&stream) => speaks,
+            () = stopped(&mut stop) => return,
+        };
+        if !speaks {
+            return Shared::note("bad_connection");
+        }
+        // The first is not 0, which stands for none.
+        let id = ConnectionId(1 + self.connections.fetch_add(1, Ordering::Relaxed));
+        let _ended = EndsHolds(&self.holds, id);
+        let service = hyper::service::service_fn(|mut request: axum::http::Request<Incoming>| {
+            request.extensions_mut().insert(id);
+            // Routes are always ready.
+            self.routes.clone().call(request)
+        });
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(PING_EVERY))
+            .keep_alive_timeout(PING_EVERY)
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(HEADERS_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// What reflection tells: the services of `describe`, and health.
+fn described() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(include_bytes!("services.bin"))
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// Ends what a connection holds, when it is over.
+struct EndsHolds<'a>(&'a EnvoyHolds, ConnectionId);
+
+impl Drop for EndsHolds<'_> {
+    fn drop(&mut self) {
+        self.0.end(self.1);
+    }
+}
+
+/// Whether a peer begins as clients of HTTP/2 do. What it has sent is left to be read.
+async fn speaks_http2(stream: &TcpStream) -> bool {
+    let begins = async {
+        let mut begin = [0; PREFACE.len()];
+        loop {
+            match stream.peek(&mut begin).await {
+                Ok(0) | Err(_) => return false,
+                Ok(len) if !PREFACE.starts_with(begin.get(..len).unwrap_or_default()) => {
+                    return false;
+                }
+                Ok(len) if len == PREFACE.len() => return true,
+                Ok(_) => tokio::time::sleep(PREFACE_EVERY).await,
+            }
+        }
+    };
+    matches!(tokio::time::timeout(PREFACE_WITHIN, begins).await, Ok(true))
+}

@@ -1,0 +1,205 @@
+//! Envoy's rate limit service (`envoy.service.ratelimit.v3`), and Kuadrant's of the same messages.
+//!
+//! ```text
+//! ShouldRateLimit   asks and counts         OK, or OVER_LIMIT if any descriptor is refused
+//! CheckRateLimit    asks without counting   (Kuadrant)
+//! Report            counts without asking   (Kuadrant)
+//! ```
+//!
+//! Knows nothing of connections. What stays true: there is a status for each descriptor; `current_limit` is told only
+//! where it is known how much of it is left, since Envoy reads it as "nothing is left" otherwise; an error is answered
+//! only for a request that is not one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code, DescriptorStatus, RateLimit,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitService;
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf;
+use metrics::counter;
+use tollgate_agent::Agent;
+use tonic::{Request, Response};
+
+use super::asks::{DescriptorRead, RlsCall, read};
+use super::decision::{Deciding, Decision, Status};
+use super::holds::{ConnectionId, EnvoyHolds};
+use crate::state::Shared;
+
+/// Descriptors that one request may have. Envoy sends one for each rate limit of a route.
+const DESCRIPTORS_MAX: usize = 256;
+
+/// The services; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Rls {
+    agent: Agent,
+    holds: Arc<EnvoyHolds>,
+}
+
+impl Rls {
+    pub fn new(agent: &Agent, holds: Arc<EnvoyHolds>) -> Self {
+        Self {
+            agent: agent.clone(),
+            holds,
+        }
+    }
+
+    /// Answers one request.
+    pub fn answer(
+        &self,
+        request: Request<RateLimitRequest>,
+        call: RlsCall,
+    ) -> Result<Response<RateLimitResponse>, tonic::Status> {
+        let by = request.extensions().get::<ConnectionId>().copied();
+        let request = request.into_inner();
+        if let Err(fault) = check(&request) {
+            Shared::note("bad_question");
+            return Err(tonic::Status::invalid_argument(fault));
+        }
+        let rules = self.agent.descriptors(&request.domain);
+        let descriptors = request.descriptors.iter();
+        let read = |one| read(&rules, one, request.hits_addend, call);
+        let read: Vec<DescriptorRead> = descriptors.clone().map(read).collect();
+        let brought = descriptors.filter(|one| one.limit.is_some()).count();
+        if brought != 0 {
+            counter!("tollgate_gateway_limits_ignored_total").increment(brought as u64);
+        }
+        let deciding = Deciding {
+            agent: &self.agent,
+            holds: &self.holds,
+            // Only a test asks without a connection.
+            by: by.unwrap_or(ConnectionId(0)),
+        };
+        Ok(Response::new(respond(&deciding.decide(&read))))
+    }
+}
+
+/// What a request has to have.
+fn check(request: &RateLimitRequest) -> Result<(), String> {
+    let found = request.descriptors.len();
+    if request.domain.is_empty() {
+        return Err("domain: empty, expected the domain of the descriptors".to_owned());
+    }
+    match found {
+        1..=DESCRIPTORS_MAX => Ok(()),
+        _ => Err(format!(
+            "{found} descriptors: expected 1 to {DESCRIPTORS_MAX}"
+        )),
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitService for Rls {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, tonic::Status> {
+        self.answer(request, RlsCall::Should)
+    }
+}
+
+fn respond(decision: &Decision) -> RateLimitResponse {
+    let code = code_of(decision.is_refused()) as i32;
+    let header = |(key, value): (&str, String)| HeaderValue {
+        key: key.to_owned(),
+        value,
+        ..HeaderValue::default()
+    };
+    let mut response = RateLimitResponse {
+        overall_code: code,
+        statuses: decision.statuses.iter().map(status).collect(),
+        ..RateLimitResponse::default()
+    };
+    match &decision.refusal {
+        Some(answer) => {
+            response.response_headers_to_add = answer.headers().map(header).collect();
+            response.raw_body = answer.body().into_bytes();
+        }
+        None => {
+            response.response_headers_to_add = decision.headers.iter().map(header).collect();
+        }
+    }
+    response
+}
+
+const fn code_of(is_refused: bool) -> Code {
+    match is_refused {
+        true => Code::OverLimit,
+        false => Code::Ok,
+    }
+}
+
+fn status(status: &Status) -> DescriptorStatus {
+    let mut told = DescriptorStatus {
+        code: code_of(status.is_refused) as i32,
+        ..DescriptorStatus::default()
+    };
+    if let Some(room) = &status.room {
+        told.current_limit = Some(RateLimit {
+            name: room.name().unwrap_or_default(),
+            requests_per_unit: saturated(room.limit),
+            unit: unit_of(room.window) as i32,
+        });
+        told.limit_remaining = saturated(room.remaining);
+        told.duration_until_reset = room.more_in.map(duration);
+    }
+    told
+}
+
+fn saturated(copies: u64) -> u32 {
+    u32::try_from(copies).unwrap_or(u32::MAX)
+}
+
+fn duration(span: Duration) -> protobuf::Duration {
+    protobuf::Duration {
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        // Below 10⁹, always.
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+/// The unit that is nearest to a window, by their ratio: a window of 15 s is nearer to a minute than to a second. The
+/// window itself stands in `RateLimit-Policy`.
+fn unit_of(window: Duration) -> Unit {
+    // Between two units the geometric mean of both, in seconds.
+    let bounds = [
+        (7, Unit::Second),
+        (464, Unit::Minute),
+        (17_636, Unit::Hour),
+        (228_592, Unit::Day),
+        (1_252_015, Unit::Week),
+        (9_042_900, Unit::Month),
+    ];
+    let seconds = window.as_secs();
+    let found = bounds.iter().find(|(most, _)| seconds <= *most);
+    found.map_or(Unit::Year, |(_, unit)| *unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_told_in_the_nearest_unit() {
+        const DAY: u64 = 86_400;
+        for (seconds, unit) in [
+            (0, Unit::Second),
+            (1, Unit::Second),
+            (5, Unit::Second),
+            (15, Unit::Minute),
+            (60, Unit::Minute),
+            (3_600, Unit::Hour),
+            (DAY, Unit::Day),
+            (7 * DAY, Unit::Week),
+            (28 * DAY, Unit::Month),
+            (31 * DAY, Unit::Month),
+            (365 * DAY, Unit::Year),
+        ] {
+            assert_eq!(unit_of(Duration::from_secs(seconds)), unit, "{seconds} s");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Where the gateway listens, and who is answered: this machine alone, on a loopback address or a Unix socket.
+//!
+//! What stays true: connections are bounded in number; at the bound the next one waits in the kernel's queue; at the
+//! end, requests that were begun are answered.
+
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 4_096;
+
+/// How long requests that were begun may take at the end.
+pub(crate) const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// An address of this machine alone.
+    Loopback(SocketAddr),
+    /// A Unix socket. A socket that nobody listens at any more is replaced.
+    Unix(PathBuf),
+}
+
+/// Why a gateway cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address can be reached by other machines.
+    #[error(
+        "{0} is not a loopback address: a gateway answers its own machine alone, as 127.0.0.1:7404 or a Unix socket"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be bound.
+    #[error("cannot listen on {at}: {source}")]
+    Bind {
+        /// The address or path.
+        at: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// A connection that was accepted.
+pub(crate) enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    pub async fn bind(listen: &Listen) -> Result<Self, ListenError> {
+        match listen {
+            Listen::Loopback(address) if !address.ip().is_loopback() => {
+                Err(ListenError::NotLoopback(*address))
+            }
+            Listen::Loopback(address) => {
+                let bound = TcpListener::bind(address).await;
+                Ok(Self::Tcp(bound.map_err(failed(address))?))
+            }
+            Listen::Unix(path) => {
+                let bound = bind_unix(path).await;
+                Ok(Self::Unix(
+                    bound.map_err(failed(path.display()))?,
+                    path.clone(),
+                ))
+            }
+        }
+    }
+
+    /// The address, where it is one; final also where port 0 was asked for.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Accepted::Tcp(stream))
+            }
+            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0)),
+        }
+    }
+
+    /// Accepts connections, and answers each in a task of its own, until the end is asked for; then waits for those
+    /// that were begun.
+    pub async fn serve<F>(self, mut stop: watch::Receiver<bool>, answer: impl Fn(Accepted) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            let next = async {
+                let permit = Arc::clone(&room).acquire_owned().await;
+                (permit, self.accept().await)
+            };
+            // Also where all connections are taken: the end does not wait for one of them.
+            let (permit, accepted) = tokio::select! {
+                next = next => next,
+                () = stopped(&mut stop) => break,
+            };
+            while connections.try_join_next().is_some() {}
+            let Ok(stream) = accepted else {
+                // No descriptor is free: those that are may end soon.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let answered = answer(stream);
+            connections.spawn(async move {
+                answered.await;
+                drop(permit);
+            });
+        }
+        // Whoever comes now is refused at once, and goes on without a decision.
+        self.close();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(END_WITHIN, ended).await.is_err() {
+            tracing::warn!("requests that were begun did not end in time");
+        }
+    }
+
+    /// Listens no more; a socket of the file system goes as well.
+    fn close(self) {
+        if let Self::Unix(listener, path) = self {
+            drop(listener);
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Waits until the end is asked for, or nobody is left who could.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn failed(at: impl std::fmt::Display) -> impl FnOnce(io::Error) -> ListenError {
+    let at = at.to_string();
+    move |source| ListenError::Bind { at, source }
+}
+
+/// Listens at a path. One that is left over from a process that was killed is taken.
+///
+/// Whoever may enter its directory may ask, as at a loopback address: web servers run as users of their own.
+async fn bind_unix(path: &PathBuf) -> io::Result<UnixListener> {
+    let listener = bind_free(path).await?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(listener)
+}
+
+async fn bind_free(path: &PathBuf) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).await.is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}

@@ -1,0 +1,5 @@
+//! What Envoy and others are answered over gRPC, over real sockets.
+
+mod doors;
+mod rls;
+mod support;

@@ -1,0 +1,354 @@
+//! The rate limit service: what is let through, refused, held and recorded.
+
+use std::time::Duration;
+
+use crate::support::{Running, descriptor, named};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tollgate_agent::DescriptorRule;
+use tollgate_agent::testing::Outcome;
+
+const OK: i32 = Code::Ok as i32;
+const OVER: i32 = Code::OverLimit as i32;
+
+fn header<'a>(response: &'a RateLimitResponse, name: &str) -> Option<&'a str> {
+    let headers = &response.response_headers_to_add;
+    let found = headers.iter().find(|header| header.key == name);
+    found.map(|header| &*header.value)
+}
+
+fn codes(response: &RateLimitResponse) -> Vec<i32> {
+    response.statuses.iter().map(|status| status.code).collect()
+}
+
+/// What was let through: resource, domain, copies.
+fn hits(running: &Running) -> Vec<(String, String, u32)> {
+    let recorded = running.kit.recorded();
+    let hits = recorded.into_iter().filter_map(|one| match one.outcome {
+        Outcome::Hit { copies, .. } => Some((one.resource, one.domain, copies)),
+        _ => None,
+    });
+    hits.collect()
+}
+
+#[tokio::test]
+async fn a_refusal_says_all_that_a_client_needs() {
+    let running = Running::start().await;
+    let asked = [named("api.search", "acme", None)];
+    let allowed = running.ask("edge", &asked).await;
+    assert_eq!(allowed.overall_code, OK);
+    assert_eq!(codes(&allowed), [OK]);
+    let status = &allowed.statuses[0];
+    assert_eq!(status.current_limit, None, "nobody knows what is left");
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_millis(4_100));
+    let refused = running.ask("edge", &asked).await;
+    assert_eq!((refused.overall_code, codes(&refused)), (OVER, vec![OVER]));
+    assert_eq!(header(&refused, "retry-after"), Some("5"));
+    assert_eq!(
+        header(&refused, "content-type"),
+        Some("application/problem+json")
+    );
+    assert!(header(&refused, "x-tollgate-code").is_some());
+    let body = String::from_utf8(refused.raw_body).expect("a text");
+    assert!(body.contains("http-problem-types#quota-exceeded"), "{body}");
+    let counted = [("api.search".to_owned(), "acme".to_owned(), 1)];
+    assert_eq!(
+        hits(&running),
+        counted,
+        "counted once, and not when refused"
+    );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_is_left_is_told_only_where_it_is_known() {
+    let running = Running::start().await;
+    let near = Duration::from_secs(60);
+    running.kit.near("api.search", "acme", 7, 50, near);
+    let asked = [
+        named("api.search", "acme", None),
+        named("api.search", "other", None),
+    ];
+    let answer = running.ask("edge", &asked).await;
+    assert_eq!((answer.overall_code, codes(&answer)), (OK, vec![OK, OK]));
+    let status = &answer.statuses[0];
+    let limit = status.current_limit.as_ref().expect("a limit");
+    assert_eq!(
+        (limit.requests_per_unit, limit.unit),
+        (50, Unit::Minute as i32)
+    );
+    assert_eq!(status.limit_remaining, 7, "before this call");
+    assert_eq!(answer.statuses[1].current_limit, None);
+    let fields = header(&answer, "ratelimit").expect("near its limit");
+    assert!(fields.contains("r=6"), "{fields}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn of_several_descriptors_all_count_or_none() {
+    let running = Running::start().await;
+    running
+        .kit
+        .deny("llm.tokens", "acme", Duration::from_secs(5));
+    let asked = [
+        named("api.search", "acme", None),
+        named("llm.tokens", "acme", Some(1_250)),
+    ];
+    let refused = running.ask("edge", &asked).await;
+    assert_eq!(
+        (refused.overall_code, codes(&refused)),
+        (OVER, vec![OK, OVER])
+    );
+    assert_eq!(hits(&running), []);
+    running.kit.lift("llm.tokens", "acme");
+    let allowed = running.ask("edge", &asked).await;
+    assert_eq!(allowed.overall_code, OK);
+    let expected = [
+        ("api.search".to_owned(), "acme".to_owned(), 1),
+        ("llm.tokens".to_owned(), "acme".to_owned(), 1_250),
+    ];
+    assert_eq!(hits(&running), expected);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn the_addend_says_how_many_and_0_only_asks() {
+    let running = Running::start().await;
+    let asked = |addend, whole| RateLimitRequest {
+        domain: "edge".to_owned(),
+        descriptors: vec![named("api.search", "acme", addend)],
+        hits_addend: whole,
+    };
+    for (addend, whole) in [(None, 0), (None, 3), (Some(4), 3), (Some(0), 3)] {
+        let answer = running
+            .request(asked(addend, whole))
+            .await
+            .expect("an answer");
+        assert_eq!(answer.overall_code, OK);
+    }
+    let copies: Vec<u32> = hits(&running)
+        .into_iter()
+        .map(|(_, _, copies)| copies)
+        .collect();
+    assert_eq!(copies, [1, 3, 4]);
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    let peeked = running.request(asked(Some(0), 0)).await.expect("an answer");
+    assert_eq!(peeked.overall_code, OVER);
+    // A report of what a stream has cost is never refused, and counts.
+    let report = descriptor(
+        &[
+            ("resource", "api.search"),
+            ("domain", "acme"),
+            ("tollgate", "record"),
+        ],
+        Some(77),
+    );
+    let recorded = running.ask("edge", &[report]).await;
+    assert_eq!(recorded.overall_code, OK);
+    let charged = running
+        .kit
+        .recorded()
+        .into_iter()
+        .any(|one| one.outcome == Outcome::Charge { copies: 77 });
+    assert!(charged);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn copies_are_held_until_the_stream_is_done() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 2);
+    let taken = [named("sandbox", "acme", None)];
+    let mut done = taken.clone();
+    done[0].is_negative_hits = true;
+    for expected in [OK, OK, OVER] {
+        assert_eq!(running.ask("edge", &taken).await.overall_code, expected);
+    }
+    assert_eq!(running.held(), 2);
+    // Envoy reports the end of the request that was refused, too.
+    assert_eq!(running.ask("edge", &done).await.overall_code, OK);
+    assert_eq!(running.held(), 2);
+    assert_eq!(running.ask("edge", &done).await.overall_code, OK);
+    assert_eq!(running.held(), 1);
+    assert_eq!(running.ask("edge", &taken).await.overall_code, OK);
+    // A hit that is refused gives back what was taken beside it.
+    assert_eq!(running.ask("edge", &done).await.overall_code, OK);
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    let both = [taken[0].clone(), named("api.search", "acme", None)];
+    let refused = running.ask("edge", &both).await;
+    assert_eq!(
+        (refused.overall_code, codes(&refused)),
+        (OVER, vec![OK, OVER])
+    );
+    assert_eq!(running.held(), 1);
+    assert_eq!(running.ask("edge", &done).await.overall_code, OK);
+    assert_eq!(running.held(), 1, "the refused one's");
+    // More than is held is no error, and gives back no more.
+    done[0].hits_addend = named("", "", Some(9)).hits_addend;
+    assert_eq!(running.ask("edge", &done).await.overall_code, OK);
+    assert_eq!(running.held(), 0);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_a_connection_holds_ends_with_it() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 5);
+    let taken = [named("sandbox", "acme", Some(3))];
+    let mut other = running.client().await;
+    let asked = RateLimitRequest {
+        domain: "edge".to_owned(),
+        descriptors: taken.to_vec(),
+        hits_addend: 0,
+    };
+    let answer = other.should_rate_limit(asked).await.expect("an answer");
+    assert_eq!(answer.into_inner().overall_code, OK);
+    let one = [named("sandbox", "acme", Some(1))];
+    assert_eq!(running.ask("edge", &one).await.overall_code, OK);
+    assert_eq!(running.held(), 4);
+    drop(other);
+    running.await_held(1).await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn rules_of_the_limits_say_what_a_descriptor_is() {
+    let running = Running::start().await;
+    let rule = DescriptorRule::parse(
+        &["path=/api/*", "remote_address"],
+        "edge.api",
+        "{remote_address}",
+        false,
+    );
+    running.kit.descriptors("edge", vec![rule.expect("a rule")]);
+    running
+        .kit
+        .deny("edge.api", "203.0.113.7", Duration::from_secs(5));
+    let of = |path, address| descriptor(&[("path", path), ("remote_address", address)], None);
+    for (path, address, expected) in [
+        ("/api/search", "203.0.113.7", OVER),
+        ("/api/search", "203.0.113.8", OK),
+        ("/home", "203.0.113.7", OK),
+    ] {
+        let answer = running.ask("edge", &[of(path, address)]).await;
+        assert_eq!(answer.overall_code, expected, "{path} {address}");
+    }
+    let other = running
+        .ask("other", &[of("/api/search", "203.0.113.7")])
+        .await;
+    assert_eq!(other.overall_code, OK, "a domain without rules");
+    running.kit.refuse_unmatched("edge");
+    let unmatched = running.ask("edge", &[of("/home", "203.0.113.7")]).await;
+    assert_eq!(
+        unmatched.overall_code, OVER,
+        "what is not configured is refused there"
+    );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_decided_is_let_through() {
+    let running = Running::start().await;
+    running.kit.strict("exports");
+    running.kit.ignored("shown");
+    running.kit.deny("shown", "acme", Duration::from_secs(5));
+    let mut negative = named("api.search", "acme", Some(3));
+    negative.is_negative_hits = true;
+    let mut brought = named("api.search", "acme", None);
+    brought.limit = Some(RateLimitOverride {
+        requests_per_unit: 0,
+        unit: 0,
+    });
+    for (what, asked) in [
+        ("no rule, and no name", descriptor(&[("path", "/")], None)),
+        ("no domain", descriptor(&[("resource", "api.search")], None)),
+        ("no entries", descriptor(&[], None)),
+        ("strict copies", named("exports", "acme", None)),
+        ("negative hits", negative),
+        ("a limit that the request brings along", brought),
+        ("a resource in shadow", named("shown", "acme", None)),
+        ("an empty domain", named("api.search", "", None)),
+    ] {
+        let answer = running.ask("edge", &[asked]).await;
+        assert_eq!(
+            (answer.overall_code, codes(&answer)),
+            (OK, vec![OK]),
+            "{what}"
+        );
+    }
+    running.end().await;
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_answered_and_ends_nobody_else() {
+    let running = Running::start().await;
+    for (domain, count) in [("", 1), ("edge", 0), ("edge", 257)] {
+        let asked = RateLimitRequest {
+            domain: domain.to_owned(),
+            descriptors: vec![named("api.search", "acme", None); count],
+            hits_addend: 0,
+        };
+        let refused = running.request(asked).await.expect_err("it is refused");
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+    }
+    // No HTTP/2, and nothing at all for a while.
+    let mut stranger = TcpStream::connect(running.grpc).await.expect("it accepts");
+    stranger
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .await
+        .expect("it reads");
+    let mut answer = Vec::new();
+    let read = stranger.read_to_end(&mut answer).await;
+    assert!(read.is_err() || answer.is_empty(), "{answer:?}");
+    // HTTP/2 from peers that never read.
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        let mut peer = TcpStream::connect(running.grpc).await.expect("it accepts");
+        let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        peer.write_all(begin).await.expect("it reads");
+        silent.push(peer);
+    }
+    let answer = running
+        .ask("edge", &[named("api.search", "acme", None)])
+        .await;
+    assert_eq!(answer.overall_code, OK);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_an_error_of_their_own() {
+    let running = Running::start().await;
+    for path in [
+        "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+        "/envoy.service.auth.v3.Authorization/Check",
+        "/kuadrant.service.ratelimit.v1.RateLimitService/Report",
+    ] {
+        let refused = running
+            .raw(path, b"\xff\xff\xff")
+            .await
+            .expect_err("no message");
+        assert_eq!(refused.code(), tonic::Code::Internal, "{path}: {refused}");
+    }
+    let unknown = running
+        .raw("/kuadrant.service.ratelimit.v1.RateLimitService/Other", b"")
+        .await;
+    assert_eq!(
+        unknown.expect_err("no method").code(),
+        tonic::Code::Unimplemented
+    );
+    let answer = running
+        .ask("edge", &[named("api.search", "acme", None)])
+        .await;
+    assert_eq!(answer.overall_code, OK);
+    running.end().await;
+}

@@ -1,0 +1,177 @@
+//! A gateway that is asked over gRPC, and what asks it.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf::UInt64Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tollgate_agent::testing::TestAgent;
+use tollgate_gateway::{Gateway, Listen, Settings};
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::transport::Channel;
+
+/// For how long something is waited for that has to come.
+const WITHIN: Duration = Duration::from_secs(10);
+
+pub struct Running {
+    pub kit: TestAgent,
+    pub grpc: SocketAddr,
+    channel: Channel,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<()>,
+}
+
+impl Running {
+    pub async fn start() -> Self {
+        let kit = TestAgent::new();
+        let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let agent = kit.agent().clone();
+        let listen = Listen::Loopback(loopback);
+        let gateway = Gateway::bind(&listen, agent, Settings::default(), None).await;
+        let gateway = gateway.expect("it listens");
+        let gateway = gateway.with_grpc(loopback).await.expect("it listens");
+        let grpc = gateway.grpc_address().expect("an address");
+        let (stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(gateway.serve(stopping));
+        Self {
+            kit,
+            grpc,
+            channel: channel(grpc).await,
+            stop,
+            served,
+        }
+    }
+
+    /// A client with a connection of its own.
+    pub async fn client(&self) -> RateLimitServiceClient<Channel> {
+        RateLimitServiceClient::new(channel(self.grpc).await)
+    }
+
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub async fn request(&self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        let mut client = RateLimitServiceClient::new(self.channel());
+        let answer = client.should_rate_limit(request).await?;
+        Ok(answer.into_inner())
+    }
+
+    pub async fn ask(&self, domain: &str, asked: &[RateLimitDescriptor]) -> RateLimitResponse {
+        let request = RateLimitRequest {
+            domain: domain.to_owned(),
+            descriptors: asked.to_vec(),
+            hits_addend: 0,
+        };
+        self.request(request).await.expect("an answer")
+    }
+
+    /// Sends these bytes as a message.
+    pub async fn raw(&self, path: &'static str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+        let mut client = tonic::client::Grpc::new(self.channel());
+        client.ready().await.expect("a connection");
+        let path = path.parse().expect("a path");
+        let request = tonic::Request::new(bytes.to_vec());
+        let answer = client.unary(request, path, Bytes).await?;
+        Ok(answer.into_inner())
+    }
+
+    /// Copies that are held.
+    pub fn held(&self) -> u32 {
+        self.kit.held().iter().map(|held| held.copies).sum()
+    }
+
+    pub async fn await_held(&self, expected: u32) {
+        let until = Instant::now() + WITHIN;
+        while self.held() != expected {
+            assert!(
+                Instant::now() < until,
+                "{} held, expected {expected}",
+                self.held()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub async fn end(self) {
+        let Self {
+            channel,
+            stop,
+            served,
+            ..
+        } = self;
+        drop(channel);
+        stop.send(true).expect("it listens");
+        served.await.expect("it ends");
+    }
+}
+
+async fn channel(address: SocketAddr) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{address}")).expect("an address");
+    endpoint.connect().await.expect("it accepts")
+}
+
+pub fn descriptor(entries: &[(&str, &str)], addend: Option<u64>) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry {
+        key: (*key).to_owned(),
+        value: (*value).to_owned(),
+    };
+    RateLimitDescriptor {
+        entries: entries.iter().map(entry).collect(),
+        hits_addend: addend.map(|value| UInt64Value { value }),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+/// A descriptor that names resource and domain itself.
+pub fn named(resource: &str, domain: &str, addend: Option<u64>) -> RateLimitDescriptor {
+    descriptor(&[("resource", resource), ("domain", domain)], addend)
+}
+
+/// Messages as bytes, whatever they are.
+#[derive(Clone, Copy)]
+struct Bytes;
+
+impl Codec for Bytes {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        use bytes::BufMut as _;
+        into.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        use bytes::Buf as _;
+        let mut bytes = vec![0; from.remaining()];
+        from.copy_to_slice(&mut bytes);
+        Ok(Some(bytes))
+    }
+}
