@@ -16,6 +16,7 @@ use clap::Subcommand;
 use super::Global;
 use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
+use super::limits_convert::{self, ConvertArgs};
 use super::limits_edit::Stated;
 use super::operator::{self, Word};
 use crate::exit::{Exit, Failure};
@@ -85,6 +86,8 @@ enum Verb {
     },
     /// Shows what candidates would have refused, beside what the limits in force refused
     Compare(CompareArgs),
+    /// Prints the configuration of another limiter as a limits document, and a line for each thing without an equal
+    Convert(ConvertArgs),
     /// Replaces a resource's limits by its candidate, and pushes the document
     Promote {
         /// The resource
@@ -128,6 +131,7 @@ struct Act {
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
     match &args.verb {
         Some(Verb::Compare(compare)) => return limits_candidates::compare(global, compare),
+        Some(Verb::Convert(args)) => return limits_convert::run(global, args),
         Some(Verb::Promote {
             resource,
             file: Some(file),
@@ -268,7 +272,9 @@ mod kafka {
             Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
                 promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
             }),
-            Some(Verb::Compare(_)) => Err(Failure::Bug("compare asks no log".to_owned())),
+            Some(Verb::Compare(_) | Verb::Convert(_)) => {
+                Err(Failure::Bug("asks no log".to_owned()))
+            }
             Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
                 Ok(Wanted::Text(
                     history.find(Some(*version))?.version.text.to_string(),

@@ -24,6 +24,7 @@ pub mod kafka_args;
 pub mod keys;
 pub mod limits;
 pub mod limits_candidates;
+pub mod limits_convert;
 mod limits_edit;
 #[cfg(feature = "kafka")]
 mod limits_forgets;

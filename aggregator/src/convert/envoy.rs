@@ -1,0 +1,345 @@
+//! Configurations of envoyproxy/ratelimit: a tree of descriptors under a domain.
+//!
+//! ```text
+//! domain: edge                             [rate."edge.tenant"]  rate = "20/m"
+//! descriptors:                             [rate."edge.tenant".domains]  acme = { rate = "30/m" }
+//! - key: tenant, 20 a minute          ──>  [descriptors.edge]
+//! - key: tenant, value: acme, 30           rules = [{ keys = ["tenant"], resource = "edge.tenant", domain = "{tenant}" }]
+//! ```
+//!
+//! Each node with a limit is a resource with a rule; a value of a last key that has its own limit is a domain with
+//! limits of its own, where that means the same. Rules stand in the order in which the original looks: values before
+//! prefixes before the key alone. What stays true: each value of a key has a count of its own, as in the original.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_yaml_ng::Value;
+use tollgate_shared::names::check_name;
+
+use super::draft::{Draft, LimitGrant, Resource};
+
+#[derive(Deserialize)]
+struct Root {
+    domain: String,
+    descriptors: Option<Vec<Node>>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    key: String,
+    value: Option<Value>,
+    rate_limit: Option<RateLimit>,
+    descriptors: Option<Vec<Node>>,
+    #[serde(default)]
+    shadow_mode: bool,
+    #[serde(default)]
+    share_threshold: bool,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct RateLimit {
+    unit: Option<String>,
+    #[serde(default)]
+    requests_per_unit: u64,
+    unit_multiplier: Option<u64>,
+    #[serde(default)]
+    unlimited: bool,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
+}
+
+/// Which values of a key a node is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Values {
+    One(String),
+    From(String),
+    Any,
+}
+
+/// A key on the way to a node.
+#[derive(Clone, Debug)]
+struct Step {
+    key: String,
+    values: Values,
+    /// All values have one count together.
+    shared: bool,
+}
+
+impl Node {
+    fn values(&self) -> Values {
+        let text = match &self.value {
+            None | Some(Value::Null) => return Values::Any,
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Bool(truth)) => truth.to_string(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(_) => String::new(),
+        };
+        match text.strip_suffix('*') {
+            _ if text.is_empty() => Values::Any,
+            Some("") => Values::Any,
+            Some(prefix) => Values::From(prefix.to_owned()),
+            None => Values::One(text),
+        }
+    }
+
+    fn step(&self) -> Step {
+        Step {
+            key: self.key.clone(),
+            values: self.values(),
+            shared: self.share_threshold,
+        }
+    }
+
+    fn children(&self) -> &[Node] {
+        self.descriptors.as_deref().unwrap_or_default()
+    }
+}
+
+impl Step {
+    /// As a rule has it, and a name.
+    fn text(&self) -> String {
+        match &self.values {
+            Values::Any => self.key.clone(),
+            Values::One(value) => format!("{}={value}", self.key),
+            Values::From(prefix) => format!("{}={prefix}*", self.key),
+        }
+    }
+
+    const fn is_one(&self) -> bool {
+        matches!(self.values, Values::One(_))
+    }
+}
+
+/// Reads a configuration.
+pub(super) fn read(text: &str) -> Result<Draft, String> {
+    let root: Root = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let mut reading = Reading {
+        domain: root.domain.clone(),
+        draft: Draft::default(),
+        slides: false,
+        unlimited: None,
+    };
+    reading.others("the document", &root.other);
+    reading.walk(root.descriptors.as_deref().unwrap_or_default(), &[])?;
+    if reading.slides {
+        let text = "windows of seconds, minutes and hours slide here; in the original a new one begins with each unit";
+        reading.draft.differs("rate_limit", text);
+    }
+    Ok(reading.draft)
+}
+
+struct Reading {
+    domain: String,
+    draft: Draft,
+    /// Some limit is a sliding window.
+    slides: bool,
+    /// The resource of what is not limited, once it is needed.
+    unlimited: Option<String>,
+}
+
+impl Reading {
+    fn others(&mut self, place: &str, other: &BTreeMap<String, Value>) {
+        for key in other.keys() {
+            self.draft
+                .differs(place, format!("`{key}` has no equal, and is left out"));
+        }
+    }
+
+    fn walk(&mut self, nodes: &[Node], above: &[Step]) -> Result<(), String> {
+        let mut order: Vec<&Node> = nodes.iter().collect();
+        // Of prefixes the first that matches counts in the original, too.
+        order.sort_by_key(|node| match node.values() {
+            Values::One(_) => 0,
+            Values::From(_) => 1,
+            Values::Any => 2,
+        });
+        for node in order {
+            let mut path = above.to_vec();
+            path.push(node.step());
+            let place = place_of(&path);
+            self.others(&place, &node.other);
+            let general = nodes
+                .iter()
+                .find(|other| other.key == node.key && other.values() == Values::Any);
+            let general = general.filter(|other| !std::ptr::eq(*other, node));
+            let default = general.filter(|other| other.rate_limit.is_some());
+            match &node.rate_limit {
+                // It stands with the key's default.
+                _ if default.is_some_and(|default| is_override(node, default, above)) => {}
+                Some(limit) => self.limit(node, limit, nodes, &path)?,
+                // A value without a limit is an exception from the key's.
+                None if default.is_some() => self.except(&path),
+                None => {}
+            }
+            if general.is_some_and(|other| !other.children().is_empty())
+                && !node.children().is_empty()
+            {
+                let text = format!(
+                    "in the original a descriptor that matches nothing below it is not limited; here one may match what \
+                     stands below `{}`",
+                    node.key
+                );
+                self.draft.differs(&place, text);
+            }
+            self.walk(node.children(), &path)?;
+        }
+        Ok(())
+    }
+
+    /// A node with a limit: a resource, and the rule that leads to it.
+    fn limit(
+        &mut self,
+        node: &Node,
+        limit: &RateLimit,
+        siblings: &[Node],
+        path: &[Step],
+    ) -> Result<(), String> {
+        let place = place_of(path);
+        let grant = self.grant(&place, limit)?;
+        let name = self.draft.name(&format!("{}.{place}", self.domain));
+        let Some(above) = path.len().checked_sub(1).and_then(|len| path.get(..len)) else {
+            return Ok(());
+        };
+        let mut domains = Vec::new();
+        for other in siblings
+            .iter()
+            .filter(|other| is_override(other, node, above))
+        {
+            let Values::One(value) = other.values() else {
+                continue;
+            };
+            let mut path = above.to_vec();
+            path.push(other.step());
+            let grant = match &other.rate_limit {
+                Some(limit) => self.grant(&place_of(&path), limit)?,
+                None => LimitGrant::Unlimited,
+            };
+            domains.push((value, grant));
+        }
+        if self.lead(&place, path, &name) {
+            self.draft.add(Resource {
+                name,
+                grants: vec![grant],
+                shadow: node.shadow_mode,
+                domains,
+            });
+        }
+        Ok(())
+    }
+
+    /// A value that is not limited where its key is.
+    fn except(&mut self, path: &[Step]) {
+        let name = match &self.unlimited {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.draft.name(&format!("{}.unlimited", self.domain));
+                self.unlimited = Some(name.clone());
+                self.draft.add(Resource {
+                    name: name.clone(),
+                    grants: vec![LimitGrant::Unlimited],
+                    shadow: false,
+                    domains: Vec::new(),
+                });
+                name
+            }
+        };
+        self.lead(&place_of(path), path, &name);
+    }
+
+    /// The rule from descriptors to a resource.
+    fn lead(&mut self, place: &str, path: &[Step], resource: &str) -> bool {
+        let keys: Vec<String> = path.iter().map(Step::text).collect();
+        let varies = path.iter().filter(|step| !step.is_one() && !step.shared);
+        let varies: Vec<String> = varies.map(|step| format!("{{{}}}", step.key)).collect();
+        let domain = match varies.is_empty() {
+            true => "all".to_owned(),
+            false => varies.join("|"),
+        };
+        // A `=` in a key, or a `*` that ends a value, would be read as something else.
+        if path.iter().any(|step| step.key.contains('=')) {
+            self.draft
+                .differs(place, "left out: a key with `=` in it cannot be said");
+            return false;
+        }
+        let (descriptors, names) = (self.domain.clone(), (resource, &*domain));
+        self.draft.rule(place, &descriptors, &keys, names)
+    }
+
+    fn grant(&mut self, place: &str, limit: &RateLimit) -> Result<LimitGrant, String> {
+        self.others(place, &limit.other);
+        if limit.unlimited {
+            return Ok(LimitGrant::Unlimited);
+        }
+        let unit = limit
+            .unit
+            .as_deref()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let (hits, many) = (
+            limit.requests_per_unit,
+            limit.unit_multiplier.unwrap_or(1).max(1),
+        );
+        let rate = |unit: &str| match many {
+            1 => format!("{hits}/{unit}"),
+            many => format!("{hits}/{many}{unit}"),
+        };
+        let (short, days) = match &*unit {
+            "second" => ("s", 0),
+            "minute" => ("m", 0),
+            "hour" => ("h", 0),
+            "day" => ("day", 1),
+            "week" => ("week", 7),
+            "month" => ("month", 30),
+            "year" => ("year", 365),
+            _ => {
+                return Err(format!(
+                    "{place}: rate_limit.unit = {unit:?}: expected second, minute, hour, day, week, month or year"
+                ));
+            }
+        };
+        if days == 0 {
+            self.slides = true;
+            return Ok(LimitGrant::Rate(rate(short)));
+        }
+        if many != 1 {
+            let days = days * many;
+            let text = format!("{many} {unit}s at a time are a sliding window of {days} days here");
+            self.draft.differs(place, text);
+            return Ok(LimitGrant::Rate(format!("{hits}/{days}d")));
+        }
+        if days != 1 {
+            let text = format!(
+                "a {unit} is one of the calendar here, and {days} days since 1970 in the original"
+            );
+            self.draft.differs(place, text);
+        }
+        Ok(LimitGrant::Quota(format!("{hits}/{short}")))
+    }
+}
+
+/// Whether a node says what one value of a key has in place of the key's default, so that it is a domain with limits
+/// of its own: all keys before it have one value each, and its value can be a domain's name.
+fn is_override(node: &Node, default: &Node, above: &[Step]) -> bool {
+    let Values::One(value) = node.values() else {
+        return false;
+    };
+    let is_plain = !node.shadow_mode && !default.shadow_mode && !default.share_threshold;
+    // A network would stand for all its addresses.
+    let is_name = check_name(&value).is_ok() && value.parse::<IpNet>().is_err();
+    default.key == node.key
+        && default.values() == Values::Any
+        && above.iter().all(Step::is_one)
+        && is_plain
+        && is_name
+}
+
+fn place_of(path: &[Step]) -> String {
+    let steps: Vec<String> = path.iter().map(Step::text).collect();
+    steps.join(".")
+}

@@ -1,0 +1,53 @@
+//! Limits of other limiters, written down as a limits document.
+//!
+//! ```text
+//! YAML of theirs ── envoy, limitador ──> draft ── print ──> document ── our own parser ──> checked
+//!                                         └── differences, a line for each thing that has no equal
+//! ```
+//!
+//! Knows nothing of files and output. What stays true: what is given out was read by the parser that `serve` reads
+//! with; what could not be taken over is named, never left out in silence.
+
+mod draft;
+mod envoy;
+mod limitador;
+
+use tollgate_limits::Limits;
+
+pub use draft::Difference;
+
+/// Whose configuration it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Source {
+    /// envoyproxy/ratelimit: `domain`, and a tree of `descriptors`
+    EnvoyRatelimit,
+    /// Limitador of Kuadrant: a list of limits
+    Limitador,
+}
+
+/// A document, and how it differs.
+#[derive(Debug)]
+pub struct Converted {
+    /// The document.
+    pub text: String,
+    /// What has no equal in it, in the order of the source.
+    pub differences: Vec<Difference>,
+}
+
+/// Writes the configuration of another limiter, called `name`, as a limits document.
+///
+/// # Errors
+///
+/// A line for each thing that cannot be read, or that no document can say.
+pub fn convert(source: Source, text: &str, name: &str) -> Result<Converted, String> {
+    let draft = match source {
+        Source::EnvoyRatelimit => envoy::read(text),
+        Source::Limitador => limitador::read(text),
+    };
+    let draft = draft.map_err(|fault| format!("{name}: {fault}"))?;
+    let (text, differences) = draft.finish(name);
+    match Limits::parse(&text) {
+        Ok(_) => Ok(Converted { text, differences }),
+        Err(faults) => Err(faults.in_file(&format!("{name}, converted")).to_string()),
+    }
+}
