@@ -4,7 +4,7 @@
 
 use crate::benches::{
     comeback, copies, copies_lift, copies_return, cost, effect, engine, fanout, fleet, hit, holds,
-    pairs, propagation,
+    pairs, propagation, rls,
 };
 use crate::harness::{Bench, paced};
 
@@ -54,6 +54,11 @@ pub const BENCHES: &[Bench] = &[
         name: "propagation",
         about: "from the call that fills a window to the deny list of the slowest of eight agents",
         run: propagation::run,
+    },
+    Bench {
+        name: "rls",
+        about: "a decision of the gateway for Envoy's rate limit filter, over loopback",
+        run: rls::run,
     },
     Bench {
         name: "fanout",

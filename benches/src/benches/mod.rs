@@ -13,3 +13,4 @@ pub mod hit;
 pub mod holds;
 pub mod pairs;
 pub mod propagation;
+pub mod rls;
