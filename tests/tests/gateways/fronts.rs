@@ -8,6 +8,8 @@ use crate::{Process, start};
 
 /// A web server that stands in front of a service.
 pub struct Front {
+    /// What its test is called.
+    pub name: &'static str,
     /// The program.
     pub program: &'static str,
     /// Its files of `deploy/gateways`; the first is its configuration.
@@ -22,6 +24,7 @@ pub struct Front {
 /// All that have a configuration.
 pub const FRONTS: &[Front] = &[
     Front {
+        name: "nginx",
         program: "nginx",
         files: &["nginx.conf"],
         by_socket: true,
@@ -29,6 +32,7 @@ pub const FRONTS: &[Front] = &[
         arguments: &["-p", ".", "-e", "error.log", "-c", "whole.conf"],
     },
     Front {
+        name: "caddy",
         program: "caddy",
         files: &["Caddyfile"],
         by_socket: false,
@@ -36,6 +40,7 @@ pub const FRONTS: &[Front] = &[
         arguments: &["run", "--adapter", "caddyfile", "--config", "Caddyfile"],
     },
     Front {
+        name: "haproxy",
         program: "haproxy",
         files: &["haproxy.cfg", "tollgate.lua"],
         by_socket: false,
@@ -43,6 +48,7 @@ pub const FRONTS: &[Front] = &[
         arguments: &["-f", "haproxy.cfg"],
     },
     Front {
+        name: "traefik",
         program: "traefik",
         files: &["traefik.yml", "traefik_routes.yml"],
         by_socket: false,
@@ -50,6 +56,7 @@ pub const FRONTS: &[Front] = &[
         arguments: &["--configfile=traefik.yml"],
     },
     Front {
+        name: "envoy",
         program: "envoy",
         files: &["envoy.yaml"],
         by_socket: false,
@@ -62,15 +69,34 @@ pub const FRONTS: &[Front] = &[
             "1",
         ],
     },
+    ENVOY_RLS,
 ];
 
-/// The ports of the shipped files: the service's, the web server's, the gateway's, and two of Caddy's and Traefik's own.
-const SHIPPED: [&str; 5] = ["8081", "8080", "7404", "8088", "8089"];
+/// Envoy's rate limit filter, which asks over gRPC.
+pub const ENVOY_RLS: Front = Front {
+    name: "envoy_rls",
+    program: "envoy",
+    files: &["envoy-rls.yaml"],
+    by_socket: false,
+    is_required: false,
+    arguments: &[
+        "--config-path",
+        "envoy-rls.yaml",
+        "--use-dynamic-base-id",
+        "--concurrency",
+        "1",
+    ],
+};
+
+/// The ports of the shipped files: the service's, the web server's, the gateway's for HTTP and for gRPC, and two of
+/// Caddy's and Traefik's own.
+const SHIPPED: [&str; 6] = ["8081", "8080", "7404", "7405", "8088", "8089"];
 
 /// The ports of one test, and its socket.
 pub struct Ports {
     pub web: u16,
     pub gateway: u16,
+    pub rls: u16,
     pub socket: PathBuf,
     service: u16,
     more: [u16; 2],
@@ -95,11 +121,12 @@ impl Ports {
     /// Ports that were free a moment ago.
     pub fn choose(dir: &Path, service: u16) -> Self {
         // All are bound before one is given up, so that they differ.
-        let bound: Vec<TcpListener> = (0..4).map(|_| listen()).collect();
+        let bound: Vec<TcpListener> = (0..5).map(|_| listen()).collect();
         let port = |index: usize| bound[index].local_addr().expect("an address").port();
         Self {
             web: port(0),
             gateway: port(1),
+            rls: port(4),
             socket: dir.join("gateway.sock"),
             service,
             more: [port(2), port(3)],
@@ -129,7 +156,14 @@ impl Front {
         for file in self.files {
             let text = std::fs::read_to_string(shipped.join(file)).expect("a shipped file");
             let [more, other] = ports.more;
-            let chosen = [ports.service, ports.web, ports.gateway, more, other];
+            let chosen = [
+                ports.service,
+                ports.web,
+                ports.gateway,
+                ports.rls,
+                more,
+                other,
+            ];
             let pairs = SHIPPED.iter().zip(chosen);
             let text = pairs.fold(text, |text, (shipped, port)| {
                 text.replace(shipped, &port.to_string())

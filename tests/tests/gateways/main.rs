@@ -3,6 +3,7 @@
 //! One table for all of them: what is let through, refused, told in headers; a body; a forged address; a gateway that
 //! is gone. Each is ignored where its program is not there; `TOLLGATE_PROGRAMS=required` fails instead.
 
+mod concurrent;
 mod fronts;
 mod service;
 
@@ -14,7 +15,7 @@ use tollgate_tests::binary;
 use tollgate_tests::http::ask;
 use tollgate_tests::serving::Serving;
 
-use fronts::{FRONTS, Front, Ports};
+use fronts::{ENVOY_RLS, FRONTS, Front, Ports};
 use service::Service;
 
 /// How many calls a minute one address has.
@@ -28,11 +29,11 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let is_required = std::env::var("TOLLGATE_PROGRAMS").is_ok_and(|value| value == "required");
-    let trial = |front: &'static Front| {
-        let name = format!("{}_limits_fails_open_and_is_not_fooled", front.program);
+    let trial = |front: &'static Front, name: &str, body: fn(&Front)| {
+        let name = format!("{}_{name}", front.name);
         Trial::ignorable_test(name, move || match (front.is_there(), is_required) {
             (true, _) => {
-                limits_and_fails_open(front);
+                body(front);
                 Ok(Completion::Completed)
             }
             (false, true) if front.is_required => {
@@ -45,7 +46,14 @@ fn main() -> ExitCode {
             ))),
         })
     };
-    libtest_mimic::run(&Arguments::from_args(), FRONTS.iter().map(trial).collect()).exit_code()
+    let limits = "limits_fails_open_and_is_not_fooled";
+    let all = FRONTS.iter();
+    let mut trials: Vec<Trial> = all
+        .map(|front| trial(front, limits, limits_and_fails_open))
+        .collect();
+    let concurrent = "limits_requests_at_a_time_and_counts_once";
+    trials.push(trial(&ENVOY_RLS, concurrent, concurrent::limits_and_counts));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// A process that ends with the test.
@@ -92,21 +100,25 @@ fn await_status(web: &str, expected: u16, why: &str) {
     }
 }
 
+fn start_gateway(front: &Front, aggregator: &str, ports: &Ports) -> Process {
+    let mut gateway = binary::tollgate();
+    gateway.args(["gateway", "--aggregator", aggregator]);
+    match front.by_socket {
+        true => gateway.arg("--socket").arg(&ports.socket),
+        false => gateway.args(["--listen", &format!("127.0.0.1:{}", ports.gateway)]),
+    };
+    gateway.args(["--rls", &format!("127.0.0.1:{}", ports.rls)]);
+    start(&mut gateway)
+}
+
 fn limits_and_fails_open(front: &Front) {
-    let dir =
-        std::env::temp_dir().join(format!("tollgate-{}-{}", front.program, std::process::id()));
+    let dir = std::env::temp_dir().join(format!("tollgate-{}-{}", front.name, std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let limits = format!("version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"{LIMIT}/m\"\n");
     let aggregator = Serving::start(&dir, &limits, 2);
     let service = Service::start();
     let ports = Ports::choose(&dir, service.port());
-    let mut gateway = binary::tollgate();
-    gateway.args(["gateway", "--aggregator", &aggregator.agents]);
-    match front.by_socket {
-        true => gateway.arg("--socket").arg(&ports.socket),
-        false => gateway.args(["--listen", &format!("127.0.0.1:{}", ports.gateway)]),
-    };
-    let mut gateway = start(&mut gateway);
+    let mut gateway = start_gateway(front, &aggregator.agents, &ports);
     let web = format!("127.0.0.1:{}", ports.web);
     let _front = front.start(&dir, &ports);
     await_status(&web, 200, "it starts");
