@@ -14,6 +14,7 @@ pub mod epoch;
 pub mod escape;
 pub mod hex;
 pub mod holdings;
+pub mod hosts;
 pub mod kafka_properties;
 pub mod mac;
 pub mod names;

@@ -15,6 +15,7 @@
 //! is answered.
 
 mod authorize;
+mod browsers;
 mod decide;
 mod grpc;
 mod kept;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use hyper::server::conn::http1;
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use tollgate_agent::Agent;
 
 use crate::authorize::{authorize, authorize_below};
+use crate::browsers;
 use crate::decide::{BODY_BYTES_MAX, decide};
 use crate::grpc::Grpc;
 use crate::listen::{Accepted, END_WITHIN, Listen, ListenError, Listener, stopped};
@@ -60,7 +62,7 @@ impl Gateway {
         };
         Ok(Self {
             listener,
-            routes: routes(shared.clone(), metrics),
+            routes: routes(listen, shared.clone(), metrics),
             grpc: None,
             shared,
         })
@@ -155,20 +157,26 @@ async fn answer_http(
     }
 }
 
-fn routes(shared: Shared, metrics: Option<PrometheusHandle>) -> Router {
+fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) -> Router {
     let shown = move || async move {
         match metrics {
             Some(metrics) => metrics.render().into_response(),
             None => StatusCode::NOT_FOUND.into_response(),
         }
     };
-    Router::new()
-        .route("/v1/authorize/{resource}", any(authorize))
-        .route("/v1/authorize/{resource}/{*below}", any(authorize_below))
+    let asked_directly = Router::new()
         .route("/v1/decide", post(decide))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .route("/metrics", get(shown))
+        .route("/metrics", get(shown));
+    let asked_directly = match listen {
+        Listen::Loopback(_) => asked_directly.route_layer(from_fn(browsers::of_address)),
+        Listen::Unix(_) => asked_directly.route_layer(from_fn(browsers::of_socket)),
+    };
+    Router::new()
+        .route("/v1/authorize/{resource}", any(authorize))
+        .route("/v1/authorize/{resource}/{*below}", any(authorize_below))
+        .merge(asked_directly)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }

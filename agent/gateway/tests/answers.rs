@@ -49,7 +49,7 @@ impl Running {
 
     async fn get(&self, path: &str, headers: &str) -> String {
         self.ask(&format!(
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n"
         ))
         .await
     }
@@ -57,7 +57,7 @@ impl Running {
     async fn post(&self, body: &str) -> String {
         let length = body.len();
         self.ask(&format!(
-            "POST /v1/decide HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
         .await
     }
@@ -94,7 +94,7 @@ async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs
         ("GET", "/some/path", "&cost=0&domain=name:other", "429"),
     ] {
         let request = format!(
-            "{method} /v1/authorize/api.search{below}?domain=header:x-tenant{denied} HTTP/1.1\r\nhost: x\r\n\
+            "{method} /v1/authorize/api.search{below}?domain=header:x-tenant{denied} HTTP/1.1\r\nhost: localhost\r\n\
              connection: close\r\nx-tenant: acme\r\n\r\n"
         );
         let refused = running.ask(&request).await;
@@ -327,7 +327,7 @@ async fn it_answers_its_own_machine_alone_and_takes_over_a_socket_that_was_left(
         "somebody listens there"
     );
     let mut peer = UnixStream::connect(&path).await.expect("it accepts");
-    peer.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    peer.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .await
         .expect("it reads");
     let mut answer = String::new();
@@ -337,4 +337,32 @@ async fn it_answers_its_own_machine_alone_and_takes_over_a_socket_that_was_left(
     served.await.expect("it ends");
     assert!(!path.exists(), "nobody waits at a socket of nobody's");
     std::fs::remove_dir_all(&directory).expect("it was ours");
+}
+
+#[tokio::test]
+async fn pages_in_a_browser_are_not_answered() {
+    let gateway = Running::start().await;
+    let body = r#"{"hits": [{"resource": "api.search", "domain": "acme"}]}"#;
+    let length = body.len();
+    for (headers, expected) in [
+        ("host: 127.0.0.1:7404", "200"),
+        ("host: [::1]", "200"),
+        ("host: evil.example", "421"),
+        ("host: localhost\r\nhost: localhost", "421"),
+        ("host: localhost\r\norigin: null", "403"),
+        ("host: localhost\r\norigin: http://evil.example", "403"),
+    ] {
+        let request = format!(
+            "POST /v1/decide HTTP/1.1\r\n{headers}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        let answer = gateway.ask(&request).await;
+        assert_eq!(status(&answer), expected, "{headers}: {answer}");
+    }
+    let metrics = "GET /metrics HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    assert_eq!(status(&gateway.ask(metrics).await), "421");
+    // A web server passes on whom it was asked for.
+    let asked = "GET /v1/authorize/api.search HTTP/1.1\r\nhost: shop.example\r\norigin: https://shop.example\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
+    assert_eq!(status(&gateway.ask(asked).await), "200");
+    assert_eq!(gateway.kit.recorded().len(), 3);
+    gateway.end().await;
 }

@@ -12,9 +12,9 @@
 //! Knows nothing of what is asked.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{Request, header};
+use tollgate_shared::hosts::{Host, host};
 
 /// The names that this aggregator answers to, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
@@ -58,28 +58,12 @@ impl Hosts {
         hosts.into_iter().flatten().find(|host| !self.allows(host))
     }
 
-    fn allows(&self, host: &str) -> bool {
-        let Some(name) = without_port(host) else {
-            return false;
-        };
-        let address = name
-            .strip_prefix('[')
-            .and_then(|name| name.strip_suffix(']'));
-        if let Some(address) = address {
-            return address.parse::<Ipv6Addr>().is_ok();
+    fn allows(&self, text: &str) -> bool {
+        match host(text) {
+            Some(Host::Own) => true,
+            Some(Host::Named(name)) => self.names.contains(&name),
+            None => false,
         }
-        let name = name.strip_suffix('.').unwrap_or(name).to_lowercase();
-        name.parse::<Ipv4Addr>().is_ok() || name == "localhost" || self.names.contains(&name)
-    }
-}
-
-fn without_port(host: &str) -> Option<&str> {
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
-    match host.rsplit_once(':') {
-        // The colon of an address in brackets.
-        Some((_, behind)) if behind.ends_with(']') => Some(host),
-        Some((name, port)) => is_port(port).then_some(name),
-        None => Some(host),
     }
 }
 

@@ -1,0 +1,80 @@
+//! What the host of an HTTP request is: an address, this machine, or a name that somebody may let stand for it.
+//!
+//! ```text
+//! 127.0.0.1:7400   [::1]:7400   localhost        this machine, or an address that stands for itself
+//! rebind.evil.example                            a name: whoever answers to it says so
+//! ```
+//!
+//! A page in a browser may let its own name stand for an address (DNS rebinding), but cannot ask for another host than
+//! its own. Knows nothing of HTTP.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The host of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An address, or `localhost`.
+    Own,
+    /// Another name, in small letters.
+    Named(String),
+}
+
+/// What a host is, which may have a port behind it; `None`: it is none.
+pub fn host(text: &str) -> Option<Host> {
+    let name = without_port(text)?;
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    if let Some(address) = address {
+        return address.parse::<Ipv6Addr>().ok().map(|_| Host::Own);
+    }
+    let name = name.strip_suffix('.').unwrap_or(name).to_lowercase();
+    match name.parse::<Ipv4Addr>().is_ok() || name == "localhost" {
+        true => Some(Host::Own),
+        false => Some(Host::Named(name)),
+    }
+}
+
+fn without_port(host: &str) -> Option<&str> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    match host.rsplit_once(':') {
+        // The colon of an address in brackets.
+        Some((_, behind)) if behind.ends_with(']') => Some(host),
+        Some((name, port)) => is_port(port).then_some(name),
+        None => Some(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_no_name_and_a_name_is_in_small_letters() {
+        for own in [
+            "127.0.0.1",
+            "10.1.2.3:80",
+            "[fe80::1]:7400",
+            "LocalHost:7400",
+            "localhost.",
+        ] {
+            assert_eq!(host(own), Some(Host::Own), "{own}");
+        }
+        for strange in [
+            "",
+            "Evil.example:80",
+            "127.0.0.1.evil.example",
+            "2130706433",
+            "[::1",
+        ] {
+            assert!(!matches!(host(strange), Some(Host::Own)), "{strange}");
+        }
+        assert_eq!(
+            host("Evil.example:80"),
+            Some(Host::Named("evil.example".to_owned()))
+        );
+        for none in ["127.0.0.1:port", "::1:", "[evil]"] {
+            assert_eq!(host(none), None, "{none}");
+        }
+    }
+}
