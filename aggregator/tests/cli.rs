@@ -115,7 +115,7 @@ fn every_end_has_its_exit_code_and_says_why() {
         (&["completions", "bash"], 0, "_tollgate"),
         (&wrong_key, 78, "did you mean `listen.http`"),
         (&no_config, 66, "none.toml"),
-        (&wide, 64, "only loopback"),
+        (&wide, 64, "expected a loopback address; or listen.tls.cert"),
         (&port, 78, &taken),
         (
             &["serve", "--kafka", "localhost"],

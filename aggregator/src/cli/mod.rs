@@ -161,7 +161,7 @@ pub enum Command {
     Holds(holds::HoldsArgs),
     /// Follows the denial feed: what agents receive
     Feed(feed::FeedArgs),
-    /// Shows, compares and pushes limits
+    /// Shows, compares and pushes limits in Kafka; a journal has those of its file, which is read again on SIGHUP
     Limits(limits::LimitsArgs),
     /// Lists, checks and creates Kafka's topics
     Topics(topics::TopicsArgs),
