@@ -53,7 +53,7 @@ impl Open {
 
 /// Calls that the gateway has decided.
 fn decided(gateway: &str) -> u64 {
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let (_, text) = call(gateway, request).expect("metrics");
     let lines = text.lines();
     let counts = lines.filter(|line| line.starts_with("tollgate_gateway_answers_total{"));
