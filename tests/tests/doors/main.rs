@@ -178,6 +178,11 @@ fn go() {
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/go"))
             .env("PKG_CONFIG_PATH", kit.prefix.join("lib/pkgconfig"))
             .env("LD_LIBRARY_PATH", kit.prefix.join("lib"))
+            // What was built before stands in Go's cache by its flags, and not by what pkg-config said then.
+            .env(
+                "CGO_LDFLAGS",
+                format!("-L{}", kit.prefix.join("lib").display()),
+            )
             .env("TOLLGATE_TEST_AGGREGATOR", &kit.aggregator.agents)
             .env("GOFLAGS", "-mod=mod")
             .env("GOPROXY", "off");
