@@ -16,7 +16,6 @@ probe_metrics = true
 cert = "keys/tollgate.pem"
 key = "keys/tollgate.key"
 client_ca = "keys/ca.pem"
-server_name = "tollgate"
 [security]
 tokens_file = "keys/tokens.toml"
 "#;

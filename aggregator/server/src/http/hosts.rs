@@ -20,7 +20,7 @@ use tollgate_shared::hosts::{Host, host};
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: BTreeSet<String>,
-    /// Whatever the host, as for probes, which answer nothing that a page must not read.
+    /// Whatever the host: as for probes, which answer nothing that a page must not read, and with TLS.
     any: bool,
 }
 

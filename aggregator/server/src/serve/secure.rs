@@ -124,18 +124,16 @@ fn insecure(config: &Config) -> Insecure {
     all.into_iter().flatten().collect()
 }
 
-/// The names under which this aggregator answers by HTTP.
+/// The names under which this aggregator answers by HTTP. With TLS its certificate says them: a page cannot let its own
+/// name stand for this address, for which nobody has a certificate here.
 pub(super) fn hosts(config: &Config) -> Hosts {
+    if config.security.tls.is_some() {
+        return Hosts::any();
+    }
     let own = [
         config.name.clone(),
         config.listen.advertise.clone(),
         host_name(),
     ];
-    let of_fleet = config
-        .security
-        .tls
-        .as_ref()
-        .and_then(|tls| tls.server_name.clone());
-    let hosts = own.into_iter().chain(of_fleet);
-    Hosts::new(hosts.chain(config.listen.hosts.iter().cloned()))
+    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
 }
