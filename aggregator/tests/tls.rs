@@ -5,8 +5,8 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use support::tls::{Fleet, keys, until};
-use support::{DEADLINE, LIMITS, directory, run};
+use support::tls::{CONFIG, Fleet, keys, until};
+use support::{DEADLINE, LIMITS, directory, run, serve};
 
 #[test]
 fn an_agent_with_a_token_is_limited_over_tls() {
@@ -249,4 +249,26 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
     assert_eq!(fleet.served.get("/v1/denials").0, 404);
     assert_eq!(fleet.probe, fleet.served.http);
     assert_eq!(fleet.hits(Some("checkout"), "checkout-1", &[]).0, 0);
+}
+
+#[test]
+fn whatever_host_is_answered_with_tls_alone() {
+    let fleet = Fleet::start();
+    let (code, _, stderr) = fleet.command(Some("viewer"), &["denials", "--url", &fleet.url()]);
+    assert_eq!(code, 0, "by the certificate's name: {stderr}");
+    // Without TLS a page in a browser could let its own name stand for this address.
+    let plain = format!("{CONFIG}\n[listen.insecure]\nhttp = \"trusted-network\"\n");
+    std::fs::write(fleet.path().join("plain.toml"), plain).expect("written");
+    let args = ["--config", "plain.toml", "--journal", "plain-data"];
+    let served = serve(fleet.path(), &args);
+    for (host, expected) in [("evil.example", "421"), ("localhost", "200")] {
+        let mut stream = TcpStream::connect(served.http).expect("connected");
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        let request =
+            format!("GET /v1/denials HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{host}: {answer}");
+    }
 }

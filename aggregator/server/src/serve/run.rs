@@ -206,13 +206,8 @@ async fn start(
         others.clone(),
         Arc::clone(&http_counters),
     );
-    answer(
-        listeners.http,
-        secured.http,
-        routes,
-        super::secure::hosts(config),
-    )
-    .map_err(socket("http"))?;
+    let hosts = super::secure::hosts(config, &secured.http);
+    answer(listeners.http, secured.http, routes, hosts).map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound);
     warn_of_public_key(config, &settings.key);
     let (mut core, effects, keeper, asides);

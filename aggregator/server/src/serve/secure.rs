@@ -124,10 +124,10 @@ fn insecure(config: &Config) -> Insecure {
     all.into_iter().flatten().collect()
 }
 
-/// The names under which this aggregator answers by HTTP. With TLS its certificate says them: a page cannot let its own
-/// name stand for this address, for which nobody has a certificate here.
-pub(super) fn hosts(config: &Config) -> Hosts {
-    if config.security.tls.is_some() {
+/// The names under which this aggregator answers by HTTP, where that is asked for like this. With TLS the certificate
+/// says them: a page cannot let its own name stand for this address, for which nobody has a certificate here.
+pub(super) fn hosts(config: &Config, http: &Access) -> Hosts {
+    if http.tls.is_some() {
         return Hosts::any();
     }
     let own = [
@@ -135,5 +135,8 @@ pub(super) fn hosts(config: &Config) -> Hosts {
         config.listen.advertise.clone(),
         host_name(),
     ];
-    Hosts::new(own.into_iter().chain(config.listen.hosts.iter().cloned()))
+    let tls = config.security.tls.as_ref();
+    let of_fleet = tls.and_then(|tls| tls.server_name.clone());
+    let hosts = own.into_iter().chain(of_fleet);
+    Hosts::new(hosts.chain(config.listen.hosts.iter().cloned()))
 }
