@@ -150,7 +150,7 @@ struct Search {
     suffices: Option<(u64, u64)>,
     class: RateClass,
     /// By pair the one whose state it has; empty: each its own.
-    leads: Vec<u32>,
+    leads: Arc<[u32]>,
     states: States,
     second: Stamps,
     latest: Timestamp,
@@ -224,6 +224,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
         let mut known = BTreeSet::new();
         let stated = limits.iter();
         for (of, rate) in stated.filter_map(|of| Some((of, of.rate(name)?))) {
+            let leads = leads(pairs, of, rate);
             for (constraint, limit) in Constraint::of(&rate.stated().class()) {
                 if known.insert(constraint.clone()) {
                     let limit = limit.max(1);
@@ -234,7 +235,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
                         limit,
                         too_low: 0,
                         suffices: None,
-                        leads: leads(pairs, of, rate),
+                        leads: Arc::clone(&leads),
                         states: States::new(0),
                         second: Stamps::new(),
                         latest: Timestamp::ZERO,
@@ -250,9 +251,9 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
 }
 
 /// By pair the one whose state it has, where addresses are limited by their networks; else none.
-fn leads(pairs: &Pairs, limits: &Limits, rate: &RateResource) -> Vec<u32> {
+fn leads(pairs: &Pairs, limits: &Limits, rate: &RateResource) -> Arc<[u32]> {
     if rate.addresses().is_none() {
-        return Vec::new();
+        return Arc::default();
     }
     let mut networks = Networks::default();
     let all = 0..pairs.all().len() as u32;
