@@ -27,6 +27,7 @@ pub(crate) use packer::Packer;
 pub(crate) use parcel::Parcel;
 pub(crate) use urgency::Urgency;
 
+use crate::clock::Mono;
 use crate::copies::Told;
 use crate::recorder::Drain;
 use crate::shared::Shared;
@@ -38,6 +39,8 @@ use pace::{Pace, Pause, Visit};
 pub(crate) struct Flusher {
     drain: Drain,
     packer: Packer,
+    /// When it came by last.
+    came: Mono,
 }
 
 /// What one coming by came to.
@@ -58,6 +61,7 @@ impl Flusher {
         Self {
             drain: Drain::default(),
             packer,
+            came: Mono::ZERO,
         }
     }
 
@@ -72,7 +76,8 @@ impl Flusher {
         let (now, wall) = shared.clock.refresh();
         let packer = &mut self.packer;
         let is_killed = shared.kill_switch.load(Ordering::Relaxed);
-        packer.guard_by(shared.sight.guard.guards(), is_killed);
+        let since = std::mem::replace(&mut self.came, now);
+        packer.guard_by(shared.sight.guard.guards(), is_killed, since);
         let events = self
             .drain
             .drain(&shared.recorder, |event| packer.take(&event, now, wall));
@@ -157,7 +162,7 @@ pub(crate) fn run(
 fn hand_over_due(
     packer: &mut Packer,
     mut hand_over: impl FnMut(Parcel) -> Option<Parcel>,
-    now: crate::clock::Mono,
+    now: Mono,
     last: bool,
 ) -> bool {
     while let Some(parcel) = packer.next(now, last) {

@@ -72,6 +72,8 @@ pub(crate) struct Packer {
     guards: Guards,
     /// Whether denials are grants everywhere.
     is_killed: bool,
+    /// Nothing that is taken was called before.
+    since: Mono,
     /// Calls that were packed as unguarded.
     unguarded: u64,
 }
@@ -96,6 +98,7 @@ impl Packer {
             dropped: Dropped::default(),
             guards: Guards::default(),
             is_killed: false,
+            since: Mono::ZERO,
             unguarded: 0,
         };
         packer.make_lanes(1);
@@ -112,9 +115,10 @@ impl Packer {
         std::mem::take(&mut self.unguarded)
     }
 
-    /// By what the calls are marked that are taken next.
-    pub(crate) fn guard_by(&mut self, guards: Guards, is_killed: bool) {
-        (self.guards, self.is_killed) = (guards, is_killed);
+    /// By what the calls are marked that are taken next. None of them was made before `since`, whatever
+    /// its stamp says: the wall clock may have been put forward after it.
+    pub(crate) fn guard_by(&mut self, guards: Guards, is_killed: bool, since: Mono) {
+        (self.guards, self.is_killed, self.since) = (guards, is_killed, since);
     }
 
     /// Takes an event; `now` and `wall` are one instant.
@@ -174,7 +178,8 @@ impl Packer {
             return;
         }
         let index = self.lane_index(event.resource, event.domain);
-        let made = Mono(now.0.saturating_sub(wall.since(event.at).as_micros()));
+        let made = now.0.saturating_sub(wall.since(event.at).as_micros());
+        let made = Mono(made).max(self.since);
         let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
         self.unguarded += u64::from(unguarded);
         let is_urgent = self.is_urgent(event, (copies, kind), now);

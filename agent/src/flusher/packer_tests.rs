@@ -177,7 +177,7 @@ fn only_equal_calls_are_one_entry_and_refunds_never() {
         actual: 3,
         made: Timestamp::from_micros(1),
     });
-    packer.guard_by(guards(1), false);
+    packer.guard_by(guards(1), false, Mono::ZERO);
     let all = [hit("a", 6), two(false), two(true), charge, refund];
     for event in all.iter().chain(&all) {
         packer.take(event, NOW, WALL);
@@ -237,7 +237,7 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
         .set_flag(IGNORED, true);
     packer.set_partitions(1, NOW);
     let mut mark = |event: &Event<'_>, guards: Guards, is_killed| {
-        packer.guard_by(guards, is_killed);
+        packer.guard_by(guards, is_killed, Mono::ZERO);
         packer.take(event, NOW, WALL);
         let parcel = packer.next(NOW, true).expect("a parcel");
         let bytes = record(&packer, &parcel);
@@ -257,6 +257,27 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
         ..hit("a", 5)
     };
     assert!(mark(&shadow, guards(1), false), "denials are ignored");
+}
+
+#[test]
+fn a_wall_clock_that_is_put_forward_makes_no_call_older_than_the_last_coming_by() {
+    let mut packer = packer(1 << 20);
+    packer.set_partitions(1, NOW);
+    let news = Guard::default();
+    news.set_partitions(1);
+    news.hear(0, Place::default(), true, Span::ZERO, Mono(2));
+    let ended = Mono(2).plus(Span::from_secs(1));
+    let now = ended.plus(Span::from_millis(1));
+    let mut is_guarded = |since| {
+        packer.guard_by(news.guards(), false, since);
+        // By its stamp the call was made a second before the packer takes it.
+        packer.take(&hit("a", 5), now, Timestamp::from_micros(1_000_005));
+        let parcel = packer.next(now, true).expect("a parcel");
+        let bytes = record(&packer, &parcel);
+        hits_of(&bytes).iter().all(|hit| !hit.unguarded)
+    };
+    assert!(is_guarded(Mono::ZERO), "while the news guarded");
+    assert!(!is_guarded(ended), "it was not recorded yet at the end");
 }
 
 #[test]

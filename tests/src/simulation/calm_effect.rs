@@ -43,6 +43,8 @@ pub(super) struct CalmCalls {
     /// Whether calls that are made now are judged.
     is_judged: bool,
     calls: BTreeMap<PairIndex, PairCalls>,
+    /// How many hits agents had dropped when it was looked at last.
+    dropped: u64,
 }
 
 /// Calls of a pair, and who made them.
@@ -76,9 +78,24 @@ impl World {
     /// Looks whether calls are judged that are made now. Where anything is wrong, none that was made before is.
     pub(super) fn look_whether_calm(&mut self) {
         let is_judged = self.judged_since_us() <= self.now_us && self.is_calm_for_all();
-        match is_judged {
-            true => self.calm_calls.is_judged = true,
-            false => self.calm_calls = CalmCalls::default(),
+        if !is_judged {
+            self.calm_calls = CalmCalls::default();
+            return;
+        }
+        self.forget_calls_before_a_drop();
+        self.calm_calls.is_judged = true;
+    }
+
+    /// A hit that found no room in its agent's buffers limits nobody: no aggregator hears of it.
+    fn forget_calls_before_a_drop(&mut self) {
+        let processes = self.agents.iter().filter_map(|host| host.process.as_ref());
+        let dropped = processes.map(|process| process.agent().stats().hits_dropped());
+        let dropped = dropped.sum();
+        if self.calm_calls.dropped != dropped {
+            self.calm_calls = CalmCalls {
+                dropped,
+                ..CalmCalls::default()
+            };
         }
     }
 
@@ -135,6 +152,7 @@ impl World {
         if self.plan.documents.iter().any(Document::is_narrow) {
             return None;
         }
+        self.forget_calls_before_a_drop();
         let calm_calls = std::mem::take(&mut self.calm_calls);
         for ((r, d), of_pair) in calm_calls.calls {
             let (resource, domain) = (RESOURCES[r], DOMAINS[d]);

@@ -67,7 +67,7 @@ impl EffectRecord {
     /// Copies were ruled.
     pub fn entry(&mut self, at_us: u64, (granted, excess): (u64, u64), unguarded: bool) {
         self.time_us = self.time_us.max(at_us);
-        if 0 < granted {
+        if 0 < granted && self.is_of_its_periods(at_us) {
             self.closing = 0;
         }
         if !unguarded {
@@ -81,6 +81,17 @@ impl EffectRecord {
             is_unguarded: unguarded,
             late_us: self.time_us - at_us,
         });
+    }
+
+    /// Whether a stamp lies in the pair's periods of all quotas. One of an earlier period is not asked about there: that
+    /// it is granted does not say that the pair is open.
+    fn is_of_its_periods(&self, at_us: u64) -> bool {
+        let last = self.in_force.last();
+        let mut quotas = last.iter().flat_map(|last| &last.limits.quotas);
+        quotas.all(|quota| {
+            let period = |at_us| quota.zone.period(quota.unit, at_us);
+            period(at_us) == period(self.time_us)
+        })
     }
 
     /// Copies that were let through under a stamp cost nothing after all.
@@ -224,7 +235,8 @@ impl EffectRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Window;
+    use crate::calendar::{Calendar, Zone};
+    use crate::limits::{Quota, Window};
 
     fn found(taken_back: bool) -> usize {
         let limits = DomainLimits {
@@ -293,6 +305,36 @@ mod tests {
         // What was too much before it left stays too much, and what is afterwards is.
         assert_eq!((found([false, true], 3), found([true, false], 3)), (1, 1));
         assert_eq!(found([true; 2], 3), 0);
+    }
+
+    #[test]
+    fn what_is_granted_in_an_earlier_period_does_not_say_that_a_quota_has_room() {
+        const DAY_US: u64 = 86_400_000_000;
+        let limits = DomainLimits {
+            quotas: vec![Quota {
+                limit: 10,
+                unit: Calendar::Day,
+                zone: Zone::fixed(0),
+            }],
+            ..DomainLimits::default()
+        };
+        let found = |late_us| {
+            let (mut records, scope) = (EffectRecords::default(), Scope::new("r", Some("d")));
+            let mut entry = |at_us, granted, excess| {
+                let outcome = EntryOutcome {
+                    granted,
+                    excess,
+                    ..EntryOutcome::default()
+                };
+                records.entry(scope.clone(), &limits, at_us, &outcome, false);
+            };
+            (10..20).for_each(|n| entry(DAY_US + n, 1, 0));
+            (20..25).for_each(|n| entry(DAY_US + n, 0, 1));
+            entry(DAY_US + 24 - late_us, 1, 0);
+            (25..30).for_each(|n| entry(DAY_US + n, 0, 1));
+            records.violations().len()
+        };
+        assert_eq!((found(25), found(1)), (0, 1));
     }
 
     #[test]
