@@ -181,6 +181,25 @@ fn a_resource_s_own_pair_is_ruled_at_the_cap_as_well() {
 }
 
 #[test]
+fn at_the_cap_the_global_limit_still_counts_new_domains() {
+    let global = "[rate.\"api.search\"]\nrate = \"2/s\"\nglobal = \"9/s\"\n";
+    let mut play = Play::of(&format!("[engine]\npairs_per_partition_max = 1\n{global}"));
+    play.hits("api.search", &["a"]);
+    play.hits("api.search", &["b", "c", "c", "b"]);
+    assert_eq!((play.counts().granted, play.counts().at_cap), (0, 4));
+    let told = |play: &Play| {
+        let dues = play.rulings.totals_due.iter();
+        let counted = dues.flat_map(|due| due.counted.iter());
+        counted.map(|one| one.copies).sum::<u32>()
+    };
+    assert_eq!(told(&play), 4);
+    // One entry alone uses no more of it than a domain may: its limit, and as much debt.
+    let hit = Hit::one(0, "d", Timestamp::from_millis(play.now_ms), 1_000_000);
+    play.batch("api.search", 3, &[hit], &[]);
+    assert_eq!((play.counts().at_cap, told(&play)), (1_000_000, 4));
+}
+
+#[test]
 fn at_the_bound_an_agent_is_given_up_and_counted_from_then_on() {
     let bound = format!("[engine]\nepochs_per_partition_max = 1\n{TWO}");
     let mut play = Play::of(&bound);

@@ -29,7 +29,7 @@ use super::rule::{How, Rule, copies_of, event_of, rule};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
 use crate::pairs::{Hint, Identity, Opened, Prefix};
-use crate::stream::{Pair, Ruled};
+use crate::stream::{Pair, PairEvent, Ruled};
 use tollgate_limits::{Limits, RateClass};
 
 /// A hit stamped longer than this before its append is only counted.
@@ -66,6 +66,15 @@ struct Told {
     ms: u64,
     unguarded: bool,
     copies: u64,
+}
+
+/// Why an entry has no pair here.
+#[derive(Clone, Copy)]
+enum Unkept {
+    /// Its pair belongs to another partition.
+    Misrouted,
+    /// Its pair is new, and there are as many as may be.
+    AtCap,
 }
 
 /// An entry that comes soon.
@@ -106,6 +115,11 @@ impl Context<'_, '_> {
     /// Counts what became of an entry's copies.
     fn count(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         self.counts.count(ruled, hit);
+        self.tell(ruled, hit, at);
+    }
+
+    /// Tells the global limit, if there is one, of an entry's copies.
+    fn tell(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         let copies = ruled.granted.saturating_add(ruled.counted);
         if 0 < copies && self.rule.global().is_some() {
             let (ms, unguarded) = (at.as_millis(), hit.unguarded);
@@ -114,6 +128,29 @@ impl Context<'_, '_> {
                 unguarded,
                 copies,
             });
+        }
+    }
+
+    /// Counts an entry without a pair.
+    ///
+    /// At the cap its resource's global limit is told what a pair that remembers nothing would tell it, so a flood
+    /// of new domains is limited together, and a single entry of a great many copies closes it for nobody.
+    fn meet_unkept(
+        &mut self,
+        unkept: Unkept,
+        (class, event): (&RateClass, PairEvent),
+        (hit, at): (&Hit<'_>, Timestamp),
+        banned: bool,
+    ) {
+        match unkept {
+            Unkept::Misrouted => add(&mut self.counts.misrouted, copies_of(hit)),
+            Unkept::AtCap => {
+                add(&mut self.counts.at_cap, copies_of(hit));
+                if self.rule.global().is_some() {
+                    let ruled = Pair::of(class).rule(class, at, event, banned);
+                    self.tell(ruled, hit, at);
+                }
+            }
         }
     }
 
@@ -255,8 +292,13 @@ impl Engine {
             add(&mut context.counts.too_old, copies);
             return;
         }
-        let Some(opened) = self.open_pair(limits, class, context, ahead) else {
-            return;
+        let opened = match self.open_pair(limits, class, context, ahead) {
+            Ok(opened) => opened,
+            Err(unkept) => {
+                let event = event_of(hit, |stamp| common.clock.instant(stamp));
+                context.meet_unkept(unkept, (class, event), (hit, at), amended.is_banned(at));
+                return;
+            }
         };
         let working = self.table.working();
         let before = working.stated;
@@ -272,6 +314,7 @@ impl Engine {
         let is_near = rulings.tells_near && stated && context.is_near(&working.pair, class);
         if !self.table.close() {
             add(&mut context.counts.at_cap, copies);
+            context.tell(ruled, hit, at);
             return;
         }
         if opened == Opened::New && self.table.is_crowded(cap_of(limits)) {
@@ -336,7 +379,7 @@ impl Engine {
         rulings.candidates.extend(closed);
     }
 
-    /// Opens the pair of an entry; `None`, and the entry is counted, if it is not ruled here.
+    /// Opens the pair of an entry; fails if it has none here.
     #[inline]
     fn open_pair(
         &mut self,
@@ -344,7 +387,7 @@ impl Engine {
         class: &RateClass,
         context: &mut Context<'_, '_>,
         ahead: &Ahead<'_>,
-    ) -> Option<Opened> {
+    ) -> Result<Opened, Unkept> {
         let (resource, domain) = (context.name, ahead.hit.domain);
         let ordinal = self.steps.newest().ordinal;
         if self.table.open_near(ahead.identity, ahead.hint) == Opened::Known {
@@ -353,20 +396,18 @@ impl Engine {
                 let forgot = self.steps.migrate(working, resource, domain);
                 context.counts.pairs_forgotten += u64::from(forgot);
             }
-            return Some(Opened::Known);
+            return Ok(Opened::Known);
         }
-        let copies = copies_of(&ahead.hit);
-        let uncounted = if self.is_misrouted(resource, domain) {
-            &mut context.counts.misrouted
+        let unkept = if self.is_misrouted(resource, domain) {
+            Unkept::Misrouted
         } else if self.table.is_full(cap_of(limits)) {
-            &mut context.counts.at_cap
+            Unkept::AtCap
         } else {
             self.table.working().begin(class, ordinal);
-            return Some(Opened::New);
+            return Ok(Opened::New);
         };
-        add(uncounted, copies);
         self.table.abandon();
-        None
+        Err(unkept)
     }
 
     /// Whether a pair belongs to another partition. Asked of new pairs alone: whoever is known

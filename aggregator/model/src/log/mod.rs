@@ -312,6 +312,14 @@ impl PartitionModel {
                 effect.enters(&Scope::new(resource, Some(domain)));
             }
         } else {
+            // Nobody remembers it: the global limit hears what a pair of its own would tell at its first entry.
+            if global.is_some() {
+                let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
+                let mut pair = StreamPair::new(&own);
+                pair.set_over(over);
+                let ruled = rule(&mut pair, limits.is_some(), at_us, entry);
+                tell(outcome, entry, at_us, &ruled);
+            }
             return self.not_ruled(NotRuled::AtCap);
         }
         self.table
@@ -335,16 +343,8 @@ impl PartitionModel {
             }
             effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);
         }
-        // Global hears of excess that every constraint of the domain counted, and of no other, so that
-        // one tenant's flood closes little for the rest.
-        let told = ruled.granted.saturating_add(ruled.counted);
-        if global.is_some() && 0 < told {
-            let parts = outcome
-                .totals_due
-                .entry(entry.resource.to_owned())
-                .or_default();
-            let part = (at_us / APPEND_UNIT_US, entry.unguarded);
-            *parts.entry(part).or_default() += told;
+        if global.is_some() {
+            tell(outcome, entry, at_us, &ruled);
         }
         self.counters.entries_ruled += 1;
         self.counters.hits_granted = self.counters.hits_granted.saturating_add(ruled.granted);
@@ -442,6 +442,21 @@ fn instant_us(stamp_us: u64, moved_us: i64, appended_us: u64) -> u64 {
 
 fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
     before.map(|denial| denial.end) != after.map(|denial| denial.end)
+}
+
+/// Tells the global limit of an entry: of what was granted, and of excess that every constraint of the domain
+/// counted, and of no other, so that one tenant's flood closes little for the rest.
+fn tell(outcome: &mut RecordOutcome, entry: &HitEntry<'_>, at_us: u64, ruled: &EntryOutcome) {
+    let told = ruled.granted.saturating_add(ruled.counted);
+    if told == 0 {
+        return;
+    }
+    let parts = outcome
+        .totals_due
+        .entry(entry.resource.to_owned())
+        .or_default();
+    let part = (at_us / APPEND_UNIT_US, entry.unguarded);
+    *parts.entry(part).or_default() += told;
 }
 
 /// An entry on its pair. Where nothing limits the resource only a ban denies.
