@@ -1,7 +1,7 @@
 //! Records that anybody who can connect may send: of somebody else, of very many epochs or domains.
 
 use tollgate_shared::names::partition_of_pair;
-use tollgate_shared::time::Span;
+use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::link::FromAggregator;
@@ -27,13 +27,19 @@ fn record(sender: &Sender<'_>, resource: &str, domain: &str) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
+/// A domain whose pair with `zz` belongs to a partition.
+fn domain_of(partition: u32) -> String {
+    let mut all = (0..).map(|number| format!("tenant-{number}"));
+    let is_of = |one: &String| partition_of_pair("zz", one, PARTITIONS) == partition;
+    all.find(is_of).expect("one of endlessly many")
+}
+
 #[test]
 fn what_a_connection_may_not_say_is_refused_before_the_log() {
     let mut attacked = Attacked::start("");
     let mut hitter = Hitter::new(&attacked.serving.agents);
     let own = hitter.sender();
-    let far =
-        |sent: tollgate_shared::time::Timestamp| sent.saturating_add(Span::from_secs(86_400 * 3));
+    let far = |sent: Timestamp| sent.saturating_add(Span::from_secs(86_400 * 3));
     let cases = [
         (
             "not_its_own",
@@ -57,6 +63,13 @@ fn what_a_connection_may_not_say_is_refused_before_the_log() {
                 ..own
             },
         ),
+        (
+            "sent",
+            Sender {
+                sent: Timestamp::ZERO,
+                ..own
+            },
+        ),
     ];
     for (reason, sender) in cases {
         let before = attacked.refused(reason);
@@ -68,6 +81,14 @@ fn what_a_connection_may_not_say_is_refused_before_the_log() {
         );
         assert_eq!(attacked.refused(reason), before + 1, "{reason}");
     }
+    // A pair of another partition.
+    let sender = hitter.sender();
+    let answer = hitter.append(0, &record(&sender, "zz", &domain_of(3)));
+    assert!(
+        matches!(answer, FromAggregator::Refused { .. }),
+        "{answer:?}"
+    );
+    assert_eq!(attacked.refused("misrouted"), 1);
     // An aggregator's record, and one of nobody: kinds 6 and 99.
     for (reason, bytes) in [("kind", [1, 6, 0x90]), ("kind", [1, 99, 0x90])] {
         let before = attacked.refused(reason);
@@ -92,7 +113,7 @@ fn very_many_epochs_of_one_name_give_each_other_up() {
         let mut hitter = Hitter::of_secret(&attacked.serving.agents, [number; 32]);
         for partition in 0..PARTITIONS {
             let sender = hitter.sender();
-            let answer = hitter.append(partition, &record(&sender, "zz", "q"));
+            let answer = hitter.append(partition, &record(&sender, "zz", &domain_of(partition)));
             assert!(
                 matches!(answer, FromAggregator::Appended { .. }),
                 "{answer:?}"

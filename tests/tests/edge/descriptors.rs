@@ -10,6 +10,7 @@ use tollgate_server::core::event::{Event, Peer as AgentPeer, Request};
 use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::link::{self, Answers, LinkCounters};
 use tollgate_server::security::Access;
+use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 use tollgate_zmtp::SocketType;
@@ -125,7 +126,10 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     let mut link = Link::start(Bounds::default(), 100);
     let mut greedy = link.welcome();
     let mut modest = link.welcome();
-    let domains: Vec<String> = (0..4_000).map(|n| format!("{n:0>200}")).collect();
+    let of_first = |one: &String| partition_of_pair("api.search", one, 4) == 0;
+    let domains = (0..).map(|n| format!("{n:0>200}")).filter(of_first);
+    let domains: Vec<String> = domains.take(4_000).collect();
+    let partition = partition_of_pair("api.search", "acme", 4);
     let record = greedy.record("api.search", &domains);
     assert!(800_000 < record.len());
     let sends = std::thread::spawn(move || {
@@ -148,7 +152,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
         let small = modest.record("api.search", &["acme".to_owned()]);
         modest.peer.say(&FromAgent::Append {
             id,
-            partition: 1,
+            partition,
             record: &small,
         });
         loop {
@@ -156,7 +160,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
                 (peer, Request::Append { id: found, .. }) if found == id => {
                     let appended = FromAggregator::Appended {
                         id,
-                        partition: 1,
+                        partition,
                         offset: 7,
                     };
                     link.answer(&peer, &appended);

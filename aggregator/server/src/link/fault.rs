@@ -54,6 +54,20 @@ pub enum BatchFault {
     /// It names a resource that the connection's token is not for.
     #[error("resource {0:?}: the connection's token is not for its namespace")]
     Namespace(Box<str>),
+    /// It has a hit of a pair that belongs to another partition, where the pair is ruled.
+    #[error(
+        "resource {resource:?}, domain {domain:?}: found in partition {found}, expected in {expected}"
+    )]
+    Misrouted {
+        /// The pair's resource.
+        resource: Box<str>,
+        /// The pair's domain.
+        domain: Box<str>,
+        /// The partition that was named.
+        found: u32,
+        /// The pair's.
+        expected: u32,
+    },
     /// Its send stamp is too far from this process's clock.
     #[error(
         "sent {} s {} this aggregator's clock, expected at most {} s: one of the two clocks is wrong",
@@ -71,7 +85,7 @@ pub enum BatchFault {
 
 impl BatchFault {
     /// Names of all faults, as metrics have them.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "partition",
         "kind",
         "malformed",
@@ -81,6 +95,7 @@ impl BatchFault {
         "sequence",
         "sent",
         "namespace",
+        "misrouted",
     ];
 
     const fn index(&self) -> usize {
@@ -94,6 +109,7 @@ impl BatchFault {
             Self::Sequence { .. } => 6,
             Self::Sent { .. } => 7,
             Self::Namespace(_) => 8,
+            Self::Misrouted { .. } => 9,
         }
     }
 
