@@ -5,17 +5,19 @@
 //! ```
 //!
 //! A frame of a topic costs as much as the topic has subscribers, however many connections and other
-//! topics there are. Topics are whole: nothing is compared by its beginning. What stays true: both
+//! topics there are. To subscribe and to leave costs the same however many subscribers a topic has, or a
+//! crowd that leaves would hold up frames for seconds. Topics are whole: nothing is compared by its beginning. What stays true: both
 //! directions say the same; a topic without subscribers and a connection without topics take no memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 /// The subscriptions of all connections, which have numbers; `Topic` is what is compared whole.
 #[derive(Debug)]
 pub struct Subscriptions<Topic> {
     by_topic: HashMap<Topic, Vec<u64>>,
-    by_connection: HashMap<u64, HashSet<Topic>>,
+    /// With each topic, at which index of the topic's connections this one stands.
+    by_connection: HashMap<u64, HashMap<Topic, usize>>,
     count: usize,
 }
 
@@ -33,8 +35,10 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
     /// Adds one; subscribing twice is subscribing once. Returns how many the connection has.
     pub fn subscribe(&mut self, connection: u64, topic: Topic) -> usize {
         let topics = self.by_connection.entry(connection).or_default();
-        if topics.insert(topic.clone()) {
-            self.by_topic.entry(topic).or_default().push(connection);
+        if !topics.contains_key(&topic) {
+            let subscribers = self.by_topic.entry(topic.clone()).or_default();
+            topics.insert(topic, subscribers.len());
+            subscribers.push(connection);
             self.count += 1;
         }
         topics.len()
@@ -45,19 +49,19 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
         let Some(topics) = self.by_connection.get_mut(&connection) else {
             return;
         };
-        if !topics.remove(topic) {
+        let Some(at) = topics.remove(topic) else {
             return;
-        }
+        };
         if topics.is_empty() {
             self.by_connection.remove(&connection);
         }
-        self.unlist(connection, topic);
+        self.unlist(topic, at);
     }
 
     /// A connection is gone, and all its subscriptions with it.
     pub fn remove(&mut self, connection: u64) {
-        for topic in self.by_connection.remove(&connection).unwrap_or_default() {
-            self.unlist(connection, &topic);
+        for (topic, at) in self.by_connection.remove(&connection).unwrap_or_default() {
+            self.unlist(&topic, at);
         }
     }
 
@@ -68,14 +72,7 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
 
     /// How many topics a connection subscribes to.
     pub fn of_connection(&self, connection: u64) -> usize {
-        self.by_connection.get(&connection).map_or(0, HashSet::len)
-    }
-
-    /// The connection with the most subscriptions.
-    pub fn greatest(&self) -> Option<u64> {
-        let sizes = self.by_connection.iter();
-        let greatest = sizes.max_by_key(|(_, topics)| topics.len());
-        greatest.map(|(connection, _)| *connection)
+        self.by_connection.get(&connection).map_or(0, HashMap::len)
     }
 
     /// All subscriptions of all connections.
@@ -88,13 +85,20 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
         self.count == 0
     }
 
-    fn unlist(&mut self, connection: u64, topic: &Topic) {
+    /// Takes the connection at an index off a topic's list. The last one of the list takes its index.
+    fn unlist(&mut self, topic: &Topic, at: usize) {
         let Some(subscribers) = self.by_topic.get_mut(topic) else {
             return;
         };
-        if let Some(at) = subscribers.iter().position(|one| *one == connection) {
+        if at < subscribers.len() {
             subscribers.swap_remove(at);
             self.count -= 1;
+        }
+        if let Some(moved) = subscribers.get(at)
+            && let Some(topics) = self.by_connection.get_mut(moved)
+            && let Some(its) = topics.get_mut(topic)
+        {
+            *its = at;
         }
         if subscribers.is_empty() {
             self.by_topic.remove(topic);

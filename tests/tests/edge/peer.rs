@@ -1,8 +1,9 @@
 //! A peer made of bytes: it sends what it likes.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
+use socket2::{Domain, Socket, Type};
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
@@ -27,7 +28,20 @@ pub struct Peer {
 impl Peer {
     /// One that has only connected.
     pub fn connect(address: &str, role: SocketType) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap(), role)
+    }
+
+    /// One that has connected from this address of loopback, and keeps so few bytes that it has not read.
+    pub fn connect_from(from: [u8; 4], keeps: usize, address: &str, role: SocketType) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(keeps).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        let address: SocketAddr = address.parse().unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::over(socket.into(), role)
+    }
+
+    fn over(stream: TcpStream, role: SocketType) -> Self {
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.set_write_timeout(Some(SOON)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -41,9 +55,14 @@ impl Peer {
     /// One whose handshake is complete.
     pub fn ready(address: &str, role: SocketType) -> Self {
         let mut peer = Self::connect(address, role);
-        peer.send(&opening(role));
-        assert!(matches!(peer.event(), Some(Event::Ready { .. })));
+        peer.greet(&opening(role));
         peer
+    }
+
+    /// Sends greeting and READY, and waits for those of the other side.
+    pub fn greet(&mut self, opening: &[u8]) {
+        self.send(opening);
+        assert!(matches!(self.event(), Some(Event::Ready { .. })));
     }
 
     /// Sends bytes, if the other side still takes them; whether it did.

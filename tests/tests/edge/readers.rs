@@ -10,7 +10,7 @@ use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::feed::{self, FeedCounters, Publisher};
 use tollgate_server::security::Access;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_zmtp::{SocketType, cancel, subscribe};
+use tollgate_zmtp::{SocketType, cancel, opening, subscribe};
 
 use crate::attacked::SOON;
 use crate::peer::Peer;
@@ -78,6 +78,11 @@ impl Feed {
     }
 }
 
+/// A topic of a resource of this number.
+fn topic(number: usize) -> Topic {
+    Topic::of_resource(&[0; 16], &format!("r-{number}"))
+}
+
 /// Reads all that comes, in a thread; how many bytes came.
 fn reads_all(mut peer: Peer) -> std::thread::JoinHandle<usize> {
     std::thread::spawn(move || {
@@ -113,6 +118,91 @@ fn what_waits_for_a_deaf_subscriber_is_bounded_and_no_one_elses_loss() {
     drop(feed);
     let heard = honest.join().unwrap() as u64;
     assert!(published <= heard, "{heard} of {published}");
+}
+
+#[test]
+fn who_leaves_all_to_the_systems_buffers_is_counted_as_stalled() {
+    let feed = Feed::start(Bounds {
+        stall: Duration::from_secs(1),
+        ..Bounds::default()
+    });
+    // ZMTP 3.0, which knows no pings: nothing but the system tells that nobody reads.
+    let mut opening = opening(SocketType::Sub).to_vec();
+    opening[11] = 0;
+    let mut deaf = Vec::new();
+    for count in 1..=8 {
+        let from = [127, 0, 0, 1];
+        let mut peer = Peer::connect_from(from, 4_096, &feed.address, SocketType::Sub);
+        peer.greet(&opening);
+        peer.send(&subscribe(Topic::CONTROL.as_bytes()));
+        feed.until("it is subscribed", || {
+            feed.counters.subscriptions.load(Ordering::Relaxed) == count
+        });
+        deaf.push(peer);
+    }
+    feed.publish(2);
+    feed.until("all are ended", || {
+        feed.edge.feed.open.load(Ordering::Relaxed) == 0
+    });
+    feed.until("all are counted", || feed.ended("stalled") == 8);
+    assert_eq!(
+        feed.edge.feed.ended().map(|(_, count)| count).sum::<u64>(),
+        8
+    );
+}
+
+#[test]
+fn one_address_takes_half_of_all_topics_and_ends_nobody_elses() {
+    let feed = Feed::start(Bounds {
+        subscriptions: 100,
+        subscriptions_all: 400,
+        ..Bounds::default()
+    });
+    let of = |address: u8, topics: std::ops::Range<usize>| {
+        let from = [127, 0, 0, address];
+        let mut peer = Peer::connect_from(from, 64 << 10, &feed.address, SocketType::Sub);
+        peer.greet(&opening(SocketType::Sub));
+        topics.for_each(|number| peer.send(&subscribe(topic(number).as_bytes())));
+        peer
+    };
+    let have = |count: u64| {
+        feed.until("they are subscribed", || {
+            feed.counters.subscriptions.load(Ordering::Relaxed) == count
+        });
+    };
+    // The honest one has more than anybody else, which is no reason to end it.
+    let mut honest = of(2, 0..90);
+    have(90);
+    let mut kept = Vec::new();
+    for crowd in 1..=4 {
+        kept.push(of(1, 1_000..1_050));
+        have(90 + 50 * crowd);
+    }
+    for ended in 1..=6 {
+        of(1, 2_000..2_001).is_ended();
+        feed.until("it is counted", || {
+            feed.ended("subscriptions_of_address") == ended
+        });
+    }
+    let newcomer = of(3, 90..100);
+    have(90 + 200 + 10);
+    // When all is taken, newcomers end, and nobody who was there.
+    kept.push(of(4, 0..100));
+    have(400);
+    of(3, 0..1).is_ended();
+    feed.until("it is counted", || feed.ended("subscriptions_of_all") == 1);
+    assert_eq!(
+        feed.edge.feed.ended().map(|(_, count)| count).sum::<u64>(),
+        7
+    );
+    feed.publisher.publish(topic(7), vec![7; 32]);
+    assert!(honest.message().is_some());
+    // Who leaves makes room.
+    drop(newcomer);
+    have(390);
+    kept.push(of(1, 0..0));
+    kept.push(of(5, 0..10));
+    have(400);
 }
 
 #[test]
@@ -192,7 +282,7 @@ fn subscriptions_without_end_are_not_read() {
         ..Bounds::default()
     });
     let mut churning = Peer::ready(&feed.address, SocketType::Sub);
-    let topic = Topic::of_resource(&[0; 16], "r");
+    let topic = topic(0);
     let both = [subscribe(topic.as_bytes()), cancel(topic.as_bytes())].concat();
     // Two hundred a second are read of it: this would take half an hour, and is over at the sockets' bound.
     let within = Duration::from_secs(2);

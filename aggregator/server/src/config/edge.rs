@@ -37,6 +37,11 @@ pub fn read(source: &mut Source) -> Bounds {
             default.subscriber_bytes,
         ),
         subscriptions: count(source, "feed.subscriptions_max", default.subscriptions),
+        subscriptions_all: count(
+            source,
+            "feed.subscriptions_total_max",
+            default.subscriptions_all,
+        ),
     }
 }
 
@@ -53,8 +58,8 @@ fn time(source: &mut Source, path: &'static str, default: Duration) -> Duration 
 }
 
 fn count(source: &mut Source, path: &'static str, default: usize) -> usize {
-    let expected = "a whole number from 1 to 1000000";
-    let number = source.number(path, expected, default as u64, 1..=1_000_000);
+    let expected = "a whole number from 1 to 10000000";
+    let number = source.number(path, expected, default as u64, 1..=10_000_000);
     usize::try_from(number).unwrap_or(default)
 }
 

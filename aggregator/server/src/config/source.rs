@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 53] = [
+pub const OPTIONS: [&str; 54] = [
     "name",
     "threads",
     "log.kind",
@@ -57,6 +57,7 @@ pub const OPTIONS: [&str; 53] = [
     "feed.heartbeat",
     "feed.subscriber_queue_max",
     "feed.subscriptions_max",
+    "feed.subscriptions_total_max",
     "snapshot.every",
     "snapshot.entries_max",
     "snapshot.keep_hourly",

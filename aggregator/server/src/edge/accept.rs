@@ -20,8 +20,8 @@ use crate::security::{Access, PortKind};
 /// How long to wait after an error of accepting that is not one connection's: too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// A connection that takes nothing for so long is ended by the operating system, in case this process
-/// does not see it: as long as [`super::Bounds::stall`] is by default.
+/// A connection that takes nothing for so long is ended by the operating system: this process does not see
+/// that a peer leaves what the system keeps for it. [`serve`] replaces it by [`super::Bounds::stall`].
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the operating system may keep of one connection in each direction. It would grow to several
@@ -80,6 +80,8 @@ pub(crate) fn serve<P: Port>(
     access: Access,
     port: P,
 ) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(&listener).set_tcp_user_timeout(Some(edge.bounds.stall))?;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     tokio::spawn(accept(listener, edge, Arc::new(access), port));
@@ -107,7 +109,7 @@ async fn accept<P: Port>(
             Err(error) if is_one_connections(&error) => {}
             Err(error) => {
                 edge.paused.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(port = P::NAME, %error, "accepting pauses");
+                edge.lines.not_accepted(P::NAME, &error);
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -141,7 +143,7 @@ fn open<P: Port>(
     // Linux hands it on from the listener, others do not.
     let _ = stream.set_nodelay(true);
     let number = edge.numbers.fetch_add(1, Ordering::Relaxed);
-    let connection = Arc::new(Connection::new(number, stream));
+    let connection = Arc::new(Connection::new(number, address.ip(), stream));
     edge.lock_connections()
         .insert(number, Arc::clone(&connection));
     edge.begin_pending(number, address.ip());

@@ -42,6 +42,9 @@ pub struct Bounds {
     pub subscriber_bytes: usize,
     /// Topics that one connection may subscribe to.
     pub subscriptions: usize,
+    /// Topics that all connections together may subscribe to, of some 240 bytes each. Those of one address may have
+    /// half of them, so that one address keeps nobody else out.
+    pub subscriptions_all: usize,
 }
 
 impl Default for Bounds {
@@ -63,6 +66,7 @@ impl Default for Bounds {
             queued_bytes: 256 << 20,
             subscriber_bytes: 1 << 20,
             subscriptions: 20_100,
+            subscriptions_all: 2_000_000,
         }
     }
 }
@@ -87,7 +91,3 @@ pub const FEED_LIMITS: Limits = Limits {
 /// Bytes that may wait for an agent while more of a snapshot is made for it, or more of its messages
 /// are read.
 pub const ANSWERS_BYTES: usize = 256 << 10;
-
-/// Subscriptions of all connections together, of some 200 bytes each. At the bound the connection with
-/// the most ends.
-pub const SUBSCRIPTIONS_MAX: usize = 2_000_000;

@@ -9,8 +9,10 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -23,6 +25,7 @@ use super::Edge;
 use super::bounds::Bounds;
 use super::ended::Ended;
 use super::outbox::Outbox;
+use super::pending::network;
 use super::wire::Wire;
 use crate::security::TokenGrant;
 
@@ -78,6 +81,8 @@ pub struct Basis {
 pub struct Connection {
     /// Its number: no other connection of this process has it.
     pub number: u64,
+    /// The address that it came from; of IPv6 its /64.
+    pub(crate) network: IpAddr,
     pub(super) wire: Wire,
     pub(super) basis: OnceLock<Basis>,
     /// Why it ended, in words of TLS.
@@ -102,9 +107,10 @@ pub(crate) enum Queued {
 }
 
 impl Connection {
-    pub(super) fn new(number: u64, stream: TcpStream) -> Self {
+    pub(super) fn new(number: u64, address: IpAddr, stream: TcpStream) -> Self {
         Self {
             number,
+            network: network(address),
             wire: Wire::new(stream),
             basis: OnceLock::new(),
             detail: OnceLock::new(),
@@ -137,12 +143,21 @@ impl Connection {
     }
 
     /// How an error of the wire ends the connection.
-    pub(super) fn ended_by(&self, fault: &io::Error) -> Ended {
-        if fault.kind() != io::ErrorKind::InvalidData {
-            return Ended::Gone;
+    ///
+    /// The operating system ends one whose peer takes none of the bytes that the system keeps for it, which this
+    /// process does not see otherwise.
+    pub(super) fn ended_by(&self, fault: &io::Error, stall: Duration) -> Ended {
+        match fault.kind() {
+            io::ErrorKind::InvalidData => {
+                let _ = self.detail.set(fault.to_string());
+                Ended::Tls
+            }
+            io::ErrorKind::TimedOut => Ended::Stalled {
+                found: self.waiting(),
+                allowed: stall,
+            },
+            _ => Ended::Gone,
         }
-        let _ = self.detail.set(fault.to_string());
-        Ended::Tls
     }
 
     pub(super) fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -177,8 +192,15 @@ impl Connection {
 
     /// Writes what the peer takes now, and wakes the task for what is left.
     pub(crate) fn write_out(&self, edge: &Edge) {
-        if !matches!(self.flush(edge), Ok(true)) {
-            self.wake.notify_one();
+        match self.flush(edge) {
+            Ok(true) => {}
+            Ok(false) => self.wake.notify_one(),
+            // The system tells an error once: whoever asks again hears only that the connection is closed.
+            Err(fault) => {
+                if self.order(self.ended_by(&fault, edge.bounds.stall)) {
+                    self.release(edge);
+                }
+            }
         }
     }
 

@@ -15,7 +15,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 /// What is counted of the connections to one port.
 #[derive(Debug, Default)]
 pub struct PortCounters {
-    /// Connections that were ended, in the order of [`REASONS`].
+    /// Connections that ended, in the order of [`REASONS`].
     ended: [AtomicU64; REASONS.len()],
     /// Connections that are READY.
     pub open: AtomicU64,
@@ -38,7 +38,7 @@ impl PortCounters {
 
 /// Lines for the operator, at most one a second.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     last: Mutex<Option<Instant>>,
     unsaid: AtomicU64,
 }
@@ -58,6 +58,13 @@ impl Lines {
         Some(self.unsaid.swap(0, Ordering::Relaxed))
     }
 
+    /// Says something of a peer of HTTP.
+    pub(crate) fn of_http(&self, peer: SocketAddr, what: std::fmt::Arguments<'_>) {
+        if let Some(unsaid) = self.may(Instant::now()) {
+            tracing::warn!(%peer, unsaid, "HTTP: {what}");
+        }
+    }
+
     /// Says that a connection was ended, and why.
     pub(super) fn ended(
         &self,
@@ -66,13 +73,20 @@ impl Lines {
         (agent, detail): (Option<&str>, Option<&str>),
         ended: &Ended,
     ) {
-        let Some(reason) = ended.reason() else {
+        let Some(reason) = ended.reason().filter(|_| ended.is_logged()) else {
             return;
         };
         if let Some(unsaid) = self.may(Instant::now()) {
             // The name is the peer's to choose; as a debug text it is escaped.
             let agent = agent.map(tracing::field::debug);
             tracing::warn!(port, %address, agent, reason, detail, unsaid, "ended a connection: {ended}");
+        }
+    }
+
+    /// Says that a connection could not be accepted.
+    pub(crate) fn not_accepted(&self, port: &'static str, error: &std::io::Error) {
+        if let Some(unsaid) = self.may(Instant::now()) {
+            tracing::warn!(port, unsaid, %error, "accepting pauses");
         }
     }
 
@@ -107,6 +121,7 @@ mod tests {
     fn every_reason_that_ends_a_connection_has_its_counter() {
         let allowed = Duration::ZERO;
         let all = [
+            Ended::Gone,
             Ended::Handshake { allowed },
             Ended::PendingOfAddress { allowed: 1 },
             Ended::Pending { allowed: 1 },
@@ -129,6 +144,8 @@ mod tests {
                 found: 1,
                 allowed: 1,
             },
+            Ended::SubscriptionsOfAddress { allowed: 1 },
+            Ended::SubscriptionsOfAll { allowed: 1 },
             Ended::Garbage { found: 1 },
             Ended::Tls,
             Ended::Refused(crate::security::AccessRefused::NoToken),
@@ -151,7 +168,7 @@ mod tests {
             assert_eq!(sum, before as u64 + 1, "{ended:?}");
         }
         assert!(counters.ended().all(|(_, count)| 0 < count));
-        counters.count(&Ended::Gone);
-        assert_eq!(counters.ended().map(|(_, count)| count).sum::<u64>(), 21);
+        let unlogged = all.iter().filter(|ended| !ended.is_logged());
+        assert!(unlogged.eq([&Ended::Gone]));
     }
 }

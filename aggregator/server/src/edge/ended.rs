@@ -78,6 +78,16 @@ pub enum Ended {
         /// The bound.
         allowed: usize,
     },
+    /// It subscribed to one more topic than those of its address may have.
+    SubscriptionsOfAddress {
+        /// The bound.
+        allowed: usize,
+    },
+    /// It subscribed to one more topic than all may have.
+    SubscriptionsOfAll {
+        /// The bound.
+        allowed: usize,
+    },
     /// It does not speak TLS, or its TLS was refused; the connection's detail says why.
     Tls,
     /// It was not let in.
@@ -91,8 +101,9 @@ pub enum Ended {
     },
 }
 
-/// The words that counters have for what ends connections against their peers' will.
-pub const REASONS: [&str; 19] = [
+/// The words that counters have for what ends connections.
+pub const REASONS: [&str; 22] = [
+    "gone",
     "greeting",
     "ready",
     "frame_bytes",
@@ -101,6 +112,8 @@ pub const REASONS: [&str; 19] = [
     "peer_error",
     "subscription",
     "subscriptions",
+    "subscriptions_of_address",
+    "subscriptions_of_all",
     "handshake",
     "pending_of_address",
     "pending",
@@ -115,10 +128,11 @@ pub const REASONS: [&str; 19] = [
 ];
 
 impl Ended {
-    /// The word of [`REASONS`] for it; `None` where nobody did anything wrong.
+    /// The word of [`REASONS`] for it; `None` when this process stops, which nobody reads a counter of.
     pub fn reason(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Gone | Self::Stopped => return None,
+            Self::Stopped => return None,
+            Self::Gone => "gone",
             Self::Violation(violation) => violation.kind(),
             Self::Handshake { .. } => "handshake",
             Self::PendingOfAddress { .. } => "pending_of_address",
@@ -130,11 +144,18 @@ impl Ended {
             Self::Backlog { .. } => "backlog",
             Self::Topic { .. } => "subscription",
             Self::Subscriptions { .. } => "subscriptions",
+            Self::SubscriptionsOfAddress { .. } => "subscriptions_of_address",
+            Self::SubscriptionsOfAll { .. } => "subscriptions_of_all",
             Self::Garbage { .. } => "malformed",
             Self::Tls => "tls",
             Self::Refused(_) => "access",
             Self::Revoked => "revoked",
         })
+    }
+
+    /// Whether the operator is to read of it: not where the peer itself closed the connection.
+    pub(super) fn is_logged(&self) -> bool {
+        !matches!(self, Self::Gone | Self::Stopped)
     }
 
     /// What the peer is told, where that helps whoever runs it and nobody else.
@@ -187,6 +208,14 @@ impl fmt::Display for Ended {
             Self::Subscriptions { found, allowed } => {
                 write!(f, "{found} subscriptions, expected at most {allowed}")
             }
+            Self::SubscriptionsOfAddress { allowed } => write!(
+                f,
+                "one subscription more than the {allowed} that connections of one address may have"
+            ),
+            Self::SubscriptionsOfAll { allowed } => write!(
+                f,
+                "one subscription more than the {allowed} that all connections may have"
+            ),
             Self::Tls => write!(
                 f,
                 "TLS was expected, and a certificate that holds if there is one"

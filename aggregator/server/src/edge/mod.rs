@@ -30,6 +30,7 @@ pub(crate) use accept::{Port, serve};
 pub use bounds::Bounds;
 pub use connection::{Basis, Connection};
 pub(crate) use connection::{Conversation, Queued};
+pub(crate) use counters::Lines;
 pub use counters::PortCounters;
 pub use descriptors::raise as raise_descriptors;
 pub use ended::Ended;
@@ -42,7 +43,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use crate::security::Hearing;
-use counters::Lines;
 use pending::Pending;
 
 /// What all connections to one process share.

@@ -22,7 +22,7 @@ pub(super) async fn secure(
     let Some((tls, handshakes)) = &access.tls else {
         return Ok(());
     };
-    let allowed = edge.bounds.handshake;
+    let (allowed, stall) = (edge.bounds.handshake, edge.bounds.stall);
     let (tls, connection) = (Arc::clone(tls), Arc::clone(connection));
     let handshake = async move {
         let session = tls.session().map_err(|_| Ended::Tls)?;
@@ -31,7 +31,7 @@ pub(super) async fn secure(
             biased;
             ended = connection.until_ordered() => Err(ended),
             begun = begun => match begun {
-                Ok(begun) => begun.map_err(|fault| connection.ended_by(&fault)),
+                Ok(begun) => begun.map_err(|fault| connection.ended_by(&fault, stall)),
                 Err(_) => Err(Ended::Handshake { allowed }),
             },
         }

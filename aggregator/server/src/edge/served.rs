@@ -129,7 +129,7 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
             }
             let is_empty = match self.connection.flush(self.terms.edge) {
                 Ok(is_empty) => is_empty,
-                Err(fault) => return self.connection.ended_by(&fault),
+                Err(fault) => return self.ended_by(&fault),
             };
             let waiting = self.connection.waiting();
             self.conversation.sent(waiting);
@@ -185,6 +185,11 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
         }
     }
 
+    fn ended_by(&self, fault: &io::Error) -> Ended {
+        let stall = self.terms.edge.bounds.stall;
+        self.connection.ended_by(fault, stall)
+    }
+
     fn next_look(&self) -> Instant {
         let bounds = &self.terms.edge.bounds;
         self.patience.next(Instant::now(), bounds)
@@ -222,7 +227,7 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
                 Ok(0) => return Err(Ended::Gone),
                 Ok(read) => read,
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(fault) => return Err(self.connection.ended_by(&fault)),
+                Err(fault) => return Err(self.ended_by(&fault)),
             };
             let mut input = &scratch[..read];
             self.handle(&mut input)?;

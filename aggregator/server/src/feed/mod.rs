@@ -12,6 +12,7 @@
 //! a frame costs grows with its subscribers, and not with other topics and connections.
 
 mod port;
+mod shares;
 
 use std::net::TcpListener;
 use std::sync::Arc;

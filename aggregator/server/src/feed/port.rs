@@ -21,7 +21,8 @@ use tollgate_shared::wire::frame::{TOPIC_BYTES, Topic};
 use tollgate_zmtp::{Event, Limits, SocketType, Subscriptions};
 
 use super::FeedCounters;
-use crate::edge::bounds::{FEED_LIMITS, SUBSCRIPTIONS_MAX};
+use super::shares::Shares;
+use crate::edge::bounds::FEED_LIMITS;
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters};
 use crate::security::{PortKind, TokenGrant};
 
@@ -30,10 +31,32 @@ use crate::security::{PortKind, TokenGrant};
 const CHANGES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Who is there, and what they subscribe to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Subscribers {
-    connections: HashMap<u64, Arc<Connection>>,
+    connections: HashMap<u64, Subscriber>,
     subscriptions: Subscriptions<Topic>,
+    shares: Shares,
+}
+
+/// One who is there.
+#[derive(Debug)]
+struct Subscriber {
+    connection: Arc<Connection>,
+    /// Its topics as its shares have them, those included that it may not hear yet.
+    topics: usize,
+}
+
+impl Subscribers {
+    /// A connection has so many topics now, if it may.
+    fn has(&mut self, number: u64, topics: usize) -> Result<(), Ended> {
+        let Some(one) = self.connections.get_mut(&number) else {
+            return Ok(());
+        };
+        let address = one.connection.network;
+        self.shares.change(address, one.topics, topics)?;
+        one.topics = topics;
+        Ok(())
+    }
 }
 
 /// The feed's port.
@@ -46,10 +69,15 @@ pub(super) struct FeedPort {
 
 impl FeedPort {
     pub(super) fn new(edge: Arc<Edge>, counters: Arc<FeedCounters>) -> Self {
+        let subscribers = Subscribers {
+            connections: HashMap::new(),
+            subscriptions: Subscriptions::default(),
+            shares: Shares::new(&edge.bounds),
+        };
         Self {
             edge,
             counters,
-            subscribers: Arc::default(),
+            subscribers: Arc::new(Mutex::new(subscribers)),
         }
     }
 
@@ -57,8 +85,8 @@ impl FeedPort {
     pub(super) fn for_subscribers(&self, topic: &Topic, mut each: impl FnMut(&Arc<Connection>)) {
         let subscribers = self.lock();
         for number in subscribers.subscriptions.subscribers(topic) {
-            if let Some(connection) = subscribers.connections.get(number) {
-                each(connection);
+            if let Some(one) = subscribers.connections.get(number) {
+                each(&one.connection);
             }
         }
     }
@@ -86,8 +114,11 @@ impl Port for FeedPort {
     }
 
     fn open(&self, connection: &Arc<Connection>) -> SubscriberConversation {
-        let connections = &mut self.lock().connections;
-        connections.insert(connection.number, Arc::clone(connection));
+        let one = Subscriber {
+            connection: Arc::clone(connection),
+            topics: 0,
+        };
+        self.lock().connections.insert(connection.number, one);
         SubscriberConversation {
             port: self.clone(),
             number: connection.number,
@@ -101,6 +132,8 @@ impl Port for FeedPort {
 
     fn close(&self, connection: &Arc<Connection>) {
         let mut subscribers = self.lock();
+        // To have fewer is always allowed.
+        let _ = subscribers.has(connection.number, 0);
         subscribers.connections.remove(&connection.number);
         subscribers.subscriptions.remove(connection.number);
         self.tell(&subscribers);
@@ -128,11 +161,7 @@ impl SubscriberConversation {
             return self.enter(topic);
         }
         self.parked.insert(topic);
-        let (found, allowed) = (self.parked.len(), self.port.edge.bounds.subscriptions);
-        match found <= allowed {
-            true => Ok(()),
-            false => Err(Ended::Subscriptions { found, allowed }),
-        }
+        self.count(&mut self.port.lock())
     }
 
     fn may_hear(&self, topic: &Topic) -> bool {
@@ -164,24 +193,16 @@ impl SubscriberConversation {
     }
 
     fn enter(&self, topic: Topic) -> Result<(), Ended> {
-        let allowed = self.port.edge.bounds.subscriptions;
         let mut subscribers = self.port.lock();
-        let found = subscribers.subscriptions.subscribe(self.number, topic);
-        if allowed < found {
-            return Err(Ended::Subscriptions { found, allowed });
-        }
-        let all = subscribers.subscriptions.len();
-        if SUBSCRIPTIONS_MAX < all
-            && let Some(greatest) = subscribers.subscriptions.greatest()
-        {
-            let found = subscribers.subscriptions.of_connection(greatest);
-            subscribers.subscriptions.remove(greatest);
-            self.port
-                .edge
-                .end(greatest, Ended::Subscriptions { found, allowed });
-        }
+        subscribers.subscriptions.subscribe(self.number, topic);
         self.port.tell(&subscribers);
-        Ok(())
+        self.count(&mut subscribers)
+    }
+
+    /// Counts its topics, heard or not; fails beyond a bound.
+    fn count(&self, subscribers: &mut Subscribers) -> Result<(), Ended> {
+        let heard = subscribers.subscriptions.of_connection(self.number);
+        subscribers.has(self.number, heard + self.parked.len())
     }
 }
 
@@ -215,7 +236,7 @@ impl Conversation for SubscriberConversation {
                 let mut subscribers = self.port.lock();
                 subscribers.subscriptions.cancel(self.number, &topic);
                 self.port.tell(&subscribers);
-                Ok(())
+                self.count(&mut subscribers)
             }
             // Nothing else gets through a publisher's decoder.
             _ => Ok(()),

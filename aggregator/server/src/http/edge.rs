@@ -14,7 +14,7 @@
 //! answered under the grant of its own token, or of the connection's certificate ([`super::guard`]).
 //!
 //! Knows nothing of what is answered. What stays true: a connection that does not go on ends; whoever is
-//! closed is counted.
+//! closed is counted, and the log names one of them a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -45,6 +45,7 @@ use tollgate_tls::Certificate;
 use super::fault;
 use super::guard;
 use super::hosts::Hosts;
+use crate::edge::Lines;
 use crate::security::Access;
 
 /// How long a request's header may take, from the connection's start or the answer before it.
@@ -112,18 +113,22 @@ pub async fn serve(
         hosts,
         places: Arc::new(Places::new(CONNECTIONS_MAX)),
         counters,
+        lines: Lines::default(),
     });
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 HttpCounters::add(&edge.counters.accept_errors);
-                tracing::debug!(%error, "no connection for HTTP can be accepted");
+                edge.lines.not_accepted("http", &error);
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let Some(place) = Places::enter(&edge.places, &edge.counters) else {
+            let what =
+                format_args!("{CONNECTIONS_MAX} connections are being answered: turned away");
+            edge.lines.of_http(peer, what);
             continue;
         };
         let edge = Arc::clone(&edge);
@@ -137,6 +142,7 @@ struct Edge {
     hosts: Hosts,
     places: Arc<Places>,
     counters: Arc<HttpCounters>,
+    lines: Lines,
 }
 
 impl Edge {
@@ -144,7 +150,10 @@ impl Edge {
         let place = Arc::new(place);
         tokio::select! {
             () = Arc::clone(&self).converse(stream, peer, &place) => {}
-            () = place.ended.notified() => {}
+            () = place.ended.notified() => {
+                let what = format_args!("made room, as the longest silent of {CONNECTIONS_MAX} connections");
+                self.lines.of_http(peer, what);
+            }
         }
     }
 
@@ -161,9 +170,9 @@ impl Edge {
             }
             Some(Ok(Err(error))) => {
                 HttpCounters::add(&self.counters.tls_failed);
-                tracing::debug!(%peer, %error, "a TLS handshake for HTTP failed");
+                self.lines.of_http(peer, format_args!("no TLS: {error}"));
             }
-            Some(Err(_)) => HttpCounters::add(&self.counters.stalled),
+            Some(Err(_)) => self.stalled(peer, "a TLS handshake"),
             None => {}
         }
     }
@@ -185,7 +194,7 @@ impl Edge {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Caller(peer));
                 let certificate = certificate.as_ref().as_ref();
-                let response = edge.answer(request, certificate, &place).await;
+                let response = edge.answer(request, (peer, certificate), &place).await;
                 Ok::<Response, Infallible>(response)
             }
         });
@@ -199,24 +208,28 @@ impl Edge {
             // A connection that is kept for another request may as well end.
             let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
             if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
-                HttpCounters::add(&self.counters.stalled);
+                self.stalled(peer, "a header, or the reading of an answer,");
             }
         }
+    }
+
+    fn stalled(&self, peer: SocketAddr, what: &str) {
+        HttpCounters::add(&self.counters.stalled);
+        let what = format_args!("{what} did not go on in time: ended");
+        self.lines.of_http(peer, what);
     }
 
     async fn answer(
         &self,
         mut request: Request<Body>,
-        certificate: Option<&Certificate>,
+        (peer, certificate): (SocketAddr, Option<&Certificate>),
         place: &Place,
     ) -> Response {
         if let Some(host) = self.hosts.stranger(&request) {
             HttpCounters::add(&self.counters.strange_hosts);
-            tracing::debug!(
-                ?host,
-                "a request for a host that is none of this aggregator's"
-            );
             let text = "this host is none of this aggregator's; see listen.hosts";
+            self.lines
+                .of_http(peer, format_args!("host {host:?}: {text}"));
             return fault(StatusCode::MISDIRECTED_REQUEST, text);
         }
         match guard::admit(&self.access, &request, certificate) {
@@ -224,6 +237,7 @@ impl Edge {
             Ok(None) => {}
             Err(refused) => {
                 HttpCounters::add(&self.counters.unauthorised);
+                self.lines.of_http(peer, format_args!("{}", refused.0));
                 return refused.into_response();
             }
         }
@@ -233,10 +247,11 @@ impl Edge {
             Ok(Err(_)) => {
                 HttpCounters::add(&self.counters.too_large);
                 let text = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
+                self.lines.of_http(peer, format_args!("{text}"));
                 return fault(StatusCode::PAYLOAD_TOO_LARGE, text);
             }
             Err(_) => {
-                HttpCounters::add(&self.counters.stalled);
+                self.stalled(peer, "a body");
                 let text = "the body did not come in time";
                 return fault(StatusCode::REQUEST_TIMEOUT, text);
             }

@@ -35,7 +35,7 @@ const OF_MEMBERS: [&str; 8] = [
 
 /// A request that is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unauthorised(AccessRefused);
+pub(super) struct Unauthorised(pub(super) AccessRefused);
 
 impl IntoResponse for Unauthorised {
     fn into_response(self) -> Response {

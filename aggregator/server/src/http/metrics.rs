@@ -291,7 +291,7 @@ impl Metrics {
         for (reason, count) in counters.ended() {
             self.counter(
                 "tollgate_connections_ended_total",
-                "Connections that were ended for what their peers did, by reason.",
+                "Connections that ended, by reason; gone: the peer closed it, or the network did.",
                 count,
                 vec![label.clone(), Label::from_static_parts("reason", reason)],
             );
