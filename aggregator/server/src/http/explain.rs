@@ -28,7 +28,7 @@ use tollgate_replay::source::{Source, SourceError};
 
 /// One at a time: each reads a partition of the log.
 static READING: Queue = Queue::new(16);
-static READER: Background = Background::new("explanations");
+pub(super) static READER: Background = Background::new("explanations");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

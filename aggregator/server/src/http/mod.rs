@@ -53,6 +53,12 @@ use fleet::Others;
 /// Where lists and metrics are written down.
 static ANSWERS: Background = Background::new("answers");
 
+/// Ends the threads of the least priority, each within a time: those that are asked for later start again.
+pub(crate) fn end_background(within: Duration) {
+    ANSWERS.end(within);
+    explain::READER.end(within);
+}
+
 /// How long an answer may take. The core answers between two events; it is only slower than this when
 /// it is not there any more.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -24,10 +24,14 @@ mod watch;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ServeError;
 use crate::config::Config;
 use crate::edge;
+
+/// How long each thread of the least priority may take to finish what it does when the process ends.
+const BACKGROUND_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The addresses that an aggregator listens on, once they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
     ));
     // Tasks that still wait for somebody must not hold up the end.
     runtime.shutdown_background();
+    crate::http::end_background(BACKGROUND_PATIENCE);
     result
 }
 
