@@ -10,18 +10,17 @@
 //! so that operators look at who may write there. What it refused ends within a second. Knows nothing of
 //! keys. What stays true: nothing is ruled by what is found here.
 
-use super::counters::Counters;
 use super::partition::{Partition, Stage};
 use super::totals::ChainKey;
 
-/// Counts a forged total that a partition has met.
-pub(super) fn count(partition: u32, key: &ChainKey, offset: u64, counters: &mut Counters) {
-    counters.totals_forged += 1;
+/// Says that a partition has met a forged total, and how many of which nothing was said.
+pub(super) fn say(partition: u32, key: &ChainKey, offset: u64, unsaid: u64) {
     tracing::warn!(
         partition,
         resource = ?key.resource,
         source_partition = key.source,
         source_offset = offset,
+        unsaid,
         "a total that its source never had: somebody else writes to the log"
     );
 }

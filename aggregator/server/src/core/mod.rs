@@ -48,6 +48,7 @@ pub mod holds;
 mod identities;
 mod limits_desk;
 mod log_events;
+mod log_lines;
 mod notices;
 mod partition;
 mod queries;
@@ -90,6 +91,8 @@ pub struct Core {
     identities: identities::Identities,
     withheld: withheld::Withheld,
     clocks: clocks::Clocks,
+    at_cap: log_lines::CapWarnings,
+    forged: log_lines::LineInterval,
     membership: assignment::Membership,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
@@ -127,6 +130,8 @@ impl Core {
             identities: identities::Identities::default(),
             withheld: withheld::Withheld::default(),
             clocks: clocks::Clocks::default(),
+            at_cap: log_lines::CapWarnings::new(),
+            forged: log_lines::LineInterval::new(Span::from_secs(1)),
             membership: assignment::Membership::default(),
             log_down: None,
             following_hits: false,
@@ -284,8 +289,11 @@ impl Core {
             PartitionEffect::Corrected(correction) => self.clocks.note(now.clock, &correction),
             PartitionEffect::TotalRead { key, offset } => {
                 if forged::is_forged(&self.partitions, &key, offset) {
-                    forged::count(index, &key, offset, &mut env.out.tally.counters);
+                    self.count_forged(now, index, &key, offset);
                 }
+            }
+            PartitionEffect::TotalForged { key, offset } => {
+                self.count_forged(now, index, &key, offset);
             }
             PartitionEffect::TotalMet { key, met, applied } => {
                 self.total_met(now, index, key, met, applied);
@@ -405,10 +413,32 @@ impl Core {
         self.proposals.turn(now, &self.partitions, &mut self.env);
         self.all_hear(now, |_| Some(PartitionEvent::Retry));
         self.limits.turn(now, &mut self.env);
+        self.say_at_cap(now);
         self.all_hear(now, |_| Some(PartitionEvent::Snapshot));
         self.all_hear(now, |_| Some(PartitionEvent::Tick));
         // Later versions come into force while it rules; the first ones are waited for.
         self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
+    }
+
+    /// Counts a forged total, and says so, once a second at most.
+    fn count_forged(&mut self, now: Now, partition: u32, key: &ChainKey, offset: u64) {
+        self.env.out.tally.counters.totals_forged += 1;
+        if let Some(unsaid) = self.forged.may(now.clock) {
+            forged::say(partition, key, offset, unsaid);
+        }
+    }
+
+    /// Says that new pairs are not limited.
+    fn say_at_cap(&mut self, now: Now) {
+        let hits = self.env.out.tally.counters.pairs_at_cap;
+        if let Some(more) = self.at_cap.more(now.clock, hits) {
+            tracing::warn!(
+                hits = more,
+                tollgate_hits_at_cap_total = hits,
+                "hits of new domains were not limited: a partition has engine.pairs_per_partition_max pairs that all \
+                 remember something"
+            );
+        }
     }
 
     /// The next slice in each partition whose denials new limits rule again.

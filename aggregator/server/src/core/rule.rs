@@ -23,7 +23,6 @@ use tollgate_shared::wire::statement::{Says, Statement};
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
 use super::event::{Aside, Effect};
-use super::forged;
 use super::partition::appends::AppendPurpose;
 use super::partition::event::{PartitionEffect, PartitionStep};
 use super::partition::{Partition, Stage};
@@ -337,7 +336,7 @@ impl Partition {
         if key.source != self.index {
             step.push(PartitionEffect::TotalRead { key, offset });
         } else if self.never_totalled(&key.resource, offset) {
-            forged::count(self.index, &key, offset, step.counters());
+            step.push(PartitionEffect::TotalForged { key, offset });
         }
     }
 

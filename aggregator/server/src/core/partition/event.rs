@@ -142,6 +142,13 @@ pub enum PartitionEffect {
         /// The source offset.
         offset: u64,
     },
+    /// A total of its own was read that it never had.
+    TotalForged {
+        /// The chain.
+        key: ChainKey,
+        /// The source offset.
+        offset: u64,
+    },
     /// A total was met, and this became of it.
     TotalMet {
         /// The chain.
