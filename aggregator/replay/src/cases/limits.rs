@@ -9,14 +9,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use tollgate_shared::time::Span;
 
 use tollgate_limits::{Bucket, Calendar, Quota, RateClass, Tier, Window, Zone, normalise};
 
 /// A tier as cases write it, all times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct CaseTier {
+#[serde(deny_unknown_fields)]
+pub(super) struct CaseTier {
     limit: u64,
     window: u64,
     active: u64,
@@ -26,15 +29,45 @@ pub struct CaseTier {
 
 /// The limits of a resource.
 #[derive(Clone, Deserialize)]
+#[serde(from = "WrittenLimits")]
 pub(super) struct CaseLimits {
-    #[serde(flatten)]
     default: CaseStated,
     pub global: Option<u64>,
+    domains: BTreeMap<String, CaseStated>,
+}
+
+/// The limits of a resource in one object, as they are written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLimits {
+    hard: Option<Own<u64>>,
+    windows: Option<Own<Vec<CaseWindow>>>,
+    quota: Option<Own<Vec<CaseQuota>>>,
+    bucket: Option<Own<CaseBucket>>,
+    tiers: Option<Own<Vec<CaseTier>>>,
+    global: Option<u64>,
     #[serde(default)]
     domains: BTreeMap<String, CaseStated>,
 }
 
+impl From<WrittenLimits> for CaseLimits {
+    fn from(written: WrittenLimits) -> Self {
+        Self {
+            default: CaseStated {
+                hard: written.hard,
+                windows: written.windows,
+                quota: written.quota,
+                bucket: written.bucket,
+                tiers: written.tiers,
+            },
+            global: written.global,
+            domains: written.domains,
+        }
+    }
+}
+
 #[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseStated {
     hard: Option<Own<u64>>,
     windows: Option<Own<Vec<CaseWindow>>>,
@@ -43,27 +76,33 @@ struct CaseStated {
     tiers: Option<Own<Vec<CaseTier>>>,
 }
 
-/// A field that is stated, or un-stated.
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
+/// A field that is stated, or un-stated: `"none"`.
+#[derive(Clone)]
 enum Own<T> {
-    Nothing(Nothing),
+    Nothing,
     Is(T),
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Nothing {
-    None,
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Own<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = Value::deserialize(deserializer)?;
+        if written == "none" {
+            return Ok(Self::Nothing);
+        }
+        // By hand, since an untagged enum does not say what is wrong with the value.
+        T::deserialize(written).map(Self::Is).map_err(Error::custom)
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseWindow {
     limit: u64,
     window: u64,
 }
 
 #[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseQuota {
     limit: u64,
     unit: CaseUnit,
@@ -80,6 +119,7 @@ enum CaseUnit {
 }
 
 #[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CaseBucket {
     rate: u64,
     period: u64,
@@ -90,7 +130,7 @@ struct CaseBucket {
 impl<T> Own<T> {
     fn get(&self) -> Option<&T> {
         match self {
-            Self::Nothing(Nothing::None) => None,
+            Self::Nothing => None,
             Self::Is(own) => Some(own),
         }
     }

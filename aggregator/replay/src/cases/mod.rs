@@ -6,13 +6,17 @@
 //! ```
 //!
 //! `mode` tells the kinds apart: `stream2` is the reading of the log, none (or `rate`) the in-line one,
-//! `reserve` and `hold` are those of copies, which know their cases themselves. `"more": true` asks for
-//! more in each result. What an op is expected to result in is ignored. Knows nothing of files. What stays
-//! true: a result has the field names that an expectation has, so that the two are compared as they are.
+//! `reserve` and `hold` are those of copies, which know their cases themselves. A case that has `tiers` and no
+//! `limits` is one of normalisation, and has one result beside them. `"more": true` asks for more in each
+//! result. What an op is expected to result in changes nothing: [`differences`] compares it afterwards. Knows
+//! nothing of files. What stays true: a result has the field names that an expectation has, so that the two
+//! are compared as they are.
 
+mod compare;
 mod copies;
 mod fault;
 mod limits;
+mod normal;
 mod requests;
 mod show;
 mod stream;
@@ -20,11 +24,13 @@ mod stream;
 use serde::Deserialize;
 use serde_json::Value;
 
+use limits::CaseTier;
+
+pub use compare::{CaseDifference, differences};
 pub use copies::run as play_copies;
 pub use fault::CaseFault;
-pub use limits::CaseTier;
 
-/// Plays one case and gives it back with a `result` in each op.
+/// Plays one case and gives it back with a `result` in each op, or beside the tiers that it normalises.
 ///
 /// # Errors
 ///
@@ -32,6 +38,10 @@ pub use limits::CaseTier;
 pub fn play(line: &str) -> Result<Value, CaseFault> {
     let mut case: Value = serde_json::from_str(line)?;
     let mode = Mode::deserialize(&case)?;
+    if mode.mode.is_none() && case.get("limits").is_none() && case.get("tiers").is_some() {
+        case["result"] = normal::play(&case)?;
+        return Ok(case);
+    }
     let results = match mode.mode.as_deref() {
         None | Some("rate") => requests::play(&case)?,
         Some("stream2") => stream::play(&case)?,

@@ -1,64 +1,133 @@
-//! Test cases: each line is played and printed with its results.
+//! Test cases: each line is played, printed with its results, and compared with what it expects.
+//!
+//! ```text
+//! five: 3 ops, 2 of 3 hits granted
+//! rate.jsonl: line 1: five: ops[2].granted: found 0, expected 1
+//! 0 of 1 as expected
+//! ```
+//!
+//! What stays true: in JSON stdout has the cases alone, one a line, and stderr the rest; a case that expects
+//! nothing is printed, and is neither right nor wrong.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use tollgate_replay::cases::play;
-use tollgate_shared::escape::escaped;
+use serde_json::Value;
+use tollgate_replay::cases::{CaseDifference, differences, play};
+use tollgate_shared::escape::{escaped, escaped_lines};
 
 use super::super::output::{Format, Output};
 use super::super::{Global, input_name};
 use crate::exit::{Exit, Failure};
 
-/// Plays all cases of all files, in order.
+/// Plays all cases of all files, in order. Any difference ends it with 1.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read, or a line of it is no case.
+/// Where a file cannot be read, or a line of it is not a case.
 pub fn run(global: &Global, files: &[PathBuf]) -> Result<Exit, Failure> {
-    let mut output = global.open_output()?;
+    let mut playing = Playing {
+        format: global.format,
+        output: global.open_output()?,
+        compared: 0,
+        as_expected: 0,
+    };
     for file in files {
-        play_file(file, global.format, &mut output)?;
+        playing.file(file)?;
     }
-    output.finish()?;
-    Ok(Exit::Done)
+    playing.finish(global.quiet)
 }
 
-fn play_file(file: &Path, format: Format, output: &mut Output) -> Result<(), Failure> {
-    let name = input_name(file);
-    let failed = |source| Failure::Input {
-        name: name.clone(),
-        source,
-    };
-    let input: Box<dyn Read> = if file == Path::new("-") {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(std::fs::File::open(file).map_err(failed)?)
-    };
-    for (index, line) in BufReader::new(input).lines().enumerate() {
-        let line = line.map_err(failed)?;
-        if line.trim().is_empty() {
-            continue;
+struct Playing {
+    format: Format,
+    output: Output,
+    /// Cases that expect something.
+    compared: usize,
+    as_expected: usize,
+}
+
+impl Playing {
+    fn file(&mut self, file: &Path) -> Result<(), Failure> {
+        let name = input_name(file);
+        let failed = |source| Failure::Input {
+            name: name.clone(),
+            source,
+        };
+        let input: Box<dyn Read> = if file == Path::new("-") {
+            Box::new(std::io::stdin().lock())
+        } else {
+            Box::new(std::fs::File::open(file).map_err(failed)?)
+        };
+        for (index, line) in BufReader::new(input).lines().enumerate() {
+            let line = line.map_err(failed)?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let place = format!("{name}: line {}", index + 1);
+            let case = play(&line).map_err(|fault| Failure::Data(format!("{place}: {fault}")))?;
+            self.case(&place, &case)?;
         }
-        let case = play(&line)
-            .map_err(|fault| Failure::Data(format!("{name}: line {}: {fault}", index + 1)))?;
-        match format {
-            Format::Json => output.json(&case)?,
-            Format::Text => output.line(summary(&case))?,
-        }
+        Ok(())
     }
-    Ok(())
+
+    fn case(&mut self, place: &str, case: &Value) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => self.output.json(case)?,
+            Format::Text => self.output.line(summary(case))?,
+        }
+        let Some(differences) = differences(case) else {
+            return Ok(());
+        };
+        self.compared += 1;
+        self.as_expected += usize::from(differences.is_empty());
+        for difference in &differences {
+            self.difference(&format!("{place}: {}", name(case)), difference)?;
+        }
+        Ok(())
+    }
+
+    fn difference(&mut self, place: &str, difference: &CaseDifference) -> Result<(), Failure> {
+        let line = format!("{place}: {difference}");
+        match self.format {
+            Format::Json => eprintln!("{}", escaped_lines(&line)),
+            Format::Text => self.output.line(line)?,
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, is_quiet: bool) -> Result<Exit, Failure> {
+        let total = format!("{} of {} as expected", self.as_expected, self.compared);
+        match self.format {
+            _ if self.compared == 0 => {}
+            Format::Json if is_quiet => {}
+            Format::Json => eprintln!("{total}"),
+            Format::Text => self.output.line(total)?,
+        }
+        self.output.finish()?;
+        Ok(match self.as_expected == self.compared {
+            true => Exit::Done,
+            false => Exit::No,
+        })
+    }
+}
+
+fn name(case: &Value) -> String {
+    escaped(case["name"].as_str().unwrap_or("(no name)")).to_string()
 }
 
 /// A case in one line, for people: what was asked, and what was granted or too much.
-fn summary(case: &serde_json::Value) -> String {
+fn summary(case: &Value) -> String {
     let ops = case["ops"].as_array().map_or(&[][..], Vec::as_slice);
     let sum =
-        |of: &dyn Fn(&serde_json::Value) -> Option<u64>| -> u64 { ops.iter().filter_map(of).sum() };
+        |of: &dyn Fn(&Value) -> Option<u64>| ops.iter().filter_map(of).fold(0, u64::saturating_add);
     let asked = sum(&|op| op["copies"].as_u64().or(op["n"].as_u64()));
     let granted = sum(&|op| op["result"]["granted"].as_u64());
-    let name = escaped(case["name"].as_str().unwrap_or("(no name)"));
+    let name = name(case);
     let ops_len = ops.len();
+    if let Some(normal) = case["result"].as_array() {
+        let written = case["tiers"].as_array().map_or(0, Vec::len);
+        return format!("{name}: {written} tiers, {} when normalised", normal.len());
+    }
     match case["mode"].as_str() {
         Some("hold") => {
             let excess = sum(&|op| op["result"]["excess"].as_u64());

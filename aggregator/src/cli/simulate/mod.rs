@@ -1,7 +1,7 @@
 //! `tollgate simulate`: requests against limits, without an aggregator, in no time.
 //!
 //! ```text
-//! --cases FILE…|-                       test vectors, one a line, each printed with its results
+//! --cases FILE…|-                       test vectors, one a line, each printed with its results, and compared
 //! --limits FILE --resource R --at …     a picture of the tiers over time
 //! --limits FILE --resource R --rate 20/s --for 10s
 //! ```
@@ -27,7 +27,8 @@ const REQUESTS_MAX: u64 = 1_000_000;
 /// What `simulate` takes.
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
-    /// Plays test cases, one JSON object a line; `-` is stdin
+    /// Plays test cases, one JSON object a line; `-` is stdin. A result that is not as its case expects ends the
+    /// command with 1
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["resource", "at", "rate"])]
     pub cases: Vec<PathBuf>,
     /// The resource (with --limits)
