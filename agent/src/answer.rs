@@ -149,7 +149,7 @@ impl Allowed {
     }
 
     /// Whether the agent was blind: it had received nothing about the pair's partition for a minute, or
-    /// ever.
+    /// ever; or not yet what is in force for the resource, as for some milliseconds after its first use.
     pub const fn blind(&self) -> bool {
         self.blind
     }

@@ -158,6 +158,7 @@ impl TestAgent {
         let builder = builder.denials_max(denials_max).recorder_bytes(1 << 20);
         let shared =
             Arc::new(builder.shared(clock, rand::random(), Timer::Hand(Arc::clone(&moved))));
+        shared.resources.are_heard();
         let deny = DenyList::new(Arc::clone(&shared.view), denials_max);
         let near = NearList::new(Arc::clone(&shared.view), NEAR_MAX);
         let lease = Lease::default();

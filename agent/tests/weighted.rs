@@ -185,6 +185,10 @@ fn a_hit_of_a_resource_that_is_limited_by_copies_is_an_error() {
         denied.to_string(),
         "limited by copies, not by rate: see `Agent::copies`"
     );
+    // Copies that are all in use are no answer to a hit.
+    kit.full("sandbox", "acme");
+    let denied = rate.hit("acme").expect_err("a mistake as before");
+    assert_eq!(denied.cause(), Cause::NotRate);
     kit.agent().kill_switch(KillSwitch::On);
     assert!(rate.hit("acme").is_ok());
 }

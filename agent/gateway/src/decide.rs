@@ -218,9 +218,11 @@ fn estimate(shared: &Shared, asked: &AskedHit) -> Decision {
 
 fn hold(shared: &Shared, asked: &AskedHold) -> Decision {
     let copies = shared.agent.copies(&asked.resource);
+    let blind = copies.blind();
     match copies.reserve(&asked.domain, asked.copies.unwrap_or(1)) {
         Ok(hold) => Decision {
             allowed: true,
+            blind,
             hold: shared
                 .kept
                 .keep_hold(hold, Duration::from_millis(asked.lease_ms)),
@@ -245,6 +247,7 @@ fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
         .iter()
         .map(|asked| shared.agent.copies(&asked.resource));
     let copies: Vec<Copies> = copies.collect();
+    let blind = copies.iter().any(Copies::blind);
     let wishes = copies.iter().zip(&question.holds);
     let wishes = wishes.map(|(copies, asked)| (copies, &*asked.domain, asked.copies.unwrap_or(1)));
     let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
@@ -269,6 +272,7 @@ fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
         .map(|asked| Duration::from_millis(asked.lease_ms));
     let kept = taken.into_iter().zip(leases);
     Decision {
+        blind: blind || allowed.blind(),
         holds: kept
             .map(|(hold, lease)| shared.kept.keep_hold(hold, lease))
             .collect(),

@@ -21,9 +21,7 @@ use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::recorder::{Event, Happened};
-use crate::resource::{
-    Asking, GROUPS, IGNORED, NOT_OPEN, OF_RATE, REFUSED, Resource, STRICT, WHOLE,
-};
+use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
@@ -401,23 +399,6 @@ impl Copies {
         }
     }
 
-    /// Whether the blind policy lets copies through.
-    pub(super) fn pass_blind(
-        &self,
-        fingerprint: u64,
-        copies: u32,
-        asking: Asking,
-    ) -> Result<(), Denied> {
-        let Inner { resource, shared } = &*self.inner;
-        if resource.flags() & NOT_OPEN == 0 {
-            return Ok(());
-        }
-        match resource.passes_blind(fingerprint, copies, asking, &shared.clock) {
-            Err(wait) if !self.lets_all_through() => Err(Denied::by_policy(Cause::Blind, wait)),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
     /// Takes copies whatever the limits say, for whom a blind policy let through.
     pub(super) fn take_anyhow(&self, fingerprint: u64, domain: &str, copies: u32) -> Option<Hold> {
         let leave = Leave {
@@ -459,13 +440,6 @@ impl Copies {
     pub(super) fn lets_all_through(&self) -> bool {
         let Inner { resource, shared } = &*self.inner;
         resource.flags() & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_blind(&self) -> bool {
-        let Inner { resource, shared } = &*self.inner;
-        shared
-            .sight
-            .is_blind_of_copies(&resource.name, shared.clock.cached())
     }
 
     pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {

@@ -9,6 +9,7 @@
 //! counted by the aggregators afterwards, and given back even when the process dies, because an agent
 //! that is silent holds nothing. Knows nothing of rates.
 
+mod blind;
 mod desk;
 mod errors;
 mod handle;

@@ -28,7 +28,8 @@ use crate::clock::Reading;
 use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
 use crate::resource::{
-    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource, WHOLE,
+    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource,
+    UNHEARD, WHOLE,
 };
 use crate::shared::Shared;
 use crate::sight;
@@ -298,6 +299,7 @@ impl Rate {
             min: want.min,
         };
         self.record_hits(domain, want, blind, self.shared.clock.cached_wall());
+        let blind = blind || flags & UNHEARD != 0;
         Ok(Allowed::new(copies, blind, self.resource.policy()))
     }
 
@@ -345,6 +347,11 @@ impl Rate {
         let shared = &*self.shared;
         let flags = self.resource.flags();
         let policy = self.resource.policy();
+        // What copies are denied for is no answer to a hit.
+        if flags & NOT_RATE != 0 {
+            let not_rate = || Denied::by_policy(Cause::NotRate, Span::MAX);
+            return self.unless_killed(flags, want, not_rate);
+        }
         let clock = || reading.now();
         // The filter is not asked again: whoever comes here was not surely let through by it, or is
         // in no hurry.
@@ -363,24 +370,8 @@ impl Rate {
         if let Some(refusal) = refusal {
             return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
         }
-        if flags & NOT_RATE != 0 {
-            let not_rate = || Denied::by_policy(Cause::NotRate, Span::MAX);
-            return self.unless_killed(flags, want, not_rate);
-        }
         if self.is_blind(domain) {
-            let least = want.least();
-            let granted = self
-                .resource
-                .passes_blind(fingerprint, least, asking, &shared.clock);
-            return match granted {
-                Ok(()) => Ok(Granted {
-                    allowed: Allowed::new(least, true, policy),
-                    unguarded: true,
-                }),
-                Err(wait) => {
-                    self.unless_killed(flags, want, || Denied::by_policy(Cause::Blind, wait))
-                }
-            };
+            return self.ask_policy(fingerprint, want, asking);
         }
         if flags & REFUSED != 0 {
             // No denial tells of it, so none would be lifted where other limits open it.
@@ -399,9 +390,24 @@ impl Rate {
         };
         let left = self.left(fingerprint, domain, copies, at);
         Ok(Granted {
-            allowed: Allowed::new(want.max, false, policy).with_left(left),
+            // What passes before the limits are heard counts all the same: it is over in a round trip.
+            allowed: Allowed::new(want.max, flags & UNHEARD != 0, policy).with_left(left),
             unguarded: false,
         })
+    }
+
+    /// Asks the blind policy.
+    fn ask_policy(&self, fingerprint: u64, want: Want, asking: Asking) -> Result<Granted, Denied> {
+        let (resource, least) = (&self.resource, want.least());
+        match resource.passes_blind(fingerprint, least, asking, &self.shared.clock) {
+            Ok(()) => Ok(Granted {
+                allowed: Allowed::new(least, true, resource.policy()),
+                unguarded: true,
+            }),
+            Err(wait) => self.unless_killed(resource.flags(), want, || {
+                Denied::by_policy(Cause::Blind, wait)
+            }),
+        }
     }
 
     fn is_blind(&self, domain: &str) -> bool {

@@ -55,6 +55,8 @@ pub(crate) const NOT_RATE: u32 = 256;
 pub(crate) const ADDRESSES: u32 = 512;
 /// All its domains together are near the global limit, or were.
 pub(crate) const NEAR_WHOLE: u32 = 1_024;
+/// What is in force for it has not been heard yet: whether it is limited at all, and how, is not known.
+pub(crate) const UNHEARD: u32 = 2_048;
 
 /// Whether what a local blind rate lets through is taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +255,7 @@ impl Resource {
 
     pub(crate) fn set_joined(&self) {
         self.joined.store(true, Ordering::Release);
+        self.set_flag(UNHEARD, false);
     }
 
     pub(crate) fn public(&self) -> Arc<Public> {

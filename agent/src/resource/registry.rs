@@ -4,10 +4,11 @@
 //! and there are no more than the bound.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::doubts::Doubts;
-use super::{NO_RESOURCE, Resource, ResourceId};
+use super::{NO_RESOURCE, Resource, ResourceId, UNHEARD};
 
 /// All resources of an agent, by name and by number.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Resources {
     seed: u64,
     max: usize,
     doubts: Doubts,
+    /// Flags of one that is new.
+    of_new: AtomicU32,
     all: RwLock<Table>,
 }
 
@@ -30,8 +33,15 @@ impl Resources {
             seed,
             max,
             doubts: Doubts::default(),
+            of_new: AtomicU32::new(UNHEARD),
             all: RwLock::default(),
         }
+    }
+
+    /// New ones count as heard from now on: nobody says anything about them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn are_heard(&self) {
+        self.of_new.store(0, Ordering::Relaxed);
     }
 
     /// The resource of this name, made if it is new (told by the second). `None` at the bound.
@@ -60,7 +70,7 @@ impl Resources {
         }
         let id = ResourceId(u32::try_from(all.by_id.len()).unwrap_or(u32::MAX));
         let resource = Arc::new(Resource::new(id, name, self.seed));
-        resource.set_flag(flags, true);
+        resource.set_flag(flags | self.of_new.load(Ordering::Relaxed), true);
         all.by_name
             .insert(Arc::clone(&resource.name), Arc::clone(&resource));
         all.by_id.push(Arc::clone(&resource));
@@ -69,7 +79,9 @@ impl Resources {
 
     /// A resource that stands nowhere, for names beyond the bound.
     pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
-        Arc::new(Resource::new(NO_RESOURCE, name, self.seed))
+        let resource = Resource::new(NO_RESOURCE, name, self.seed);
+        resource.set_flag(UNHEARD, true);
+        Arc::new(resource)
     }
 
     /// The resource of this name, if there is one.

@@ -1,0 +1,102 @@
+//! What a gateway says of resources that it has just met, beside a real aggregator.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+use support::{DEADLINE, directory, serve, tollgate};
+
+/// A running gateway. It is killed when this is dropped.
+struct Gateway {
+    child: Child,
+    http: String,
+}
+
+impl Gateway {
+    fn start(aggregator: &str) -> Self {
+        let mut child = tollgate()
+            .args(["gateway", "--listen", "127.0.0.1:0", "--aggregator"])
+            .arg(aggregator)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines
+            .map_while(Result::ok)
+            .find(|line| line.contains("listening"))
+            .expect("it listens");
+        let (_, http) = line.split_once("http=").unwrap();
+        let http = http.trim().to_owned();
+        Self { child, http }
+    }
+
+    /// The one decision of a question.
+    fn decide(&self, question: &str) -> Value {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let length = question.len();
+        write!(
+            stream,
+            "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{question}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let answer: Value = serde_json::from_str(body).unwrap();
+        answer["decisions"][0].clone()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_or_the_answer_is_blind() {
+    let dir = directory(
+        "version = 1\nrules = 2\nnamespace.closed.allow_unconfigured = false\n\
+         rate.\"api.search\".rate = \"5/m\"\nrate.\"api.none\".tiers = []\ncopies.\"api.render\".limit = 2\n",
+    );
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let gateway = Gateway::start(&served.agents.to_string());
+    let hit = |resource: &str| {
+        format!(r#"{{"hits":[{{"resource":"{resource}","domain":"acme","copies":1}}]}}"#)
+    };
+    let hold = |resource: &str| {
+        let of = format!(r#""resource":"{resource}","domain":"acme","copies":1"#);
+        format!(r#"{{"holds":[{{{of},"lease_ms":1000}}]}}"#)
+    };
+    for (question, cause) in [
+        (hit("api.render"), "limited by copies, not by rate"),
+        (hold("api.search"), "limited by rate"),
+        (hit("api.none"), "inaccessible"),
+        (hit("closed.unknown"), "unconfigured"),
+    ] {
+        // The first answers come before the aggregator has said anything about the resource.
+        let began = Instant::now();
+        let refused = loop {
+            let decision = gateway.decide(&question);
+            if decision["allowed"] == false {
+                break decision;
+            }
+            assert_eq!(decision["blind"], true, "{question}: {decision}");
+            assert!(began.elapsed() < DEADLINE, "{question}: {decision}");
+        };
+        let said = refused["cause"].as_str().unwrap();
+        assert!(said.contains(cause), "{question}: {said}");
+    }
+    // Of one that is limited well the same holds, and then it is sighted.
+    let began = Instant::now();
+    while gateway.decide(&hit("open.unknown"))["blind"] == true {
+        assert!(began.elapsed() < DEADLINE);
+    }
+}
