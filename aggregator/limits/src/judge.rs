@@ -14,6 +14,7 @@ use tollgate_shared::time::Span;
 
 use super::fault::FaultKind;
 use super::path::{Path, Step};
+use super::quotas;
 use super::rate::{RateClass, Tier, Window};
 use super::resource::{RateOverride, RateResource};
 use super::source::Notes;
@@ -112,11 +113,14 @@ impl Judgement<'_> {
             warn(&path.then(Step::Field("hard")), kind);
         }
         self.judge_windows(path, class, alike);
+        for (step, kind) in quotas::idle(&class.quotas) {
+            warn(&path.then(step), kind);
+        }
         if let Some(kind) = windows_in_tiers_clothing(class.tiers()) {
             warn(&path.then(Step::Field("tiers")), kind);
         }
         for (index, tier) in class.tiers().iter().enumerate() {
-            let path = path.then(Step::Item("tier", index + 1));
+            let path = path.then(Step::item("tier", index));
             if let Some(kind) = never_reached(class, index) {
                 warn(&path, kind);
             } else if let Some(hits_max) = never_full(tier, class.hard) {
@@ -153,7 +157,7 @@ impl Judgement<'_> {
             if let Some((most, of)) = found {
                 let step = match class.windows.len() {
                     1 => Step::Field("rate"),
-                    _ => Step::Item("windows", index + 1),
+                    _ => Step::item("windows", index),
                 };
                 let (limit, window) = (of.limit, of.window);
                 let kind = WarningKind::NeverBinds {

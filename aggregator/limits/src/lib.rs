@@ -32,6 +32,7 @@ mod print_stated;
 #[cfg(test)]
 mod property_tests;
 mod public;
+mod quotas;
 pub mod rate;
 mod read;
 mod report;

@@ -8,10 +8,37 @@
 //! stays true: a resource without networks asks nothing of a domain.
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use tollgate_shared::networks::{NetworkName, NetworkText, network, network_of_domain};
+
+/// The network that a name may be meant as which is not written as one: `10.0.0.0/8` for `10/8`, `2001:db8::/32` for
+/// `2001:db8/32`.
+pub(crate) fn meant_as(name: &str) -> Option<IpNet> {
+    if network(name) != NetworkName::Other {
+        return None;
+    }
+    let (start, bits) = name.split_once('/')?;
+    let bits: u8 = bits.parse().ok()?;
+    if start.contains(':') {
+        let start = start.trim_end_matches(':');
+        let address: Ipv6Addr = format!("{start}::").parse().ok()?;
+        return Some(IpNet::new(address.into(), bits).ok()?.trunc());
+    }
+    // In decimal also with zeros in front, which addresses may not have.
+    let given: Option<Vec<u8>> = start.split('.').map(|part| part.parse().ok()).collect();
+    let given = given.filter(|given| given.len() <= 4)?;
+    let mut octets = [0; 4];
+    let pairs = octets.iter_mut().zip(&given);
+    pairs.for_each(|(octet, part)| *octet = *part);
+    Some(
+        IpNet::new(Ipv4Addr::from(octets).into(), bits)
+            .ok()?
+            .trunc(),
+    )
+}
 
 /// Networks, and which lengths they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,5 +133,29 @@ mod tests {
         let but_the_longest = |name: &str| (name != "10.1.0.0/16").then(|| name.to_owned());
         let found = networks.find("10.1.2.3", but_the_longest);
         assert_eq!(found.as_deref(), Some("10.0.0.0/8"));
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_network_says_which() {
+        let meant = |name: &str| meant_as(name).map(|network| network.to_string());
+        for (name, expected) in [
+            ("10/8", "10.0.0.0/8"),
+            ("10.1/16", "10.1.0.0/16"),
+            ("010.0.0.0/8", "10.0.0.0/8"),
+            ("2001:db8/32", "2001:db8::/32"),
+        ] {
+            assert_eq!(meant(name).as_deref(), Some(expected), "{name}");
+        }
+        for name in [
+            "10.0.0.0/8",
+            "acme/8",
+            "10/acme",
+            "10/33",
+            "1.2.3.4.5/8",
+            "acme.*",
+            "x:b/8",
+        ] {
+            assert_eq!(meant(name), None, "{name}");
+        }
     }
 }

@@ -26,10 +26,21 @@ pub(super) enum Step<'a> {
     Named(&'static str, &'a str),
     /// A field, as `window`.
     Field(&'a str),
-    /// One of a list, from 1, under a name of its own, as `tier[1]`.
+    /// One of a list under a name of its own, as `tier[1]`; made by [`Step::item`], which numbers them.
     Item(&'static str, usize),
     /// One of a list, from 1, behind the list's name, as in `members[1]`.
     Nth(usize),
+}
+
+impl Step<'_> {
+    /// One of a list by its index. Windows and quotas are numbered from 0, as denials name them (`window:0`); tiers
+    /// and all else from 1.
+    pub(super) fn item(name: &'static str, index: usize) -> Self {
+        match name {
+            "windows" | "quota" => Self::Item(name, index),
+            _ => Self::Item(name, index + 1),
+        }
+    }
 }
 
 /// The steps to a place, the last first.
@@ -120,7 +131,7 @@ mod tests {
         let document = Path::DOCUMENT;
         let resource = document.then(Step::Named("resource", "api.search"));
         let domain = resource.then(Step::Named("domain", "acme"));
-        let tier = domain.then(Step::Item("tier", 2));
+        let tier = domain.then(Step::item("tier", 1));
         assert_eq!(
             tier.then(Step::Field("window")).to_string(),
             r#"resource "api.search": domain "acme": tier[2].window"#

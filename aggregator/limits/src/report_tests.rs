@@ -159,7 +159,7 @@ fn what_does_not_do_what_it_looks_like_is_explained() {
         ),
         (
             "rate.x.windows = [\"100/s\", \"50/m\"]",
-            "warning: resource \"x\": windows[1]: never reached: 50 in \"1m\" lets at most 50 through in it",
+            "warning: resource \"x\": windows[0]: never reached: 50 in \"1m\" lets at most 50 through in it",
         ),
         (
             "rate.x.hard = \"5/s\"\nrate.x.rate = \"900/m\"",
@@ -211,6 +211,38 @@ fn what_does_not_do_what_it_looks_like_is_explained() {
             "rate.x = { rate = \"5/s\", burst = 10 }",
             "resource \"x\": burst = 10: not allowed here, a bucket has a burst: expected bucket = { rate = \"100/s\", \
              burst = 500 } in place of `rate`",
+        ),
+    ] {
+        says(document, text);
+    }
+}
+
+#[test]
+fn quotas_zones_and_names_that_mislead_are_warned_of() {
+    for (document, text) in [
+        (
+            "rate.x.quota = [\"50/month\", \"60/day\"]",
+            "warning: resource \"x\": quota[1]: never reached: 50 in a month lets at most 50 through in it",
+        ),
+        (
+            "rate.x.quota = [\"100/week\", \"60/month\"]",
+            "warning: resource \"x\": quota[0]: not reached within a month, which has at most 60",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", zone = \"Europe/Berlin\" }",
+            "warning: resource \"x\": zone: says when the periods of a quota begin, and there is no quota",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", domains.a.zone = \"Europe/Berlin\" }",
+            "warning: resource \"x\": domain \"a\": zone: says when the periods",
+        ),
+        (
+            "rate.x = { rate = \"5/s\", domains.\"10/8\".rate = \"1/s\" }",
+            "warning: resource \"x\": domain \"10/8\": is a name and no network, expected \"10.0.0.0/8\" if one is meant",
+        ),
+        (
+            "plans.p = [\"2001:db8/32\"]\nrate.x = { rate = \"5/s\", plans.p.rate = \"1/s\" }",
+            "warning: plan \"p\"[1]: is a name and no network, expected \"2001:db8::/32\" if one is meant",
         ),
     ] {
         says(document, text);

@@ -142,7 +142,7 @@ impl Scale {
 
     fn stated(&self, stated: &mut Stated) -> Result<(), TooShort> {
         let short = |name, index: usize, window, scaled| TooShort {
-            of: Step::Item(name, index + 1),
+            of: Step::item(name, index),
             field: (name == "tier").then_some("window"),
             window,
             scaled,
@@ -259,7 +259,7 @@ mod tests {
         assert!(
             fault
                 .to_string()
-                .starts_with("resource \"x\": domain \"a.b\": windows[1]"),
+                .starts_with("resource \"x\": domain \"a.b\": windows[0]"),
             "{fault}"
         );
     }

@@ -6,12 +6,14 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use ipnet::IpNet;
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 use tollgate_shared::time::Span;
 
 use super::normal::Change;
 use super::path::Path;
+use super::rate::Calendar;
 use super::units::print_span;
 
 /// The most warnings that are reported one by one; the others are counted.
@@ -68,6 +70,27 @@ pub enum WarningKind {
         /// The other one's length.
         window: Span,
     },
+    /// A quota that another one never lets be reached.
+    QuotaNeverBinds {
+        /// Copies that the other one lets into the period.
+        most: u64,
+        /// The other one's limit.
+        limit: u64,
+        /// The other one's period.
+        unit: Calendar,
+    },
+    /// A quota that is not below one of a longer period, which it can only exceed across two of them.
+    QuotaAboveLonger {
+        /// The longer one's limit.
+        limit: u64,
+        /// The longer one's period.
+        unit: Calendar,
+    },
+    /// A domain that looks like a network and is the name of one domain alone.
+    NotANetwork {
+        /// The network that may be meant.
+        meant: IpNet,
+    },
     /// Tiers that look like windows which all hold, and add up.
     TiersAddUp {
         /// What they let through within the longest window.
@@ -108,6 +131,9 @@ impl WarningKind {
             Self::NothingStated => "nothing_stated",
             Self::ZoneWithoutQuota => "zone_without_quota",
             Self::NeverBinds { .. } => "never_binds",
+            Self::QuotaNeverBinds { .. } => "quota_never_binds",
+            Self::QuotaAboveLonger { .. } => "quota_above_longer",
+            Self::NotANetwork { .. } => "not_a_network",
             Self::TiersAddUp { .. } => "tiers_add_up",
             Self::TierWithoutCooldown { .. } => "tier_without_cooldown",
             Self::RuleNeverMatches { .. } => "rule_never_matches",
@@ -155,6 +181,8 @@ impl fmt::Display for WarningKind {
                 "never reached: {limit} in {} lets at most {most} through in it",
                 quoted(window)
             ),
+            Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.tell_quota(f),
+            Self::NotANetwork { meant } => tell_network(meant, f),
             Self::TiersAddUp { sum, last } => write!(
                 f,
                 "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
@@ -198,6 +226,31 @@ impl fmt::Display for WarningKind {
             ),
         }
     }
+}
+
+impl WarningKind {
+    fn tell_quota(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::QuotaNeverBinds { most, limit, unit } => write!(
+                f,
+                "never reached: {limit} in a {} lets at most {most} through in it",
+                unit.name()
+            ),
+            Self::QuotaAboveLonger { limit, unit } => write!(
+                f,
+                "not reached within a {}, which has at most {limit}",
+                unit.name()
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn tell_network(meant: IpNet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(
+        f,
+        "is a name and no network, expected \"{meant}\" if one is meant"
+    )
 }
 
 /// A number of bytes as people read it.

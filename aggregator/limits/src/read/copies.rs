@@ -99,7 +99,7 @@ fn read_resource(
         on_excess,
         max_age,
         blind: read_blind(section, reserve, inherited),
-        groups: read_groups(section, &cap),
+        groups: read_groups(section, reading, &cap),
         networks: Networks::among(domains.keys().map(|domain| &**domain)),
         table: Arc::new(CopiesTable {
             domains: NameTable::from_sorted(domains.keys().map(|domain| &**domain)),
@@ -140,7 +140,10 @@ fn read_domains<'t>(
             .map(|(domain, (_, limit))| (domain, limit))
             .collect();
     let domains = section.section("domains", Step::Through("domains"));
-    for (domain, item) in domains.iter().flat_map(|of| own_of_domain(of, None)) {
+    for (domain, item) in domains
+        .iter()
+        .flat_map(|of| own_of_domain(of, None, reading.warnings))
+    {
         if let Some(limit) = read(&item) {
             limits.insert(domain, limit);
         }
@@ -148,7 +151,11 @@ fn read_domains<'t>(
     limits
 }
 
-fn read_groups(section: &Section<'_, '_>, cap: &Cap<'_>) -> BTreeMap<Box<str>, Group> {
+fn read_groups(
+    section: &Section<'_, '_>,
+    reading: &Reading<'_, '_>,
+    cap: &Cap<'_>,
+) -> BTreeMap<Box<str>, Group> {
     let Some(groups) = section.section("groups", Step::Through("groups")) else {
         return BTreeMap::new();
     };
@@ -161,7 +168,7 @@ fn read_groups(section: &Section<'_, '_>, cap: &Cap<'_>) -> BTreeMap<Box<str>, G
                 .require("limit", "copies of all members together, as 4")
                 .and_then(|item| Some(cap.apply(read_count(&item)?, &item.path)));
             let members = section.require("members", "a list of domains, as [\"new-1\"]");
-            let members = read_names(&members?);
+            let members = read_names(&members?, reading.warnings);
             let group = Group {
                 limit: limit?,
                 members: NameTable::from_sorted(members.into_iter()),

@@ -54,7 +54,7 @@ fn read_rules(item: &Item<'_, '_>, reading: &Reading<'_, '_>) -> Box<[Descriptor
     }
     let mut rules: Vec<DescriptorRule> = Vec::new();
     for (index, value) in values.iter().enumerate() {
-        let rule = section.item(value, Step::Item("rule", index + 1));
+        let rule = section.item(value, Step::item("rule", index));
         let Some(read) = read_rule(&rule) else {
             continue;
         };

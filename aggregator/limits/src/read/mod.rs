@@ -33,7 +33,7 @@ use crate::zone::Zone;
 
 pub use self::overrides::spelt_domain;
 
-use self::overrides::domain_of;
+use self::overrides::{domain_of, warn_of_name};
 use self::zones::ZoneReader;
 
 /// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
@@ -168,7 +168,7 @@ fn read_document<'t>(
         read_rules(&rules);
     }
     let namespaces = read_namespaces(document);
-    let plans = read_plans(document);
+    let plans = read_plans(document, warnings);
     let reading = Reading {
         plans: &plans,
         namespaces: &namespaces,
@@ -301,19 +301,19 @@ fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
 /// Domains by plan.
 type Plans<'t> = BTreeMap<&'t str, Vec<&'t str>>;
 
-fn read_plans<'t>(document: &Section<'_, 't>) -> Plans<'t> {
+fn read_plans<'t>(document: &Section<'_, 't>, warnings: &Collector) -> Plans<'t> {
     let mut plans = Plans::new();
     let Some(section) = document.section("plans", Step::Through("plans")) else {
         return plans;
     };
     for (plan, item) in section.checked("plan") {
-        plans.insert(plan, read_names(&item));
+        plans.insert(plan, read_names(&item, warnings));
     }
     plans
 }
 
 /// A list of domains' names, each once, ascending.
-fn read_names<'t>(list: &Item<'_, 't>) -> Vec<&'t str> {
+fn read_names<'t>(list: &Item<'_, 't>, warnings: &Collector) -> Vec<&'t str> {
     let mut names = BTreeSet::new();
     let values = list.list("a list of domains, as [\"acme\", \"globex\"]");
     for (index, value) in values.into_iter().flatten().enumerate() {
@@ -324,6 +324,7 @@ fn read_names<'t>(list: &Item<'_, 't>) -> Vec<&'t str> {
         if let Err(kind) = domain_of(name, None) {
             item.fault(kind);
         }
+        warn_of_name(name, &item.path, warnings);
         if !names.insert(name) {
             item.fault(FaultKind::Twice);
         }

@@ -13,15 +13,19 @@ use super::{Plans, Reading};
 use crate::assemble::OverridesDraft;
 use crate::fault::FaultKind;
 use crate::names::NameTable;
-use crate::path::Step;
+use crate::networks::meant_as;
+use crate::path::{Path, Step};
 use crate::source::{Item, Section, nearest};
 use crate::stated::Stated;
+use crate::warning::{Collector, WarningKind};
 
-/// Reads the overrides of a rate-limited resource; `read` reads what one of them states.
+/// Reads the overrides of a rate-limited resource, which may itself state a quota; `read` reads what one of them
+/// states.
 pub(super) fn read_overrides(
     resource: &Section<'_, '_>,
     reading: &Reading<'_, '_>,
     addresses: Option<AddressPrefixes>,
+    has_quota: bool,
     read: impl Fn(&Item<'_, '_>) -> Option<Stated>,
 ) -> OverridesDraft {
     let mut statements = Statements::default();
@@ -30,14 +34,21 @@ pub(super) fn read_overrides(
         of_domain.insert(domain, statements.number(stated));
     }
     let domains = resource.section("domains", Step::Through("domains"));
-    for (domain, item) in domains.iter().flat_map(|of| own_of_domain(of, addresses)) {
+    let own = domains.iter();
+    let own = own.flat_map(|of| own_of_domain(of, addresses, reading.warnings));
+    for (domain, item) in own {
         let Some(stated) = read(&item) else {
             continue;
         };
+        let has_zone = stated.zone.is_some();
         let stated = match of_domain.get(&domain) {
             Some(&plan) => stated.or(&statements.list[plan as usize]),
             None => stated,
         };
+        if has_zone && !has_quota && stated.quotas.value().is_none() {
+            let path = item.path.then(Step::Field("zone"));
+            reading.warnings.add(&path, WarningKind::ZoneWithoutQuota);
+        }
         of_domain.insert(domain, statements.number(stated));
     }
     OverridesDraft {
@@ -90,6 +101,7 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
 pub(super) fn own_of_domain<'s, 't>(
     domains: &'s Section<'_, 't>,
     addresses: Option<AddressPrefixes>,
+    warnings: &Collector,
 ) -> Vec<(Cow<'t, str>, Item<'s, 't>)> {
     let mut seen = BTreeSet::new();
     let mut own = Vec::new();
@@ -99,6 +111,7 @@ pub(super) fn own_of_domain<'s, 't>(
                 network: domain.as_ref().into(),
             }),
             Ok(domain) => {
+                warn_of_name(name, &item.path, warnings);
                 seen.insert(domain.clone());
                 own.push((domain, item));
             }
@@ -106,6 +119,13 @@ pub(super) fn own_of_domain<'s, 't>(
         }
     }
     own
+}
+
+/// Warns of a name that looks like a network.
+pub(super) fn warn_of_name(name: &str, path: &Path<'_>, warnings: &Collector) {
+    if let Some(meant) = meant_as(name) {
+        warnings.add(path, WarningKind::NotANetwork { meant });
+    }
 }
 
 fn note_narrow(

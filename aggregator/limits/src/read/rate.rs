@@ -6,7 +6,7 @@ use tollgate_shared::networks::AddressPrefixes;
 use super::overrides::read_overrides;
 use super::stated::{STATED_FIELDS, read_stated};
 use super::{Reading, read_blind, read_per_second};
-use crate::assemble::RateDraft;
+use crate::assemble::{OverridesDraft, RateDraft};
 use crate::fault::FaultKind;
 use crate::resource::{Mode, NEAR_DEFAULT};
 use crate::source::{Item, Section};
@@ -109,10 +109,12 @@ fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -
             let reason = "a candidate stands beside limits of one domain";
             read_stated_only(&candidate, reading, Some(reason))
         });
-    let overrides = read_overrides(section, reading, addresses, |item| {
+    let has_quota = default.quotas.value().is_some();
+    let overrides = read_overrides(section, reading, addresses, has_quota, |item| {
         let section = item.table("a table of limits, as { rate = \"5/s\" }")?;
         Some(read_stated_only(&section, reading, None))
     });
+    warn_of_zone(section, &default, (&candidate, &overrides), reading);
     let switch = |field: &str| section.get(field).and_then(|item| item.boolean());
     let blind = section.get("blind").and_then(|item| read_blind(&item));
     RateDraft {
@@ -138,6 +140,21 @@ fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -
         },
         large_state: switch("large_state").unwrap_or_default(),
         overrides,
+    }
+}
+
+/// A zone of a resource is of use where somebody has a quota: its default, its candidate, a plan or a domain.
+fn warn_of_zone(
+    section: &Section<'_, '_>,
+    default: &Stated,
+    (candidate, overrides): (&Option<Stated>, &OverridesDraft),
+    reading: &Reading<'_, '_>,
+) {
+    let has_quota = |stated: &Stated| stated.quotas.value().is_some();
+    let mut of_others = candidate.iter().chain(&overrides.stated);
+    if default.zone.is_some() && !has_quota(default) && !of_others.any(has_quota) {
+        let path = section.path.then(Step::Field("zone"));
+        reading.warnings.add(&path, WarningKind::ZoneWithoutQuota);
     }
 }
 

@@ -134,7 +134,7 @@ fn each<T>(
     let all: Vec<Option<T>> = values
         .iter()
         .enumerate()
-        .map(|(index, value)| read(&section.item(value, Step::Item(name, index + 1))))
+        .map(|(index, value)| read(&section.item(value, Step::item(name, index))))
         .collect();
     all.into_iter().collect()
 }

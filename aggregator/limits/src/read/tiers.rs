@@ -28,7 +28,7 @@ pub(super) fn read_tiers(
     let tiers: Vec<Option<Tier>> = values
         .iter()
         .enumerate()
-        .map(|(index, value)| read_tier(&section.item(value, Step::Item("tier", index + 1))))
+        .map(|(index, value)| read_tier(&section.item(value, Step::item("tier", index))))
         .collect();
     let tiers: Vec<Tier> = tiers.into_iter().collect::<Option<_>>()?;
     let (normal, changes) = normalise(&tiers);
