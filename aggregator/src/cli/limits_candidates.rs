@@ -220,7 +220,8 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn instant(us: u64) -> String {
+/// An instant in RFC 3339, to the millisecond.
+pub(super) fn instant(us: u64) -> String {
     let at = i64::try_from(us)
         .ok()
         .map(jiff::Timestamp::from_microsecond);

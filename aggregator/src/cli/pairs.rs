@@ -3,20 +3,25 @@
 //! ```text
 //! $ tollgate pairs show api.search acme
 //! api.search acme            partition 3, limits version 18
+//! as of                      2026-11-25T12:00:41.250Z
+//! hard                       41 of 200 counted in 1s
 //! tier 1                     97 of 100 hits in its window
-//! last second                41 of 200
 //! remaining                  3
 //! denied                     for 1.2s still (tier 1, code 3-18250-0-1)
 //! ```
 //!
 //! Asks an aggregator, which asks whoever rules the pair's partition. What stays true: a pair whose
-//! partition nobody rules is not shown as one that was never hit.
+//! partition nobody rules is not shown as one that was never hit; what counts is counted at the instant shown, which
+//! ticks carry on where nothing else comes.
 
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_limits::print_span;
+use tollgate_shared::time::Span;
 
 use super::Global;
 use super::denials::span;
+use super::limits_candidates::instant;
 use super::operator::{self, Spoken, domain_on, ended, get, name};
 use super::output::{Format, Output};
 use super::top;
@@ -70,8 +75,7 @@ struct State {
     tier_limit: u64,
     tier_hits: u64,
     remaining: u64,
-    last_second: u64,
-    hard: Option<u64>,
+    as_of_us: u64,
     #[serde(default)]
     constraints: Vec<Constraint>,
     bucket: Option<Bucket>,
@@ -81,6 +85,7 @@ struct State {
 struct Constraint {
     name: String,
     limit: u64,
+    span_us: u64,
     counted: u64,
 }
 
@@ -153,8 +158,11 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
         None => line("state", "not hit lately: nothing is known of it".to_owned()),
         Some(state) => {
             let (hits, limit) = (state.tier_hits, state.tier_limit);
+            line("as of", instant(state.as_of_us));
             for of in &state.constraints {
-                line(&of.name, format!("{} of {} counted", of.counted, of.limit));
+                let over = print_span(Span::from_micros(of.span_us));
+                let counted = format!("{} of {} counted in {over}", of.counted, of.limit);
+                line(&of.name, counted);
             }
             if let Some(bucket) = &state.bucket {
                 let level = format!("{} of {} left", bucket.level, bucket.burst);
@@ -168,10 +176,6 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
                     format!("{hits} of {limit} hits in its window"),
                 ),
             }
-            let hard = state
-                .hard
-                .map_or_else(String::new, |hard| format!(" of {hard}"));
-            line("last second", format!("{}{hard}", state.last_second));
             line("remaining", state.remaining.to_string());
         }
     }
@@ -205,15 +209,16 @@ mod tests {
     fn a_pair_is_told_with_its_tier_what_is_left_and_until_when_it_is_denied() {
         let mut view = serde_json::json!({
             "resource": "r", "domain": "d", "partition": 3, "configured": true, "version": 18,
-            "state": {"tier": 1, "tier_limit": 100, "tier_hits": 97, "remaining": 3, "last_second": 41,
-                "hard": 200},
+            "state": {"tier": 1, "tier_limit": 100, "tier_hits": 97, "remaining": 3,
+                "as_of_us": 1_700_000_000_250_000_u64, "constraints": [
+                    {"name": "hard", "limit": 200, "span_us": 1_000_000, "counted": 41}]},
             "denial": {"cause": "tier 1", "remaining_us": 1_200_000, "code": "3-1-0-1"},
             "partitions_missing": [],
         });
         assert_eq!(
             told(view.clone()),
-            "r d: partition 3, limits version 18\ntier 1: 97 of 100 hits in its window\n\
-             last second: 41 of 200\nremaining: 3\ndenied: for 1.2s still (tier 1, code 3-1-0-1)\n"
+            "r d: partition 3, limits version 18\nas of: 2023-11-14T22:13:20.250Z\n\
+             hard: 41 of 200 counted in 1s\ntier 1: 97 of 100 hits in its window\nremaining: 3\ndenied: for 1.2s still (tier 1, code 3-1-0-1)\n"
         );
         view["denial"]["remaining_us"] = Value::Null;
         assert!(told(view.clone()).contains("denied: without end"));

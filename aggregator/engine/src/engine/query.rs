@@ -26,11 +26,13 @@ use crate::rules::{State, tiers};
 use crate::stream::Pair;
 use tollgate_limits::{Bucket, Limits, RateClass};
 
-/// How a pair stands at its own time.
+/// How a pair stands at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairView {
     /// Its time: the greatest instant among its entries.
     pub time: Timestamp,
+    /// The instant at which it stands so: everything else in this view is counted then.
+    pub as_of: Timestamp,
     /// The version by which it would be ruled next; 0: none.
     pub version: u64,
     /// The current tier; 0: none.
@@ -47,13 +49,13 @@ pub struct PairView {
     pub counts: Vec<Count>,
     /// How its bucket stands, if it has one.
     pub bucket: Option<BucketView>,
-    /// Copies that would be granted at once at its time.
+    /// Copies that would be granted at once.
     pub remaining: u64,
     /// Its denial, if one is in force.
     pub denial: Option<LiveDenial>,
 }
 
-/// What counts in a window or a quota at a pair's time.
+/// What counts in a window or a quota at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The constraint.
@@ -318,8 +320,17 @@ impl Engine {
         self.amended.len()
     }
 
-    /// How a pair stands; `None` if it is not known.
+    /// How a pair stands at its own time, as of its newest hit; `None` if it is not known.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairView> {
+        self.pair_as_of(resource, domain, Timestamp::ZERO)
+    }
+
+    /// How a pair stands at log time, or at its own time where that is later; `None` if it is not known.
+    pub fn pair_now(&self, resource: &str, domain: &str) -> Option<PairView> {
+        self.pair_as_of(resource, domain, self.now())
+    }
+
+    fn pair_as_of(&self, resource: &str, domain: &str, at: Timestamp) -> Option<PairView> {
         let identity = self.identities.of_resource(resource).of(domain);
         let mut stored = self.table.peek(identity)?;
         let newest = self.steps.newest();
@@ -335,14 +346,17 @@ impl Engine {
             class.map_or(&nothing, |(class, _)| class)
         };
         let time = stored.pair.now();
+        let as_of = time.max(at);
+        stored.pair.state.forget(class, as_of);
         let state = &stored.pair.state;
-        let tier = tiers::current(class, state, time);
-        let (tier_limit, tier_hits) = tier_counts(class, state, tier, time);
-        let counts = Count::of(class, state, time);
+        let tier = tiers::current(class, state, as_of);
+        let (tier_limit, tier_hits) = tier_counts(class, state, tier, as_of);
+        let counts = Count::of(class, state, as_of);
         let hard = (class.hard.is_some()).then(|| counts.first().map_or(0, |count| count.counted));
-        let room = request::room(class, state, time, u64::MAX).copies;
+        let room = request::room(class, state, as_of, u64::MAX).copies;
         Some(PairView {
             time,
+            as_of,
             version: newest.version,
             tier,
             tier_limit,
@@ -352,8 +366,8 @@ impl Engine {
                 .hard
                 .filter(|_| domain != EVERYBODY || rule.global().is_some()),
             counts,
-            bucket: BucketView::of(class, state, time),
-            remaining: tiers::room_for(class, state, time, room),
+            bucket: BucketView::of(class, state, as_of),
+            remaining: tiers::room_for(class, state, as_of, room),
             denial: self.denials.get(identity, self.now()).cloned(),
         })
     }

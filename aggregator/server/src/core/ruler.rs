@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    AgentChange, AgentNews, Correction, Engine, Fate, LiveDenial, PairNear, ResourceCounts,
+    AgentChange, AgentNews, Correction, Count, Engine, Fate, LiveDenial, PairNear, ResourceCounts,
     Rulings, SnapshotFault, TotalDue, VerdictDue,
 };
+use tollgate_engine::rules::request::LimitedBy;
 use tollgate_limits::Limits;
+use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -328,21 +330,32 @@ impl Ruler {
         self.engine.holds_meant(act)
     }
 
-    /// How a pair stands.
+    /// How a pair stands now, by the log's time.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
-        let view = self.engine.pair(resource, domain)?;
+        let view = self.engine.pair_now(resource, domain)?;
         Some(PairState {
             time_us: view.time.as_micros(),
+            as_of_us: view.as_of.as_micros(),
             tier: view.tier as u64,
             tier_limit: view.tier_limit,
             tier_hits: view.tier_hits,
             remaining: view.remaining,
             last_second: view.last_second,
             hard: view.hard,
-            constraints: view.counts.iter().map(ConstraintState::of).collect(),
+            constraints: constraints_of(domain, &view.counts),
             bucket: view.bucket.as_ref().map(BucketState::of),
         })
     }
+}
+
+/// What counts, each under the name that denials have for it.
+fn constraints_of(domain: &str, counts: &[Count]) -> Vec<ConstraintState> {
+    let mut constraints: Vec<ConstraintState> = counts.iter().map(ConstraintState::of).collect();
+    // The second of all domains together is counted as one domain's is.
+    if let (EVERYBODY, Some(first)) = (domain, constraints.first_mut()) {
+        first.name = LimitedBy::Global.name().into_owned();
+    }
+    constraints
 }
 
 fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {

@@ -274,11 +274,13 @@ pub struct PairView {
     pub partitions_missing: Vec<u32>,
 }
 
-/// The state of a pair at its own time: that of its newest hit.
+/// The state of a pair at the log's time, which ticks carry on, or at its newest hit where that is later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PairState {
-    /// Its time.
+    /// Its own time: that of its newest hit.
     pub time_us: u64,
+    /// The instant at which everything below is counted.
+    pub as_of_us: u64,
     /// The current tier, from 1; 0: none.
     pub tier: u64,
     /// That tier's limit.
@@ -287,7 +289,7 @@ pub struct PairState {
     pub tier_hits: u64,
     /// How many more that window and the hard limit leave room for.
     pub remaining: u64,
-    /// Granted hits of the last second.
+    /// Hits of the last second, where there is a hard limit.
     pub last_second: u64,
     /// The hard limit, hits a second; null: none.
     pub hard: Option<u64>,
