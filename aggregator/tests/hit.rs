@@ -32,7 +32,7 @@ fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
         .collect();
     // Between the filling hit and the denial's arrival some are let through: a few at 20 ms each.
     assert!(15 <= refused.len(), "{stdout}");
-    assert_eq!(refused[0]["cause"], "window 0");
+    assert_eq!(refused[0]["cause"], "window:0");
     assert_eq!(answers[29]["allowed"], false);
     // The code leads to the denial that the aggregator shows.
     let shown = served.json("/v1/denials?domain=acme");
@@ -41,7 +41,7 @@ fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
     let (code, stdout, _) = hit("acme", &[]);
     assert_eq!(code, 1);
     assert!(
-        stdout.contains("refused: window 0, open again in 5"),
+        stdout.contains("refused: window:0, open again in 5"),
         "{stdout}"
     );
     let (code, stdout, _) = hit("globex", &[]);

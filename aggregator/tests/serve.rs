@@ -66,7 +66,7 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let shown = served.json("/v1/denials?resource=api.search&domain=acme");
     assert_eq!(shown["schema"], "tollgate.denials/1");
     assert_eq!(shown["denials"][0]["domain"], "acme");
-    assert_eq!(shown["denials"][0]["cause"], "window 0");
+    assert_eq!(shown["denials"][0]["cause"], "window:0");
     let pair = served.json("/v1/pairs/api.search/acme");
     assert_eq!(pair["state"]["remaining"], 0);
     assert_eq!(pair["denial"]["code"], shown["denials"][0]["code"]);

@@ -1,7 +1,7 @@
 //! How much of each constraint of a pair is used, tiers apart: hard limit, windows, quotas, bucket.
 //!
 //! ```text
-//! hard = "20/s", windows = ["100/m"], a bucket of 500      hard 7 of 20, window 61 of 100, bucket 3 of 500
+//! hard = "20/s", windows = ["100/m"], a bucket of 500      hard 7 of 20, window:0 61 of 100, bucket 3 of 500
 //! ```
 //!
 //! For pictures, which show tiers in lanes of their own. Knows nothing of how it is drawn. What stays true: the
@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use tollgate_engine::engine::{BucketView, Count};
 use tollgate_engine::rules::State;
+use tollgate_engine::rules::request::LimitedBy;
 use tollgate_limits::{RateClass, print_span};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::Cause;
@@ -18,34 +19,47 @@ use tollgate_shared::wire::statement::Cause;
 /// One constraint, as a picture names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// What it is: `window`.
-    pub kind: &'static str,
+    /// Which one, as denials name it: `window:0`.
+    pub name: Cow<'static, str>,
     /// Its limit, in copies.
     pub limit: u64,
     /// Over what it counts, or how it fills: `in 1m`, `a day`, `at 100 in 1s`.
     pub over: Cow<'static, str>,
 }
 
+fn number(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
+}
+
+impl Lane {
+    /// What it is: `window`.
+    pub fn kind(&self) -> &str {
+        self.name.split(':').next().unwrap_or_default()
+    }
+}
+
 /// The constraints of a class.
 pub fn lanes(class: &RateClass) -> Vec<Lane> {
     let over = |span: Span| format!("in {}", print_span(span)).into();
     let hard = class.hard.map(|limit| Lane {
-        kind: "hard",
+        name: LimitedBy::Hard.name(),
         limit,
         over: over(Span::from_secs(1)),
     });
-    let windows = class.windows.iter().map(|window| Lane {
-        kind: "window",
+    let windows = class.windows.iter().enumerate();
+    let windows = windows.map(|(index, window)| Lane {
+        name: LimitedBy::Window(number(index)).name(),
         limit: window.limit,
         over: over(window.window),
     });
-    let quotas = class.quotas.iter().map(|quota| Lane {
-        kind: "quota",
+    let quotas = class.quotas.iter().enumerate();
+    let quotas = quotas.map(|(index, quota)| Lane {
+        name: LimitedBy::Quota(number(index)).name(),
         limit: quota.limit,
         over: format!("a {}", quota.unit.name()).into(),
     });
     let bucket = class.bucket.as_ref().map(|bucket| Lane {
-        kind: "bucket",
+        name: LimitedBy::Bucket.name(),
         limit: bucket.burst,
         over: format!("at {} in {}", bucket.tokens, print_span(bucket.period)).into(),
     });
@@ -100,12 +114,12 @@ mod tests {
         let _ = request(class, &mut state, now, asked, u64::MAX, false);
         let lanes: Vec<String> = lanes(class)
             .iter()
-            .map(|lane| format!("{} {} {}", lane.kind, lane.limit, lane.over))
+            .map(|lane| format!("{} {} {}", lane.name, lane.limit, lane.over))
             .collect();
         let expected = [
             "hard 20 in 1s",
-            "window 100 in 1m",
-            "quota 300 a day",
+            "window:0 100 in 1m",
+            "quota:0 300 a day",
             "bucket 50 at 1 in 100ms",
         ];
         assert_eq!(lanes, expected);

@@ -4,7 +4,7 @@
 //! tier 2   4 in 1s     |    12==-------|   digits: hits granted   = active   - cooling down
 //! tier 1   2 in 1s     |2=====1==2=====|
 //! refused              |   1     3     |
-//! window   9 in 10s    |2  5  67   8   |   tenths that are used after the hits, #: full
+//! window:0 9 in 10s    |2  5  67   8   |   tenths that are used after the hits, #: full
 //! closed               |   ~~~~  ~~~   |
 //!                       0s        1s
 //! ```
@@ -174,7 +174,7 @@ pub fn draw_lanes(played: &Played, coloured: bool) -> String {
         "digits: hits (+: more than 9)   = active   - cooling down   ~ closed for one more hit"
     );
     if !lanes.is_empty() {
-        let kinds: BTreeSet<&str> = lanes.iter().map(|lane| lane.kind).collect();
+        let kinds: BTreeSet<&str> = lanes.iter().map(Lane::kind).collect();
         let kinds: Vec<&str> = kinds.into_iter().collect();
         let _ = writeln!(
             text,
@@ -186,7 +186,7 @@ pub fn draw_lanes(played: &Played, coloured: bool) -> String {
 }
 
 fn lane_name(lane: &Lane) -> String {
-    format!("{:<6} {:>6} {}", lane.kind, lane.limit, lane.over)
+    format!("{:<8} {:>6} {}", lane.name, lane.limit, lane.over)
 }
 
 /// The most that is used after a hit of each column, in tenths of the limit.

@@ -3,7 +3,7 @@
 //! ```text
 //! control     17  partitions 4
 //! api.search   3  partitions 4  denied "acme" for 59.8s (Tier(1))
-//! notices of api.search  9  near "globex": 7 of 50 left (window 0), more in 0.1s
+//! notices of api.search  9  near "globex": 7 of 50 left (window:0), more in 0.1s
 //! ```
 //!
 //! Speaks to the feed as any other program would, by the socket of a ZeroMQ library that is not this
@@ -385,7 +385,7 @@ mod tests {
         frame.encode(&mut writer);
         assert_eq!(
             text_of_notices("api.search", writer.as_slice()),
-            r#"notices of api.search  9  near "acme": 7 of 50 left (window 0), more in 0.1s"#
+            r#"notices of api.search  9  near "acme": 7 of 50 left (window:0), more in 0.1s"#
         );
         let view = view_of_notices("api.search", writer.as_slice());
         assert_eq!(view["notices"][0]["left"], 7);

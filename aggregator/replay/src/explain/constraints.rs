@@ -1,7 +1,7 @@
 //! Hard limit, windows, quotas and bucket of a pair, as they stood: what counted, and when there was room again.
 //!
 //! ```text
-//! window 1m: 100 of 100, full until 2026-11-25T12:00:41Z
+//! window:0 (1m): 100 of 100, full until 2026-11-25T12:00:41Z
 //! bucket: -3 of 500 left, empty until 2026-11-25T12:00:00.04Z
 //! ```
 //!
@@ -22,7 +22,8 @@ use crate::range::Utc;
 pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<ConstraintView> {
     let counts = Count::of(class, state, now).into_iter();
     let counts = counts.map(|count| ConstraintView {
-        name: name_of(class, &count),
+        name: count.of.name().into_owned(),
+        over: Some(over(class, &count)),
         limit: count.limit,
         counted: count.counted,
         level: None,
@@ -32,7 +33,8 @@ pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<Constr
     let bucket = BucketView::of(class, state, now).map(|view| {
         let level = view.level.div_euclid(view.bucket.copy_units().max(1));
         ConstraintView {
-            name: "bucket".to_owned(),
+            name: LimitedBy::Bucket.name().into_owned(),
+            over: None,
             limit: view.bucket.burst,
             counted: fill::used_of(&view),
             level: Some(level),
@@ -43,26 +45,24 @@ pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<Constr
     counts.chain(bucket).collect()
 }
 
-fn name_of(class: &RateClass, count: &Count) -> String {
+/// Over what a constraint counts, in words.
+fn over(class: &RateClass, count: &Count) -> String {
     match count.of {
-        LimitedBy::Hard => "hard limit".to_owned(),
         LimitedBy::Quota(index) => {
             let quota = class.quotas.get(usize::from(index));
-            let period = quota.map_or("period", |quota| quota.unit.name());
-            format!("quota of the {period}")
+            quota.map_or("period", |quota| quota.unit.name()).to_owned()
         }
-        _ => format!("window {}", print_span(count.span)),
+        _ => print_span(count.span),
     }
 }
 
 /// One of them in words.
 pub(super) fn told(of: &ConstraintView) -> String {
-    let ConstraintView {
-        name,
-        limit,
-        counted,
-        ..
-    } = of;
+    let ConstraintView { limit, counted, .. } = of;
+    let name = match &of.over {
+        Some(over) => format!("{} ({over})", of.name),
+        None => of.name.clone(),
+    };
     let until = Utc(of.room_at_us.map_or(Timestamp::MAX, Timestamp::from_micros));
     match (of.level, of.full) {
         (Some(level), true) => format!("{name}: {level} of {limit} left, empty until {until}"),

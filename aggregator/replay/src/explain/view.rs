@@ -163,8 +163,10 @@ pub struct TimeView {
 /// A constraint other than tiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConstraintView {
-    /// Which one, as `window 1m`, `quota of the month`, `bucket`.
+    /// Which one, as denials name it: `hard`, `window:0`, `quota:0`, `bucket`.
     pub name: String,
+    /// Over what it counts, as `1m`, `month`; null: a bucket.
+    pub over: Option<String>,
     /// Its limit; of a bucket its burst.
     pub limit: u64,
     /// What counts in it, debt included; of a bucket what is used of its burst.

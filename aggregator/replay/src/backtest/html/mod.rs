@@ -265,7 +265,7 @@ fn trace_plot(trace: &Trace) -> String {
         let area = lane(tiers + number + 1);
         let used = |column: &Column| column.used.get(number).copied();
         push_fill(&mut svg, trace, area, of.limit, used);
-        let words = format!("{}: {} {}", of.kind, count(of.limit), of.over);
+        let words = format!("{}: {} {}", of.name, count(of.limit), of.over);
         svg.words(LEFT, area.y - 6.0, "start", &words);
     }
     let lasts_us = trace.columns.len() as u64 * width_us;
