@@ -152,6 +152,8 @@ counters! {
     amendments
     /// Of them, those that the log made void.
     amendments_void
+    /// Bans that were refused, since as many last as may.
+    bans_refused
     /// Holds that operators ended.
     holds_ended_by_operator
     /// Transfers whose staged copies operators let go.

@@ -150,7 +150,7 @@ const fn status(refused: &Refused) -> StatusCode {
         Refused::Conflict { .. } => StatusCode::CONFLICT,
         Refused::Name { .. } => StatusCode::BAD_REQUEST,
         Refused::UnknownResource { .. } => StatusCode::NOT_FOUND,
-        Refused::Nothing { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refused::Nothing { .. } | Refused::TooMany { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refused::NotNow { .. } => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -18,6 +18,21 @@ use super::{Proposal, Refused};
 use tollgate_limits::versions::own_of;
 use tollgate_limits::versions::switches;
 
+/// Bans and pardons that may last in one partition, which has an entry of up to 700 bytes for each: 46 MB at most. A
+/// ban beyond is refused and counted; a network or a resource's own limits do what so many bans would.
+pub const AMENDED_MAX: usize = 65_536;
+
+/// Whether one more ban may last beside so many bans and pardons.
+fn room_for_ban(amended: usize) -> Result<(), Refused> {
+    match amended < AMENDED_MAX {
+        true => Ok(()),
+        false => Err(Refused::TooMany {
+            found: amended,
+            most: AMENDED_MAX,
+        }),
+    }
+}
+
 impl Views<'_> {
     /// Whether it can be done at all, as far as this process sees.
     pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), Refused> {
@@ -107,8 +122,13 @@ impl Views<'_> {
             } => {
                 check("domain", domain)?;
                 match resource {
-                    Some(resource) => self.is_limited(resource),
-                    None => self.can_ban_everywhere(domain),
+                    Some(resource) => self.is_limited(resource)?,
+                    None => self.can_ban_everywhere(domain)?,
+                }
+                match self.is_banned(resource.as_deref(), domain) {
+                    // It takes the place of one that is there.
+                    Ok(()) => Ok(()),
+                    Err(_) => room_for_ban(self.amended_most()),
                 }
             }
             Act::Unban { resource, domain } => {
@@ -161,6 +181,12 @@ impl Views<'_> {
 
     /// Whether a ban everywhere reaches every resource: one that limits addresses by their networks knows no narrower
     /// name, and would go on letting through who is banned.
+    /// Bans and pardons of the partition that has most.
+    fn amended_most(&self) -> usize {
+        let amended = self.partitions.iter().map(|one| one.ruler.amended());
+        amended.max().unwrap_or(0)
+    }
+
     fn can_ban_everywhere(&self, domain: &str) -> Result<(), Refused> {
         let latest = self.limits.book.latest();
         let rates = latest
@@ -312,4 +338,17 @@ fn check(field: &'static str, name: &str) -> Result<(), Refused> {
         name: name.into(),
         fault: fault.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_ban_more_than_may_last_is_refused() {
+        assert_eq!(room_for_ban(AMENDED_MAX - 1), Ok(()));
+        let refused = room_for_ban(AMENDED_MAX).expect_err("as many as may be");
+        assert_eq!(refused.code(), "too_many_bans");
+        assert!(refused.to_string().contains("65536"), "{refused}");
+    }
 }

@@ -102,6 +102,16 @@ pub enum Refused {
         /// Why.
         what: String,
     },
+    /// As many bans last as may.
+    #[error(
+        "{found} bans and pardons last in a partition, expected fewer than {most}: end some, or ban their network"
+    )]
+    TooMany {
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// Not now.
     #[error("{why}")]
     NotNow {
@@ -118,6 +128,7 @@ impl Refused {
             Self::Name { .. } => "bad_name",
             Self::UnknownResource { .. } => "unknown_resource",
             Self::Nothing { .. } => "nothing_to_do",
+            Self::TooMany { .. } => "too_many_bans",
             Self::NotNow { .. } => "unavailable",
         }
     }
@@ -154,6 +165,8 @@ impl Proposals {
         let act = match looked {
             Ok(act) => act,
             Err(refused) => {
+                let is_full = matches!(refused, Refused::TooMany { .. });
+                env.out.tally.counters.bans_refused += u64::from(is_full);
                 env.reply(id, Reply::Amended(Err(refused)));
                 return false;
             }

@@ -7,7 +7,7 @@ use crate::core::view::Gauges;
 
 pub(super) type Row = (&'static str, &'static str, u64);
 
-pub(super) fn counted(c: &Counters) -> [Row; 47] {
+pub(super) fn counted(c: &Counters) -> [Row; 48] {
     [
         (
             "tollgate_records_unknown_total",
@@ -217,6 +217,11 @@ pub(super) fn counted(c: &Counters) -> [Row; 47] {
             "tollgate_amendments_void_total",
             "Of them, those that the log made void.",
             c.amendments_void,
+        ),
+        (
+            "tollgate_bans_refused_total",
+            "Bans that were refused, since as many last as may.",
+            c.bans_refused,
         ),
         (
             "tollgate_notices_total",
