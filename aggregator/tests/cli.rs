@@ -137,6 +137,27 @@ fn every_end_has_its_exit_code_and_says_why() {
 }
 
 #[test]
+fn limits_of_a_journal_are_refused_with_what_to_do_instead() {
+    let dir = directory(LIMITS);
+    let config = "[log]\nkind = \"journal\"\n[journal]\ndir = \"data\"\n";
+    std::fs::write(dir.path().join("journal.toml"), config).unwrap();
+    let push = ["limits", "push", "limits.toml", "--reason", "x"];
+    let configured = ["--config", "journal.toml"];
+    for args in [
+        &[&push[..], &configured].concat()[..],
+        &[&push[..], &["--journal", "data"]].concat(),
+        &["limits", "--journal", "data"],
+        &["topics", "--config", "journal.toml"],
+    ] {
+        let (code, stdout, stderr) = run(dir.path(), args);
+        assert_eq!(code, 64, "{args:?}: {stdout}{stderr}");
+        for what in ["journal", "data", "limits.file", "SIGHUP", "--url"] {
+            assert!(stderr.contains(what), "{args:?}: no {what:?} in {stderr}");
+        }
+    }
+}
+
+#[test]
 fn the_environment_beats_the_file_and_a_flag_beats_both() {
     let dir = directory(LIMITS);
     std::fs::write(dir.path().join("t.toml"), "journal.partitions = 5000\n").unwrap();
@@ -232,6 +253,7 @@ fn the_vectors_come_out_as_expected() {
         ("stream2", 150),
         ("stream2_more", 59),
         ("copies", 107),
+        ("normalize", 5),
     ] {
         let vectors = root(&format!("tests/vectors/{kind}.jsonl"));
         let (code, stdout, stderr) = run(
@@ -242,13 +264,67 @@ fn the_vectors_come_out_as_expected() {
         let mut cases = 0;
         for line in stdout.lines() {
             let case: serde_json::Value = serde_json::from_str(line).unwrap();
-            for op in case["ops"].as_array().unwrap() {
-                assert_eq!(op["result"], op["expect"], "{}", case["name"]);
+            let ops = case["ops"].as_array().map_or(&[][..], Vec::as_slice);
+            for part in ops.iter().chain([&case]) {
+                assert_eq!(part["result"], part["expect"], "{}", case["name"]);
             }
             cases += 1;
         }
         assert!(least <= cases, "{kind}: {cases} cases");
+        assert_eq!(stderr, format!("{cases} of {cases} as expected\n"));
     }
+}
+
+#[test]
+fn each_difference_from_what_a_case_expects_is_named() {
+    let dir = directory(LIMITS);
+    let case = |name: &str, expect: &str| {
+        let op = r#"{"op":"request","t":0,"domain":"d","copies":1,"min":1"#;
+        let limits = r#"{"windows":[{"limit":1,"window":1000000}]}"#;
+        format!(r#"{{"name":"{name}","limits":{limits},"ops":[{op}{expect}}}]}}"#)
+    };
+    let right = case("right", r#","expect":{"granted":1}"#);
+    let wrong = case("wrong", r#","expect":{"granted":0,"tier":0}"#);
+    let silent = case("silent", "");
+    let tier = |window: u64| {
+        format!(r#"[{{"limit":5,"window":{window},"active":4,"cooldown":0,"skippable":false}}]"#)
+    };
+    let normal = format!(
+        r#"{{"name":"normal","tiers":{},"expect":{}}}"#,
+        tier(9),
+        tier(9)
+    );
+    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "all.jsonl",
+        [right, wrong, silent.clone(), normal].join("\n"),
+    );
+    write("silent.jsonl", silent);
+    let play = |file: &str, format: &str| {
+        run(
+            dir.path(),
+            &["simulate", "--cases", file, "--format", format],
+        )
+    };
+    let differences = [
+        "all.jsonl: line 2: wrong: ops[0].granted: found 1, expected 0",
+        "all.jsonl: line 4: normal: expect: found [",
+        "1 of 3 as expected",
+    ];
+    let (code, stdout, stderr) = play("all.jsonl", "text");
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    for difference in differences {
+        assert_eq!(stdout.matches(difference).count(), 1, "{stdout}");
+    }
+    assert!(!stdout.contains(".tier"), "{stdout}");
+    let (code, stdout, stderr) = play("all.jsonl", "json");
+    assert_eq!((code, stdout.lines().count()), (1, 4), "{stdout}");
+    for difference in differences {
+        assert_eq!(stderr.matches(difference).count(), 1, "{stderr}");
+    }
+    let (code, stdout, stderr) = play("silent.jsonl", "text");
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(stdout, "silent: 1 ops, 1 of 1 hits granted\n");
 }
 
 #[test]

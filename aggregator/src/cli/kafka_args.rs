@@ -3,9 +3,14 @@
 //! The flags are options of the configuration under other names, and beat what its file says. Knows
 //! nothing of what a command does there.
 
+use std::path::PathBuf;
+
 use super::{Global, serve};
 use crate::exit::Failure;
-use tollgate_server::config::{Config, Given};
+use tollgate_server::config::{Config, Given, LogKind};
+
+/// The broker of a configuration that names none.
+const BOOTSTRAP: &str = "127.0.0.1:9092";
 
 /// What such a command takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -19,6 +24,9 @@ pub struct KafkaArgs {
     /// How many partitions hits have (kafka.partitions)
     #[arg(long, global = true, value_name = "N")]
     partitions: Option<String>,
+    /// A journal, which is refused with what to do instead
+    #[arg(long, global = true, value_name = "DIR", hide = true)]
+    journal: Option<PathBuf>,
 }
 
 /// The configuration of a command that is told of brokers, and may be of the topics' prefix, by flags of its own.
@@ -31,6 +39,7 @@ pub fn load(global: &Global, bootstrap: &str, prefix: Option<&str>) -> Result<Co
         kafka: Some(bootstrap.to_owned()),
         topic_prefix: prefix.map(str::to_owned),
         partitions: None,
+        journal: None,
     };
     args.load(global, "--kafka")
 }
@@ -40,9 +49,37 @@ impl KafkaArgs {
     ///
     /// # Errors
     ///
-    /// Where the configuration is wrong, or this build knows no Kafka.
+    /// Where the configuration is wrong, or this build knows no Kafka; where the log is a journal.
     pub fn load(&self, global: &Global, command: &'static str) -> Result<Config, Failure> {
+        self.refuse_journal(global, command)?;
         serve::load_with(global, self.given(command))
+    }
+
+    /// Only its aggregator writes to a journal, and its limits are those of a file.
+    fn refuse_journal(&self, global: &Global, command: &str) -> Result<(), Failure> {
+        let configured = || {
+            let path = global.config.as_ref().filter(|_| self.kafka.is_none())?;
+            let config = serve::load_with(global, Vec::new()).ok()?;
+            let is_journal =
+                config.log == LogKind::Journal && config.kafka.bootstrap == [BOOTSTRAP];
+            is_journal.then(|| {
+                format!(
+                    "{}: the log is a journal, {}",
+                    path.display(),
+                    config.journal.dir.display()
+                )
+            })
+        };
+        let given = self.journal.as_ref();
+        let given = given.map(|dir| format!("--journal {}", dir.display()));
+        match given.or_else(configured) {
+            None => Ok(()),
+            Some(found) => Err(Failure::Usage(format!(
+                "{command}: {found}: expected Kafka (--kafka HOST:PORT). A journal has the limits of its aggregator's \
+                 file (limits.file): change the file and send SIGHUP to the aggregator, or change one domain with \
+                 `limits set RESOURCE --domain D --url URL`; its versions: GET /v1/limits"
+            ))),
+        }
     }
 
     fn given(&self, command: &str) -> Vec<Given> {
