@@ -469,6 +469,14 @@ fn the_client_is_found_or_named_and_what_was_guessed_is_told() {
             "--client nobody: none of the first",
         ),
         (
+            ["--client", "nobody", "vhost.log"],
+            "--client nobody: no such field with an instant beside it, expected one of host, remote_addr, time_local, ",
+        ),
+        (
+            ["--client", "nobody", "proxy.log"],
+            "request, status, bytes, referer, agent, ",
+        ),
+        (
             ["--log-format", "combind", "vhost.log"],
             "--log-format \"combind\": expected combined",
         ),

@@ -99,7 +99,7 @@ const WHOLE_SECONDS: &[FormCase] = &[
             c.ip
         )
     }),
-    ("behind syslog", "fields", "field 6", |c| {
+    ("behind syslog", "combined", "remote_addr", |c| {
         format!(
             "Nov 20 10:00:{:02} web1 nginx: {} - - [{}] {}",
             c.second(),
@@ -108,7 +108,7 @@ const WHOLE_SECONDS: &[FormCase] = &[
             c.rest()
         )
     }),
-    ("behind docker compose", "fields", "field 2", |c| {
+    ("behind docker compose", "combined", "remote_addr", |c| {
         format!("web_1  | {} - - [{}] {}", c.ip, c.clf(), c.rest())
     }),
     ("behind containerd", "combined", "remote_addr", |c| {
@@ -215,6 +215,18 @@ const FRACTIONS: &[FormCase] = &[
         |c| {
             format!(
                 "Nov 20 10:00:00 lb haproxy[9]: 10.0.0.9:33317 [{}] in bk/s1 0/0/0/1/1 200 5 - - ---- 1/1 0/0 {{{}|curl}} {{}} \"GET /\"",
+                c.clf_ms(),
+                c.ip
+            )
+        },
+    ),
+    (
+        "HAProxy, a list behind others that it captured",
+        "haproxy_forwarded",
+        "http_x_forwarded_for",
+        |c| {
+            format!(
+                "Nov 20 10:00:00 lb haproxy[9]: 10.0.0.9:33317 [{}] in bk/s1 0/0/0/1/1 200 5 - - ---- 1/1 0/0 {{a.example|curl|{}}} \"GET /\"",
                 c.clf_ms(),
                 c.ip
             )

@@ -41,6 +41,7 @@ const RESOURCE: &str = "http.requests";
 
 /// What `backtest` takes.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(of_files))]
 pub struct BacktestArgs {
     /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also packed by gzip,
     /// xz, zstd or bzip2; `-` is stdin
@@ -111,6 +112,17 @@ pub struct BacktestArgs {
     /// A part of the recording: of a log by append time or record, of files by their stamps
     #[command(flatten)]
     pub range: RangeArgs,
+}
+
+/// What is said of a form is said of files; columns and units are said of any log, and are of none.
+fn of_files(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "log_format" | "client" | "trusted_proxies" | "addresses" | "time_format" => {
+            arg.conflicts_with("log")
+        }
+        "stamps" => arg.conflicts_with_all(["log", "as_recorded"]),
+        _ => arg,
+    }
 }
 
 /// A share in percent.
@@ -440,7 +452,8 @@ fn temporary(source: std::io::Error) -> Failure {
     failure(ReadFault::Temporary(source))
 }
 
-fn failure(fault: ReadFault) -> Failure {
+/// How a command ends whose files cannot be read.
+pub(super) fn failure(fault: ReadFault) -> Failure {
     match fault {
         ReadFault::Open { name, source } => Failure::Input { name, source },
         ReadFault::Io { name, line, source } => Failure::Io {

@@ -51,14 +51,14 @@ impl From<Unit> for TimeUnit {
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
     /// The format of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
-    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, w3c (IIS, CloudFront), or a pattern
+    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, gin, tornado, w3c (IIS, CloudFront), or a pattern
     /// as in nginx's log_format or Apache's LogFormat, copied from their configuration [default: recognised from the
     /// first lines]
-    #[arg(long, value_name = "NAME|PATTERN", conflicts_with = "log")]
+    #[arg(long, value_name = "NAME|PATTERN")]
     pub log_format: Option<String>,
     /// The field that is the client: a word of the pattern, a column, a path into JSON as request.client_ip, a key of
     /// LTSV or logfmt, or a number as "field 3"
-    #[arg(long, value_name = "FIELD", conflicts_with = "log")]
+    #[arg(long, value_name = "FIELD")]
     pub client: Option<String>,
     /// Networks (or addresses) of proxies whose lists of forwarders are believed; the client is the last address of such
     /// a list that is in none of these networks, and who is in none of them himself is the client [default: private
@@ -67,12 +67,11 @@ pub struct FormArgs {
         long,
         value_name = "NETWORK,…",
         value_delimiter = ',',
-        value_parser = super::values::network,
-        conflicts_with = "log"
+        value_parser = super::values::network
     )]
     pub trusted_proxies: Option<Vec<IpNet>>,
     /// Takes all addresses of a network as one client, by its prefix, as in v4=32,v6=64 [default: v4=32,v6=128]
-    #[arg(long, value_name = "v4=BITS,v6=BITS", value_parser = prefixes, conflicts_with = "log")]
+    #[arg(long, value_name = "v4=BITS,v6=BITS", value_parser = prefixes)]
     pub addresses: Option<AddressPrefixes>,
     /// What a column of a CSV is called, or the path of a member of JSON, as in t=TIMESTAMP or
     /// domain=request.client_ip
@@ -81,12 +80,12 @@ pub struct FormArgs {
     /// The unit of instants that are written as a number; `auto`: judged by its size
     #[arg(long, value_enum, default_value_t)]
     pub time_unit: Unit,
-    /// How CSV and JSON write an instant, in the notation of strftime, as "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
+    /// How an instant is written, in the notation of strftime, as "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
     /// [default: recognised from its looks]
-    #[arg(long, value_name = "PATTERN", conflicts_with_all = ["log", "time_unit"])]
+    #[arg(long, value_name = "PATTERN", conflicts_with = "time_unit")]
     pub time_format: Option<String>,
     /// What to do with stamps of whole seconds
-    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["log", "as_recorded"])]
+    #[arg(long, value_enum, default_value_t)]
     pub stamps: Stamps,
 }
 
@@ -124,6 +123,7 @@ impl FormArgs {
             instants: Instants {
                 unit: self.time_unit.into(),
                 pattern: self.time_format.clone(),
+                changed: None,
             },
             clients: Clients::new(self.trusted_proxies.clone(), self.addresses),
         })

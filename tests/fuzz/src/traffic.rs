@@ -163,6 +163,7 @@ fn stated(kind: Kind, choice: u8) -> Wanted {
         instants: Instants {
             unit: UNITS[usize::from(choice >> 1 & 7) % UNITS.len()],
             pattern: None,
+            changed: None,
         },
         ..Wanted::default()
     };
@@ -192,6 +193,7 @@ fn of_ours(kind: Kind) -> Wanted {
         instants: Instants {
             unit: TimeUnit::Micros,
             pattern: None,
+            changed: None,
         },
         ..Wanted::default()
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::log::Seen;
 use super::read::{Recording, Skipped};
-use super::table::{count, span};
+use super::table::{count, instant, span};
 use super::tape::{Order, Unspread};
 use crate::traffic::Told;
 
@@ -112,33 +112,7 @@ impl Inputs {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.note_of_forms());
-        if 0 < self.spread_files {
-            let unit = if self.spread_us == 60_000_000 {
-                "minute"
-            } else {
-                "second"
-            };
-            notes.push(format!(
-                "stamps are whole {unit}s{}: the calls of one are spread evenly over it, in file order (--stamps as-written for the other way)",
-                match self.names.len() as u64 {
-                    1 => String::new(),
-                    files => format!(" in {} of {files} files", self.spread_files),
-                }
-            ));
-        }
-        if 0 < self.unspread_of {
-            notes.push(format!(
-                "{} of {} stamps are whole seconds, and the others are finer: all calls are played at the stamps that are written",
-                count(self.unspread_whole),
-                count(self.unspread_of)
-            ));
-        } else if 0 < self.unspread_files {
-            notes.push(
-                "stamps are whole seconds, and calls are played as recorded: those of one second at one instant"
-                    .to_owned(),
-            );
-        }
-        notes.extend(self.note_of_years());
+        notes.extend(self.notes_of_stamps());
         let disbelieved = self.read_as.iter().map(|told| told.disbelieved).sum();
         if 0 < disbelieved {
             notes.push(format!(
@@ -173,6 +147,49 @@ impl Inputs {
         if let Some(seen) = &self.seen {
             notes.push(seen.to_string());
         }
+        notes
+    }
+
+    /// How stamps are written, and what was made of that.
+    fn notes_of_stamps(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if 0 < self.spread_files {
+            let unit = if self.spread_us == 60_000_000 {
+                "minute"
+            } else {
+                "second"
+            };
+            notes.push(format!(
+                "stamps are whole {unit}s{}: the calls of one are spread evenly over it, in file order (--stamps as-written for the other way)",
+                match self.names.len() as u64 {
+                    1 => String::new(),
+                    files => format!(" in {} of {files} files", self.spread_files),
+                }
+            ));
+        }
+        if 0 < self.unspread_of {
+            notes.push(format!(
+                "{} of {} stamps are whole seconds, and the others are finer: all calls are played at the stamps that are written",
+                count(self.unspread_whole),
+                count(self.unspread_of)
+            ));
+        } else if 0 < self.unspread_files {
+            notes.push(
+                "stamps are whole seconds, and calls are played as recorded: those of one second at one instant"
+                    .to_owned(),
+            );
+        }
+        let by_change = self
+            .read_as
+            .iter()
+            .filter_map(|told| told.years_by_change_us);
+        if let Some(changed) = by_change.max() {
+            notes.push(format!(
+                "stamps have no year: each is taken in the newest one in which it is not after the file's last change, {}",
+                instant(changed)
+            ));
+        }
+        notes.extend(self.note_of_years());
         notes
     }
 

@@ -16,7 +16,7 @@ use super::ahead;
 use super::pairs::Pairs;
 use super::tape::{Call, Order, Recorder, Tape};
 use crate::traffic::rows::Opened;
-use crate::traffic::{self, Kind, Row, Rows, Told, Unreadable, Wanted};
+use crate::traffic::{self, Instants, Kind, Row, Rows, Told, Unreadable, Wanted};
 
 /// How rows are read.
 #[derive(Clone, Debug)]
@@ -209,6 +209,10 @@ impl Reader<'_> {
             traffic::open(&input.path).map_err(|source| opening(&input.path, name(), source))?;
         let wanted = Wanted {
             kind: input.kind,
+            instants: Instants {
+                changed: changed(&input.path),
+                ..reading.wanted.instants.clone()
+            },
             ..reading.wanted.clone()
         };
         let opened = Rows::open(reader, &wanted).map_err(|source| under_way(name(), 1, source))?;
@@ -364,6 +368,16 @@ impl Reader<'_> {
             was_refused: false,
         }))
     }
+}
+
+/// When a file was last changed, by which stamps without a year are read; `None` of stdin, and where nobody knows.
+fn changed(path: &Path) -> Option<Timestamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let modified = metadata.modified().ok().filter(|_| metadata.is_file())?;
+    let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_micros())
+        .ok()
+        .map(Timestamp::from_micros)
 }
 
 /// How many skipped rows are kept to be shown.

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use super::clients::{Clients, is_address};
+use super::clients::{Clients, Header, is_address};
 use super::forms::is_plausible;
 use super::instant::{self, Instants};
 use super::names::{self, text_of};
@@ -30,6 +30,8 @@ pub(super) struct Csv {
     date: Option<usize>,
     resource: Option<usize>,
     domain: Option<usize>,
+    /// Where proxies say whom they forward for, and in which way.
+    forwarded: Option<(usize, Header)>,
     copies: Option<usize>,
     min: Option<usize>,
     instants: Instants,
@@ -118,7 +120,7 @@ impl Csv {
 
     /// Whether some column is the client.
     pub const fn has_client(&self) -> bool {
-        self.domain.is_some()
+        self.domain.is_some() || self.forwarded.is_some()
     }
 
     /// What columns are called.
@@ -168,12 +170,18 @@ impl Csv {
         let (copies, min) = widths.checked()?;
         let resource = self.resource.map(&mut field).transpose()?;
         let domain = self.domain.map(&mut field).transpose()?;
+        let list = self.forwarded.map(|(column, _)| field(column));
+        let list = list.transpose()?;
         let domain = match (&self.clients, domain) {
-            (Some(clients), Some(domain)) => {
-                let client = clients.named(&domain).map(Cow::into_owned);
-                client.map(Cow::Owned)
+            (Some(clients), domain) => {
+                let header = self.forwarded.map_or(Header::List, |(_, header)| header);
+                let client = match &list {
+                    Some(list) => clients.of(header, Some(list), domain.as_deref()),
+                    None => domain.as_deref().and_then(|domain| clients.named(domain)),
+                };
+                client.map(|client| Cow::Owned(client.into_owned()))
             }
-            (_, domain) => domain,
+            (None, domain) => domain,
         };
         Ok(Some(Row {
             at,
@@ -182,6 +190,46 @@ impl Csv {
             copies,
             min,
         }))
+    }
+}
+
+/// A line that may be a heading.
+struct Heading<'l> {
+    fields: Vec<Cow<'l, str>>,
+    /// Their names without what programs write differently, and the ends of them.
+    called: Vec<Vec<String>>,
+}
+
+impl<'l> Heading<'l> {
+    fn of(line: &'l str, separator: char) -> Option<Self> {
+        let fields = fields_by(line, separator)?;
+        let ends = |field: &Cow<'_, str>| names::ends(&field.split('.').collect::<Vec<_>>());
+        let called = fields.iter().map(ends).collect();
+        Some(Self { fields, called })
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        let mut fields = self.fields.iter();
+        fields.position(|field| field.trim().eq_ignore_ascii_case(name))
+    }
+
+    fn known(&self, names: &[&str]) -> Option<usize> {
+        find_named(&self.called, names)
+    }
+
+    /// Whether it is one, whatever column it lacks: others are there that were named, or whose names are known.
+    fn is_one(&self, named: &Columns) -> bool {
+        let named = [&named.domain, &named.resource, &named.copies, &named.min];
+        let mut named = named.into_iter().flatten();
+        let has_named = named.any(|name| self.column(name).is_some());
+        let has_known = self.known(names::TIMES).or(self.known(names::CLIENTS));
+        1 < self.fields.len() && (has_named || has_known.is_some())
+    }
+
+    fn lacks(&self, flag: &str, name: &str) -> String {
+        let names: Vec<&str> = self.fields.iter().map(|field| field.trim()).collect();
+        let names = names.join(", ");
+        format!("{flag}{name}: no such column, expected one of {names}")
     }
 }
 
@@ -197,73 +245,84 @@ struct Looked<'a> {
 
 impl Looked<'_> {
     fn heading(&self, line: &str, separator: char) -> First {
-        let Some(fields) = fields_by(line, separator) else {
+        let Some(heading) = Heading::of(line, separator) else {
             return First::Neither;
         };
-        let column = |name: &str| {
-            let mut fields = fields.iter();
-            fields.position(|field| field.trim().eq_ignore_ascii_case(name))
-        };
-        let ends = |field: &Cow<'_, str>| names::ends(&field.split('.').collect::<Vec<_>>());
-        let called: Vec<Vec<String>> = fields.iter().map(ends).collect();
-        let known = |names: &[&str]| find_named(&called, names);
-        let date = known(&[names::DATE]);
+        let date = heading.known(&[names::DATE]);
         let Some(at) = (match &self.names.t {
-            Some(name) => column(name),
+            Some(name) if heading.column(name).is_none() && heading.is_one(self.names) => {
+                return First::Lacks(heading.lacks("--column t=", name));
+            }
+            Some(name) => heading.column(name),
             // `date` alone may be a value in some row.
             None => self
-                .time_column(&called, separator)
-                .or_else(|| known(names::TIMES))
+                .time_column(&heading.called, separator)
+                .or_else(|| heading.known(names::TIMES))
                 .or(date)
-                .filter(|_| 1 < fields.len()),
+                .filter(|_| 1 < heading.fields.len()),
         }) else {
             return First::Neither;
         };
-        let stated = |flag: &str, name: Option<&str>| match name {
-            None => Ok(None),
-            Some(name) => column(name).map(Some).ok_or_else(|| {
-                let heading: Vec<&str> = fields.iter().map(|field| field.trim()).collect();
-                format!(
-                    "{flag}{name}: no such column, expected one of {}",
-                    heading.join(", ")
-                )
-            }),
-        };
-        let columns = || -> Result<Csv, String> {
-            let stated_names = self.names;
-            let of_domain = match self.client {
-                Some(client) => stated("--client ", Some(client))?,
-                None => stated("--column domain=", stated_names.domain.as_deref())?,
-            };
-            let called = self.client.or(stated_names.domain.as_deref());
-            let domain = match (of_domain, called) {
-                (Some(at), Some(name)) => Some((at, name.to_owned())),
-                _ => known(names::CLIENTS).map(|at| (at, fields[at].trim().to_owned())),
-            };
-            let ours = !self.clients.is_stated()
-                && domain
-                    .as_ref()
-                    .is_none_or(|(_, name)| name.eq_ignore_ascii_case("domain"));
-            let resource = stated("--column resource=", stated_names.resource.as_deref())?;
-            let copies = stated("--column copies=", stated_names.copies.as_deref())?;
-            let min = stated("--column min=", stated_names.min.as_deref())?;
-            Ok(Csv {
-                separator,
-                at,
-                date: date.filter(|date| *date != at),
-                resource: resource.or_else(|| column("resource")),
-                domain: domain.as_ref().map(|(at, _)| *at),
-                copies: copies.or_else(|| column("copies")),
-                min: min.or_else(|| column("min")),
-                instants: self.instants.clone(),
-                clients: (!ours).then(|| self.clients.clone()),
-                client: domain.map(|(_, name)| name),
-            })
-        };
-        match columns() {
+        match self.columns(&heading, separator, at, date) {
             Ok(csv) => First::Heading(csv),
             Err(what) => First::Lacks(what),
         }
+    }
+
+    /// Where the columns stand; or which one there is not.
+    fn columns(
+        &self,
+        heading: &Heading<'_>,
+        separator: char,
+        at: usize,
+        date: Option<usize>,
+    ) -> Result<Csv, String> {
+        let stated_names = self.names;
+        let stated = |flag: &str, name: Option<&str>| match name {
+            None => Ok(None),
+            Some(name) => match heading.column(name) {
+                Some(column) => Ok(Some(column)),
+                None => Err(heading.lacks(flag, name)),
+            },
+        };
+        let of_domain = match self.client {
+            Some(client) => stated("--client ", Some(client))?,
+            None => stated("--column domain=", stated_names.domain.as_deref())?,
+        };
+        let called = self.client.or(stated_names.domain.as_deref());
+        let domain = match (of_domain, called) {
+            (Some(at), Some(name)) => Some((at, name.to_owned())),
+            _ => {
+                let known = heading.known(names::CLIENTS);
+                known.map(|at| (at, heading.fields[at].trim().to_owned()))
+            }
+        };
+        let ours = !self.clients.is_stated()
+            && domain
+                .as_ref()
+                .is_none_or(|(_, name)| name.eq_ignore_ascii_case("domain"));
+        let is_ours = |(_, name): &(usize, String)| name.eq_ignore_ascii_case("domain");
+        let is_known = called.is_some() || domain.as_ref().is_some_and(is_ours);
+        let forwarded = heading.known(names::FORWARDED).filter(|_| !is_known);
+        let ours = ours && forwarded.is_none();
+        let resource = stated("--column resource=", stated_names.resource.as_deref())?;
+        let copies = stated("--column copies=", stated_names.copies.as_deref())?;
+        let min = stated("--column min=", stated_names.min.as_deref())?;
+        Ok(Csv {
+            separator,
+            at,
+            date: date.filter(|date| *date != at),
+            resource: resource.or_else(|| heading.column("resource")),
+            domain: domain.as_ref().map(|(at, _)| *at),
+            forwarded: forwarded.map(|at| (at, Header::of(heading.fields[at].trim()))),
+            copies: copies.or_else(|| heading.column("copies")),
+            min: min.or_else(|| heading.column("min")),
+            instants: self.instants.clone(),
+            clients: (!ours).then(|| self.clients.clone()),
+            client: forwarded
+                .map(|at| heading.fields[at].trim().to_owned())
+                .or(domain.map(|(_, name)| name)),
+        })
     }
 
     /// The column that holds an instant in the row behind the heading: `time` may be a duration, and then `date` is it.
@@ -296,6 +355,7 @@ impl Looked<'_> {
             date: None,
             resource: has(1),
             domain: Some(has(2)?),
+            forwarded: None,
             copies: has(3),
             min: has(4),
             instants: self.instants.clone(),

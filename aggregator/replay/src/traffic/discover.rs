@@ -6,16 +6,19 @@
 //! Nov 20 10:00:00 web1 nginx: 203.0.113.7 - - [20/Nov/2025:10:00:00 +0000] "GET …      behind syslog's head
 //! time:20/Nov/2025:10:00:00 +0000<TAB>host:203.0.113.7<TAB>req:GET …    time, host (LTSV)
 //! time=2025-11-20T10:00:00Z level=info remote_addr=203.0.113.7:51034    time, remote_addr (logfmt)
+//! Started GET "/" for 203.0.113.7 at 2025-11-20 10:00:00 +0200          fields 7 to 9, field 5 (Rails)
 //! ```
 //!
 //! Knows nothing of files. What stays true: the same lines are told alike, and a line is read only if it has the
 //! pieces of the one that was taken for the form.
 
+use tollgate_shared::time::Timestamp;
+
 use super::clients::Clients;
-use super::forms::{Fit, Read, is_plausible};
-use super::instant::{self, TimeUnit};
+use super::forms::{Fit, Hints, Read, is_plausible};
+use super::instant::{self, Instants, TimeUnit};
 use super::names::{CLIENTS, FORWARDED, plain};
-use super::pattern::{Pattern, Piece};
+use super::pattern::{Pattern, Piece, TIME_FIELDS_MAX};
 
 /// Lines that are tried as the form of all: those before may be what a program says when it starts.
 const TEMPLATES_MAX: usize = 8;
@@ -29,13 +32,12 @@ const CANDIDATES_MAX: usize = 6;
 /// The form in which most lines have an instant and a client, or this field of a name.
 pub(super) fn discover<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
-    client: Option<&str>,
-    clients: &Clients,
+    hints: Hints<'_>,
 ) -> Option<Fit> {
     let all = lines.clone().count();
     let mut best: Option<Fit> = None;
     for line in lines.clone().take(TEMPLATES_MAX) {
-        let Some(fit) = of_line(line, lines.clone(), client, clients) else {
+        let Some(fit) = of_line(line, lines.clone(), hints) else {
             continue;
         };
         let lines = fit.lines;
@@ -53,24 +55,30 @@ pub(super) fn discover<'a>(
 fn of_line<'a>(
     line: &[u8],
     lines: impl Iterator<Item = &'a [u8]> + Clone,
-    client: Option<&str>,
-    clients: &Clients,
+    hints: Hints<'_>,
 ) -> Option<Fit> {
     let fields = Fields::of(line)?;
-    let time = fields.time()?;
+    let time = fields.time(hints.instants)?;
     let mut fits: Vec<Fit> = Vec::new();
-    for (piece, name) in fields.candidates(client, clients) {
-        if piece == time.0 || Some(piece) == time.1 {
+    for (piece, name) in fields.candidates(hints.client, hints.clients) {
+        if time.fields.contains(&piece) {
             continue;
         }
-        let pattern = Pattern::with(fields.pieces.clone(), time, piece);
+        let pieces = fields.pieces.clone();
+        let pattern = Pattern::with(
+            pieces,
+            &time.fields,
+            time.is_yearless,
+            piece,
+            hints.instants,
+        );
         let mut fit = Fit::new(Read {
             name: "fields".to_owned(),
             pattern,
             guessed: true,
         });
         for line in lines.clone() {
-            fit.take(line, client.is_some(), clients);
+            fit.take(line, hints.client.is_some(), hints);
         }
         fit.is_named = CLIENTS.contains(&&*plain(name)) || FORWARDED.contains(&&*plain(name));
         fits.push(fit);
@@ -89,6 +97,67 @@ fn of_line<'a>(
     };
     let best = fits.iter().map(rank).max()?;
     fits.into_iter().find(|fit| rank(fit) == best)
+}
+
+/// What the first lines lack that no form fits: all have addresses and no instant, or instants and no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lacking {
+    /// An instant.
+    Instant,
+    /// The day, or the year, of an instant.
+    Year,
+    /// An address.
+    Address,
+}
+
+/// What most of the first lines lack; `None` if that is not one thing.
+pub(super) fn lacking<'a>(
+    lines: impl Iterator<Item = &'a [u8]>,
+    hints: Hints<'_>,
+) -> Option<Lacking> {
+    let (mut all, mut instants_found, mut yearless, mut addresses) = (0, 0, 0, 0);
+    for line in lines {
+        let Some(fields) = Fields::of(line) else {
+            continue;
+        };
+        let time = fields.time(hints.instants);
+        all += 1;
+        yearless += usize::from(time.as_ref().is_some_and(|time| time.is_yearless));
+        instants_found += usize::from(time.is_some());
+        addresses += usize::from(!fields.candidates(None, hints.clients).is_empty());
+    }
+    let has = |count: usize| all < 2 * count;
+    match (has(addresses), has(instants_found)) {
+        (true, true) if has(yearless) => Some(Lacking::Year),
+        (true, false) if instants_found == 0 => Some(Lacking::Instant),
+        (false, true) if addresses == 0 => Some(Lacking::Address),
+        _ => None,
+    }
+}
+
+/// What the fields of a line are called, with what stands there.
+pub(super) fn shown(line: &[u8]) -> Vec<String> {
+    const SHOWN_MAX: usize = 24;
+    const SHOWN_CHARS: usize = 24;
+    let fields = Fields::of(line);
+    let named = fields.iter().flat_map(|fields| {
+        let pieces = fields.pieces.iter().zip(&fields.texts);
+        pieces.filter_map(|(piece, text)| match piece {
+            Piece::Field(name, _) => {
+                let text: String = text.chars().take(SHOWN_CHARS).collect();
+                Some(format!("{name} ({text:?})"))
+            }
+            Piece::Text(_) | Piece::Gap => None,
+        })
+    });
+    named.take(SHOWN_MAX).collect()
+}
+
+/// The fields of a line that have its instant.
+struct TimeFields {
+    fields: Vec<usize>,
+    /// It has no year.
+    is_yearless: bool,
 }
 
 /// The pieces of a line, and the text of each that is a field.
@@ -163,6 +232,9 @@ impl<'l> Fields<'l> {
         let Some((end, _)) = end else {
             return inside;
         };
+        if open == '[' && begins_with_instant(&inside[..end]) {
+            return inside;
+        }
         self.field(None, &inside[..end]);
         self.text(&inside[end..=end]);
         &inside[end + 1..]
@@ -182,9 +254,15 @@ impl<'l> Fields<'l> {
                 return behind;
             }
         }
-        let end = value
-            .find([' ', '\t', '"', '|', ',', ';'])
-            .unwrap_or(value.len());
+        let mut ends = value.match_indices([' ', '\t', '"', '|', ',', ';']);
+        // 10:00:00,250 is one word, as Java and Python log it.
+        let is_point = |at: usize, mark: &str| {
+            let behind = value[at + 1..].bytes();
+            let digits = behind.take_while(u8::is_ascii_digit).count();
+            mark == "," && value[..at].contains(':') && digits == 3
+        };
+        let end = ends.find(|(at, mark)| !is_point(*at, mark));
+        let end = end.map_or(value.len(), |(at, _)| at);
         self.field(key, &value[..end]);
         &value[end..]
     }
@@ -217,29 +295,75 @@ impl<'l> Fields<'l> {
         }
     }
 
-    /// The first field, or the first two together, that have an instant.
-    fn time(&self) -> Option<(usize, Option<usize>)> {
-        let instant = |text: &str| {
-            let is_number = !text.contains(':');
-            let at = instant::parse(text, TimeUnit::Auto)?;
-            // Ten digits: a smaller number is a size, or a port.
-            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-            (is_plausible(at) && (!is_number || 10 <= digits)).then_some(())
+    /// The first field, or the first fields together, that have an instant; or else a date without a year.
+    fn time(&self, instants: &Instants) -> Option<TimeFields> {
+        let is_field = |at: &usize| matches!(self.pieces.get(*at), Some(Piece::Field(..)));
+        let places = || (0..self.pieces.len()).filter(is_field);
+        let words = match &instants.pattern {
+            Some(pattern) => pattern
+                .split_ascii_whitespace()
+                .count()
+                .min(TIME_FIELDS_MAX),
+            None => 3,
         };
-        let is_field = |at: usize| matches!(self.pieces.get(at), Some(Piece::Field(..)));
-        let mut places = (0..self.pieces.len()).filter(|at| is_field(*at));
-        places.find_map(|at| {
-            let text = self.texts[at];
-            let is_next = is_field(at + 2) && self.pieces[at + 1] == Piece::Gap;
-            let next = if is_next { self.texts[at + 2] } else { "" };
-            // A date and its time of day, or an instant and its zone.
-            let goes_on = next.contains(':') || next.starts_with(['+', '-']) && next.len() == 5;
-            if goes_on && instant(&format!("{text} {next}")).is_some() {
-                return Some((at, Some(at + 2)));
-            }
-            let has_time = text.contains(':') || !text.contains(['-', '/']);
-            (has_time && instant(text).is_some()).then_some((at, None))
+        let found = places().find_map(|at| {
+            let mut counts = (1..=words).rev();
+            counts.find_map(|count| {
+                self.joined(at, count)
+                    .filter(|of| self.has_instant(of, instants))
+            })
+        });
+        if let Some(fields) = found {
+            let is_yearless = false;
+            return Some(TimeFields {
+                fields,
+                is_yearless,
+            });
+        }
+        // Any year tells whether it is a date.
+        let any = Timestamp::from_micros(1_455_944_445_000_000);
+        let is_date = |of: &Vec<usize>| instant::in_newest_year(&self.text_of(of), any).is_some();
+        let dated = places().find_map(|at| self.joined(at, 3).filter(is_date));
+        let fields = dated.filter(|_| !instants.are_stated())?;
+        let is_yearless = true;
+        Some(TimeFields {
+            fields,
+            is_yearless,
         })
+    }
+
+    /// So many fields with blanks between them, from one on.
+    fn joined(&self, at: usize, count: usize) -> Option<Vec<usize>> {
+        let of: Vec<usize> = (0..count).map(|number| at + 2 * number).collect();
+        let are_fields = of
+            .iter()
+            .all(|at| matches!(self.pieces.get(*at), Some(Piece::Field(..))));
+        let are_apart = || of[1..].iter().all(|at| self.pieces[at - 1] == Piece::Gap);
+        (are_fields && are_apart()).then_some(of)
+    }
+
+    fn text_of(&self, of: &[usize]) -> String {
+        let texts: Vec<&str> = of.iter().map(|at| self.texts[*at]).collect();
+        texts.join(" ")
+    }
+
+    /// Whether fields have an instant that is one of a request.
+    fn has_instant(&self, of: &[usize], instants: &Instants) -> bool {
+        let text = self.text_of(of);
+        if instants.are_stated() {
+            return instants.parse(&text).is_some();
+        }
+        let last = of.last().map_or("", |at| self.texts[*at]);
+        // A date and its time of day, or an instant and its zone.
+        let goes_on = last.contains(':')
+            || last.starts_with(['+', '-']) && last.len() == 5
+            || matches!(last, "UTC" | "GMT" | "Z" | "AM" | "PM");
+        let has_time = text.contains(':') || !text.contains(['-', '/']);
+        // Ten digits: a smaller number is a size, or a port.
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let is_long = text.contains(':') || 10 <= digits;
+        let is_possible = has_time && is_long && (of.len() == 1 || goes_on);
+        is_possible && instant::parse(&text, TimeUnit::Auto).is_some_and(is_plausible)
     }
 
     /// Fields that have an address, or that are called as the client is.
@@ -260,6 +384,18 @@ impl<'l> Fields<'l> {
         });
         named.take(CANDIDATES_MAX).collect()
     }
+}
+
+/// Whether something stands behind an instant, as in `[2025-11-20T10:00:00Z INFO actix_web]`.
+fn begins_with_instant(text: &str) -> bool {
+    let parse = |text: &str| instant::parse(text, TimeUnit::Auto).is_some_and(is_plausible);
+    let mut blanks = text.match_indices(' ').map(|(at, _)| &text[..at]);
+    text.contains(':')
+        && !parse(text)
+        && blanks
+            .by_ref()
+            .take(2)
+            .any(|head| head.contains(':') && parse(head))
 }
 
 /// A word before a mark, and what stands behind that.

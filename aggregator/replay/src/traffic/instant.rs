@@ -45,6 +45,8 @@ pub struct Instants {
     pub unit: TimeUnit,
     /// Dates by a pattern in the words of `strftime`; without a zone they are UTC.
     pub pattern: Option<String>,
+    /// When the file was last changed, by which dates without a year are read; `None` if nobody knows.
+    pub changed: Option<Timestamp>,
 }
 
 impl Instants {
@@ -58,7 +60,7 @@ impl Instants {
 
     /// Whether somebody said anything.
     pub(super) fn are_stated(&self) -> bool {
-        *self != Self::default()
+        self.pattern.is_some() || self.unit != TimeUnit::Auto
     }
 }
 
@@ -101,6 +103,23 @@ pub(super) fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
+/// How far a stamp without a zone may lie behind the last change of its file: more than any zone is from UTC.
+const AHEAD_MAX_US: i64 = 86_400_000_000;
+
+/// The instant of a date as syslog writes it, `Nov 20 10:00:00`, without a zone and a year: in UTC, in the newest year in
+/// which it is not after the last change of its file.
+pub(super) fn in_newest_year(text: &str, changed: Timestamp) -> Option<Timestamp> {
+    // A 29th of February is in one of so many years.
+    const YEARS_MAX: i16 = 8;
+    let latest = changed.saturating_offset(AHEAD_MAX_US);
+    let latest_ms = i64::try_from(latest.as_micros() / 1_000).ok()?;
+    let latest_at = jiff::Timestamp::from_millisecond(latest_ms).ok()?;
+    let year = latest_at.to_zoned(jiff::tz::TimeZone::UTC).year();
+    let of_year = |year: i16| by_pattern("%Y %b %e %H:%M:%S%.f", &format!("{year} {text}"));
+    let mut years = (0..=YEARS_MAX).filter_map(|back| of_year(year.checked_sub(back)?));
+    years.find(|at| *at <= latest)
+}
+
 /// The instant of a date, in whatever way it is written.
 fn date(text: &str) -> Option<Timestamp> {
     let utc = ["UTC", "GMT", "utc", "gmt"];
@@ -112,7 +131,7 @@ fn date(text: &str) -> Option<Timestamp> {
     let timestamp = (text.parse::<jiff::Timestamp>().ok())
         .or_else(|| civil(bare.unwrap_or(text)))
         .or_else(|| with_offset(text))
-        .or_else(|| of_web_server(text))
+        .or_else(|| of_web_server(bare.unwrap_or(text).trim_ascii_end()))
         .or_else(|| {
             jiff::fmt::rfc2822::parse(text)
                 .ok()
@@ -133,9 +152,12 @@ fn decimal_comma(text: &str) -> Option<String> {
 fn of_program(text: &str) -> Option<jiff::Timestamp> {
     use jiff::fmt::strtime::parse;
     const ZONED: [&str; 2] = ["%Y-%m-%d %H:%M:%S%.f %z UTC", "%d/%b/%Y:%H:%M:%S%.f %:z"];
-    const CIVIL: [&str; 9] = [
+    const CIVIL: [&str; 12] = [
         "%d/%b/%Y %H:%M:%S%.f",
         "%Y/%m/%d %H:%M:%S%.f",
+        "%Y/%m/%d %H:%M",
+        "%b %e %Y %H:%M:%S%.f",
+        "%d-%b-%Y %H:%M:%S%.f",
         "%d.%m.%Y %H:%M:%S%.f",
         "%d.%m.%Y %H:%M",
         "%a %b %e %H:%M:%S %Y",
@@ -311,6 +333,9 @@ mod tests {
             "2016-02-20 00:00:45.25 -0500 UTC m=+0.5",
             "2016-02-20 00:00:45.25 -0500 UTC",
             "2016-02-20 05:00:45.25 Z",
+            "[20/Feb/2016:05:00:45.25 UTC]",
+            "Feb 20 2016 05:00:45.25",
+            "20-Feb-2016 05:00:45.25",
             "2016-02-20 05:00:45.25 AM",
             "Feb 20, 2016 @ 05:00:45.250",
         ] {
@@ -341,6 +366,24 @@ mod tests {
         let new_year = Some(Timestamp::from_micros(1_483_228_799_000_000));
         assert_eq!(parse("2016-12-31T23:59:60Z", TimeUnit::Auto), new_year);
         assert_eq!(of_parts("2016-02-20", "25:00:45"), None);
+    }
+
+    #[test]
+    fn a_date_without_a_year_is_of_the_newest_that_is_not_ahead_of_its_file() {
+        let changed = parse("2026-01-02T00:00:00Z", TimeUnit::Auto).expect("a date");
+        for (text, expected) in [
+            ("Dec 31 23:59:59", "2025-12-31T23:59:59Z"),
+            ("Jan  1 00:00:01", "2026-01-01T00:00:01Z"),
+            // Some zone is ahead of UTC.
+            ("Jan  2 10:00:00", "2026-01-02T10:00:00Z"),
+            ("Jan  4 10:00:00", "2025-01-04T10:00:00Z"),
+            ("Feb 29 10:00:00", "2024-02-29T10:00:00Z"),
+        ] {
+            let expected = parse(expected, TimeUnit::Auto);
+            assert_eq!(in_newest_year(text, changed), expected, "{text}");
+        }
+        assert_eq!(in_newest_year("Feb 30 10:00:00", changed), None);
+        assert_eq!(in_newest_year("10:00:00", changed), None);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct Json {
     clients: Clients,
     /// Something stands before each object in its line.
     is_behind: bool,
+    /// That is the instant, since no object has one.
+    is_at_before: bool,
     /// The domain is a name of ours, not what some server calls its client.
     ours: bool,
 }
@@ -63,36 +65,28 @@ impl Json {
         clients: &Clients,
     ) -> Result<Self, String> {
         let has = |path: &str| objects.iter().any(|object| text(object, path).is_some());
-        let stated = |field: &str, name: &Option<String>| match name {
-            Some(name) if !has(name) => Err(format!(
+        // As jq and JSONPath write a path.
+        let plain = |name: &str| {
+            let inner = name.strip_prefix('$').unwrap_or(name).strip_prefix('.');
+            let inner = inner.filter(|inner| !has(name) && has(inner));
+            inner.unwrap_or(name).to_owned()
+        };
+        let stated = |field: &str, name: &Option<String>| match name.as_deref().map(plain) {
+            Some(name) if !has(&name) => Err(format!(
                 "--column {field}={name}: none of the first {} objects has it, expected one of {}",
                 objects.len(),
                 members(objects)
             )),
-            name => Ok(name.clone()),
+            name => Ok(name),
         };
+        let client = client.map(plain);
+        let client = client.as_deref();
         let leaves = leaves(objects);
         let known = |names: &[&str]| find_named(&leaves, names, &|_, _| true);
-        let is_instant = |name: &str, path: &str| {
-            let texts = objects.iter().filter_map(|object| text(object, path));
-            let mut read = texts.map(|text| instants.parse(&text));
-            read.next().flatten().is_some_and(|at| {
-                PLAUSIBLE <= at || instants.are_stated() || SURELY_TIMES.contains(&name)
-            })
-        };
         let date = known(&[names::DATE]);
-        let has_time = |name: &str, path: &str| {
-            let mut texts = objects.iter().filter_map(|object| text(object, path));
-            is_instant(name, path) && texts.next().is_some_and(|text| text.contains(':'))
-        };
-        let guessed = || {
-            find_named(&leaves, names::TIMES, &is_instant)
-                .or_else(|| find_named(&leaves, &[names::DATE], &has_time))
-                // Small numbers, or a time of day with its date beside it.
-                .or_else(|| known(&["time"]))
-                .or_else(|| date.clone())
-        };
+        let guessed = || time_member(objects, &leaves, instants).or_else(|| date.clone());
         let t = stated("t", &columns.t)?.or_else(guessed);
+        let is_at_before = t.is_none();
         let t = t.unwrap_or_else(|| "t".to_owned());
         let stated_domain = stated("domain", &columns.domain)?;
         if let Some(client) = client.filter(|client| !has(client)) {
@@ -121,6 +115,7 @@ impl Json {
             min: stated("min", &columns.min)?.unwrap_or_else(|| "min".to_owned()),
             instants: instants.clone(),
             is_behind: false,
+            is_at_before,
             clients: clients.of_file(),
         })
     }
@@ -145,12 +140,18 @@ impl Json {
 
     /// The row of an object; or what was expected.
     pub fn parse<'a>(&self, line: &[u8]) -> Result<Row<'a>, &'static str> {
+        let whole = line;
         let line = match self.is_behind {
             true => behind(line),
             false => line,
         };
         let object = object(line).ok_or("an object of JSON")?;
-        let at = self.at(&object).ok_or(
+        let before = whole.get(..whole.len() - line.len()).unwrap_or_default();
+        let at = match self.is_at_before {
+            true => self.at(&object).or_else(|| self.at_before(before)),
+            false => self.at(&object),
+        };
+        let at = at.ok_or(
             "an instant as t: a number since 1970, or a date as in RFC 3339 (or --time-format)",
         )?;
         let count = |path: &str| match text(&object, path) {
@@ -187,6 +188,21 @@ impl Json {
 }
 
 impl Json {
+    /// The instant in the first words before an object, as Caddy's console has it.
+    fn at_before(&self, before: &[u8]) -> Option<Timestamp> {
+        let text = str::from_utf8(before).ok()?.trim_start_matches(['[', '"']);
+        let is_end = |c: char| matches!(c, ' ' | '\t' | ']' | '"');
+        let mut ends = text
+            .match_indices(is_end)
+            .map(|(at, _)| &text[..at])
+            .take(3);
+        // A day alone is no instant, and a short number none either.
+        let is_whole =
+            |head: &&str| head.contains(':') || 10 <= head.len() && !head.contains(['-', '/']);
+        let mut ends = ends.by_ref().filter(is_whole);
+        ends.find_map(|head| self.instants.parse(head).filter(|at| PLAUSIBLE <= *at))
+    }
+
     fn at(&self, object: &Value) -> Option<Timestamp> {
         let time = text(object, &self.t)?;
         self.instants.parse(&time).or_else(|| {
@@ -194,6 +210,29 @@ impl Json {
             instant::of_parts(&date, &time)
         })
     }
+}
+
+/// The member that has the instant of a request.
+fn time_member(
+    objects: &[Value],
+    leaves: &[(String, Vec<String>)],
+    instants: &Instants,
+) -> Option<String> {
+    let is_instant = |name: &str, path: &str| {
+        let texts = objects.iter().filter_map(|object| text(object, path));
+        let mut read = texts.map(|text| instants.parse(&text));
+        read.next().flatten().is_some_and(|at| {
+            PLAUSIBLE <= at || instants.are_stated() || SURELY_TIMES.contains(&name)
+        })
+    };
+    let has_time = |name: &str, path: &str| {
+        let mut texts = objects.iter().filter_map(|object| text(object, path));
+        is_instant(name, path) && texts.next().is_some_and(|text| text.contains(':'))
+    };
+    find_named(leaves, names::TIMES, &is_instant)
+        .or_else(|| find_named(leaves, &[names::DATE], &has_time))
+        // Small numbers, or a time of day with its date beside it.
+        .or_else(|| find_named(leaves, &["time"], &|_, _| true))
 }
 
 /// The member in which proxies say whom they forward for; none where a member is the client itself: one of ours, or what a
@@ -381,6 +420,23 @@ mod tests {
     }
 
     #[test]
+    fn an_instant_before_an_object_is_its_own_where_it_has_none() {
+        for line in [
+            "2025/11/20 10:00:00.250\tINFO\thttp.log.access\t{\"ip\":\"203.0.113.7\"}",
+            "2025-11-20T10:00:00.25Z web app: {\"ip\":\"203.0.113.7\"}",
+            "[2025-11-20 10:00:00.25] INFO {\"ip\":\"203.0.113.7\"}",
+            "Nov 20 10:00:00 web: {\"ip\":\"203.0.113.7\",\"ts\":1763632800.25}",
+        ] {
+            let first = [object(behind(line.as_bytes())).expect("an object")];
+            let (columns, instants) = (Columns::default(), Instants::default());
+            let json = Json::of_first(&first, &columns, None, &instants, &Clients::default());
+            let json = json.expect(line).behind();
+            let row = json.parse(line.as_bytes()).expect(line);
+            assert_eq!(row.at.as_micros(), 1_763_632_800_250_000, "{line}");
+        }
+    }
+
+    #[test]
     fn one_number_is_one_name_however_it_is_written() {
         for number in ["3", "3.0", "0.3e1", "\"3\""] {
             let line = format!("{{\"t\":1,\"domain\":{number}}}");
@@ -403,6 +459,7 @@ mod tests {
             Ok(("7".to_owned(), 1_000_000))
         );
         assert_eq!(of("when.at", "list.0"), Ok(("a".to_owned(), 1_000_000)));
+        assert_eq!(of(".when.at", "$.list.0"), Ok(("a".to_owned(), 1_000_000)));
         let fault = of("when.on", "n").expect_err("no such path");
         assert!(
             fault.contains("--column t=when.on") && fault.contains("when.at"),

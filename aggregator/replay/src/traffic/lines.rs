@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::quotes::{Quoted, Quotes};
-use super::wrap::Wrap;
+use super::wrap::Wraps;
 
 /// How many unreadable lines are kept to be shown.
 const SHOWN_MAX: usize = 10;
@@ -58,7 +58,7 @@ pub struct Lines<R> {
     /// The byte that ends a line.
     end: u8,
     /// What stands around each line.
-    wrap: Option<Wrap>,
+    wraps: Wraps,
     /// Lines that end within the row.
     inside: u64,
     buffer: Vec<u8>,
@@ -77,7 +77,7 @@ impl<R: BufRead> Lines<R> {
             split: Split::Lines,
             again: (Vec::new(), 0),
             end: b'\n',
-            wrap: None,
+            wraps: Wraps::default(),
             inside: 0,
             buffer: Vec::new(),
             number: 0,
@@ -96,8 +96,8 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Each line is wrapped so.
-    pub(super) const fn wrapped_by(&mut self, wrap: Option<Wrap>) {
-        self.wrap = wrap;
+    pub(super) fn wrapped_by(&mut self, wraps: Wraps) {
+        self.wraps = wraps;
     }
 
     /// Lines end with this byte from now on.
@@ -204,7 +204,9 @@ impl<R: BufRead> Lines<R> {
                 self.pass_rest()?;
                 continue;
             }
-            if let Some(inside) = self.wrap.and_then(|wrap| wrap.inside(self.line())) {
+            if !self.wraps.is_empty()
+                && let Some(inside) = self.wraps.inside(self.line())
+            {
                 self.buffer = inside;
             }
             if !self.line().is_empty() {

@@ -17,8 +17,15 @@ pub(super) const TIMES: &[&str] = &[
     "timeunix",
     "edgestarttimestamp",
     "requesttimeepoch",
+    "timeepoch",
+    "timeunixnano",
+    "timestampns",
+    "timestampus",
     "timestampms",
+    "requestreceivedtimestamp",
+    "starttimestamp",
     "starttime",
+    "timestart",
     "startedat",
     "timestamp",
     "time",
@@ -31,6 +38,17 @@ pub(super) const TIMES: &[&str] = &[
     "eventtime",
     "timegenerated",
     "timegeneratedutc",
+    "eventtimestamp",
+    "requesttimestamp",
+    "requeststarttime",
+    "reqtimesec",
+    "receivedat",
+    "occurredat",
+    "loggedat",
+    "logtime",
+    "asctime",
+    "created",
+    "published",
 ];
 
 /// What a date may be called that has its time of day beside it.
@@ -42,6 +60,8 @@ pub(super) const FORWARDED: &[&str] = &[
     "httpcfconnectingip",
     "trueclientip",
     "httptrueclientip",
+    "fastlyclientip",
+    "httpfastlyclientip",
     "httpxforwardedfor",
     "xforwardedfor",
     "xff",
@@ -53,16 +73,19 @@ pub(super) const FORWARDED: &[&str] = &[
     "xrealip",
     "httpxrealip",
     "requestxrealip",
+    "fwd",
 ];
 
 /// Those of [`FORWARDED`] that the network at the edge sets, and that are no lists.
 pub(super) fn is_of_edge(name: &str) -> bool {
-    const SET: [&str; 5] = [
+    const SET: [&str; 7] = [
         "cfconnectingip",
         "trueclientip",
         "xrealip",
         "realip",
         "xclientip",
+        "fastlyclientip",
+        "proxyprotocoladdr",
     ];
     SET.iter().any(|set| name.ends_with(set))
 }
@@ -85,6 +108,18 @@ pub(super) const CLIENTS: &[&str] = &[
     "remoteaddress",
     "sourceip",
     "sourceipaddress",
+    "sourceips",
+    "sourceaddress",
+    "callerip",
+    "calleripaddress",
+    "remotehost",
+    "remoteipaddress",
+    "peerip",
+    "peeraddr",
+    "peeraddress",
+    "requestip",
+    "userip",
+    "cliip",
     "srcaddr",
     "idorigh",
     "cip",
@@ -92,6 +127,8 @@ pub(super) const CLIENTS: &[&str] = &[
     "ip",
     "ipaddress",
     "srcip",
+    "actorip",
+    "remote",
     "tenant",
     "tenantid",
     "user",

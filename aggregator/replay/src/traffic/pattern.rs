@@ -14,16 +14,20 @@ use std::borrow::Cow;
 use tollgate_shared::time::Timestamp;
 
 use super::clients::{Clients, Header};
-use super::instant::{self, TimeUnit, by_pattern};
+use super::instant::{Instants, TimeUnit};
+use super::times::{self, InstantFields, NamedKind, Times};
 
-/// Fields that can be wanted of one line.
-const WANTED_MAX: usize = 4;
+/// Fields that can be wanted of one line: a date of five words, and a client.
+const WANTED_MAX: usize = 6;
+
+/// Fields that a date may have.
+pub(super) const TIME_FIELDS_MAX: usize = WANTED_MAX - 1;
 
 /// A pattern, ready to read lines with.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     pieces: Vec<Piece>,
-    time: Time,
+    times: Times,
     /// The slot of the field with what proxies said, and of that with the peer's address.
     forwarded: Option<usize>,
     peer: Option<usize>,
@@ -45,19 +49,6 @@ pub(super) enum Piece {
     Field(String, Option<usize>),
 }
 
-/// Where the instant of a line stands.
-#[derive(Clone, Debug)]
-enum Time {
-    /// In one slot, in whatever way it is written.
-    Whole(usize, TimeUnit),
-    /// In one slot, as a `strftime` pattern says.
-    By(usize, String),
-    /// A date and a time of day.
-    Parts(usize, usize),
-    /// In two slots, with a blank between them.
-    Joined(usize, usize),
-}
-
 /// What a line says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found<'a> {
@@ -66,20 +57,22 @@ pub struct Found<'a> {
 
 impl Pattern {
     /// A pattern in nginx's or Apache's words, of which the field `client` is wanted, or else those that have
-    /// addresses.
+    /// addresses; instants are written as `instants` say.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn new(text: &str, client: Option<&str>) -> Result<Self, String> {
-        Self::of_pieces(super::words::pieces(text)?, client)
+    pub fn new(text: &str, client: Option<&str>, instants: &Instants) -> Result<Self, String> {
+        Self::of_pieces(super::words::pieces(text)?, client, instants)
     }
 
-    /// A pattern whose instant stands in one field, or in two of which the second goes on, and its client in another.
+    /// A pattern whose instant stands in these fields, with a year or without, and its client in another.
     pub(super) fn with(
         mut pieces: Vec<Piece>,
-        time: (usize, Option<usize>),
+        time: &[usize],
+        is_yearless: bool,
         client: usize,
+        instants: &Instants,
     ) -> Self {
         let mut slots = 0;
         let mut want = |piece: usize| {
@@ -90,15 +83,17 @@ impl Pattern {
             slots += 1;
             slot
         };
-        let first = want(time.0);
-        let time = match time.1.map(&mut want) {
-            Some(other) => Time::Joined(first, other),
-            None => Time::Whole(first, TimeUnit::Auto),
+        let slots_of_time: Vec<usize> = time.iter().map(|piece| want(*piece)).collect();
+        let place = match (is_yearless, &*slots_of_time) {
+            (true, _) => InstantFields::Yearless(slots_of_time),
+            (false, [slot]) => InstantFields::Whole(*slot, TimeUnit::Auto),
+            (false, _) => InstantFields::Joined(slots_of_time),
         };
+        let times = Times::new(place, None, instants);
         let peer = Some(want(client));
         let mut pattern = Self {
             pieces,
-            time,
+            times,
             forwarded: None,
             peer,
             header: Header::List,
@@ -121,6 +116,7 @@ impl Pattern {
         names: &[&str],
         separator: &Piece,
         client: Option<&str>,
+        instants: &Instants,
     ) -> Result<Self, String> {
         let mut pieces = Vec::new();
         for (index, name) in names.iter().enumerate() {
@@ -129,12 +125,16 @@ impl Pattern {
             }
             pieces.push(Piece::Field((*name).to_owned(), None));
         }
-        let mut pattern = Self::of_pieces(pieces, client)?;
+        let mut pattern = Self::of_pieces(pieces, client, instants)?;
         pattern.quoted = true;
         Ok(pattern)
     }
 
-    fn of_pieces(mut pieces: Vec<Piece>, client: Option<&str>) -> Result<Self, String> {
+    fn of_pieces(
+        mut pieces: Vec<Piece>,
+        client: Option<&str>,
+        instants: &Instants,
+    ) -> Result<Self, String> {
         let fields = |pieces: &[Piece]| -> Vec<String> {
             let fields = pieces.iter().filter_map(|piece| match piece {
                 Piece::Field(name, _) => Some(name.clone()),
@@ -159,19 +159,18 @@ impl Pattern {
             *wanted? = Some(slot);
             Some(slot)
         };
-        let time = match known(TIMES) {
-            Some(name) => {
-                let slot = want(&mut pieces, &name).unwrap_or_default();
-                time_of(&name, slot)
-            }
-            None => match (known(&["date"]), known(&["time"])) {
-                (Some(date), Some(time)) => Time::Parts(
-                    want(&mut pieces, &date).unwrap_or_default(),
-                    want(&mut pieces, &time).unwrap_or_default(),
-                ),
-                _ => return Err(NO_INSTANT.to_owned() + &names.join(", ")),
-            },
+        let named =
+            times::named(&names).ok_or_else(|| NO_INSTANT.to_owned() + &names.join(", "))?;
+        let mut of_time = named.fields.iter();
+        let mut next = || of_time.next().and_then(|name| want(&mut pieces, name));
+        let (first, second) = (next().unwrap_or_default(), next());
+        let fraction = named.fraction.and_then(|name| want(&mut pieces, &name));
+        let place = match (named.kind, second) {
+            (NamedKind::Whole(unit), _) => InstantFields::Whole(first, unit),
+            (NamedKind::By(pattern), _) => InstantFields::By(vec![first], pattern),
+            (NamedKind::Parts, second) => InstantFields::Parts(first, second.unwrap_or_default()),
         };
+        let times = Times::new(place, fraction, instants);
         let (forwarded, peer) = match client {
             Some(client) => {
                 let name = known(&[client]).ok_or_else(|| {
@@ -191,7 +190,7 @@ impl Pattern {
         let with_port = peer_name.as_deref() == Some(WITH_PORT);
         let mut pattern = Self {
             pieces,
-            time,
+            times,
             forwarded,
             peer,
             header,
@@ -312,33 +311,12 @@ impl Pattern {
         found: &Found<'_>,
         date: &mut super::dates::LastDate,
     ) -> Result<Timestamp, &'static str> {
-        let text = |slot: usize| str::from_utf8(found.slots[slot]).ok();
-        match &self.time {
-            Time::Whole(slot, unit) => {
-                let bytes = found.slots[*slot];
-                let inside = bytes.strip_prefix(b"[");
-                let bytes = inside
-                    .and_then(|bytes| bytes.strip_suffix(b"]"))
-                    .unwrap_or(bytes);
-                // A day alone is no instant of a request.
-                let has_time = |text: &&str| text.contains(':') || !text.contains(['-', '/']);
-                let text = || str::from_utf8(bytes).ok().filter(has_time);
-                date.parse(bytes)
-                    .or_else(|| instant::parse(text()?, *unit))
-                    .ok_or("a date as in 20/Feb/2016:00:00:45 -0500")
-            }
-            Time::Joined(one, other) => text(*one)
-                .zip(text(*other))
-                .and_then(|(one, other)| instant::parse(&format!("{one} {other}"), TimeUnit::Auto))
-                .ok_or("a date and a time as in 2016-02-20 05:00:45"),
-            Time::By(slot, pattern) => text(*slot)
-                .and_then(|text| by_pattern(pattern, text))
-                .ok_or("a date as the pattern's %{…}t says"),
-            Time::Parts(date, time) => text(*date)
-                .zip(text(*time))
-                .and_then(|(date, time)| instant::of_parts(date, time))
-                .ok_or("a date as in 2016-02-20 and a time as in 05:00:45"),
-        }
+        self.times.read(&found.slots, date)
+    }
+
+    /// Whether instants have no year.
+    pub(super) const fn is_yearless(&self) -> bool {
+        self.times.are_yearless()
     }
 }
 
@@ -349,29 +327,18 @@ const NO_CLIENT: &str = "no client: expected $remote_addr, $http_x_forwarded_for
 const EXPECTED: &str =
     "a line of the form that the file has: client, instant and what stands between";
 
-/// Fields with the instant, finer ones before those of whole seconds.
-const TIMES: &[&str] = &[
-    "msec",
-    "time_unix",
-    "timestamp(ms)",
-    "timestamp",
-    "date-time",
-    "start_time",
-    "time_local",
-    "time_iso8601",
-    "%t",
-];
-
 /// Fields in which proxies say whom they forward for: the client itself before lists.
 const FORWARDED: &[&str] = &[
     "http_cf_connecting_ip",
     "http_true_client_ip",
+    "http_fastly_client_ip",
     "http_x_forwarded_for",
     "x-forwarded-for",
     "proxy_add_x_forwarded_for",
     "http_forwarded",
     "http_x_real_ip",
     "http_x_client_ip",
+    "proxy_protocol_addr",
 ];
 
 /// Fields with the address of the peer.
@@ -414,30 +381,11 @@ fn same_field(one: &str, other: &str) -> bool {
             .and_then(|text| text.strip_suffix("}i"));
         match header {
             Some(header) => format!("http_{}", header.to_ascii_lowercase().replace('-', "_")),
-            None if text.starts_with("%{") && text.ends_with('t') => "%t".to_owned(),
             None if text == WITH_PORT => PEERS[0].to_owned(),
             None => text.to_ascii_lowercase(),
         }
     };
     plain(one) == plain(other)
-}
-
-fn time_of(name: &str, slot: usize) -> Time {
-    let inside = name
-        .strip_prefix("%{")
-        .and_then(|name| name.strip_suffix("}t"));
-    let inside = inside.map(|inside| {
-        inside
-            .trim_start_matches("begin:")
-            .trim_start_matches("end:")
-    });
-    match inside {
-        Some("sec") => Time::Whole(slot, TimeUnit::Seconds),
-        Some("msec") => Time::Whole(slot, TimeUnit::Millis),
-        Some("usec") => Time::Whole(slot, TimeUnit::Micros),
-        Some(pattern) => Time::By(slot, pattern.to_owned()),
-        None => Time::Whole(slot, TimeUnit::Auto),
-    }
 }
 
 /// Where a field ends: at the text that follows it.

@@ -4,9 +4,11 @@
 
 use serde_json::Value;
 
+use tollgate_shared::time::Timestamp;
+
 use super::csv::{Csv, First};
 use super::dates::LastDate;
-use super::forms::{self, Read};
+use super::forms::{self, Hints, Read};
 use super::json::{self, Json};
 use super::lines::{Lines, Split, bare};
 use super::rows::{Kind, Told, Wanted};
@@ -43,12 +45,14 @@ pub(super) enum Plan {
 }
 
 /// What a report says of a form.
-fn told_of(read: &Read) -> Told {
+fn told_of(read: &Read, wanted: &Wanted) -> Told {
+    let changed = wanted.instants.changed.map(Timestamp::as_micros);
     Told {
         form: read.name.clone(),
         client: Some(read.pattern.client().to_owned()),
         guessed: read.guessed,
         disbelieved: 0,
+        years_by_change_us: changed.filter(|_| read.pattern.is_yearless()),
         lacks_client: None,
     }
 }
@@ -58,6 +62,23 @@ fn told_of(read: &Read) -> Told {
 fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let lines = head.split(|byte| *byte == b'\n').map(bare);
     lines.filter(|line: &&[u8]| !line.is_empty())
+}
+
+/// Whether most lines have the form that was stated, with whatever stands before them.
+pub(super) fn fits_as_it_is(head: &[u8], wanted: &Wanted) -> bool {
+    let lines = first_lines(head);
+    let Some(form) = wanted.form.as_deref() else {
+        return false;
+    };
+    let hints = Hints::of(wanted);
+    let Ok(read) = forms::stated(form, lines.clone(), hints) else {
+        return false;
+    };
+    let fits = |line: &&[u8]| {
+        let found = read.pattern.find(line);
+        found.is_ok_and(|found| read.pattern.at(&found, &mut LastDate::default()).is_ok())
+    };
+    lines.clone().count() < 2 * lines.filter(fits).count()
 }
 
 /// How a text is read, by its head and by what was said.
@@ -101,28 +122,34 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
         return Plan::Misfit(what.to_owned());
     }
     let client = wanted.client.as_deref();
+    let hints = Hints::of(wanted);
     let is_w3c = match wanted.form.as_deref() {
         Some(form) => form == "w3c",
         None => is_w3c(lines.clone()),
     };
     if is_w3c {
-        let named = lines.clone().find_map(|line| w3c::directive(line, client));
+        let named = lines
+            .clone()
+            .find_map(|line| w3c::directive(line, client, &wanted.instants));
         return match named {
             Some(Err(fault)) => Plan::Misfit(format!("#Fields: {fault}")),
-            Some(Ok(read)) => {
-                Plan::Parser(Parser::Columns(None), told_of(&read), Before::default())
-            }
+            Some(Ok(read)) => Plan::Parser(
+                Parser::Columns(None),
+                told_of(&read, wanted),
+                Before::default(),
+            ),
             None => Plan::Misfit("no line #Fields: among the first".to_owned()),
         };
     }
     let read = match wanted.form.as_deref() {
-        Some(form) => forms::stated(form, client).map_err(|fault| format!("--log-format {fault}")),
-        None => forms::guess(lines, client, &wanted.clients)
-            .map_err(|fault| format!("--client {fault}")),
+        Some(form) => {
+            forms::stated(form, lines, hints).map_err(|fault| format!("--log-format {fault}"))
+        }
+        None => forms::guess(lines, hints),
     };
     match read {
         Ok(read) => {
-            let told = told_of(&read);
+            let told = told_of(&read, wanted);
             Plan::Parser(
                 Parser::Text(Box::new(read), LastDate::default()),
                 told,
@@ -140,6 +167,7 @@ fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
         client: csv.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
         disbelieved: 0,
+        years_by_change_us: None,
         lacks_client: None,
     };
     let lines = quoted_rows(head);
@@ -226,6 +254,7 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
         client: json.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
         disbelieved: 0,
+        years_by_change_us: None,
         lacks_client: match json.client() {
             None if !objects.is_empty() => Some(lacks_client(&json::members(&objects))),
             _ => None,

@@ -16,8 +16,8 @@ use super::instant::Instants;
 use super::lines::{Lines, Split, Unreadable};
 use super::names::text_of;
 use super::peek::Peeked;
-use super::plan::{Before, Parser, Plan, plan};
-use super::wrap::Wrap;
+use super::plan::{Before, Parser, Plan, fits_as_it_is, plan};
+use super::wrap::Wraps;
 use super::{Columns, Row, csv, w3c};
 
 /// The form of a file.
@@ -53,7 +53,7 @@ pub struct Wanted {
     pub client: Option<String>,
     /// What columns and members are called.
     pub columns: Columns,
-    /// How instants are written in CSV and JSON.
+    /// How instants are written.
     pub instants: Instants,
     /// How clients are told and spelled.
     pub clients: Clients,
@@ -71,6 +71,9 @@ pub struct Told {
     /// Rows in which a header of forwarders named another client than the connection's, and was not believed, because
     /// that is no trusted proxy.
     pub disbelieved: u64,
+    /// When the file was last changed, where its stamps have no year, which that tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub years_by_change_us: Option<u64>,
     /// What to do where no field is known as the client.
     #[serde(skip)]
     pub lacks_client: Option<String>,
@@ -82,6 +85,7 @@ pub struct Rows<R> {
     parser: Parser,
     clients: Clients,
     client: Option<String>,
+    instants: Instants,
     told: Told,
     /// Lines that are passed over before rows begin: remarks and a heading, and bytes before it.
     before: Before,
@@ -114,13 +118,16 @@ impl<R: BufRead> Rows<R> {
             let newline = |byte: &u8| if *byte == b'\r' { b'\n' } else { *byte };
             head = head.iter().map(newline).collect();
         }
-        let wrap = Wrap::of_first(&head);
-        if let Some(wrap) = wrap {
-            head = wrap.all_inside(&head).into();
+        let wraps = match fits_as_it_is(&head, wanted) {
+            true => Wraps::default(),
+            false => Wraps::of_first(&head),
+        };
+        if !wraps.is_empty() {
+            head = wraps.all_inside(&head).into();
         }
         let plan = plan(&head, wanted);
         let mut lines = Lines::new(peeked);
-        lines.wrapped_by(wrap);
+        lines.wrapped_by(wraps);
         if is_of_mac {
             lines.end_by(b'\r');
         }
@@ -150,6 +157,7 @@ impl<R: BufRead> Rows<R> {
             parser,
             clients: wanted.clients.of_file(),
             client: wanted.client.clone(),
+            instants: wanted.instants.clone(),
             told,
             before,
         }))
@@ -198,7 +206,8 @@ impl<R: BufRead> Rows<R> {
             let row = match &mut self.parser {
                 Parser::Text(read, last) => of_text(read, last, &self.clients, line).map(Some),
                 Parser::Columns(read) => {
-                    of_columns(read, self.client.as_deref(), &self.clients, line)
+                    let stated = (self.client.as_deref(), &self.instants);
+                    of_columns(read, stated, &self.clients, line)
                 }
                 Parser::Csv(csv) => csv.parse(line),
                 Parser::Json(json) => json.parse(line).map(Some),
@@ -282,12 +291,12 @@ fn is_of_virtual_host(client: &str) -> bool {
 /// The same of a log of the W3C; none where the line says something of the others.
 fn of_columns<'a>(
     read: &mut Option<Box<Read>>,
-    client: Option<&str>,
+    (client, instants): (Option<&str>, &Instants),
     clients: &Clients,
     line: &'a [u8],
 ) -> Result<Option<Row<'a>>, &'static str> {
     if line.starts_with(b"#") {
-        return match w3c::directive(line, client) {
+        return match w3c::directive(line, client, instants) {
             None => Ok(None),
             Some(named) => {
                 *read = named.ok().map(Box::new);

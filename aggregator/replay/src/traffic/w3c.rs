@@ -10,13 +10,18 @@
 //! the first naming is refused.
 
 use super::forms::Read;
+use super::instant::Instants;
 use super::pattern::{Pattern, Piece};
 
 /// How a line begins that names the columns.
 pub(super) const FIELDS: &str = "#Fields:";
 
 /// What a line that begins with `#` is.
-pub(super) fn directive(line: &[u8], client: Option<&str>) -> Option<Result<Read, String>> {
+pub(super) fn directive(
+    line: &[u8],
+    client: Option<&str>,
+    instants: &Instants,
+) -> Option<Result<Read, String>> {
     let names = str::from_utf8(line).ok()?.strip_prefix(FIELDS)?.trim();
     let names: Vec<&str> = names.split_ascii_whitespace().collect();
     // The names stand behind blanks, the values behind tabs in CloudFront's.
@@ -25,7 +30,7 @@ pub(super) fn directive(line: &[u8], client: Option<&str>) -> Option<Result<Read
         true => Piece::Text(Box::new([b'\t'])),
         false => Piece::Gap,
     };
-    let pattern = Pattern::of_columns(&names, &separator, client);
+    let pattern = Pattern::of_columns(&names, &separator, client, instants);
     Some(pattern.map(|pattern| Read {
         name: "w3c".to_owned(),
         pattern,

@@ -14,8 +14,9 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// A pattern as it stands in a configuration: `log_format main '…' '…';`, over several lines, or
-/// `LogFormat "…" combined`.
+/// `LogFormat "…" combined`. Both servers read `\t` as a tab.
 fn unquoted(text: &str) -> String {
+    let text = &*text.replace("\\t", "\t");
     let text = text.trim_start().trim_end_matches(['\n', '\r', ';']);
     let is_directive = |name: &str| {
         let head = text.get(..name.len());
@@ -37,16 +38,17 @@ fn unquoted(text: &str) -> String {
 
 /// An instant that several words of Apache's write, as one: `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
 fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
+    // Whether it is of the end of a request, and its pattern.
     let by_pattern = |piece: &Piece| match piece {
         Piece::Field(name, _) => {
             let inside = name.strip_prefix("%{")?.strip_suffix("}t")?;
-            let inside = inside.strip_prefix("begin:").unwrap_or(inside);
-            let inside = inside.strip_prefix("end:").unwrap_or(inside);
+            let end = inside.strip_prefix("end:");
+            let inside = end.unwrap_or_else(|| inside.strip_prefix("begin:").unwrap_or(inside));
             match inside {
-                "msec_frac" | "usec_frac" => Some("%f".to_owned()),
-                "sec" => Some("%s".to_owned()),
-                "msec" | "usec" => None,
-                pattern => Some(pattern.to_owned()),
+                "msec_frac" | "usec_frac" => Some((end.is_some(), "%f".to_owned())),
+                // A number, whose fraction no pattern of strftime reads (`times`).
+                "sec" | "msec" | "usec" | "%s" => None,
+                pattern => Some((end.is_some(), pattern.to_owned())),
             }
         }
         Piece::Text(_) | Piece::Gap => None,
@@ -63,9 +65,11 @@ fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
         let before = before.filter(|_| !text.contains(['[', ']', '"', '|']));
         let part = before.and_then(|before| Some((before, by_pattern(&merged[before])?)));
         match (part, by_pattern(&piece)) {
-            (Some((before, first)), Some(next)) => {
+            (Some((before, (of_end, first))), Some((of_same, next))) if of_end == of_same => {
                 merged.truncate(before);
-                merged.push(Piece::Field(format!("%{{{first}{text}{next}}}t"), None));
+                let end = if of_end { "end:" } else { "" };
+                let name = format!("%{{{end}{first}{text}{next}}}t");
+                merged.push(Piece::Field(name, None));
             }
             _ => merged.push(piece),
         }

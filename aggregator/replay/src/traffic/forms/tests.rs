@@ -1,0 +1,237 @@
+//! Lines in forms with names, and in none.
+
+use super::*;
+
+const DATE: &str = "[20/Feb/2016:05:00:45 +0000]";
+
+fn hints<'w>(client: Option<&'w str>, clients: &'w Clients, instants: &'w Instants) -> Hints<'w> {
+    Hints {
+        client,
+        clients,
+        instants,
+    }
+}
+
+/// What is read by a form that is stated, where no line is known.
+fn read_by(text: &str, client: Option<&str>) -> Result<Read, String> {
+    stated(
+        text,
+        std::iter::empty(),
+        hints(client, &Clients::default(), &Instants::default()),
+    )
+}
+
+/// The form that is told, and the clients that it has.
+fn told(lines: &[String]) -> (String, Vec<String>) {
+    let (clients, instants) = (Clients::default(), Instants::default());
+    let read = guess(
+        lines.iter().map(String::as_bytes),
+        hints(None, &clients, &instants),
+    )
+    .expect("a form");
+    let named = lines.iter().filter_map(|line| {
+        let found = read.pattern.find(line.as_bytes()).ok()?;
+        let client = read.pattern.client_of(&found, &clients);
+        client.map(std::borrow::Cow::into_owned)
+    });
+    let named = named.collect();
+    (read.name, named)
+}
+
+fn lines(of: impl Fn(u8) -> String) -> Vec<String> {
+    (1..=20).map(of).collect()
+}
+
+#[test]
+fn the_client_is_found_wherever_a_form_has_it() {
+    let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl \\\"7\\\"\"";
+    type Line = Box<dyn Fn(u8) -> String>;
+    let forms: [(&str, Line); 13] = [
+        (
+            "combined",
+            Box::new(move |n| format!("203.0.113.{n} - bob {DATE} {rest}")),
+        ),
+        (
+            "combined",
+            Box::new(move |n| format!("203.0.113.{n}:5{n} - - {DATE} {rest}")),
+        ),
+        (
+            "combined",
+            Box::new(move |n| format!("[2001:db8::{n}]:5{n} - - {DATE} {rest}")),
+        ),
+        (
+            "vhost_combined",
+            Box::new(move |n| format!("www.example.com:443 203.0.113.{n} - - {DATE} {rest}")),
+        ),
+        (
+            "vhost_combined",
+            Box::new(move |n| format!("10.0.0.5 203.0.113.{n} - - {DATE} {rest}")),
+        ),
+        (
+            "forwarded_first",
+            Box::new(move |n| format!("203.0.113.{n}, 10.0.0.1 - - {DATE} {rest}")),
+        ),
+        (
+            "forwarded_first",
+            Box::new(move |n| format!("\"203.0.113.{n}, 10.0.0.1\" - - {DATE} {rest}")),
+        ),
+        (
+            "combined_forwarded",
+            Box::new(move |n| format!("10.0.0.5 - - {DATE} {rest} \"203.0.113.{n}\"")),
+        ),
+        (
+            "alb",
+            Box::new(|n| {
+                format!(
+                    "https 2018-07-02T22:23:00.186641Z app/a/5 203.0.113.{n}:2817 10.0.0.1:80 0.0"
+                )
+            }),
+        ),
+        (
+            "elb",
+            Box::new(|n| {
+                format!("2018-07-02T22:23:00.186641Z lb 203.0.113.{n}:2817 10.0.0.1:80 0.0")
+            }),
+        ),
+        (
+            "haproxy",
+            Box::new(|n| {
+                format!(
+                    "Feb  6 12:14:14 lb haproxy[14389]: 203.0.113.{n}:33317 [06/Feb/2009:12:14:14.655] in"
+                )
+            }),
+        ),
+        (
+            "nginx_proxy_manager",
+            Box::new(move |n| {
+                format!(
+                    "{DATE} - 200 200 - GET https a.example \"/\" [Client 203.0.113.{n}] [Length 1]"
+                )
+            }),
+        ),
+        (
+            "envoy",
+            Box::new(|n| {
+                format!(
+                    "[2016-04-15T20:17:00.310Z] \"GET / HTTP/2\" 204 - 154 0 226 100 \"203.0.113.{n}\" \"ua\""
+                )
+            }),
+        ),
+    ];
+    for (number, (name, of)) in forms.iter().enumerate() {
+        let (told, clients) = told(&lines(of));
+        assert_eq!(told, *name, "form {number}: {}", of(1));
+        assert_eq!(clients.len(), 20, "form {number}");
+        let expected = if number == 2 {
+            "2001:db8::1"
+        } else {
+            "203.0.113.1"
+        };
+        assert_eq!(clients[0], expected, "form {number}");
+    }
+}
+
+#[test]
+fn names_that_are_no_addresses_are_clients_of_a_combined_log() {
+    let (told, clients) = told(&lines(|n| format!("host-{n}.example - - {DATE} \"GET /\"")));
+    assert_eq!(
+        (told.as_str(), clients[0].as_str()),
+        ("combined", "host-1.example")
+    );
+}
+
+#[test]
+fn names_behind_a_virtual_host_and_names_that_hide_addresses_are_clients() {
+    let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+    let (form, clients) = told(&lines(|n| {
+        format!("www.example.com:80 host-{n}.example - - {DATE} {rest}")
+    }));
+    assert_eq!((&*form, &*clients[0]), ("vhost_combined", "host-1.example"));
+    let (form, clients) = told(&lines(|n| {
+        format!("f3a{n} - - {DATE} {rest} 10.42.0.12:8080")
+    }));
+    assert_eq!((&*form, &*clients[0]), ("combined", "f3a1"));
+}
+
+#[test]
+fn a_field_that_is_stated_is_the_address_where_one_form_has_it_there() {
+    let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
+    let (clients, instants) = (Clients::default(), Instants::default());
+    for (field, expected) in [
+        ("remote_addr", "10.0.0.5"),
+        ("agent", "curl"),
+        ("http_user_agent", "curl"),
+    ] {
+        let lines = lines(|n| format!("10.0.0.5 - - {DATE} {rest} \"203.0.113.{n}\""));
+        let hints = hints(Some(field), &clients, &instants);
+        let read = guess(lines.iter().map(String::as_bytes), hints);
+        let read = read.expect(field);
+        let found = read.pattern.find(lines[0].as_bytes()).expect(field);
+        assert_eq!(read.pattern.clients(&found), (None, Some(expected)));
+    }
+}
+
+#[test]
+fn where_only_a_proxy_has_asked_so_far_its_list_of_clients_is_heeded() {
+    let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
+    let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
+    assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
+    // What stands there is no list of clients.
+    let (form, _) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
+    assert_eq!(form, "combined");
+}
+
+#[test]
+fn a_pattern_in_the_words_of_either_server_is_read() {
+    let line = format!(
+        "a.example:80 10.0.0.5 - - {DATE} \"GET /\" 200 \"6.6.6.6, 203.0.113.9, 10.0.0.7\""
+    );
+    for pattern in [
+        "%v:%p %h %l %u %t \"%r\" %>s \"%{X-Forwarded-For}i\"",
+        "'$host:$server_port $remote_addr - $remote_user [$time_local] '\n  '\"$request\" $status \"$http_x_forwarded_for\"';",
+    ] {
+        let read = read_by(pattern, None).expect(pattern);
+        let found = read.pattern.find(line.as_bytes()).expect(pattern);
+        let client = read.pattern.client_of(&found, &Clients::default());
+        assert_eq!(client.as_deref(), Some("203.0.113.9"), "{pattern}");
+        let at = read.pattern.at(&found, &mut LastDate::default());
+        assert_eq!(at.map(|at| at.as_micros()), Ok(1_455_944_445_000_000));
+        let peer = read_by(
+            pattern,
+            Some(if pattern.contains('$') {
+                "remote_addr"
+            } else {
+                "%h"
+            }),
+        );
+        let peer = peer.expect("a field").pattern;
+        let found = peer.find(line.as_bytes()).expect(pattern);
+        assert_eq!(peer.clients(&found), (None, Some("10.0.0.5")));
+    }
+}
+
+#[test]
+fn a_combined_log_may_be_stated_with_any_of_its_fields_as_the_client() {
+    let line = format!("10.0.0.5 - bob {DATE} \"GET /\" 200 5 \"-\" \"curl\" \"203.0.113.9\"");
+    for (field, expected) in [
+        ("remote_user", "bob"),
+        ("http_user_agent", "curl"),
+        ("http_x_forwarded_for", "203.0.113.9"),
+    ] {
+        let (clients, instants) = (Clients::default(), Instants::default());
+        let hints = hints(Some(field), &clients, &instants);
+        let read = stated("combined", std::iter::once(line.as_bytes()), hints).expect(field);
+        let found = read.pattern.find(line.as_bytes()).expect(field);
+        assert_eq!(read.pattern.clients(&found), (None, Some(expected)));
+    }
+}
+
+#[test]
+fn what_is_no_form_is_told_with_what_would_do() {
+    let fault = |text: &str, client| read_by(text, client).map(|_| ()).expect_err("no form");
+    assert!(fault("combind", None).contains("expected combined, common, vhost_combined"));
+    assert!(fault("$remote_addr $status", None).contains("no instant"));
+    assert!(fault("[$time_local] $status", None).contains("no client"));
+    assert!(fault("$remote_addr$status $time_local", None).contains("stand together"));
+    assert!(fault("combined", Some("user")).contains("no field user: expected one of remote_addr"));
+}

@@ -1,0 +1,472 @@
+//! What stands before each row in its line and is none of it: what a tool has written that gathers lines.
+//!
+//! ```text
+//! access.log:203.0.113.7 - - […]      access.log:17:203.0.113.7 - - […]      17:…      grep, findstr, Python's logging
+//!     17<TAB>203.0.113.7 - - […]                                                       cat -n, nl
+//! web-1  | 203.0.113.7 - - […]        10:00:00 web.1  | …                              docker compose, foreman, pm2
+//! [pod/web-7d9/nginx] 203.0.113.7 - - […]                                              kubectl logs --prefix
+//! Nov 20 10:00:00 web1 nginx: 203.0.113.7 - - […]                                      syslog, journalctl
+//! ```
+//!
+//! Told by the first lines, where most of them begin as a row behind it and not with it. The head of syslog is left where
+//! the row behind it has no instant of its own. Knows nothing of forms. What stays true: a line without it is left as it
+//! is.
+
+use super::clients::{Clients, is_address};
+use super::forms::is_plausible;
+use super::instant::{self, TimeUnit};
+use super::lines::bare;
+
+/// What stands before rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Prefix {
+    /// Words with a colon behind each, so many of them; and the first words of the first lines, which grep writes with
+    /// a dash where a line is only the context of another.
+    Words(usize, Vec<Vec<u8>>),
+    /// The number of a line, with blanks before it and a tab behind it.
+    Number,
+    /// A name and a bar.
+    Bar,
+    /// A pod in brackets.
+    Pod,
+    /// A head of syslog, or an instant.
+    Syslog,
+}
+
+/// Words before a row: a path with a drive, and the number of a line.
+const WORDS_MAX: usize = 3;
+
+/// First words that are kept.
+const NAMES_MAX: usize = 16;
+
+impl Prefix {
+    /// What most of these lines have before their rows.
+    pub fn of_first<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Self> {
+        let all = lines.clone().count();
+        let most =
+            |is: &dyn Fn(&'a [u8]) -> bool| all < 2 * lines.clone().filter(|line| is(line)).count();
+        if most(&begins_as_row) {
+            // As 17:2001:db8::7, which is an address as well.
+            let is_numbered = has_numbers(lines.clone(), 0, 3)
+                && most(&|line| words(line, 1).is_some_and(begins_as_row));
+            let is_logged = most(&|line| Self::Syslog.rest(line).is_some());
+            return match (is_numbered, is_logged) {
+                (true, _) => Some(Self::Words(1, Vec::new())),
+                (false, true) => Some(Self::Syslog),
+                (false, false) => None,
+            };
+        }
+        let mut simple = [Self::Number, Self::Bar, Self::Pod, Self::Syslog].into_iter();
+        let simple = simple.find(|kind| most(&|line| kind.rest(line).is_some()));
+        simple.or_else(|| {
+            let is_before = |count: usize| {
+                most(&|line| words(line, count).is_some_and(begins_as_row) && !is_ltsv(line))
+            };
+            let mut counts = 1..=WORDS_MAX;
+            let count = counts
+                .find(|count| is_before(*count))
+                .or_else(|| most(&is_behind_file).then_some(1))?;
+            let numbered = count < WORDS_MAX && has_numbers(lines.clone(), count, 2);
+            let mut names: Vec<Vec<u8>> = Vec::new();
+            for line in lines.clone() {
+                let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+                if names.len() < NAMES_MAX
+                    && !name.is_empty()
+                    && names.iter().all(|known| known != name)
+                {
+                    names.push(name.to_vec());
+                }
+            }
+            Some(Self::Words(count + usize::from(numbered), names))
+        })
+    }
+
+    /// The row of a line; `None` if this does not stand before it.
+    pub fn rest<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::Words(count, names) => {
+                words(line, *count).or_else(|| context(line, *count, names))
+            }
+            Self::Number => {
+                let inside = line.trim_ascii_start();
+                let (number, rest) = split_at(inside, b'\t')?;
+                (is_number(number) && begins_as_row(rest)).then_some(rest)
+            }
+            Self::Bar => behind_bar(line),
+            Self::Pod => {
+                let inside = line.strip_prefix(b"[pod/")?;
+                let (pod, rest) = split_at(inside, b']')?;
+                (!pod.contains(&b' ')).then(|| rest.trim_ascii_start())
+            }
+            Self::Syslog => behind_head(line),
+        }
+    }
+}
+
+fn split_at(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == mark)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+/// What stands behind so many words with a colon each.
+fn words(line: &[u8], count: usize) -> Option<&[u8]> {
+    let mut rest = line;
+    for _ in 0..count {
+        let (word, behind) = split_at(rest, b':')?;
+        let is_of_row = |byte: &u8| b" \t\"'[](){},;|=".contains(byte);
+        // Ten digits are an instant, and no line's number.
+        let is_instant = 10 <= word.len() && is_number(word);
+        if word.is_empty() || is_instant || word.iter().any(is_of_row) {
+            return None;
+        }
+        rest = behind;
+    }
+    (!rest.is_empty()).then(|| rest.trim_ascii_start())
+}
+
+/// The same with dashes, as grep writes lines around those that it has found.
+fn context<'a>(line: &'a [u8], count: usize, names: &[Vec<u8>]) -> Option<&'a [u8]> {
+    let named = names.iter().filter(|name| !is_number(name));
+    let mut named = named.filter_map(|name| line.strip_prefix(&**name)?.strip_prefix(b"-"));
+    let behind_name = named.next();
+    let (rest, left) = match behind_name {
+        Some(rest) => (rest, count - 1),
+        None => (line, count),
+    };
+    match left {
+        0 => Some(rest),
+        1 => {
+            let (number, rest) = split_at(rest, b'-')?;
+            (is_number(number) && begins_as_row(rest)).then_some(rest)
+        }
+        _ => None,
+    }
+}
+
+/// Whether behind so many words most lines, and `least` at least, have a number that rises.
+fn has_numbers<'a>(
+    lines: impl Iterator<Item = &'a [u8]>,
+    words_before: usize,
+    least: usize,
+) -> bool {
+    let (mut all, mut rising, mut last) = (0, 0, None);
+    for line in lines {
+        let rest = match words_before {
+            0 => Some(line),
+            count => words(line, count),
+        };
+        let number = rest
+            .and_then(|rest| split_at(rest, b':'))
+            .map(|(number, _)| number);
+        let number = number.filter(|number| is_number(number));
+        let number: Option<u64> =
+            number.and_then(|number| str::from_utf8(number).ok()?.parse().ok());
+        all += 1;
+        rising += usize::from(number.is_some() && last < number);
+        last = number;
+    }
+    least <= rising && all * 9 <= (rising + 1) * 10
+}
+
+/// Whether a line is one of LTSV, whose keys have a colon behind them, too.
+fn is_ltsv(line: &[u8]) -> bool {
+    let Some((first, second)) = split_at(line, b'\t') else {
+        return false;
+    };
+    let key = |field: &[u8]| split_at(field, b':').map(|(key, _)| key.to_vec());
+    let is_word = |key: &Vec<u8>| {
+        let is_of_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-';
+        key.first().is_some_and(u8::is_ascii_alphabetic) && key.iter().all(is_of_key)
+    };
+    key(first).is_some_and(|key| is_word(&key)) && key(second).is_some_and(|key| is_word(&key))
+}
+
+/// Whether a line begins with the name of a file of logs or tables, and a colon that no port follows.
+fn is_behind_file(line: &[u8]) -> bool {
+    const PARTS: [&str; 9] = [
+        "log", "logs", "txt", "csv", "tsv", "json", "jsonl", "gz", "xz",
+    ];
+    let Some(rest) = words(line, 1) else {
+        return false;
+    };
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let mut parts = name.split(|byte| !byte.is_ascii_alphanumeric());
+    let is_file = parts.any(|part| {
+        PARTS
+            .iter()
+            .any(|known| part.eq_ignore_ascii_case(known.as_bytes()))
+    });
+    let first = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_path = name.iter().any(|byte| b"./\\_-".contains(byte));
+    is_path && is_file && !is_number(first)
+}
+
+/// What stands behind a name and a bar: `web-1  | `, `10:00:00 web.1   | `, `0|web  | `.
+fn behind_bar(line: &[u8]) -> Option<&[u8]> {
+    let is_of_time = |byte: &u8| byte.is_ascii_digit() || *byte == b':';
+    let line = match split_at(line, b' ') {
+        Some((time, rest)) if time.len() == 8 && time.iter().all(is_of_time) => rest,
+        _ => line,
+    };
+    let numbered = split_at(line, b'|').filter(|(number, _)| is_number(number));
+    let (name, rest) = split_at(numbered.map_or(line, |(_, rest)| rest), b'|')?;
+    let rest = bare(rest.strip_prefix(b" ")?);
+    let rest = rest.trim_ascii_start();
+    let name = name.trim_ascii();
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
+    let text = str::from_utf8(name).ok()?;
+    if name.is_empty() || !name.iter().all(is_of_name) || is_address(text) {
+        return None;
+    }
+    // Others may be a field of the row.
+    let is_instance =
+        text.ends_with(|c: char| c.is_ascii_digit()) && text.contains(['-', '_', '.']);
+    let is_row = begins_with_address(rest)
+        || has_stamp(rest)
+        || rest.starts_with(b"{")
+        || rest.starts_with(b"[");
+    (is_instance || numbered.is_some() || is_row).then_some(rest)
+}
+
+/// What stands behind a head of syslog, or behind an instant, and has an instant of its own as web servers write it.
+fn behind_head(line: &[u8]) -> Option<&[u8]> {
+    let line = match line.strip_prefix(b"<") {
+        // Priority, and in RFC 5424 a version.
+        Some(inside) => {
+            let rest = split_at(inside, b'>')
+                .filter(|(number, _)| is_number(number))?
+                .1;
+            rest.strip_prefix(b"1 ").unwrap_or(rest)
+        }
+        None => line,
+    };
+    let behind = match is_syslog_date(line) {
+        true => &line[15..],
+        false => {
+            let (first, rest) = split_at(line, b' ')?;
+            let is_iso = first.get(10) == Some(&b'T') && is_instant(first);
+            is_iso.then_some(rest)?
+        }
+    };
+    let is_row = |row: &[u8]| {
+        let mut words = row.split(|byte| *byte == b' ');
+        let address_alone = words.nth(1).is_some_and(|second| second.starts_with(b"["));
+        has_stamp(row) && !address_alone
+    };
+    let behind = behind.trim_ascii_start();
+    // A tag, with a colon behind it and blanks around that, in the first words.
+    let mut rest = behind;
+    for _ in 0..3 {
+        let Some((word, more)) = split_at(rest, b' ') else {
+            break;
+        };
+        rest = more.trim_ascii_start();
+        if word.ends_with(b":") && is_row(rest) {
+            return Some(rest);
+        }
+    }
+    // RFC 5424: host, program, process, message, and no data.
+    let mut words = behind.splitn(6, |byte| *byte == b' ');
+    let of_5424 = words.nth(4).filter(|data| *data == b"-").and(words.next());
+    let of_5424 = of_5424.filter(|row| begins_with_address(row) && is_row(row));
+    of_5424.or_else(|| (begins_with_address(behind) && is_row(behind)).then_some(behind))
+}
+
+/// Whether a line begins as `Nov 20 10:00:00 `.
+fn is_syslog_date(line: &[u8]) -> bool {
+    let Some(head) = line.get(..16) else {
+        return false;
+    };
+    let is_at = |at: usize, is: fn(&u8) -> bool| is(&head[at]);
+    let letters = head[..3].iter().all(u8::is_ascii_alphabetic);
+    let digits = [5, 7, 8, 10, 11, 13, 14]
+        .iter()
+        .all(|at| is_at(*at, u8::is_ascii_digit));
+    letters
+        && digits
+        && head[3] == b' '
+        && head[6] == b' '
+        && head[9] == b':'
+        && head[12] == b':'
+        && head[15] == b' '
+}
+
+/// Whether there is a date in brackets as web servers write it: `[20/Nov/2025:10:00:00`.
+pub(super) fn has_stamp(row: &[u8]) -> bool {
+    let mut brackets = row.iter().enumerate().filter(|(_, byte)| **byte == b'[');
+    brackets.any(|(at, _)| {
+        let date = row.get(at + 1..at + 12).unwrap_or_default();
+        date.len() == 11
+            && date[2] == b'/'
+            && date[6] == b'/'
+            && date[..2].iter().all(u8::is_ascii_digit)
+    })
+}
+
+/// Whether a text begins as a row does: with an address, an instant, an object, or a head of syslog.
+fn begins_as_row(line: &[u8]) -> bool {
+    let instant_in_brackets = || {
+        let inside = line.strip_prefix(b"[");
+        inside
+            .and_then(|inside| split_at(inside, b']'))
+            .is_some_and(|(inside, _)| {
+                is_instant(inside)
+                    || split_at(inside, b' ').is_some_and(|(first, _)| is_instant(first))
+            })
+    };
+    line.starts_with(b"{")
+        || begins_with_address(line)
+        || begins_with_instant(line)
+        || is_syslog_date(line)
+        || instant_in_brackets()
+}
+
+/// The first word of a line, and it with the second.
+fn first_words(line: &[u8]) -> (&[u8], &[u8]) {
+    let is_end = |byte: &u8| b" \t,;|\"".contains(byte);
+    let ends = |from: usize| {
+        line.iter()
+            .skip(from)
+            .position(is_end)
+            .map_or(line.len(), |end| from + end)
+    };
+    let first = ends(0);
+    let second = if line.get(first) == Some(&b' ') {
+        ends(first + 1)
+    } else {
+        first
+    };
+    (&line[..first], &line[..second])
+}
+
+fn begins_with_address(line: &[u8]) -> bool {
+    let (first, _) = first_words(line);
+    let named = str::from_utf8(first).ok().and_then(|first| {
+        let clients = Clients::default();
+        clients.named(first).map(|named| is_address(&named))
+    });
+    named == Some(true)
+}
+
+fn begins_with_instant(line: &[u8]) -> bool {
+    let (first, both) = first_words(line);
+    is_instant(first) || is_instant(both)
+}
+
+/// Whether a text is an instant of a request: ten digits, or a date with its time.
+fn is_instant(text: &[u8]) -> bool {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_long = 10 <= digits || 16 <= text.len() && text.contains(&b':');
+    let text = str::from_utf8(text).ok().filter(|_| is_long);
+    let at = text.and_then(|text| instant::parse(text, TimeUnit::Auto));
+    at.is_some_and(is_plausible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of lines; `None` if nothing stands before them.
+    fn left(lines: &[&str]) -> Option<Vec<String>> {
+        let of = lines.iter().map(|line| line.as_bytes());
+        let prefix = Prefix::of_first(of)?;
+        let rests = lines.iter().map(|line| {
+            let rest = prefix.rest(line.as_bytes()).unwrap_or(line.as_bytes());
+            String::from_utf8_lossy(rest).into_owned()
+        });
+        Some(rests.collect())
+    }
+
+    const ROW: &str = "203.0.113.7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"";
+
+    #[test]
+    fn what_tools_write_before_a_row_is_passed_over() {
+        for before in [
+            "access.log:",
+            "/var/log/nginx/access.log-20251120:",
+            "C:\\logs\\access.log:",
+            "access.log:17:",
+            "INFO:werkzeug:",
+            "    17\t",
+            "web-1  | ",
+            "web_1            | ",
+            "nginx | ",
+            "10:00:00 web.1   | ",
+            "0|web  | ",
+            "[pod/web-7d9/nginx] ",
+            "Nov 20 10:00:00 web1 nginx: ",
+            "<190>Nov 20 10:00:00 web1 nginx: ",
+            "Nov  2 10:00:00 web1 nginx[47]: ",
+            "2025-11-20T10:00:00.25+00:00 web1 nginx[47]: ",
+            "<134>1 2025-11-20T10:00:00.25Z web1 nginx 47 - - ",
+            "2025-11-20T10:00:00.123456789Z ",
+        ] {
+            let line = format!("{before}{ROW}");
+            assert_eq!(
+                left(&[&line, &line]),
+                Some(vec![ROW.to_owned(); 2]),
+                "{before}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_that_only_look_so_are_left_as_they_are() {
+        for line in [
+            ROW,
+            "www.example.com:443 203.0.113.7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "203.0.113.7:51034 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "2001:db8::7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "[2001:db8::7]:443 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "acme:7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "1763632800:203.0.113.7 GET /",
+            "log:1,1763632800,5",
+            "unix: - - [20/Nov/2025:10:00:00 +0000] \"GET /\"",
+            "20/Nov/2025:10:00:00 +0000 203.0.113.7 GET",
+            "2025-11-20T10:00:00Z,acme,1",
+            "2025-11-20 10:00:00,acme,1",
+            "10:00:00 203.0.113.7 GET",
+            "time:20/Nov/2025:10:00:00 +0000\thost:203.0.113.7",
+            "host:203.0.113.7\ttime:20/Nov/2025:10:00:00 +0000",
+            "203.0.113.7 | - | 20/Nov/2025:10:00:00 +0000 | GET",
+            "acme | 2025-11-20T10:00:00Z | GET",
+            "1\tapi\tacme",
+            "Nov 20 10:00:00 lb haproxy[9]: 203.0.113.7:3317 [20/Nov/2025:10:00:00.25] in bk/s1",
+            "Nov 20 10:00:00 web1 app: 203.0.113.7 GET /",
+            "{\"t\":1,\"domain\":\"acme\"}",
+        ] {
+            assert_eq!(left(&[line, line]), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_lines_are_told_from_addresses_of_ipv6() {
+        let row = "2001:db8::7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"";
+        let numbered: Vec<String> = [3, 4, 9, 12].map(|line| format!("{line}:{row}")).into();
+        let lines: Vec<&str> = numbered.iter().map(String::as_str).collect();
+        assert_eq!(left(&lines), Some(vec![row.to_owned(); 4]));
+        let of_files: Vec<String> = [3, 4, 9, 12]
+            .map(|line| format!("access.log:{line}:{row}"))
+            .into();
+        let lines: Vec<&str> = of_files.iter().map(String::as_str).collect();
+        assert_eq!(left(&lines), Some(vec![row.to_owned(); 4]));
+    }
+
+    #[test]
+    fn lines_around_those_that_grep_has_found_are_rows_too() {
+        let lines = [
+            format!("access.log:{ROW}"),
+            format!("access.log-{ROW}"),
+            format!("access.log:{ROW}"),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(left(&lines), Some(vec![ROW.to_owned(); 3]));
+        let numbered = [format!("7:{ROW}"), format!("8-{ROW}"), format!("9:{ROW}")];
+        let lines: Vec<&str> = numbered.iter().map(String::as_str).collect();
+        assert_eq!(left(&lines), Some(vec![ROW.to_owned(); 3]));
+    }
+}
