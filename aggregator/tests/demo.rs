@@ -154,8 +154,39 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
         (2_573, 1)
     );
     assert_eq!(number(&report, "access_log_covered_s"), 360);
+    let read = &report["access_log_read_as"][0];
+    assert_eq!(
+        (&read["form"], &read["client"]),
+        (&"combined".into(), &"remote_addr".into())
+    );
+    assert_eq!(number(&report, "access_log_spread_us"), 1_000_000);
     assert_eq!(number(&report, "unjustified_refusals"), 0, "{report}");
     assert!(100 < number(&report, "refused"), "{report}");
+}
+
+#[test]
+fn the_form_of_an_access_log_may_be_stated_and_of_nothing_else() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("access.log");
+    std::fs::write(
+        &log,
+        "10.0.0.1 - - [20/Feb/2016:10:00:00 +0000] \"GET /\" 200 1\n",
+    )
+    .expect("written");
+    let demo = |args: &[&str]| {
+        let output = tollgate().arg("demo").args(args).output().expect("runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), stderr)
+    };
+    let (code, stderr) = demo(&["--client", "remote_addr"]);
+    assert_eq!(code, Some(64), "{stderr}");
+    assert!(stderr.contains("--access-log"), "{stderr}");
+    let log = log.to_str().expect("a path");
+    let (code, stderr) = demo(&["--access-log", log, "--client", "nobody"]);
+    assert_eq!(code, Some(65), "{stderr}");
+    assert!(stderr.contains("expected one of remote_addr, "), "{stderr}");
+    let (code, stderr) = demo(&["--access-log", log, "--time-format", "%F"]);
+    assert_eq!(code, Some(65), "{stderr}");
 }
 
 #[test]

@@ -3,17 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tollgate_limits::Limits;
 
+use super::form_args::{self, FormArgs, Stamps};
 use super::output::Format;
 use super::{Global, input_name, kafka_args, read_input, serve};
 use crate::demo::holder::{HolderPart, hold};
 use crate::demo::part::{AgentPart, KafkaPart};
 use crate::demo::player::{Part, play};
+use crate::demo::replayed::AccessLog;
 use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
 use crate::exit::{Exit, Failure};
+use tollgate_replay::backtest::read::ReadFault;
 use tollgate_server::config::Given;
 
 /// The limits of a demonstration that is given none.
@@ -24,6 +27,7 @@ const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 2\n";
 
 /// What `demo` takes.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(of_access_log))]
 pub struct DemoArgs {
     /// Uses this Kafka in place of a journal, with topics under a prefix of its own
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "attach")]
@@ -50,6 +54,17 @@ pub struct DemoArgs {
     /// The resource that the access log's requests hit
     #[arg(long, default_value = "http.requests", requires = "access_log")]
     pub resource: String,
+    /// How the access log is read
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// What is said of a form is said of the access log.
+fn of_access_log(arg: clap::Arg) -> clap::Arg {
+    match form_args::is_of_form(&arg) {
+        true => arg.requires("access_log"),
+        false => arg,
+    }
 }
 
 /// Which agent a process of a demonstration has.
@@ -197,11 +212,8 @@ fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
             Exit::Interrupted
         });
     }
-    let error = match error.downcast::<crate::demo::replayed::LogFault>() {
-        Ok(crate::demo::replayed::LogFault::Read { path, source }) => {
-            return Err(Failure::Input { name: path, source });
-        }
-        Ok(fault) => return Err(Failure::Data(fault.to_string())),
+    let error = match error.downcast::<ReadFault>() {
+        Ok(fault) => return Err(super::backtest::failure(fault)),
         Err(error) => error,
     };
     Err(Failure::Demo(format!("{error:#}")))
@@ -281,10 +293,18 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     let scaled = limits
         .scaled(args.speed)
         .map_err(|fault| Failure::Usage(format!("--speed {}: {name}: {fault}", args.speed)))?;
-    let source = Source::AccessLog {
-        path: path.clone(),
+    let source = Source::AccessLog(replayed(args, path)?);
+    Ok(base(log, source, scaled.normalised_text(), scaled))
+}
+
+/// The access log, and how it is read.
+fn replayed(args: &DemoArgs, path: &Path) -> Result<AccessLog, Failure> {
+    let wanted = args.form.wanted();
+    Ok(AccessLog {
+        path: path.to_owned(),
         resource: args.resource.clone(),
         speed: args.speed.get(),
-    };
-    Ok(base(log, source, scaled.normalised_text(), scaled))
+        wanted: wanted.map_err(|fault| Failure::Usage(format!("demo: {fault}")))?,
+        spread: args.form.stamps == Stamps::Spread,
+    })
 }

@@ -1,5 +1,6 @@
 //! How files of recorded traffic are read: their form, their client, their stamps.
 
+use clap::Args as _;
 use ipnet::IpNet;
 use tollgate_shared::networks::AddressPrefixes;
 
@@ -87,6 +88,13 @@ pub struct FormArgs {
     /// What to do with stamps of whole seconds
     #[arg(long, value_enum, default_value_t)]
     pub stamps: Stamps,
+}
+
+/// Whether an argument is one of [`FormArgs`].
+pub(super) fn is_of_form(arg: &clap::Arg) -> bool {
+    let form = FormArgs::augment_args(clap::Command::new("form"));
+    form.get_arguments()
+        .any(|of_form| of_form.get_id() == arg.get_id())
 }
 
 fn prefixes(text: &str) -> Result<AddressPrefixes, String> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_limits::Limits;
 
+use super::replayed::AccessLog;
 use crate::reach::ReachArgs;
 
 /// What the log is.
@@ -66,14 +67,7 @@ pub enum Source {
     /// Made-up tenants.
     MadeUp,
     /// An access log.
-    AccessLog {
-        /// The file.
-        path: PathBuf,
-        /// The resource that its requests hit.
-        resource: String,
-        /// How many times faster than it was.
-        speed: u32,
-    },
+    AccessLog(AccessLog),
     /// Calls above these resources' limits, at so many a second.
     Against {
         /// Resource and rate.

@@ -1,21 +1,37 @@
 //! The densest stretch of an access log as a schedule, played faster than it was.
 //!
-//! Knows nothing of limits and of processes. What stays true: calls are in order of time; stamps that are finer than a
-//! second are kept, and the requests of a whole second are spread evenly over it.
+//! Knows nothing of limits and of processes. What stays true: calls are in order of time, and read and spread as backtests
+//! read and spread them: stamps that are finer than a second are kept, and the requests of a whole second (or minute) lie
+//! evenly in it.
 
 use std::collections::HashMap;
-use std::io::BufRead;
-use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::schedule::{Call, Schedule};
-use tollgate_replay::traffic::rows::Opened;
-use tollgate_replay::traffic::{self, Row, Rows, Unreadable, Wanted};
+use tollgate_replay::backtest::inputs::Inputs;
+use tollgate_replay::backtest::read::{Input, ReadFault, Reading, read};
+use tollgate_replay::backtest::tape::Order;
+use tollgate_replay::traffic::{Told, Wanted};
+
+/// An access log, and how it is to be read.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    /// The file.
+    pub path: PathBuf,
+    /// The resource that its requests hit.
+    pub resource: String,
+    /// How many times faster than it was.
+    pub speed: u32,
+    /// What is said of its form.
+    pub wanted: Wanted,
+    /// Calls of whole seconds are spread over them.
+    pub spread: bool,
+}
 
 /// What was taken from an access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Lines of the log, unreadable ones included.
+    /// Lines of the log that are not blank, unreadable ones included.
     pub lines: u64,
     /// Unreadable lines.
     pub skipped: u64,
@@ -23,131 +39,84 @@ pub struct Stretch {
     pub from_s: u64,
     /// Seconds of the log that the replay covers.
     pub covered_s: u64,
-}
-
-/// Why an access log cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-pub enum LogFault {
-    /// It cannot be read.
-    #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What was said.
-        source: std::io::Error,
-    },
-    /// There is nothing in it.
-    #[error(
-        "{path}: no line can be read as an access log; line {line}: expected {expected}, found {found:?}"
-    )]
-    Empty {
-        /// The file.
-        path: String,
-        /// The first unreadable line, 0 for an empty file.
-        line: u64,
-        /// What was expected there.
-        expected: &'static str,
-        /// What stands there.
-        found: String,
-    },
-    /// Its form, or its client, is not known.
-    #[error("{path}: {what}")]
-    Misfit {
-        /// The file.
-        path: String,
-        /// What does not fit.
-        what: String,
-    },
-}
-
-impl LogFault {
-    fn empty(path: String, first: Option<&Unreadable>) -> Self {
-        Self::Empty {
-            path,
-            line: first.map_or(0, |unreadable| unreadable.line),
-            expected: first.map_or("at least one line", |unreadable| unreadable.expected),
-            found: first.map_or_else(String::new, |unreadable| unreadable.found.clone()),
-        }
-    }
-}
-
-/// The rows of a file that `path` names.
-fn opened(file: &Path, path: &str) -> Result<Rows<Box<dyn BufRead + Send>>, LogFault> {
-    let path = || path.to_owned();
-    let read = |source| LogFault::Read {
-        path: path(),
-        source,
-    };
-    let reader = traffic::open(file).map_err(read)?;
-    let misfit = |what| LogFault::Misfit { path: path(), what };
-    match Rows::open(reader, &Wanted::default()).map_err(read)? {
-        Opened::Rows(rows) => match rows.told().lacks_client.clone() {
-            Some(what) => Err(misfit(what)),
-            None => Ok(rows),
-        },
-        Opened::Misfit(what) => Err(misfit(what)),
-        Opened::NoColumns(first) => Err(LogFault::empty(path(), Some(&first))),
-    }
+    /// How the log is read.
+    pub read_as: Vec<Told>,
+    /// Over how long the calls of one stamp were spread; 0: they were not.
+    pub spread_us: u64,
+    /// What a reader has to know of how it was read.
+    pub notes: Vec<String>,
 }
 
 impl Schedule {
-    /// The densest stretch of an access log that fills `seconds` at `speed`, in any form that backtests read.
-    ///
-    /// Where the log's stamps are whole seconds, the requests of one second are spread evenly over it.
+    /// The densest stretch of an access log that fills `seconds` at its speed, in any form that backtests read.
     ///
     /// # Errors
     ///
-    /// [`LogFault`].
+    /// [`ReadFault`].
     pub fn replay(
-        path: &Path,
-        resource: &str,
-        speed: u64,
+        log: &AccessLog,
         seconds: u64,
         agents: u32,
-    ) -> Result<(Self, Stretch), LogFault> {
-        let shown = path.display().to_string();
-        let mut log = opened(path, &shown)?;
+    ) -> Result<(Self, Stretch), ReadFault> {
+        let speed = u64::from(log.speed).max(1);
+        let name = log.path.display().to_string();
+        let input = Input {
+            path: log.path.clone(),
+            name: name.clone(),
+            kind: None,
+        };
+        let reading = Reading {
+            resource: log.resource.clone(),
+            only_resource: None,
+            only_domain: None,
+            wanted: log.wanted.clone(),
+            spread: log.spread,
+            min: None,
+            order: Order::Stamps,
+            strict: false,
+            stamps: (None, None),
+        };
+        let recording = read(&[input], &reading, &|_| {})?;
         let mut schedule = Self {
-            resources: vec![resource.to_owned()],
+            resources: vec![log.resource.clone()],
             ..Self::default()
         };
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut requests: Vec<(u64, u32)> = Vec::new();
-        let mut each = |row: Row<'_>| {
-            let client = row.domain.ok_or("a client")?;
-            let domain = match numbers.get(&*client) {
+        let mut each = |call: &tollgate_replay::backtest::tape::Call| {
+            let (_, domain) = recording.pairs.names(call.pair);
+            let number = match numbers.get(domain) {
                 Some(number) => *number,
                 None => {
                     let number = schedule.domains.len() as u32;
-                    schedule.domains.push(client.clone().into_owned());
-                    numbers.insert(client.into_owned(), number);
+                    schedule.domains.push(domain.to_owned());
+                    numbers.insert(domain.to_owned(), number);
                     number
                 }
             };
-            requests.push((row.at.as_micros(), domain));
-            Ok(())
+            requests.push((call.at.as_micros(), number));
         };
-        log.for_each(&mut each, &mut |_| ControlFlow::Continue(()))
-            .map_err(|source| LogFault::Read {
-                path: shown.clone(),
-                source,
-            })?;
-        let log = log.lines();
+        recording
+            .tape
+            .play(&mut each)
+            .map_err(ReadFault::Temporary)?;
         if requests.is_empty() {
-            return Err(LogFault::empty(shown, log.unreadable().first()));
+            return Err(ReadFault::Empty { name });
         }
-        // A stable sort: lines of one instant keep the order of the file.
-        requests.sort_by_key(|(at_us, _)| *at_us);
         let wanted_s = seconds.saturating_mul(speed).max(1);
         let dense = densest(&requests, wanted_s);
         let from_s = dense[0].0 / 1_000_000;
         let covered_s = dense[dense.len() - 1].0 / 1_000_000 - from_s + 1;
-        schedule.calls = spread(dense, from_s, speed, agents);
+        schedule.calls = scheduled(dense, from_s, speed, agents);
+        let inputs = Inputs::new(vec![name], &recording, None, Order::Stamps);
         let stretch = Stretch {
-            lines: log.number(),
-            skipped: log.skipped(),
+            lines: inputs.rows,
+            skipped: inputs.skipped,
             from_s,
             covered_s,
+            notes: inputs.notes(),
+            spread_us: inputs.spread_us,
+            read_as: inputs.read_as,
         };
         Ok((schedule, stretch))
     }
@@ -168,33 +137,32 @@ fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
     &requests[best]
 }
 
-fn spread(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<Call> {
-    let mut calls = Vec::with_capacity(requests.len());
-    let are_whole = requests.iter().all(|(at_us, _)| at_us % 1_000_000 == 0);
-    for second in requests.chunk_by(|a, b| a.0 / 1_000_000 == b.0 / 1_000_000) {
-        for (number, (at_us, domain)) in second.iter().enumerate() {
-            let within_us = match are_whole {
-                true => number as u64 * 1_000_000 / second.len() as u64,
-                false => 0,
-            };
-            let log_us = at_us - from_s * 1_000_000 + within_us;
-            // Turn by turn: the calls of one client then reach the limiter through every agent.
-            let agent = calls.len() as u32 % agents;
-            calls.push(Call {
-                at_us: log_us / speed,
-                agent,
-                resource: 0,
-                domain: *domain,
-                copies: 1,
-            });
-        }
-    }
-    calls
+fn scheduled(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<Call> {
+    let call = |(number, (at_us, domain)): (usize, &(u64, u32))| Call {
+        at_us: (at_us - from_s * 1_000_000) / speed,
+        // Turn by turn: the calls of one client then reach the limiter through every agent.
+        agent: number as u32 % agents,
+        resource: 0,
+        domain: *domain,
+        copies: 1,
+    };
+    requests.iter().enumerate().map(call).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    fn log(path: &Path, speed: u32) -> AccessLog {
+        AccessLog {
+            path: path.to_owned(),
+            resource: "r".to_owned(),
+            speed,
+            wanted: Wanted::default(),
+            spread: true,
+        }
+    }
 
     #[test]
     fn the_densest_stretch_is_replayed_with_each_second_spread() {
@@ -208,10 +176,18 @@ mod tests {
             .map(|(s, c)| line(s, c))
             .concat();
         std::fs::write(&path, text).expect("written");
-        let (schedule, stretch) = Schedule::replay(&path, "r", 2, 1, 2).expect("a log");
+        let (schedule, stretch) = Schedule::replay(&log(&path, 2), 1, 2).expect("a log");
         assert_eq!((stretch.lines, stretch.covered_s), (7, 2));
         let at: Vec<u64> = schedule.calls.iter().map(|call| call.at_us).collect();
         assert_eq!(at, [0, 166_666, 333_333, 500_000, 750_000]);
+        assert_eq!(stretch.spread_us, 1_000_000);
+        assert_eq!(stretch.read_as[0].form, "combined");
+        assert!(
+            stretch
+                .notes
+                .iter()
+                .any(|note| note.contains("whole seconds"))
+        );
         assert_eq!(
             schedule
                 .calls
@@ -232,12 +208,12 @@ mod tests {
             .map(object)
             .concat();
         std::fs::write(&path, text).expect("written");
-        let (schedule, stretch) = Schedule::replay(&path, "r", 1, 20, 1).expect("a log");
+        let (schedule, stretch) = Schedule::replay(&log(&path, 1), 20, 1).expect("a log");
         assert_eq!((stretch.lines, stretch.covered_s), (3, 2));
         let at: Vec<u64> = schedule.calls.iter().map(|call| call.at_us).collect();
         assert_eq!(at, [250_000, 500_000, 1_750_000]);
         std::fs::write(&path, "Time,Line\n1763632800,x\n").expect("written");
-        let fault = Schedule::replay(&path, "r", 1, 20, 1).expect_err("no client");
+        let fault = Schedule::replay(&log(&path, 1), 20, 1).expect_err("no client");
         assert!(
             fault
                 .to_string()
@@ -251,7 +227,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("notes.txt");
         std::fs::write(&path, "dear diary\n").expect("written");
-        let fault = Schedule::replay(&path, "r", 60, 20, 2).expect_err("no log");
+        let fault = Schedule::replay(&log(&path, 60), 20, 2).expect_err("no log");
         assert!(
             fault
                 .to_string()

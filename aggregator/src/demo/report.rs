@@ -9,6 +9,7 @@ use super::copies::{Returned, Subject};
 use super::cost::Cost;
 use super::replayed::Stretch;
 use super::verdict::{Calls, Verdict};
+use tollgate_replay::traffic::Told;
 
 /// The report. Its fields are stable: they are only ever added to.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -100,6 +101,15 @@ pub struct Report {
     /// Its unreadable lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log_skipped: Option<u64>,
+    /// How it was read: its form, and the field that is the client.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access_log_read_as: Vec<Told>,
+    /// Over how long the calls of one whole second (or minute) were spread; 0: they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log_spread_us: Option<u64>,
+    /// What a reader has to know of how it was read, for people.
+    #[serde(skip)]
+    pub access_log_notes: Vec<String>,
     /// Refusals that are not justified, for people.
     #[serde(skip)]
     pub unjustified_shown: Vec<String>,
@@ -182,6 +192,11 @@ impl Report {
         self.access_log_covered_s = stretch.map(|stretch| stretch.covered_s);
         self.access_log_lines = stretch.map(|stretch| stretch.lines);
         self.access_log_skipped = stretch.map(|stretch| stretch.skipped);
+        self.access_log_spread_us = stretch.map(|stretch| stretch.spread_us);
+        if let Some(stretch) = stretch {
+            self.access_log_read_as.clone_from(&stretch.read_as);
+            self.access_log_notes.clone_from(&stretch.notes);
+        }
         self
     }
 
@@ -293,6 +308,9 @@ impl Report {
             );
         }
         self.copies_page(&mut row);
+        for note in &self.access_log_notes {
+            let _ = writeln!(page, "  {note}");
+        }
         for shown in &self.unjustified_shown {
             let _ = writeln!(page, "  unjustified: {shown}");
         }

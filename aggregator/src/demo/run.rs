@@ -181,13 +181,9 @@ impl Stage {
                 Schedule::against(resources, run, seed, seconds, AGENTS),
                 None,
             ),
-            Source::AccessLog {
-                path,
-                resource,
-                speed,
-            } => {
-                let speed = u64::from(*speed);
-                let (schedule, stretch) = Schedule::replay(path, resource, speed, seconds, AGENTS)?;
+            Source::AccessLog(log) => {
+                let (schedule, stretch) = Schedule::replay(log, seconds, AGENTS)?;
+                stretch.notes.iter().for_each(|note| self.view.say(note));
                 (schedule, Some(stretch))
             }
         })
