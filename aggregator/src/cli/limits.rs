@@ -167,9 +167,8 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
 #[cfg(feature = "kafka")]
 mod kafka {
     use serde::Serialize;
-    use similar::TextDiff;
     use tokio::sync::mpsc;
-    use tollgate_limits::{Forgotten, Limits, forgotten, with_zone_tables};
+    use tollgate_limits::{Forgotten, Limits, with_zone_tables};
     use tollgate_shared::mac::MacKey;
     use tollgate_shared::names::NAME_BYTES_MAX;
     use tollgate_shared::place::LogId;
@@ -180,6 +179,7 @@ mod kafka {
 
     use super::{Act, Exit, Failure, Global, Verb};
     use crate::cli::limits_candidates::promoted;
+    use crate::cli::limits_diff::diff;
     use crate::cli::limits_edit;
     use crate::cli::limits_forgets::{Forgets, forgets_of, lines_of};
     use crate::cli::limits_history::{History, list, read, read_if_there};
@@ -187,7 +187,7 @@ mod kafka {
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input};
     use tollgate_limits::versions::edit::Change;
-    use tollgate_limits::versions::{Entered, Version, Void, digest};
+    use tollgate_limits::versions::{Entered, Void, digest};
     use tollgate_log::clock::wall;
     use tollgate_log::kafka::{KafkaConfig, KafkaLog, Missing, check};
     use tollgate_log::{AppendError, Log as _, LogEvent, Stream, Ticket};
@@ -281,34 +281,6 @@ mod kafka {
                 ))
             }),
         }
-    }
-
-    fn diff(
-        global: &Global,
-        history: &History,
-        from: u64,
-        to: Option<u64>,
-    ) -> Result<Exit, Failure> {
-        let (from, to) = (history.find(Some(from))?, history.find(to)?);
-        let (before, after) = (&from.version, &to.version);
-        let name = |version: &Version| format!("version {}", version.number);
-        let text = TextDiff::from_lines(&*before.text, &*after.text)
-            .unified_diff()
-            .header(&name(before), &name(after))
-            .to_string();
-        let mut output = global.open_output()?;
-        if !text.is_empty() {
-            output.line(text.trim_end())?;
-        }
-        lines_of(&forgotten(&before.limits, &after.limits))
-            .iter()
-            .try_for_each(|line| output.line(line))?;
-        output.finish()?;
-        Ok(if text.is_empty() {
-            Exit::Done
-        } else {
-            Exit::No
-        })
     }
 
     /// Pushes what `wanted` makes of what is known, and waits for what the log says of it.

@@ -25,6 +25,8 @@ pub mod keys;
 pub mod limits;
 pub mod limits_candidates;
 pub mod limits_convert;
+#[cfg(feature = "kafka")]
+mod limits_diff;
 mod limits_edit;
 #[cfg(feature = "kafka")]
 mod limits_forgets;

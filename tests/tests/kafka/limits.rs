@@ -100,6 +100,17 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
         text.contains("-global = \"20/s\"\n+global = \"30/s\""),
         "{text}"
     );
+    let (code, text) = pusher.run(&["diff", &one.to_string(), "--format", "json"]);
+    let view: serde_json::Value = serde_json::from_str(text.trim()).expect("one object");
+    assert_eq!(
+        (code, view["differs"].as_bool()),
+        (Some(1), Some(true)),
+        "{view}"
+    );
+    assert_eq!(
+        (view["from"].as_u64(), view["to"].as_u64()),
+        (Some(one), Some(two))
+    );
     let (code, text) = pusher.run(&["show", &one.to_string()]);
     assert_eq!((code, text.trim()), (Some(0), LIMITS.trim()));
     let back = ["rollback", &one.to_string(), "--reason", "too many"];

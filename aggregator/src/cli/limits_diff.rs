@@ -1,0 +1,125 @@
+//! `tollgate limits diff`: how two versions differ, and what the second forgets.
+//!
+//! Knows no log. What stays true: in JSON it is one object, as of every other command.
+
+use serde::Serialize;
+use similar::TextDiff;
+use tollgate_limits::versions::Version;
+use tollgate_limits::{Forgotten, forgotten};
+
+use super::Global;
+use super::limits_forgets::lines_of;
+use super::limits_history::History;
+use super::output::Format;
+use crate::exit::{Exit, Failure};
+
+#[derive(Serialize)]
+struct DiffView {
+    schema: &'static str,
+    /// The versions that are compared.
+    from: u64,
+    to: u64,
+    /// Whether their texts differ.
+    differs: bool,
+    /// How, as `diff -u` writes it.
+    diff: String,
+    /// Of which resources the second would forget what was used.
+    forgets: Vec<Forgotten>,
+    /// Further lines like those.
+    forgets_omitted: u64,
+}
+
+impl DiffView {
+    fn of(before: &Version, after: &Version) -> Self {
+        let name = |version: &Version| format!("version {}", version.number);
+        let diff = TextDiff::from_lines(&*before.text, &*after.text)
+            .unified_diff()
+            .header(&name(before), &name(after))
+            .to_string();
+        let (forgets, forgets_omitted) = forgotten(&before.limits, &after.limits);
+        Self {
+            schema: "tollgate.limits_diff/1",
+            from: before.number,
+            to: after.number,
+            differs: !diff.is_empty(),
+            diff,
+            forgets,
+            forgets_omitted,
+        }
+    }
+}
+
+/// Shows how two versions differ; without a second, how the one in force differs from the first.
+///
+/// # Errors
+///
+/// Where the log has no such version.
+pub(super) fn diff(
+    global: &Global,
+    history: &History,
+    from: u64,
+    to: Option<u64>,
+) -> Result<Exit, Failure> {
+    let (from, to) = (history.find(Some(from))?, history.find(to)?);
+    let view = DiffView::of(&from.version, &to.version);
+    let exit = if view.differs { Exit::No } else { Exit::Done };
+    let mut output = global.open_output()?;
+    match global.format {
+        Format::Json => output.json(&view)?,
+        Format::Text => {
+            if view.differs {
+                output.line(view.diff.trim_end())?;
+            }
+            lines_of(&(view.forgets, view.forgets_omitted))
+                .iter()
+                .try_for_each(|line| output.line(line))?;
+        }
+    }
+    output.finish()?;
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_limits::versions::LimitsBook;
+    use tollgate_server::core::limits_push::Pushed;
+    use tollgate_shared::time::Timestamp;
+    use tollgate_shared::wire::limits_chunk::LimitsChunk;
+
+    use super::*;
+
+    fn version(number: u64, rate: &str) -> Version {
+        let text = format!("version = 1\nrules = 2\n[rate.search]\nrate = \"{rate}\"\n");
+        let pushed = Pushed {
+            push: 1,
+            text: &text,
+            expected: 0,
+            who: "w",
+            why: "y",
+            at: Timestamp::ZERO,
+        };
+        let mut book = LimitsBook::default();
+        for (offset, record) in (number..).zip(pushed.records()) {
+            let chunk = LimitsChunk::decode(&record);
+            book.enter(offset, &chunk.expect("a chunk"));
+        }
+        Version::clone(book.latest().expect("a document without faults"))
+    }
+
+    #[test]
+    fn two_versions_are_compared_in_one_object() {
+        let (before, after) = (version(1, "5/s"), version(2, "100/m"));
+        let view = serde_json::to_value(DiffView::of(&before, &after)).expect("JSON");
+        assert_eq!(view["from"].as_u64(), Some(before.number));
+        assert_eq!(view["to"].as_u64(), Some(after.number));
+        assert_eq!(view["differs"], true);
+        let diff = view["diff"].as_str().expect("a text");
+        assert!(
+            diff.contains("-rate = \"5/s\"\n+rate = \"100/m\""),
+            "{diff}"
+        );
+        assert!(!view["forgets"].as_array().expect("a list").is_empty());
+        let same = DiffView::of(&version(1, "5/s"), &version(1, "5/s"));
+        assert!(!same.differs && same.diff.is_empty() && same.forgets.is_empty());
+    }
+}
