@@ -329,13 +329,13 @@ async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
         (
             "api.bucket",
             "bucket",
-            "bucket      4 at 1 in 1h",
+            "bucket        4 at 1 in 1h",
             [("beta", 4), ("alpha", 2)],
         ),
         (
             "api.quota",
             "quota",
-            "quota       3 a year",
+            "quota:0       3 a year",
             [("alpha", 2), ("beta", 1)],
         ),
     ] {
