@@ -293,7 +293,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     let scaled = limits
         .scaled(args.speed)
         .map_err(|fault| Failure::Usage(format!("--speed {}: {name}: {fault}", args.speed)))?;
-    let source = Source::AccessLog(replayed(args, path)?);
+    let source = Source::AccessLog(Box::new(replayed(args, path)?));
     Ok(base(log, source, scaled.normalised_text(), scaled))
 }
 

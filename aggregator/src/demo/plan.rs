@@ -67,7 +67,7 @@ pub enum Source {
     /// Made-up tenants.
     MadeUp,
     /// An access log.
-    AccessLog(AccessLog),
+    AccessLog(Box<AccessLog>),
     /// Calls above these resources' limits, at so many a second.
     Against {
         /// Resource and rate.
