@@ -123,7 +123,10 @@ def sender(values):
 
 
 def cause(value):
-    return f"{NUMBERED_CAUSES[value // 256 - 1]} {value % 256}" if 256 <= value else CAUSES[value]
+    if value < 256:
+        return CAUSES[value]
+    kind = NUMBERED_CAUSES[value // 256 - 1]
+    return f"{kind} {value % 256}" if kind == "tier" else f"{kind}:{value % 256}"
 
 
 def place(value):

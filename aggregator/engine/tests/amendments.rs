@@ -196,7 +196,7 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     let mut play = Play::of("[rate.search]\nrate = \"2/m\"\n[rate.\"api.*\"]\nrate = \"2/m\"\n");
     play.tick(500);
     play.hits("search", &["10.1.2.3", "10.1.2.3", "10.1.9.9", "10.2.2.3"]);
-    assert_eq!(play.said(), ["search 10.1.2.3: 60500001, window 0"]);
+    assert_eq!(play.said(), ["search 10.1.2.3: 60500001, window:0"]);
     // Of those that are denied a name is known: they are denied for longer at once.
     play.amend(ban(Some("search")));
     assert_eq!(play.said(), ["search 10.1.2.3: never, banned"]);
@@ -210,7 +210,7 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
         play.said(),
         [
             "search 10.1.9.9: never, banned",
-            "search 10.2.2.3: 60500001, window 0",
+            "search 10.2.2.3: 60500001, window:0",
             "search ::ffff:10.1.7.7: never, banned"
         ]
     );

@@ -113,9 +113,9 @@ pub struct StreamPair {
     /// None before the first entry.
     time_us: Option<u64>,
     denied: Option<Denial>,
-    /// When a denial ended that was over at a version, and nothing has been ruled since.
-    was_denied_us: u64,
     over: Over,
+    /// The instant after which it may leave, by the limits that it was ruled by last. None: never.
+    stays_us: Option<u64>,
     /// How long after its time it remembers anything, of the lengths in [`RESTS_US`]. None: longer, or the
     /// denial was ruled again at another instant than the pair's time.
     rests_us: Option<u64>,
@@ -130,8 +130,8 @@ impl StreamPair {
             limits,
             time_us: None,
             denied: None,
-            was_denied_us: 0,
             over: Over::default(),
+            stays_us: Some(STAYS_US),
             rests_us: None,
         }
     }
@@ -208,7 +208,7 @@ impl StreamPair {
             self.state = PairState::new(&self.limits, at_us);
         }
         let now_us = self.time_us.map_or(at_us, |time_us| time_us.max(at_us));
-        (self.time_us, self.was_denied_us) = (Some(now_us), 0);
+        self.time_us = Some(now_us);
         self.state.advance(&self.limits, now_us);
         now_us
     }
@@ -217,6 +217,7 @@ impl StreamPair {
     /// after any entry, a late one too.
     fn stand(&mut self, now_us: u64, outcome: EntryOutcome) -> EntryOutcome {
         self.denied = self.over.stated(self.rule_denial(now_us), now_us);
+        self.stay();
         let standing = self.state.standing(&self.limits, now_us);
         EntryOutcome {
             tier: standing.tier,
@@ -253,11 +254,12 @@ impl StreamPair {
     fn version(&mut self, at_us: u64) -> Option<Denial> {
         let denied = self.in_force(at_us);
         let was_denied = std::mem::replace(&mut self.denied, denied);
-        match (denied, was_denied.map(|denial| denial.end)) {
-            (Some(_), _) => self.rule_again(at_us),
-            // It stays until then all the same.
-            (None, Some(End::At(end_us))) => self.was_denied_us = end_us,
-            (None, _) => {}
+        if self.denied.is_some() {
+            self.rule_again(at_us);
+        } else if was_denied.is_some_and(|denial| denial.end.is_after(at_us)) {
+            // It has ended at the pair's own time, and is looked at all the same. Who was not denied when the
+            // version came is not, and stays as long as older limits said.
+            self.stay();
         }
         self.denied
     }
@@ -278,7 +280,8 @@ impl StreamPair {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         let before = self.in_force(at_us);
         let own = before.and_then(|_| self.rule_denial(now_us));
-        (self.denied, self.was_denied_us) = (self.over.stated(own, now_us), 0);
+        self.denied = self.over.stated(own, now_us);
+        self.stay();
         self.rests_no_more(before);
     }
 
@@ -286,7 +289,8 @@ impl StreamPair {
     pub(crate) fn free(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         let before = self.in_force(at_us);
-        (self.denied, self.was_denied_us) = (self.over.stated(None, now_us), 0);
+        self.denied = self.over.stated(None, now_us);
+        self.stay();
         self.rests_no_more(before);
     }
 
@@ -354,10 +358,16 @@ impl StreamPair {
     /// The instant after which the pair may leave: later than its windows, active times,
     /// cooldowns and denials, the ends of its quotas' periods, the instant its bucket is full, and 10
     /// minutes later than its own time. None: never.
+    ///
+    /// All that by the limits that it was ruled by last: a version looks at those that are denied, and at no other.
     pub fn stays_until_us(&self) -> Option<u64> {
+        self.stays_us
+    }
+
+    fn stay(&mut self) {
         let stays_us = self.time_us.unwrap_or(0).saturating_add(STAYS_US);
-        self.matters_until_us()
-            .map(|matters_us| matters_us.max(stays_us))
+        let matters_us = self.matters_until_us();
+        self.stays_us = matters_us.map(|matters_us| matters_us.max(stays_us));
     }
 
     /// The same without the 10 minutes: until when anything that it remembers matters.
@@ -367,7 +377,7 @@ impl StreamPair {
         let denied_us = match self.denied.map(|denial| denial.end) {
             Some(End::Never) => return None,
             Some(End::At(end_us)) => end_us,
-            None => self.was_denied_us,
+            None => 0,
         };
         Some(matters_us.max(denied_us))
     }

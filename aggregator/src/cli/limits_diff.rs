@@ -88,8 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn version(number: u64, rate: &str) -> Version {
-        let text = format!("version = 1\nrules = 2\n[rate.search]\nrate = \"{rate}\"\n");
+    const BUCKET: &str = "bucket = { rate = \"5/s\", burst = 5 }";
+
+    fn version(number: u64, limit: &str) -> Version {
+        let text = format!("version = 1\nrules = 2\n[rate.search]\n{limit}\n");
         let pushed = Pushed {
             push: 1,
             text: &text,
@@ -108,18 +110,18 @@ mod tests {
 
     #[test]
     fn two_versions_are_compared_in_one_object() {
-        let (before, after) = (version(1, "5/s"), version(2, "100/m"));
+        let (before, after) = (version(1, BUCKET), version(2, "rate = \"5/s\""));
         let view = serde_json::to_value(DiffView::of(&before, &after)).expect("JSON");
         assert_eq!(view["from"].as_u64(), Some(before.number));
         assert_eq!(view["to"].as_u64(), Some(after.number));
         assert_eq!(view["differs"], true);
         let diff = view["diff"].as_str().expect("a text");
         assert!(
-            diff.contains("-rate = \"5/s\"\n+rate = \"100/m\""),
+            diff.contains(&format!("-{BUCKET}\n+rate = \"5/s\"")),
             "{diff}"
         );
         assert!(!view["forgets"].as_array().expect("a list").is_empty());
-        let same = DiffView::of(&version(1, "5/s"), &version(1, "5/s"));
+        let same = DiffView::of(&version(1, BUCKET), &version(1, BUCKET));
         assert!(!same.differs && same.diff.is_empty() && same.forgets.is_empty());
     }
 }

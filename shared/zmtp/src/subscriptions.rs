@@ -10,6 +10,7 @@
 //! directions say the same; a topic without subscribers and a connection without topics take no memory.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 /// The subscriptions of all connections, which have numbers; `Topic` is what is compared whole.
@@ -35,9 +36,9 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
     /// Adds one; subscribing twice is subscribing once. Returns how many the connection has.
     pub fn subscribe(&mut self, connection: u64, topic: Topic) -> usize {
         let topics = self.by_connection.entry(connection).or_default();
-        if !topics.contains_key(&topic) {
-            let subscribers = self.by_topic.entry(topic.clone()).or_default();
-            topics.insert(topic, subscribers.len());
+        if let Entry::Vacant(place) = topics.entry(topic) {
+            let subscribers = self.by_topic.entry(place.key().clone()).or_default();
+            place.insert(subscribers.len());
             subscribers.push(connection);
             self.count += 1;
         }

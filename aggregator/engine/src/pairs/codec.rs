@@ -105,6 +105,9 @@ impl Stored {
     }
 
     /// The pair was ruled at its own time, and remembers something until an instant.
+    ///
+    /// By the limits that rule it now: of a later version only denied pairs are told, and others stay as long as
+    /// was found here.
     #[inline]
     pub fn stays(&mut self, matters: Timestamp) {
         let until = matters.max(self.stated.unwrap_or_default());

@@ -26,6 +26,8 @@ pub struct Plain {
     started: bool,
     pub time: u64,
     pub denied: Option<End>,
+    /// The last instant at which it may not leave yet, by the limits that it was ruled by last.
+    stays: u64,
 }
 
 /// What became of an entry.
@@ -53,6 +55,7 @@ impl Plain {
             limits: limits.clone(),
             time: 0,
             denied: None,
+            stays: 600 * SECOND,
         }
     }
 
@@ -78,6 +81,7 @@ impl Plain {
             }
         }
         self.denied = self.opens(self.time);
+        self.stay();
         outcome
     }
 
@@ -85,6 +89,7 @@ impl Plain {
         let old = self.clone();
         let mut new = Self::new(limits);
         (new.time, new.started, new.denied) = (self.time, self.started, self.denied);
+        new.stays = self.stays;
         let mut same = true;
         for (i, tier) in limits.tiers().iter().enumerate() {
             let before = old.limits.tiers().get(i);
@@ -145,11 +150,19 @@ impl Plain {
         }
         *self = new;
         let now = self.time.max(at);
+        let is_looked_at = match self.denied {
+            Some(End::At(end)) => at < end,
+            Some(End::Never) => true,
+            None => false,
+        };
         self.denied = match self.denied {
             Some(End::At(end)) if end <= now => None,
             None => None,
             Some(_) => self.opens(now),
         };
+        if is_looked_at {
+            self.stay();
+        }
         self.denied
     }
 
@@ -330,7 +343,11 @@ impl Plain {
 
     /// The last instant at which the pair may not leave yet.
     pub fn stays_until(&self) -> u64 {
-        self.matters_until().max(self.time + 600 * SECOND)
+        self.stays
+    }
+
+    fn stay(&mut self) {
+        self.stays = self.matters_until().max(self.time + 600 * SECOND);
     }
 
     /// The last instant at which anything that it remembers matters.
