@@ -298,8 +298,13 @@ impl PartitionModel {
         let (cap, slot) = (self.limits.pairs_per_partition_max, self.slot());
         if let Some(pair) = self.table.pair_mut(resource, domain) {
             before = pair.denied();
+            let stayed_us = pair.stays_until_us();
             ruled = rule(pair, limits.is_some(), at_us, entry);
             now_us = pair.time_us().unwrap_or(at_us);
+            let stays_us = pair.stays_until_us();
+            if stays_us.is_some_and(|stays_us| stayed_us.is_none_or(|us| stays_us < us)) {
+                self.table.leaves_sooner(&Scope::new(resource, Some(domain)));
+            }
         } else if !self.table.is_full(cap, slot) {
             let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
             let mut pair = StreamPair::new(&own);

@@ -139,6 +139,14 @@ impl Table {
         self.look_again();
     }
 
+    /// After its entry, a pair may go earlier than it could before: other limits rule it now, or a cost was less.
+    pub fn leaves_sooner(&mut self, scope: &Scope) {
+        self.leaving.retain(|(_, leaving)| leaving != scope);
+        if let Some(stays_us) = self.stays_until_us(scope) {
+            self.leaving.insert((stays_us, scope.clone()));
+        }
+    }
+
     /// Under new limits, or because of an operator, a pair may go earlier than it could before.
     pub fn look_again(&mut self) {
         let scopes = self.scopes().into_iter();
