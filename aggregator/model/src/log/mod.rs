@@ -303,7 +303,8 @@ impl PartitionModel {
             now_us = pair.time_us().unwrap_or(at_us);
             let stays_us = pair.stays_until_us();
             if stays_us.is_some_and(|stays_us| stayed_us.is_none_or(|us| stays_us < us)) {
-                self.table.leaves_sooner(&Scope::new(resource, Some(domain)));
+                self.table
+                    .leaves_sooner(&Scope::new(resource, Some(domain)));
             }
         } else if !self.table.is_full(cap, slot) {
             let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
