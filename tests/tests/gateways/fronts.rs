@@ -173,14 +173,15 @@ impl Front {
             std::fs::write(dir.join(file), text).expect("a directory to write to");
         }
         if self.program == "nginx" {
-            // What is shipped is a server; all around it is the machine's own.
+            // What is shipped is a server; all around it is the machine's own. One process, since a worker would
+            // outlive a master that is killed.
             let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
             let paths: String = paths
                 .iter()
                 .map(|path| format!("{path}_temp_path {path};"))
                 .collect();
             let whole = format!(
-                "daemon off; worker_processes 1; pid nginx.pid; events {{}} http {{ access_log off; {paths} include \
+                "daemon off; master_process off; pid nginx.pid; events {{}} http {{ access_log off; {paths} include \
                  nginx.conf; }}\n"
             );
             std::fs::write(dir.join("whole.conf"), whole).expect("a directory to write to");
