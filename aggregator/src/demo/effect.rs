@@ -1,10 +1,11 @@
 //! Whether limits limited in a demonstration: of each pair what was let through, beside what its limits
 //! and one denial delay allow.
 //!
-//! The check itself is the model's. Under a global limit a resource is judged as a whole, within two
-//! hops: a domain's copies come to the resource's partition as totals. Knows nothing of the log.
+//! The check itself is the model's. Of each call the log says whether anybody guarded it, and how far its stamp
+//! was behind: so much earlier it leaves its window. Under a global limit a resource is judged as a whole, within
+//! two hops: a domain's copies come to the resource's partition as totals. Knows nothing of the log but that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
 use tollgate_model::{DomainLimits, Limits};
@@ -20,32 +21,56 @@ const CLOCK_STEP_US: u64 = 1_000;
 /// A call of one agent: resource, domain, and what became of it.
 pub(super) type PairCall<'a> = (&'a str, &'a str, OfferedCall);
 
-/// The calls of one agent that were made before an instant.
+/// What the log says of a copy that was let through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Logged {
+    /// The agent's stamp, in microseconds.
+    pub stamp_us: u64,
+    /// Whether the agent had heard no current watermark.
+    pub is_unguarded: bool,
+}
+
+/// The calls of one agent that were made before an instant. `logged` is asked by resource, domain, and how
+/// many copies of the pair the agent let through before.
 pub(super) fn calls<'a>(
     schedule: &'a Schedule,
-    seen: &'a [Seen],
+    seen: &[Seen],
     before_us: u64,
-) -> impl Iterator<Item = PairCall<'a>> {
-    seen.iter().filter_map(move |one| match one {
-        Seen::Call {
+    logged: impl Fn(&str, &str, usize) -> Option<Logged>,
+) -> Vec<PairCall<'a>> {
+    let mut calls = Vec::new();
+    let mut through: HashMap<(&str, &str), usize> = HashMap::new();
+    for one in seen {
+        let Seen::Call {
             index,
             wall_us,
             answer,
             ..
-        } if *wall_us < before_us => {
-            let (resource, domain) = names_of(schedule, *index);
-            let copies = schedule.calls.get(*index).map_or(1, |call| call.copies);
-            let call = OfferedCall {
-                at_us: *wall_us,
-                copies: u64::from(copies),
-                is_let_through: *answer == Answer::LetThrough,
-                is_unguarded: false,
-                late_us: 0,
-            };
-            Some((resource, domain, call))
+        } = one
+        else {
+            continue;
+        };
+        if before_us <= *wall_us {
+            continue;
         }
-        _ => None,
-    })
+        let (resource, domain) = names_of(schedule, *index);
+        let copies = schedule.calls.get(*index).map_or(1, |call| call.copies);
+        let is_let_through = *answer == Answer::LetThrough;
+        let copies_before = through.entry((resource, domain)).or_default();
+        let logged = logged(resource, domain, *copies_before).filter(|_| is_let_through);
+        let call = OfferedCall {
+            at_us: *wall_us,
+            copies: u64::from(copies),
+            is_let_through,
+            is_unguarded: logged.is_some_and(|of| of.is_unguarded),
+            late_us: logged.map_or(0, |of| wall_us.saturating_sub(of.stamp_us)),
+        };
+        if is_let_through {
+            *copies_before += copies as usize;
+        }
+        calls.push((resource, domain, call));
+    }
+    calls
 }
 
 /// What was let through and should not have been, a sentence each.

@@ -15,6 +15,7 @@ mod attach;
 mod clock;
 mod copies;
 pub mod cost;
+mod delays;
 mod effect;
 pub mod figures;
 mod fleet;

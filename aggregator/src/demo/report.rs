@@ -110,11 +110,11 @@ pub struct Report {
     /// What a reader has to know of how it was read, for people.
     #[serde(skip)]
     pub access_log_notes: Vec<String>,
-    /// Refusals that are not justified, for people.
-    #[serde(skip)]
+    /// The first refusals that are not justified, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unjustified_shown: Vec<String>,
-    /// Effect violations, for people.
-    #[serde(skip)]
+    /// The first effect violations, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effect_shown: Vec<String>,
 }
 

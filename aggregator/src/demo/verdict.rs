@@ -11,7 +11,8 @@ use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
 
-use super::effect;
+use super::delays::{Delays, Heard};
+use super::effect::{self, Logged};
 use super::figures::{Overshoot, Windows, overshoot, percentile};
 use super::player::{Answer, Seen};
 use super::schedule::Schedule;
@@ -74,8 +75,8 @@ pub struct Verdict {
     /// From the call that filled a window to the slowest agent's deny list, in microseconds, each
     /// denial before the outage once.
     pub delays_us: Vec<u64>,
-    /// The same for each (denial, agent).
-    pub delays_each_us: Vec<u64>,
+    /// The longest time for which an agent did not refuse although the pair was denied.
+    pub longest_delay_us: u64,
     /// Denials of pairs before the outage, by the model.
     pub denials: u64,
     /// Of those, denials that some agent did not hear of.
@@ -87,11 +88,12 @@ pub struct Verdict {
     pub effect_shown: Vec<String>,
 }
 
-/// The copies of one agent and pair that were let through, in order, and how many of them the log has.
+/// The copies of one agent and pair that were let through, in order, and what the log says of those that
+/// it has.
 #[derive(Debug, Default)]
 struct PairCalls {
     monotonic_ns: Vec<u64>,
-    logged: usize,
+    logged: Vec<Logged>,
 }
 
 /// By resource and domain.
@@ -102,8 +104,9 @@ pub struct Bench<'a> {
     evidence: &'a Evidence<'a>,
     judge: Judge,
     let_through: Vec<LetThrough>,
-    /// By agent: when it entered the denial of (partition, offset, entry).
-    heard: Vec<HashMap<(u32, u64, u32), u64>>,
+    /// By agent.
+    heard: Vec<Heard>,
+    delays: Delays,
     reached: BTreeSet<(String, Option<String>)>,
     verdict: Verdict,
 }
@@ -116,11 +119,12 @@ impl<'a> Bench<'a> {
             judge,
             let_through: Vec::new(),
             heard: Vec::new(),
+            delays: Delays::default(),
             reached: BTreeSet::new(),
             verdict: Verdict::default(),
         };
         for (schedule, seen) in evidence.schedules.iter().zip(evidence.seen) {
-            let (mut through, mut heard) = (LetThrough::new(), HashMap::new());
+            let (mut through, mut heard) = (LetThrough::new(), Heard::new());
             for one in seen {
                 match one {
                     Seen::Call {
@@ -183,48 +187,46 @@ impl<'a> Bench<'a> {
                 }
                 EntryRuling::NotRuled(_) => 0,
             };
-            let filling = calls.logged + usize::try_from(granted.max(1)).unwrap_or(usize::MAX);
+            let filling =
+                calls.logged.len() + usize::try_from(granted.max(1)).unwrap_or(usize::MAX);
             if let Some(at) = calls.monotonic_ns.get(filling - 1) {
                 filled_at.insert(number as u32, *at);
             }
-            calls.logged += usize::try_from(entry.n).unwrap_or(usize::MAX);
+            let logged = Logged {
+                stamp_us: entry.at_us,
+                is_unguarded: entry.unguarded,
+            };
+            let copies = usize::try_from(entry.n).unwrap_or(usize::MAX);
+            let more = copies.min(calls.monotonic_ns.len().saturating_sub(calls.logged.len()));
+            calls.logged.extend(std::iter::repeat_n(logged, more));
         }
         self.statements(&ruled, &filled_at);
     }
 
     fn statements(&mut self, ruled: &RuledBatch<'_>, filled_at: &BTreeMap<u32, u64>) {
         for (scope, statement) in &ruled.statements {
-            if statement.denied.is_none() {
-                continue;
-            }
-            self.reached
-                .insert((scope.resource.clone(), scope.domain.clone()));
-            let Some(filled_ns) = filled_at.get(&statement.place.entry) else {
+            let Some(denial) = &statement.denied else {
                 continue;
             };
-            let wall = self.wall_of(*filled_ns);
-            if scope.domain.is_none() || self.evidence.outage_us <= wall {
+            self.reached
+                .insert((scope.resource.clone(), scope.domain.clone()));
+            let (Some(domain), Some(filled_ns)) =
+                (&scope.domain, filled_at.get(&statement.place.entry))
+            else {
+                continue;
+            };
+            let wall_us = self.wall_of(*filled_ns);
+            if self.evidence.outage_us <= wall_us {
                 continue;
             }
-            self.verdict.denials += 1;
             let place = (
                 ruled.partition,
                 statement.place.offset,
                 statement.place.entry,
             );
-            let heard: Vec<u64> = self
-                .heard
-                .iter()
-                .filter_map(|heard| heard.get(&place))
-                .map(|at| at.saturating_sub(*filled_ns) / 1_000)
-                .collect();
-            self.verdict.delays_each_us.extend(&heard);
-            match heard.iter().max() {
-                Some(slowest) if heard.len() == self.heard.len() => {
-                    self.verdict.delays_us.push(*slowest)
-                }
-                _ => self.verdict.unheard += 1,
-            }
+            let pair = (scope.resource.clone(), domain.clone());
+            let filled = (*filled_ns, wall_us);
+            self.delays.add(pair, place, filled, denial.end);
         }
     }
 
@@ -264,6 +266,7 @@ impl<'a> Bench<'a> {
             }
         }
         self.compare_with_ideal();
+        self.measure_delays();
         self.look_for_effect();
         self.verdict.excess += self.judge.global_excess(self.evidence.outage_us);
         let unseen = self.judge.unseen();
@@ -377,16 +380,29 @@ impl<'a> Bench<'a> {
 }
 
 impl Bench<'_> {
+    fn measure_delays(&mut self) {
+        let measured = self.delays.measure(&self.heard);
+        self.verdict.denials = self.delays.count();
+        self.verdict.delays_us = measured.each_us;
+        self.verdict.unheard = measured.unheard;
+        self.verdict.longest_delay_us = measured.longest_us;
+    }
+
     /// Whether limits limited: the check of the model's crate, over the calls before the outage, with the
     /// longest denial delay that was seen.
     fn look_for_effect(&mut self) {
         let evidence = self.evidence;
-        let calls = evidence
-            .schedules
-            .iter()
-            .zip(evidence.seen)
-            .flat_map(|(schedule, seen)| effect::calls(schedule, seen, evidence.outage_us));
-        let delay_us = self.verdict.delays_us.iter().copied().max().unwrap_or(0);
+        let agents = evidence.schedules.iter().zip(evidence.seen);
+        let calls = agents
+            .zip(&self.let_through)
+            .flat_map(|((schedule, seen), let_through)| {
+                let logged = |resource: &str, domain: &str, copy: usize| {
+                    let calls = let_through.get(resource)?.get(domain)?;
+                    calls.logged.get(copy).copied()
+                };
+                effect::calls(schedule, seen, evidence.outage_us, logged)
+            });
+        let delay_us = self.verdict.longest_delay_us;
         let agents = evidence.seen.len() as u64;
         let found = effect::violations(&to_model(evidence.limits), calls, delay_us, agents);
         self.verdict.effect_violations = found.len() as u64;

@@ -1,0 +1,168 @@
+//! From the calls that filled windows to the agents that refused by them.
+//!
+//! ```text
+//! denial   filled at   ends     agent 1 entered it at   agent 2
+//! 7.3      10.000      11.000   10.002                  10.003      delay 3 ms
+//! 7.9      10.001      11.001   10.002                  -           unheard; refused by 8.0: until then
+//! 8.0      10.150      11.150   10.152                  10.152      delay 2 ms, and 151 for 7.9
+//! ```
+//!
+//! A denial that an agent never entered, since a later one of its pair took its place on the way, held there
+//! only once that one came. What stays true: the longest wait covers such denials, too, and a denial after
+//! whose end nothing was heard any more adds none.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tollgate_model::End;
+
+/// The denials of one pair, as they follow each other in the log.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    /// Partition, offset, entry.
+    place: Place,
+    /// When the call was made that filled the window, by the clock that all processes share.
+    at_ns: u64,
+    /// For how long from then on the pair was denied; none: for ever.
+    for_us: Option<u64>,
+}
+
+/// Partition, offset and entry of a denial.
+pub(super) type Place = (u32, u64, u32);
+
+/// When an agent entered denials.
+pub(super) type Heard = HashMap<Place, u64>;
+
+/// Denials of pairs, to be measured.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    by_pair: BTreeMap<(String, String), Vec<Filled>>,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Measured {
+    /// Of each denial that every agent entered, how long the slowest took, in microseconds.
+    pub each_us: Vec<u64>,
+    /// Denials that some agent did not enter.
+    pub unheard: u64,
+    /// The longest time for which an agent did not refuse although the pair was denied.
+    pub longest_us: u64,
+}
+
+impl Delays {
+    /// The next denial of a pair: who caused it, and when its end is, by the wall clock.
+    pub fn add(
+        &mut self,
+        pair: (String, String),
+        place: Place,
+        (at_ns, at_wall_us): (u64, u64),
+        end: End,
+    ) {
+        let for_us = match end {
+            End::At(end_us) => Some(end_us.saturating_sub(at_wall_us)),
+            End::Never => None,
+        };
+        self.by_pair.entry(pair).or_default().push(Filled {
+            place,
+            at_ns,
+            for_us,
+        });
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.by_pair.values().map(|all| all.len() as u64).sum()
+    }
+
+    /// The delays, by what each agent entered when.
+    pub fn measure(&self, heard: &[Heard]) -> Measured {
+        let mut measured = Measured::default();
+        for denials in self.by_pair.values() {
+            for denial in denials {
+                let each = heard.iter().map(|of| of.get(&denial.place).copied());
+                match each.collect::<Option<Vec<u64>>>() {
+                    Some(all) if !all.is_empty() => {
+                        let slowest = all.into_iter().max().unwrap_or(0);
+                        measured.each_us.push(since_us(denial, slowest));
+                    }
+                    _ => measured.unheard += 1,
+                }
+            }
+            for of_agent in heard {
+                let longest = longest_us(denials, of_agent);
+                measured.longest_us = measured.longest_us.max(longest);
+            }
+        }
+        measured
+    }
+}
+
+/// The longest time from a denial of one pair until one agent refused by it or by a later one.
+fn longest_us(denials: &[Filled], heard: &Heard) -> u64 {
+    let (mut longest, mut next_ns) = (0, None::<u64>);
+    for denial in denials.iter().rev() {
+        let own_ns = heard.get(&denial.place).copied();
+        next_ns = own_ns.into_iter().chain(next_ns).min();
+        let waited_us = next_ns.map(|at_ns| since_us(denial, at_ns));
+        let in_force = |us: &u64| own_ns.is_some() || denial.for_us.is_none_or(|of| *us <= of);
+        longest = waited_us.filter(in_force).unwrap_or(0).max(longest);
+    }
+    longest
+}
+
+fn since_us(denial: &Filled, at_ns: u64) -> u64 {
+    at_ns.saturating_sub(denial.at_ns) / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Denials of one pair for a second each, filled at these milliseconds; what agents entered when.
+    fn measured(filled_ms: &[u64], heard: &[&[(usize, u64)]]) -> Measured {
+        let mut delays = Delays::default();
+        for (number, ms) in filled_ms.iter().enumerate() {
+            let place = (0, number as u64, 0);
+            let pair = ("r".into(), "acme".into());
+            let end = End::At(ms * 1_000 + 1_000_000);
+            delays.add(pair, place, (ms * MS, ms * 1_000), end);
+        }
+        let of_agent = |entered: &&[(usize, u64)]| {
+            let all = entered.iter();
+            all.map(|(number, ms)| ((0, *number as u64, 0), ms * MS))
+                .collect()
+        };
+        let heard: Vec<Heard> = heard.iter().map(of_agent).collect();
+        delays.measure(&heard)
+    }
+
+    #[test]
+    fn the_slowest_agent_counts() {
+        let of = measured(&[10], &[&[(0, 12)], &[(0, 13)]]);
+        assert_eq!(
+            (of.each_us, of.unheard, of.longest_us),
+            (vec![3_000], 0, 3_000)
+        );
+    }
+
+    #[test]
+    fn a_denial_that_a_later_one_replaced_waited_for_that_one() {
+        let of = measured(&[10, 160], &[&[(0, 12), (1, 161)], &[(1, 162)]]);
+        assert_eq!(
+            (of.each_us, of.unheard, of.longest_us),
+            (vec![2_000], 1, 152_000)
+        );
+    }
+
+    #[test]
+    fn what_came_after_the_end_of_a_denial_says_nothing_about_it() {
+        let of = measured(&[10, 1_500], &[&[(1, 1_501)]]);
+        assert_eq!(
+            (of.each_us, of.unheard, of.longest_us),
+            (vec![1_000], 1, 1_000)
+        );
+        assert_eq!(measured(&[10], &[&[]]).longest_us, 0);
+    }
+}
