@@ -249,14 +249,20 @@ pub fn pages<T: serde::de::DeserializeOwned>(
     let mut after: Option<String> = None;
     loop {
         let left = (limit - found.len()).min(ROWS_MAX);
-        let of_page = [("limit", Some(left.to_string())), ("after", after.take())];
+        let of_page = [("limit", Some(left.to_string())), ("after", after.clone())];
         let mut page: Value = get(url, path, &[&of_page, query].concat())?;
         if let Some(Value::Array(more)) = page.get_mut(rows).map(Value::take) {
             found.extend(more);
         }
         let of_this = page["partitions_missing"].as_array();
         missing.extend(of_this.into_iter().flatten().filter_map(Value::as_u64));
-        after = page["next"].as_str().map(str::to_owned);
+        let next = page["next"].as_str().map(str::to_owned);
+        if next.is_some() && next == after {
+            let text =
+                format!("{url}{path}: next {next:?}: expected that the list goes on, or ends");
+            return Err(Failure::Data(text));
+        }
+        after = next;
         if after.is_none() || limit <= found.len() {
             page[rows] = found.into();
             page["partitions_missing"] = missing.into_iter().collect();

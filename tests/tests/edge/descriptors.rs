@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tollgate_server::core::event::{Event, Peer as AgentPeer, Request};
@@ -13,7 +13,7 @@ use tollgate_server::security::Access;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
-use tollgate_zmtp::SocketType;
+use tollgate_zmtp::{SocketType, opening, ping};
 
 use crate::attacked::SOON;
 use crate::peer::{Hitter, Peer};
@@ -78,13 +78,17 @@ impl Link {
         let begun = Instant::now();
         while !is(self) {
             assert!(begun.elapsed() < SOON, "never: {what}");
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
     fn welcome(&mut self) -> Hitter {
+        self.welcome_from([127, 0, 0, 1])
+    }
+
+    fn welcome_from(&mut self, from: [u8; 4]) -> Hitter {
         let address = self.address.clone();
-        let hitter = std::thread::spawn(move || Hitter::new(&address));
+        let hitter = std::thread::spawn(move || Hitter::from(from, &address));
         let (peer, request) = self.asked();
         let Request::Hello { nonce } = request else {
             panic!("{request:?}");
@@ -104,12 +108,11 @@ impl Link {
 
 #[test]
 fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
-    let link = Link::start(Bounds::default(), 4);
-    let peers: Vec<Peer> = (0..4)
-        .map(|_| Peer::ready(&link.address, SocketType::Dealer))
-        .collect();
+    let mut link = Link::start(Bounds::default(), 4);
+    let hosts = [1, 1, 2, 2].map(|host| [127, 0, 0, host]);
+    let peers = hosts.map(|from| link.welcome_from(from));
     let mut fifth = Peer::connect(&link.address, SocketType::Dealer);
-    fifth.send(&tollgate_zmtp::opening(SocketType::Dealer));
+    fifth.send(&opening(SocketType::Dealer));
     link.until("accepting pauses", |link| {
         0 < link.edge.paused.load(Ordering::Relaxed)
     });
@@ -119,6 +122,51 @@ fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
     drop(peers);
     // It has waited in the operating system, and is welcome now.
     assert!(fifth.event().is_some());
+}
+
+#[test]
+fn an_address_takes_half_of_all_places_and_its_silent_ones_make_room() {
+    let mut link = Link::start(Bounds::default(), 8);
+    let agent = link.welcome();
+    let ready = |link: &Link| Peer::ready(&link.address, SocketType::Dealer);
+    let mut silent: Vec<Peer> = (0..20).map(|_| ready(&link)).collect();
+    let ended = |link: &Link| {
+        let mut reasons = link.edge.agents.ended();
+        reasons
+            .find(|(reason, _)| *reason == "connections_of_address")
+            .map_or(0, |(_, count)| count)
+    };
+    link.until("all but three made room", |link| ended(link) == 17);
+    silent.drain(..17).for_each(|mut one| one.is_ended());
+    // Agents come in at their place, and once they have all of them a fifth of that address does not.
+    let more = [(); 3].map(|()| link.welcome());
+    silent.iter_mut().for_each(Peer::is_ended);
+    let mut fifth = Peer::connect(&link.address, SocketType::Dealer);
+    fifth.is_ended();
+    link.until("it is counted", |link| ended(link) == 21);
+    // Another address comes in.
+    let other = link.welcome_from([127, 0, 0, 2]);
+    drop((agent, more, other));
+}
+
+#[test]
+fn who_is_ready_and_only_sends_pings_is_ended() {
+    let bounds = Bounds {
+        handshake: Duration::from_millis(500),
+        ..Bounds::default()
+    };
+    let mut link = Link::start(bounds, 100);
+    let agent = link.welcome();
+    let mut pinging = Peer::ready(&link.address, SocketType::Dealer);
+    while pinging.try_send(&ping()) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    link.until("it is counted", |link| {
+        let mut reasons = link.edge.agents.ended();
+        reasons.any(|reason| reason == ("handshake", 1))
+    });
+    assert_eq!(link.edge.agents.open.load(Ordering::Relaxed), 1);
+    drop(agent);
 }
 
 #[test]
@@ -145,7 +193,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     // The log answers nothing: what is under way stays below the bound and one record more.
     let mut under_way = Vec::new();
     link.until("it is not read any more", |link| {
-        4 << 20 <= link.counters.appends_bytes.load(Ordering::Relaxed)
+        1 << 20 <= link.counters.appends_bytes.load(Ordering::Relaxed)
     });
     // Another agent goes on, and meanwhile nothing more is under way for the first.
     for id in 100..120 {
@@ -175,8 +223,8 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
             FromAggregator::Appended { .. }
         ));
         let bytes = link.counters.appends_bytes.load(Ordering::Relaxed);
-        assert!(bytes < (4 << 20) + (1 << 20), "{bytes}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(bytes < 2 << 20, "{bytes}");
+        std::thread::sleep(Duration::from_millis(5));
     }
     // With the answers it is read to the end.
     let mut answered = 0;
@@ -208,4 +256,64 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
         ));
     }
     assert_eq!(link.counters.appends_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn appends_of_one_address_hold_up_no_other() {
+    let mut link = Link::start(Bounds::default(), 100);
+    let of_first = |one: &String| partition_of_pair("api.search", one, 4) == 0;
+    let domains = (0..).map(|n| format!("{n:0>200}")).filter(of_first);
+    let domains: Vec<String> = domains.take(4_000).collect();
+    let mut modest = link.welcome_from([127, 0, 0, 2]);
+    let mut greedy: Vec<Hitter> = (0..6).map(|_| link.welcome()).collect();
+    let record = greedy[0].record("api.search", &domains);
+    for one in &mut greedy {
+        one.peer.say(&FromAgent::Append {
+            id: 1,
+            partition: 0,
+            record: &record,
+        });
+    }
+    // Nothing is answered: three of them fill the bound, and whoever was being read beside the third is in.
+    link.until("the address waits", |link| {
+        1 == link.counters.addresses_held.load(Ordering::Relaxed)
+    });
+    let small = modest.record("api.search", &domains[..1]);
+    modest.peer.say(&FromAgent::Append {
+        id: 100,
+        partition: 0,
+        record: &small,
+    });
+    let mut under_way = Vec::new();
+    loop {
+        match link.asked() {
+            (_, Request::Append { id: 100, .. }) => break,
+            (peer, Request::Append { id, .. }) => under_way.push((peer, id)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((3..6).contains(&under_way.len()), "{}", under_way.len());
+    // With the answers all are read.
+    let mut answered = 0;
+    while answered < greedy.len() {
+        let (peer, id) = match under_way.pop() {
+            Some(one) => one,
+            None => match link.asked() {
+                (peer, Request::Append { id, .. }) => (peer, id),
+                (_, other) => panic!("{other:?}"),
+            },
+        };
+        let (partition, offset) = (0, answered as u64);
+        let appended = FromAggregator::Appended {
+            id,
+            partition,
+            offset,
+        };
+        link.answer(&peer, &appended);
+        answered += 1;
+    }
+    for one in &mut greedy {
+        let answer = one.peer.answer();
+        assert!(matches!(answer, FromAggregator::Appended { .. }));
+    }
 }

@@ -41,6 +41,13 @@ impl Peer {
         Self::over(socket.into(), role)
     }
 
+    /// One whose handshake is complete, from this address.
+    pub fn ready_from(from: [u8; 4], address: &str, role: SocketType) -> Self {
+        let mut peer = Self::connect_from(from, 1 << 20, address, role);
+        peer.greet(&opening(role));
+        peer
+    }
+
     fn over(stream: TcpStream, role: SocketType) -> Self {
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.set_write_timeout(Some(SOON)).unwrap();
@@ -148,7 +155,15 @@ impl Hitter {
 
     /// Another process of the same name.
     pub fn of_secret(agents: &str, secret: [u8; 32]) -> Self {
-        let mut peer = Peer::ready(agents, SocketType::Dealer);
+        Self::over(Peer::ready(agents, SocketType::Dealer), secret)
+    }
+
+    /// One that comes from this address.
+    pub fn from(from: [u8; 4], agents: &str) -> Self {
+        Self::over(Peer::ready_from(from, agents, SocketType::Dealer), [8; 32])
+    }
+
+    fn over(mut peer: Peer, secret: [u8; 32]) -> Self {
         let secret = EpochSecret::new(secret);
         peer.say(&FromAgent::Hello {
             nonce: 1,

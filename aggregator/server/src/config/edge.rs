@@ -25,6 +25,11 @@ pub fn read(source: &mut Source) -> Bounds {
             "listen.appends_per_connection_max",
             default.appends_bytes_each,
         ),
+        appends_bytes_of_address: size(
+            source,
+            "listen.appends_per_address_max",
+            default.appends_bytes_of_address,
+        ),
         appends_bytes: size(source, "listen.appends_max", default.appends_bytes),
         ping: time(source, "listen.ping_after", default.ping),
         silence: time(source, "listen.silence_timeout", default.silence),

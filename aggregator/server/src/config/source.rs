@@ -11,7 +11,7 @@ use toml::Value;
 use super::fault::{Fault, FaultKind, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
-pub const OPTIONS: [&str; 54] = [
+pub const OPTIONS: [&str; 55] = [
     "name",
     "threads",
     "log.kind",
@@ -39,6 +39,7 @@ pub const OPTIONS: [&str; 54] = [
     "listen.message_timeout",
     "listen.unfinished_max",
     "listen.appends_per_connection_max",
+    "listen.appends_per_address_max",
     "listen.appends_max",
     "listen.ping_after",
     "listen.silence_timeout",

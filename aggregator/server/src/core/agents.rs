@@ -1,19 +1,44 @@
 //! What agents ask: where the feed is, that a record be appended, what is in force.
 
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Refusal};
 
 use super::Core;
 use super::environment::{Environment, Purpose};
 use super::event::{Now, Peer, Request};
 use super::identities::Identities;
+use super::partition::Partition;
 use tollgate_log::{AppendError, Stream};
 
 /// Records of agents that may be on their way to the log. Beyond it they are told to come again.
 const APPENDS_MAX: usize = 65_536;
 
-/// Records of agents that are on their way to the log.
+/// How long a record that the log has may wait to be ruled before its agent hears of it all the same.
+const RULED_WITHIN: Span = Span::from_secs(1);
+
+/// Records of agents that are on their way to the log, and those that it has and that are not ruled yet.
+///
+/// An agent hears of a record once it is ruled, where that is done here: what it has under way is bounded, so that
+/// whoever sends more than can be ruled waits itself, and everybody else does not.
 #[derive(Debug, Default)]
-pub(super) struct AgentAppends(usize);
+pub(super) struct AgentAppends {
+    /// How many of both there are.
+    count: usize,
+    /// By partition, in the order of the log.
+    unruled: BTreeMap<u32, VecDeque<Unruled>>,
+}
+
+/// A record that the log has.
+#[derive(Debug)]
+struct Unruled {
+    offset: u64,
+    peer: Peer,
+    id: u64,
+    /// Until when it waits.
+    until: Span,
+}
 
 impl Core {
     pub(super) fn agent_asks(&mut self, now: Now, peer: Peer, request: Request) {
@@ -62,7 +87,7 @@ impl AgentAppends {
     ) {
         let why = if identities.is_awaited((Stream::Hits, partition)) {
             Some("the partition is being begun")
-        } else if APPENDS_MAX <= self.0 {
+        } else if APPENDS_MAX <= self.count {
             Some("too many records are on their way to the log")
         } else {
             None
@@ -76,7 +101,7 @@ impl AgentAppends {
             };
             return env.answer(peer, &refused);
         }
-        self.0 += 1;
+        self.count += 1;
         let purpose = Purpose::Agent {
             peer,
             id,
@@ -85,35 +110,58 @@ impl AgentAppends {
         env.append(Stream::Hits, partition, record, purpose);
     }
 
-    /// The log has answered: so is the agent.
+    /// The log has answered: so is the agent, once the record is ruled.
     pub(super) fn answered(
         &mut self,
+        now: Now,
         (peer, id, partition): (Peer, u64, u32),
         result: Result<u64, AppendError>,
         env: &mut Environment,
     ) {
-        self.0 -= 1;
         let counters = &mut env.out.tally.counters;
-        let refused = |reason, text: String| FromAggregator::Refused {
-            id,
-            reason,
-            text: text.into(),
-        };
-        let answer = match result {
+        let (reason, text) = match result {
             Ok(offset) => {
                 counters.agent_appends += 1;
-                FromAggregator::Appended {
+                let until = now.clock.saturating_add(RULED_WITHIN);
+                let unruled = self.unruled.entry(partition).or_default();
+                return unruled.push_back(Unruled {
+                    offset,
+                    peer,
+                    id,
+                    until,
+                });
+            }
+            Err(AppendError::Never(text)) => (Refusal::Never, text),
+            Err(AppendError::NotNow(text)) => {
+                counters.agent_refusals += 1;
+                (Refusal::NotNow, text)
+            }
+        };
+        self.count -= 1;
+        let text = text.into();
+        env.answer(peer, &FromAggregator::Refused { id, reason, text });
+    }
+
+    /// Tells agents of what was ruled, of what waits no longer, and of what is not ruled here now.
+    pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+        self.unruled.retain(|partition, unruled| {
+            let rules = partitions.get(*partition as usize);
+            let rules = rules.filter(|partition| partition.is_ready());
+            let waits = |one: &Unruled| {
+                rules.is_some_and(|of| of.position.next <= one.offset) && now.clock < one.until
+            };
+            let done = unruled.iter().take_while(|one| !waits(one)).count();
+            for one in unruled.drain(..done) {
+                self.count -= 1;
+                let (id, partition, offset) = (one.id, *partition, one.offset);
+                let appended = FromAggregator::Appended {
                     id,
                     partition,
                     offset,
-                }
+                };
+                env.answer(one.peer, &appended);
             }
-            Err(AppendError::Never(text)) => refused(Refusal::Never, text),
-            Err(AppendError::NotNow(text)) => {
-                counters.agent_refusals += 1;
-                refused(Refusal::NotNow, text)
-            }
-        };
-        env.answer(peer, &answer);
+            !unruled.is_empty()
+        });
     }
 }

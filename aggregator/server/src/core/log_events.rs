@@ -131,7 +131,7 @@ impl Core {
                 result,
             ) => {
                 let whose = (peer, id, partition);
-                self.agent_appends.answered(whose, result, env);
+                self.agent_appends.answered(now, whose, result, env);
             }
             (Purpose::Chunk(push), Err(error)) => self.limits.push_failed(now, push, &error),
             (Purpose::Amendment(push), Err(error)) => {

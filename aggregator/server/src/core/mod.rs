@@ -403,6 +403,8 @@ impl Core {
         self.state_identities(now.clock);
         self.all_hear(now, |_| Some(PartitionEvent::LookAgain));
         self.rule_slices(now);
+        self.agent_appends
+            .turn(now, &self.partitions, &mut self.env);
         let ready = self.ready(now.clock);
         let (env, partitions) = (&mut self.env, &mut self.partitions);
         self.feed.turn(now, partitions, &ready, &self.limits, env);

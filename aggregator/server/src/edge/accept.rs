@@ -143,6 +143,11 @@ fn open<P: Port>(
     // Linux hands it on from the listener, others do not.
     let _ = stream.set_nodelay(true);
     let number = edge.numbers.fetch_add(1, Ordering::Relaxed);
+    if let Err(ended) = edge.enter(number, address.ip()) {
+        P::counters(edge).count(&ended);
+        edge.lines.ended(P::NAME, address, (None, None), &ended);
+        return;
+    }
     let connection = Arc::new(Connection::new(number, address.ip(), stream));
     edge.lock_connections()
         .insert(number, Arc::clone(&connection));
@@ -158,6 +163,10 @@ fn open<P: Port>(
             edge.end_pending(number, address.ip());
             counters.open.fetch_add(1, Ordering::Relaxed);
         };
+        let mut did_begin = false;
+        let has_begun = || {
+            did_begin = edge.lock_crowds().begun(number, address.ip());
+        };
         let ended = match secure(&edge, &access, &connection, accepted).await {
             Ok(()) => {
                 let terms = Terms {
@@ -166,7 +175,8 @@ fn open<P: Port>(
                     door: P::KIND,
                     accepted,
                 };
-                served::serve(terms, &connection, &mut conversation, is_ready).await
+                let notes = (is_ready, has_begun);
+                served::serve(terms, &connection, &mut conversation, notes).await
             }
             Err(ended) => {
                 connection.order(ended);
@@ -179,6 +189,7 @@ fn open<P: Port>(
         }
         edge.end_pending(number, address.ip());
         edge.lock_connections().remove(&number);
+        edge.lock_crowds().leave(number, address.ip(), did_begin);
         port.close(&connection);
         counters.count(&ended);
         edge.lines.ended(

@@ -25,6 +25,9 @@ pub struct Bounds {
     pub unfinished_bytes: usize,
     /// Bytes of appends under way to the log, of one connection. At the bound it is not read.
     pub appends_bytes_each: usize,
+    /// The same of all connections of one address, so that no host fills the log faster than it is ruled. At the bound
+    /// none of them is read until half of it is free.
+    pub appends_bytes_of_address: usize,
     /// Bytes of appends under way to the log, in all. At the bound nobody is read.
     pub appends_bytes: usize,
     /// How long a connection may say nothing before it is pinged.
@@ -57,7 +60,8 @@ impl Default for Bounds {
             pending: 1_024,
             message: 5 * SECOND,
             unfinished_bytes: 64 << 20,
-            appends_bytes_each: 4 << 20,
+            appends_bytes_each: 1 << 20,
+            appends_bytes_of_address: 2 << 20,
             appends_bytes: 64 << 20,
             ping: SECOND,
             silence: 10 * SECOND,

@@ -58,6 +58,9 @@ pub(crate) trait Conversation: Send + 'static {
     /// So many bytes wait for the peer.
     fn sent(&mut self, waiting: usize);
 
+    /// Whether the peer has said what it is here for. Before, it is as good as one in its handshake.
+    fn has_begun(&self) -> bool;
+
     /// Who the peer says it is, for the operator.
     fn name(&self) -> Option<&str> {
         None

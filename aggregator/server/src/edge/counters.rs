@@ -1,6 +1,6 @@
 //! What the edge counts, and what it tells the operator.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -83,6 +83,17 @@ impl Lines {
         }
     }
 
+    /// Says that the connections of an address are not read for now.
+    pub(crate) fn held(&self, address: IpAddr, allowed: usize) {
+        if let Some(unsaid) = self.may(Instant::now()) {
+            tracing::warn!(
+                %address,
+                unsaid,
+                "its connections wait: {allowed} bytes of their records are not ruled yet, as many as listen.appends_per_address_max"
+            );
+        }
+    }
+
     /// Says that a connection could not be accepted.
     pub(crate) fn not_accepted(&self, port: &'static str, error: &std::io::Error) {
         if let Some(unsaid) = self.may(Instant::now()) {
@@ -125,6 +136,7 @@ mod tests {
             Ended::Handshake { allowed },
             Ended::PendingOfAddress { allowed: 1 },
             Ended::Pending { allowed: 1 },
+            Ended::ConnectionsOfAddress { allowed: 1 },
             Ended::SlowMessage { found: 1, allowed },
             Ended::Unfinished {
                 found: 1,

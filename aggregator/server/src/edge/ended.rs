@@ -16,7 +16,7 @@ pub enum Ended {
     Stopped,
     /// The peer does not keep to ZeroMQ's protocol, or to the lengths in it.
     Violation(Violation),
-    /// No READY in time.
+    /// No READY, and no hello or topic, in time.
     Handshake {
         /// The bound.
         allowed: Duration,
@@ -28,6 +28,11 @@ pub enum Ended {
     },
     /// The oldest of too many that are not READY.
     Pending {
+        /// The bound.
+        allowed: usize,
+    },
+    /// Its address has as many connections as one may have.
+    ConnectionsOfAddress {
         /// The bound.
         allowed: usize,
     },
@@ -102,7 +107,7 @@ pub enum Ended {
 }
 
 /// The words that counters have for what ends connections.
-pub const REASONS: [&str; 22] = [
+pub const REASONS: [&str; 23] = [
     "gone",
     "greeting",
     "ready",
@@ -117,6 +122,7 @@ pub const REASONS: [&str; 22] = [
     "handshake",
     "pending_of_address",
     "pending",
+    "connections_of_address",
     "slow_message",
     "unfinished",
     "silent",
@@ -137,6 +143,7 @@ impl Ended {
             Self::Handshake { .. } => "handshake",
             Self::PendingOfAddress { .. } => "pending_of_address",
             Self::Pending { .. } => "pending",
+            Self::ConnectionsOfAddress { .. } => "connections_of_address",
             Self::SlowMessage { .. } => "slow_message",
             Self::Unfinished { .. } => "unfinished",
             Self::Silent { .. } => "silent",
@@ -175,7 +182,10 @@ impl fmt::Display for Ended {
             Self::Stopped => write!(f, "this process stops"),
             Self::Violation(violation) => violation.fmt(f),
             Self::Handshake { allowed } => {
-                write!(f, "no greeting and READY, expected within {allowed:?}")
+                write!(
+                    f,
+                    "no greeting, READY, and hello or topic, expected within {allowed:?}"
+                )
             }
             Self::PendingOfAddress { allowed } => write!(
                 f,
@@ -184,6 +194,10 @@ impl fmt::Display for Ended {
             Self::Pending { allowed } => {
                 write!(f, "the oldest of more than {allowed} handshakes")
             }
+            Self::ConnectionsOfAddress { allowed } => write!(
+                f,
+                "one connection more than the {allowed} that one address may have, half of all places"
+            ),
             Self::SlowMessage { found, allowed } => write!(
                 f,
                 "an unfinished message of {found} bytes, expected its end within {allowed:?}"

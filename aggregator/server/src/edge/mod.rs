@@ -16,6 +16,7 @@ mod accept;
 pub mod bounds;
 mod connection;
 mod counters;
+mod crowds;
 mod descriptors;
 mod ended;
 mod outbox;
@@ -43,7 +44,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use crate::security::Hearing;
+use crowds::Crowds;
 use pending::Pending;
+pub(crate) use pending::network;
 
 /// What all connections to one process share.
 #[derive(Debug)]
@@ -62,11 +65,12 @@ pub struct Edge {
     pub unfinished: Total,
     /// Which topics may be heard under grants that are not for all namespaces.
     pub hearing: Hearing,
-    lines: Lines,
+    pub(crate) lines: Lines,
     pending: Mutex<Pending>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     slots: Arc<Semaphore>,
     slots_max: usize,
+    crowds: Mutex<Crowds>,
     numbers: AtomicU64,
 }
 
@@ -109,6 +113,7 @@ impl Edge {
             connections: Mutex::default(),
             slots: Arc::new(Semaphore::new(slots_max)),
             slots_max,
+            crowds: Mutex::new(Crowds::new(slots_max.div_ceil(2))),
             numbers: AtomicU64::new(1),
         }
     }
@@ -167,6 +172,20 @@ impl Edge {
         self.pending
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// A connection of an address comes, if there is room for it.
+    fn enter(&self, number: u64, address: IpAddr) -> Result<(), Ended> {
+        let oldest = self.lock_crowds().enter(number, address)?;
+        if let Some((oldest, ended)) = oldest {
+            self.end(oldest, ended);
+        }
+        Ok(())
+    }
+
+    fn lock_crowds(&self) -> MutexGuard<'_, Crowds> {
+        let crowds = self.crowds.lock();
+        crowds.unwrap_or_else(|broken| broken.into_inner())
     }
 
     fn begin_pending(&self, number: u64, address: IpAddr) {

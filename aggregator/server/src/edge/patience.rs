@@ -1,7 +1,7 @@
 //! How long a connection is waited for: its handshake, the end of a message, any sign of life.
 //!
 //! ```text
-//! accepted ──10 s──> READY                      else: handshake
+//! accepted ──10 s──> READY, and a hello or a topic      else: handshake
 //! a message's first byte ──5 s──> its last      else: slow message
 //! a byte ──1 s──> ping ──9 s──> a byte          else: silent
 //! no pings (ZMTP 3.0), and topics: ──10 min──> a byte from it or to it     else: silent
@@ -36,6 +36,8 @@ pub struct Patience {
     /// Since the first byte of a message that has not ended.
     unfinished: Option<Instant>,
     is_ready: bool,
+    /// Whether the peer has said what it is here for.
+    has_begun: bool,
     /// Whether the peer understands pings.
     pings: bool,
     is_pinged: bool,
@@ -50,6 +52,7 @@ impl Patience {
             took: now,
             unfinished: None,
             is_ready: false,
+            has_begun: false,
             pings: false,
             is_pinged: false,
         }
@@ -59,6 +62,11 @@ impl Patience {
     pub fn ready(&mut self, pings: bool) {
         self.is_ready = true;
         self.pings = pings;
+    }
+
+    /// The peer has said what it is here for.
+    pub fn begun(&mut self) {
+        self.has_begun = true;
     }
 
     /// Bytes came, and all of them were handled. `completed`: a message ended in them; `between`:
@@ -82,17 +90,20 @@ impl Patience {
     pub fn not_read(&mut self, now: Instant) {
         self.heard = now;
         self.unfinished = self.unfinished.map(|_| now);
+        if self.is_ready {
+            self.began = now;
+        }
     }
 
     /// What is due. `held` bytes of a message have come; `may_be_silent`: a peer that understands no
     /// pings need not say anything while it takes what is sent.
     pub fn look(&mut self, now: Instant, bounds: &Bounds, held: usize, may_be_silent: bool) -> Due {
+        let allowed = bounds.handshake;
+        if !self.has_begun && self.began + allowed <= now {
+            return Due::End(Ended::Handshake { allowed });
+        }
         if !self.is_ready {
-            let allowed = bounds.handshake;
-            return match self.began + allowed <= now {
-                true => Due::End(Ended::Handshake { allowed }),
-                false => Due::Nothing,
-            };
+            return Due::Nothing;
         }
         if self
             .unfinished
@@ -161,10 +172,34 @@ mod tests {
     }
 
     #[test]
+    fn who_says_nothing_but_pings_is_in_its_handshake() {
+        let began = Instant::now();
+        let mut patience = Patience::new(began);
+        patience.ready(true);
+        for second in 1..10 {
+            let now = at(began, 1_000 * second);
+            patience.heard(now, true, true);
+            assert_eq!(patience.look(now, &BOUNDS(), 0, false), Due::Nothing);
+        }
+        let due = patience.look(at(began, 10_000), &BOUNDS(), 0, false);
+        assert!(matches!(due, Due::End(Ended::Handshake { .. })));
+        // While it is not read it cannot say anything.
+        patience.not_read(at(began, 10_000));
+        let later = at(began, 19_000);
+        patience.heard(later, true, true);
+        assert_eq!(patience.look(later, &BOUNDS(), 0, false), Due::Nothing);
+        patience.begun();
+        patience.heard(at(began, 29_900), true, true);
+        let due = patience.look(at(began, 30_000), &BOUNDS(), 0, false);
+        assert_eq!(due, Due::Nothing);
+    }
+
+    #[test]
     fn a_message_ends_in_time_however_it_trickles() {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(true);
+        patience.begun();
         patience.heard(at(began, 100), false, false);
         for ms in (200..5_100).step_by(100) {
             patience.heard(at(began, ms), false, false);
@@ -194,6 +229,7 @@ mod tests {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(true);
+        patience.begun();
         assert_eq!(
             patience.look(at(began, 999), &BOUNDS(), 0, true),
             Due::Nothing
@@ -220,6 +256,7 @@ mod tests {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(false);
+        patience.begun();
         let long = at(began, 599_000);
         assert_eq!(patience.look(long, &BOUNDS(), 0, true), Due::Nothing);
         let due = patience.look(long, &BOUNDS(), 0, false);

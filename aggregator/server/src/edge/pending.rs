@@ -73,7 +73,7 @@ impl Pending {
 }
 
 /// What counts as one address: all of an IPv6 /64 are one machine's to choose from.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

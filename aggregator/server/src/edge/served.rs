@@ -53,7 +53,7 @@ pub(super) async fn serve<C: Conversation>(
     terms: Terms<'_>,
     connection: &Arc<Connection>,
     conversation: &mut C,
-    is_ready: impl FnOnce(),
+    (is_ready, has_begun): (impl FnOnce(), impl FnOnce()),
 ) -> Ended {
     let edge = terms.edge;
     let mut served = Served {
@@ -63,6 +63,7 @@ pub(super) async fn serve<C: Conversation>(
         conversation,
         decoder: Decoder::new(C::ROLE, C::LIMITS),
         is_ready: Some(is_ready),
+        has_begun: Some(has_begun),
         unread: Vec::new(),
     };
     served.connection.queue(edge, opening(C::ROLE), usize::MAX);
@@ -106,18 +107,19 @@ async fn tell(connection: &Connection, reason: String) {
     connection.outbox().clear();
 }
 
-struct Served<'a, C, R> {
+struct Served<'a, C, R, B> {
     terms: Terms<'a>,
     connection: &'a Arc<Connection>,
     conversation: &'a mut C,
     decoder: Decoder,
     patience: Patience,
     is_ready: Option<R>,
+    has_begun: Option<B>,
     /// Bytes that were read and have not been handled.
     unread: Vec<u8>,
 }
 
-impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
+impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
     async fn run(&mut self) -> Ended {
         let alarm = tokio::time::sleep_until(self.next_look());
         tokio::pin!(alarm);
@@ -265,13 +267,25 @@ impl<C: Conversation, R: FnOnce()> Served<'_, C, R> {
                         .queue(self.terms.edge, pong(&context), usize::MAX);
                 }
                 Event::Pong => {}
-                said => self.conversation.take(said)?,
+                said => {
+                    self.conversation.take(said)?;
+                    self.look_whether_begun();
+                }
             }
         }
         let between = self.decoder.is_between_messages();
         self.patience.heard(Instant::now(), completed, between);
         self.account_unfinished();
         Ok(())
+    }
+
+    fn look_whether_begun(&mut self) {
+        if self.has_begun.is_some() && self.conversation.has_begun() {
+            self.patience.begun();
+            if let Some(has_begun) = self.has_begun.take() {
+                has_begun();
+            }
+        }
     }
 
     /// Lets the peer in, or does not.

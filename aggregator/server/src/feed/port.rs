@@ -257,6 +257,10 @@ impl Conversation for SubscriberConversation {
         std::future::pending()
     }
 
+    fn has_begun(&self) -> bool {
+        0 < self.changes
+    }
+
     fn may_be_silent(&self) -> bool {
         // A subscriber that understands no pings says nothing for as long as it listens.
         !self.parked.is_empty() || 0 < self.port.lock().subscriptions.of_connection(self.number)

@@ -6,9 +6,9 @@
 //!              └── the next request on the same connection, or its end after 5 s ───────────────┘
 //! ```
 //!
-//! At 256 connections the one that has been waiting longest for a request, or for its peer to read, makes
-//! room for a new one; where all of them are being answered the new one is closed. So somebody who opens
-//! connections and is silent takes nothing from others, health least of all.
+//! At 256 connections one of the address that has most of them makes room for a new one: the one that has been idle
+//! longest since an answer, else the one that waits longest for its first request, else the one that has been
+//! answered longest. So somebody who opens connections, silent or not, takes nothing from others, health least of all.
 //!
 //! With TLS its handshake comes first, within the time for a header. Where tokens are asked for, each request is
 //! answered under the grant of its own token, or of the connection's certificate ([`super::guard`]).
@@ -16,13 +16,12 @@
 //! Knows nothing of what is answered. What stays true: a connection that does not go on ends; whoever is
 //! closed is counted, and the log names one of them a second.
 
-use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,7 +36,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tollgate_tls::Certificate;
@@ -45,6 +43,7 @@ use tollgate_tls::Certificate;
 use super::fault;
 use super::guard;
 use super::hosts::Hosts;
+use super::places::{Place, Places, Stage};
 use crate::edge::Lines;
 use crate::security::Access;
 
@@ -125,12 +124,7 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(place) = Places::enter(&edge.places, &edge.counters) else {
-            let what =
-                format_args!("{CONNECTIONS_MAX} connections are being answered: turned away");
-            edge.lines.of_http(peer, what);
-            continue;
-        };
+        let place = Places::enter(&edge.places, peer.ip(), &edge.counters);
         let edge = Arc::clone(&edge);
         tokio::spawn(async move { edge.serve_one(stream, peer, place).await });
     }
@@ -151,7 +145,7 @@ impl Edge {
         tokio::select! {
             () = Arc::clone(&self).converse(stream, peer, &place) => {}
             () = place.ended.notified() => {
-                let what = format_args!("made room, as the longest silent of {CONNECTIONS_MAX} connections");
+                let what = format_args!("made room: {CONNECTIONS_MAX} connections, most of them its address's");
                 self.lines.of_http(peer, what);
             }
         }
@@ -257,9 +251,9 @@ impl Edge {
             }
         };
         let request = Request::from_parts(head, Body::from(body));
-        self.places.set_waiting(place.id, false);
+        self.places.set(place.id, Stage::Answered);
         let answered = self.routes.call(request).await;
-        self.places.set_waiting(place.id, true);
+        self.places.set(place.id, Stage::Idle);
         place.answered.store(true, Ordering::Relaxed);
         answered.unwrap_or_else(|never| match never {})
     }
@@ -275,112 +269,6 @@ fn is_timed_out(error: &hyper::Error) -> bool {
 /// Who asks: the address that a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller(pub SocketAddr);
-
-/// The places of open connections.
-struct Places {
-    max: usize,
-    state: Mutex<PlacesState>,
-}
-
-#[derive(Default)]
-struct PlacesState {
-    last: u64,
-    open: HashMap<u64, Open>,
-    /// Connections that wait for their peer, by the turn since when.
-    waiting: BTreeMap<u64, u64>,
-}
-
-struct Open {
-    /// Since which turn it waits for its peer; none: it is being answered.
-    since: Option<u64>,
-    ended: Arc<Notify>,
-}
-
-/// The place of one connection, given back when it is dropped.
-struct Place {
-    id: u64,
-    ended: Arc<Notify>,
-    /// Whether a request was answered.
-    answered: AtomicBool,
-    places: Arc<Places>,
-    counters: Arc<HttpCounters>,
-}
-
-impl Places {
-    fn new(max: usize) -> Self {
-        Self {
-            max,
-            state: Mutex::default(),
-        }
-    }
-
-    /// A place for a new connection, that of the one that waits longest if there is no other.
-    fn enter(places: &Arc<Self>, counters: &Arc<HttpCounters>) -> Option<Place> {
-        let mut state = places.state();
-        if places.max <= state.open.len() {
-            HttpCounters::add(&counters.turned_away);
-            let (_, longest) = state.waiting.pop_first()?;
-            if let Some(open) = state.open.remove(&longest) {
-                open.ended.notify_one();
-            }
-        }
-        state.last += 1;
-        let (id, ended) = (state.last, Arc::new(Notify::new()));
-        let open = Open {
-            since: Some(id),
-            ended: Arc::clone(&ended),
-        };
-        state.open.insert(id, open);
-        state.waiting.insert(id, id);
-        counters
-            .open
-            .store(state.open.len() as u64, Ordering::Relaxed);
-        drop(state);
-        Some(Place {
-            id,
-            ended,
-            answered: AtomicBool::new(false),
-            places: Arc::clone(places),
-            counters: Arc::clone(counters),
-        })
-    }
-
-    /// A connection waits for its peer from now on, or is being answered.
-    fn set_waiting(&self, id: u64, waits: bool) {
-        let mut state = self.state();
-        state.last += 1;
-        let now = state.last;
-        let Some(open) = state.open.get_mut(&id) else {
-            return;
-        };
-        let since = waits.then_some(now);
-        let before = std::mem::replace(&mut open.since, since);
-        if let Some(before) = before {
-            state.waiting.remove(&before);
-        }
-        if let Some(since) = since {
-            state.waiting.insert(since, id);
-        }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, PlacesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut state = self.places.state();
-        if let Some(open) = state.open.remove(&self.id)
-            && let Some(since) = open.since
-        {
-            state.waiting.remove(&since);
-        }
-        self.counters
-            .open
-            .store(state.open.len() as u64, Ordering::Relaxed);
-    }
-}
 
 /// A stream whose peer has to read something of what is written within [`READS_WITHIN`].
 struct Patient<S> {
@@ -443,32 +331,5 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_waits_longest_makes_room_and_whoever_is_answered_does_not() {
-        let (places, counters) = (Arc::new(Places::new(3)), Arc::default());
-        let enter = || Places::enter(&places, &counters);
-        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
-        let [first, second, third] = [(); 3].map(|()| enter().expect("room"));
-        places.set_waiting(first.id, false);
-        places.set_waiting(second.id, false);
-        let fourth = enter().expect("the third made room");
-        assert!(ended(&third) && !ended(&first));
-        places.set_waiting(fourth.id, false);
-        assert!(enter().is_none(), "all are being answered");
-        places.set_waiting(second.id, true);
-        places.set_waiting(first.id, true);
-        let _fifth = enter().expect("the second waits longest");
-        assert!(ended(&second) && !ended(&first) && !ended(&fourth));
-        assert_eq!(counters.turned_away.load(Ordering::Relaxed), 3);
-        drop((first, second, third, fourth));
-        assert_eq!(counters.open.load(Ordering::Relaxed), 1);
-        assert_eq!(places.state().waiting.len(), 1);
     }
 }

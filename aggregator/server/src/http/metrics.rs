@@ -84,6 +84,11 @@ impl Metrics {
                 of(&self.link.answers_dropped),
             ),
             (
+                "tollgate_link_addresses_held_total",
+                "Times that an address had as many records under way as one may have.",
+                of(&self.link.addresses_held),
+            ),
+            (
                 "tollgate_feed_frames_published_total",
                 "Frames that were published.",
                 of(&self.feed.frames),

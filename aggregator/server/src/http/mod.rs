@@ -23,6 +23,7 @@ mod guard;
 mod hosts;
 mod lists;
 mod metrics;
+mod places;
 mod query;
 mod queue;
 

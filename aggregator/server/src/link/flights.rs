@@ -2,15 +2,17 @@
 //! read.
 //!
 //! ```text
-//! append of 20 kB ──> 20 kB of the connection's 4 MiB, and of the 64 MiB of all ──answer──> free
+//! append of 20 kB ──> 20 kB of the connection's 1 MiB, its address's 2 and the 64 of all ──answer──> free
 //! ask of 20 kB    ──> the same ──read by the core──> free
 //! ```
 //!
-//! A connection at its bound is not read, nor is anybody while all together are at theirs. Appends of a
-//! connection that is gone count until they are answered, since the log has them as before. Knows
+//! A connection at its bound is not read, nor is any of an address that is at its, nor anybody while all together
+//! are at theirs. An address or all go on once half of it is free, so that many are not woken for each answer.
+//! Appends of a connection that is gone count until they are answered, since the log has them as before. Knows
 //! nothing of sockets.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
 use tollgate_shared::wire::link::Answered;
 
@@ -21,8 +23,9 @@ const APPEND_BYTES: usize = 256;
 const HELLOS_MAX: u32 = 4;
 
 /// What one connection has under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Flight {
+    address: IpAddr,
     bytes: usize,
     hellos: u32,
     /// By the append's number, which is the agent's to choose: how many have it, and their bytes.
@@ -30,95 +33,163 @@ struct Flight {
 }
 
 impl Flight {
+    fn of(address: IpAddr) -> Self {
+        Self {
+            address,
+            bytes: 0,
+            hellos: 0,
+            appends: HashMap::new(),
+        }
+    }
+
     fn is_full(&self, bytes_max: usize) -> bool {
         bytes_max <= self.bytes || HELLOS_MAX <= self.hellos
     }
 }
 
-/// What all connections have under way.
-#[derive(Debug)]
-pub(super) struct Flights {
-    bytes_each_max: usize,
-    bytes_max: usize,
+/// A connection, and what counts as its address.
+pub(super) type Whose = (u64, IpAddr);
+
+/// What many connections have under way together.
+#[derive(Debug, Default)]
+struct Together {
     bytes: usize,
-    flights: HashMap<u64, Flight>,
-    /// Those that are not read because of what all have.
+    /// Whether it was full, and half of it is not free again.
+    is_full: bool,
+    /// Whether somebody was told that it is full.
+    is_told: bool,
+    /// Those that are not read because of it.
     waiting: HashSet<u64>,
 }
 
+impl Together {
+    /// Whether one more may be taken; else the connection is named once it may.
+    fn may_take(&mut self, connection: u64, max: usize) -> bool {
+        self.is_full |= max <= self.bytes;
+        if self.is_full {
+            self.waiting.insert(connection);
+        }
+        !self.is_full
+    }
+
+    /// Bytes are free again; adds the connections that are to be looked at.
+    fn free(&mut self, bytes: usize, max: usize, awake: &mut Vec<u64>) {
+        self.bytes -= bytes;
+        if self.bytes <= max / 2 {
+            (self.is_full, self.is_told) = (false, false);
+            awake.extend(self.waiting.drain());
+        }
+    }
+}
+
+/// How many bytes may be under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlightBounds {
+    /// Of one connection.
+    pub of_connection: usize,
+    /// Of one address.
+    pub of_address: usize,
+    /// Of all.
+    pub of_all: usize,
+}
+
+/// What all connections have under way.
+#[derive(Debug)]
+pub(super) struct Flights {
+    bounds: FlightBounds,
+    all: Together,
+    addresses: HashMap<IpAddr, Together>,
+    flights: HashMap<u64, Flight>,
+}
+
 impl Flights {
-    pub(super) fn new(bytes_each_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(bounds: FlightBounds) -> Self {
         Self {
-            bytes_each_max,
-            bytes_max,
-            bytes: 0,
+            bounds,
+            all: Together::default(),
+            addresses: HashMap::new(),
             flights: HashMap::new(),
-            waiting: HashSet::new(),
         }
     }
 
     /// Bytes of all appends under way.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.all.bytes
     }
 
     /// An append goes to the log.
-    pub(super) fn append(&mut self, connection: u64, id: u64, record_bytes: usize) {
+    pub(super) fn append(&mut self, whose: Whose, id: u64, record_bytes: usize) {
         let bytes = record_bytes + APPEND_BYTES;
-        let flight = self.flights.entry(connection).or_default();
+        let flight = self.begin(whose, bytes);
         let (count, of_id) = flight.appends.entry(id).or_default();
         *count += 1;
         *of_id += bytes;
-        flight.bytes += bytes;
-        self.bytes += bytes;
     }
 
     /// A hello is to be answered.
-    pub(super) fn hello(&mut self, connection: u64) {
-        self.flights.entry(connection).or_default().hellos += 1;
+    pub(super) fn hello(&mut self, whose: Whose) {
+        self.begin(whose, 0).hellos += 1;
     }
 
     /// An ask whose names take so many bytes goes to the core.
-    pub(super) fn ask(&mut self, connection: u64, names_bytes: usize) {
-        let bytes = names_bytes + APPEND_BYTES;
-        self.flights.entry(connection).or_default().bytes += bytes;
-        self.bytes += bytes;
+    pub(super) fn ask(&mut self, whose: Whose, names_bytes: usize) {
+        self.begin(whose, names_bytes + APPEND_BYTES);
+    }
+
+    fn begin(&mut self, (connection, address): Whose, bytes: usize) -> &mut Flight {
+        self.all.bytes += bytes;
+        if 0 < bytes {
+            self.addresses.entry(address).or_default().bytes += bytes;
+        }
+        let flight = self.flights.entry(connection);
+        let flight = flight.or_insert_with(|| Flight::of(address));
+        flight.bytes += bytes;
+        flight
     }
 
     /// The core has read that ask; returns the connections that are to be looked at again.
     pub(super) fn ask_read(&mut self, connection: u64, names_bytes: usize) -> Vec<u64> {
+        let bounds = self.bounds;
         let Some(flight) = self.flights.get_mut(&connection) else {
             return Vec::new();
         };
-        let could_not = flight.is_full(self.bytes_each_max);
+        let could_not = flight.is_full(bounds.of_connection);
         let bytes = (names_bytes + APPEND_BYTES).min(flight.bytes);
-        flight.bytes -= bytes;
-        self.bytes -= bytes;
-        self.awake(connection, could_not)
+        self.end(connection, bytes, could_not)
     }
 
     /// Whether a connection may have more under way. Where it may not because of what others have, it is
     /// named once there is room.
-    pub(super) fn may_take(&mut self, connection: u64) -> bool {
+    pub(super) fn may_take(&mut self, (connection, address): Whose) -> bool {
+        let bounds = self.bounds;
         let flight = self.flights.get(&connection);
-        if flight.is_some_and(|flight| flight.is_full(self.bytes_each_max)) {
+        if flight.is_some_and(|flight| flight.is_full(bounds.of_connection)) {
             return false;
         }
-        if self.bytes_max <= self.bytes {
-            self.waiting.insert(connection);
-            return false;
-        }
-        true
+        let of_address = self.addresses.get_mut(&address);
+        of_address.is_none_or(|of| of.may_take(connection, bounds.of_address))
+            && self.all.may_take(connection, bounds.of_all)
+    }
+
+    /// Whether an address is full that was not, the last time this was asked.
+    pub(super) fn is_newly_full(&mut self, (_, address): Whose) -> bool {
+        let of_address = self.addresses.get_mut(&address);
+        let newly = of_address.filter(|of| of.is_full && !of.is_told);
+        newly.map(|of| of.is_told = true).is_some()
     }
 
     /// An answer goes to a connection; returns the connections that are to be looked at again.
     pub(super) fn answered(&mut self, connection: u64, answered: Answered) -> Vec<u64> {
+        let bounds = self.bounds;
         let Some(flight) = self.flights.get_mut(&connection) else {
             return Vec::new();
         };
-        let could_not = flight.is_full(self.bytes_each_max);
-        match answered {
-            Answered::Hello => flight.hellos = flight.hellos.saturating_sub(1),
+        let could_not = flight.is_full(bounds.of_connection);
+        let bytes = match answered {
+            Answered::Hello => {
+                flight.hellos = flight.hellos.saturating_sub(1);
+                0
+            }
             Answered::Append(id) => {
                 let Some((count, of_id)) = flight.appends.get_mut(&id) else {
                     return Vec::new();
@@ -130,34 +201,44 @@ impl Flights {
                 if *count == 0 {
                     flight.appends.remove(&id);
                 }
-                flight.bytes -= bytes;
-                self.bytes -= bytes;
+                bytes
             }
             Answered::Ask => return Vec::new(),
-        }
-        self.awake(connection, could_not)
+        };
+        self.end(connection, bytes, could_not)
     }
 
-    /// Those that may have more under way since something of a connection is not any more.
-    fn awake(&mut self, connection: u64, could_not: bool) -> Vec<u64> {
-        let flight = self.flights.get(&connection);
-        let can = flight.is_none_or(|flight| !flight.is_full(self.bytes_each_max));
-        let mut awake: Vec<u64> = (could_not && can)
-            .then_some(connection)
-            .into_iter()
-            .collect();
-        if flight.is_some_and(|flight| flight.bytes == 0 && flight.hellos == 0) {
+    /// So many bytes of a connection are not under way any more: those that may have more under way for it.
+    fn end(&mut self, connection: u64, bytes: usize, could_not: bool) -> Vec<u64> {
+        let mut awake = Vec::new();
+        let bounds = self.bounds;
+        let Some(flight) = self.flights.get_mut(&connection) else {
+            return awake;
+        };
+        flight.bytes -= bytes;
+        let address = flight.address;
+        if could_not && !flight.is_full(bounds.of_connection) {
+            awake.push(connection);
+        }
+        if flight.bytes == 0 && flight.hellos == 0 {
             self.flights.remove(&connection);
         }
-        if self.bytes < self.bytes_max {
-            awake.extend(self.waiting.drain());
+        if let Some(of_address) = self.addresses.get_mut(&address) {
+            of_address.free(bytes, bounds.of_address, &mut awake);
+            if of_address.bytes == 0 {
+                self.addresses.remove(&address);
+            }
         }
+        self.all.free(bytes, bounds.of_all, &mut awake);
         awake
     }
 
     /// A connection is gone: no hello of it is to be answered any more, but its appends are.
-    pub(super) fn gone(&mut self, connection: u64) {
-        self.waiting.remove(&connection);
+    pub(super) fn gone(&mut self, (connection, address): Whose) {
+        self.all.waiting.remove(&connection);
+        if let Some(of_address) = self.addresses.get_mut(&address) {
+            of_address.waiting.remove(&connection);
+        }
         if let Some(flight) = self.flights.get_mut(&connection) {
             flight.hellos = 0;
             if flight.bytes == 0 {
@@ -171,74 +252,114 @@ impl Flights {
 mod tests {
     use super::*;
 
+    /// Connections of one address.
+    fn near(connection: u64) -> Whose {
+        (connection, IpAddr::from([10, 0, 0, 1]))
+    }
+
+    /// Those of another.
+    fn far(connection: u64) -> Whose {
+        (connection, IpAddr::from([10, 0, 0, 2]))
+    }
+
+    fn flights(of_connection: usize, of_address: usize, of_all: usize) -> Flights {
+        Flights::new(FlightBounds {
+            of_connection,
+            of_address,
+            of_all,
+        })
+    }
+
+    fn assert_nothing_is_left(flights: &Flights) {
+        assert_eq!(flights.bytes(), 0);
+        assert!(flights.flights.is_empty() && flights.addresses.is_empty());
+    }
+
     #[test]
     fn a_connection_at_its_bound_waits_for_its_own_answers() {
-        let mut flights = Flights::new(1_000, 10_000);
-        assert!(flights.may_take(1));
-        flights.append(1, 7, 800);
-        assert!(!flights.may_take(1) && flights.may_take(2));
+        let mut flights = flights(1_000, 10_000, 10_000);
+        assert!(flights.may_take(near(1)));
+        flights.append(near(1), 7, 800);
+        assert!(!flights.may_take(near(1)) && flights.may_take(near(2)));
         assert!(flights.answered(2, Answered::Append(7)).is_empty());
         assert_eq!(flights.answered(1, Answered::Append(7)), [1]);
-        assert!(flights.may_take(1));
-        assert_eq!(flights.bytes(), 0);
+        assert!(flights.may_take(near(1)));
+        assert_nothing_is_left(&flights);
+    }
+
+    #[test]
+    fn an_address_at_its_bound_keeps_no_other_waiting() {
+        let mut flights = flights(10_000, 1_000, 10_000);
+        for connection in [1, 2] {
+            flights.append(near(connection), 7, 400);
+        }
+        assert!(!flights.is_newly_full(near(3)));
+        assert!(!flights.may_take(near(3)) && flights.may_take(far(4)));
+        assert!(flights.is_newly_full(near(3)) && !flights.is_newly_full(near(3)));
+        // Half of its bound has to be free.
+        assert!(flights.answered(1, Answered::Append(7)).is_empty());
+        assert!(!flights.may_take(near(5)));
+        let mut awake = flights.answered(2, Answered::Append(7));
+        awake.sort_unstable();
+        assert_eq!(awake, [3, 5]);
+        assert!(flights.may_take(near(3)));
+        assert_nothing_is_left(&flights);
     }
 
     #[test]
     fn all_wait_while_all_together_are_at_their_bound() {
-        let mut flights = Flights::new(10_000, 1_000);
-        flights.append(1, 7, 400);
-        flights.append(2, 7, 400);
-        assert!(!flights.may_take(3));
+        let mut flights = flights(10_000, 10_000, 1_000);
+        flights.append(near(1), 7, 700);
+        flights.append(far(2), 7, 100);
+        assert!(!flights.may_take(near(3)));
         // What a connection that is gone has in the log counts on.
-        flights.gone(1);
-        assert!(!flights.may_take(3));
+        flights.gone(near(1));
+        assert!(!flights.may_take(near(3)));
         assert_eq!(flights.answered(1, Answered::Append(7)), [3]);
-        assert!(flights.may_take(3));
+        assert!(flights.may_take(near(3)));
         assert!(flights.answered(1, Answered::Append(7)).is_empty(), "once");
     }
 
     #[test]
     fn one_number_for_many_appends_frees_what_they_took() {
-        let mut flights = Flights::new(usize::MAX, usize::MAX);
+        let mut flights = flights(usize::MAX, usize::MAX, usize::MAX);
         for bytes in [1, 10, 101] {
-            flights.append(1, 7, bytes);
+            flights.append(near(1), 7, bytes);
         }
         for _ in 0..3 {
             flights.answered(1, Answered::Append(7));
         }
-        assert_eq!(flights.bytes(), 0);
-        assert!(flights.flights.is_empty());
+        assert_nothing_is_left(&flights);
     }
 
     #[test]
     fn asks_count_until_the_core_has_read_them() {
-        let mut flights = Flights::new(1_000, 10_000);
-        flights.ask(1, 300);
-        assert!(flights.may_take(1));
-        flights.ask(1, 300);
-        assert!(!flights.may_take(1));
+        let mut flights = flights(1_000, 10_000, 10_000);
+        flights.ask(near(1), 300);
+        assert!(flights.may_take(near(1)));
+        flights.ask(near(1), 300);
+        assert!(!flights.may_take(near(1)));
         assert!(
             flights.answered(1, Answered::Ask).is_empty(),
             "a part says nothing of it"
         );
         assert_eq!(flights.ask_read(1, 300), [1]);
-        flights.gone(1);
+        flights.gone(near(1));
         assert!(flights.ask_read(1, 300).is_empty());
-        assert_eq!(flights.bytes(), 0);
-        assert!(flights.flights.is_empty());
+        assert_nothing_is_left(&flights);
     }
 
     #[test]
     fn hellos_are_answered_before_more_are_read() {
-        let mut flights = Flights::new(1_000, 1_000);
+        let mut flights = flights(1_000, 1_000, 1_000);
         for _ in 0..HELLOS_MAX {
-            assert!(flights.may_take(1));
-            flights.hello(1);
+            assert!(flights.may_take(near(1)));
+            flights.hello(near(1));
         }
-        assert!(!flights.may_take(1));
+        assert!(!flights.may_take(near(1)));
         assert_eq!(flights.answered(1, Answered::Hello), [1]);
-        assert!(flights.may_take(1));
-        flights.gone(1);
+        assert!(flights.may_take(near(1)));
+        flights.gone(near(1));
         assert!(flights.flights.is_empty());
     }
 }

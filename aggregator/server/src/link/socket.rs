@@ -1,7 +1,7 @@
 //! The link's port: what agents say goes to the core, what the core answers goes to them.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,7 +12,7 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Answered;
 use tollgate_zmtp::{Event as Said, Limits, SocketType, message};
 
-use super::flights::Flights;
+use super::flights::{FlightBounds, Flights, Whose};
 use super::{Admitted, RefusedBatches, Session, encode};
 use crate::core::event::{Event, Peer, Request, Room};
 use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
@@ -38,6 +38,8 @@ pub struct LinkCounters {
     pub answers_dropped: AtomicU64,
     /// Bytes of appends under way to the log.
     pub appends_bytes: AtomicU64,
+    /// Times that an address had as many under way as one may have.
+    pub addresses_held: AtomicU64,
 }
 
 /// What became of an answer.
@@ -142,6 +144,14 @@ impl Link {
         }
     }
 
+    /// The connections of an address are not read for now.
+    fn held(&self, address: IpAddr) {
+        let held = &self.counters.addresses_held;
+        held.fetch_add(1, Ordering::Relaxed);
+        let allowed = self.edge.bounds.appends_bytes_of_address;
+        self.edge.lines.held(address, allowed);
+    }
+
     fn tell_bytes(&self, flights: &Flights) {
         let bytes = flights.bytes() as u64;
         self.counters.appends_bytes.store(bytes, Ordering::Relaxed);
@@ -156,6 +166,10 @@ fn names_bytes(names: &[Box<str>]) -> usize {
 /// The name that the core has for a connection: its number.
 fn peer(connection: &Connection) -> Peer {
     Peer(Bytes::copy_from_slice(&connection.number.to_be_bytes()))
+}
+
+fn whose(connection: &Connection) -> Whose {
+    (connection.number, connection.network)
 }
 
 /// The number of the connection that a peer is.
@@ -183,10 +197,11 @@ pub fn serve(
         counters,
         partitions,
         events,
-        flights: Mutex::new(Flights::new(
-            bounds.appends_bytes_each,
-            bounds.appends_bytes,
-        )),
+        flights: Mutex::new(Flights::new(FlightBounds {
+            of_connection: bounds.appends_bytes_each,
+            of_address: bounds.appends_bytes_of_address,
+            of_all: bounds.appends_bytes,
+        })),
         full: Mutex::default(),
     });
     crate::edge::serve(listener, edge, access, AgentsPort(Arc::clone(&link)))?;
@@ -218,7 +233,7 @@ impl Port for AgentsPort {
     }
 
     fn close(&self, connection: &Arc<Connection>) {
-        self.0.lock_flights().gone(connection.number);
+        self.0.lock_flights().gone(whose(connection));
         if self.0.lock_full().remove(&connection.number).is_some() {
             // Else the core would wait for it for ever.
             let gone = Event::Room(peer(connection), Room::Gone);
@@ -308,16 +323,11 @@ impl AgentConversation {
 
     fn note_flight(&self, request: &Request) {
         let mut flights = self.link.lock_flights();
-        let number = self.connection.number;
+        let whose = whose(&self.connection);
         match request {
-            Request::Append { id, record, .. } => flights.append(number, *id, record.len()),
-            Request::Hello { .. } => flights.hello(number),
-            Request::Ask { resources, .. } => {
-                let names = resources
-                    .iter()
-                    .map(|name| name.len() + size_of::<Box<str>>());
-                flights.ask(number, names.sum());
-            }
+            Request::Append { id, record, .. } => flights.append(whose, *id, record.len()),
+            Request::Hello { .. } => flights.hello(whose),
+            Request::Ask { resources, .. } => flights.ask(whose, names_bytes(resources)),
         }
         self.link.tell_bytes(&flights);
     }
@@ -350,7 +360,17 @@ impl Conversation for AgentConversation {
     }
 
     fn may_take(&self) -> bool {
-        self.behind.is_none() && self.link.lock_flights().may_take(self.connection.number)
+        if self.behind.is_some() {
+            return false;
+        }
+        let whose = whose(&self.connection);
+        let mut flights = self.link.lock_flights();
+        let may_take = flights.may_take(whose);
+        if !may_take && flights.is_newly_full(whose) {
+            drop(flights);
+            self.link.held(whose.1);
+        }
+        may_take
     }
 
     fn is_behind(&self) -> bool {
@@ -369,6 +389,10 @@ impl Conversation for AgentConversation {
 
     fn may_be_silent(&self) -> bool {
         false
+    }
+
+    fn has_begun(&self) -> bool {
+        self.session.agent().is_some()
     }
 
     fn name(&self) -> Option<&str> {

@@ -203,6 +203,41 @@ fn too_many_records_of_agents_on_their_way_are_told_to_come_again() {
 }
 
 #[test]
+fn an_agent_hears_of_a_record_once_it_is_ruled_or_after_a_second() {
+    let mut world = World::new(LIMITS);
+    let answered = |world: &World| {
+        let answers = world.answers.iter();
+        answers
+            .filter(|answer| matches!(answer, FromAggregator::Appended { .. }))
+            .count()
+    };
+    world.hit("search", "acme", 1);
+    world.settle();
+    assert_eq!(answered(&world), 1);
+    // The log has it, and nobody has ruled it.
+    world.held = vec![Stream::Hits];
+    world.hit("search", "acme", 1);
+    world.run_for(Span::from_millis(900));
+    assert_eq!(answered(&world), 1);
+    world.run_for(Span::from_millis(200));
+    assert_eq!(answered(&world), 2);
+    world.hit("search", "acme", 1);
+    world.settle();
+    assert_eq!(answered(&world), 2);
+    world.held.clear();
+    world.settle();
+    assert_eq!(answered(&world), 3);
+    // Where it is ruled elsewhere, that the log has it is all there is to say.
+    world.held = vec![Stream::Hits];
+    world.hit("search", "acme", 1);
+    world.settle();
+    assert_eq!(answered(&world), 3);
+    world.step(Event::Revoked((0..PARTITIONS).collect()));
+    world.settle();
+    assert_eq!(answered(&world), 4);
+}
+
+#[test]
 fn what_is_delivered_again_is_not_ruled_again() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 5);

@@ -1,0 +1,118 @@
+//! How many connections each address has: none has more than half of all places, so that it keeps no other out.
+//!
+//! ```text
+//! address A   1 agent, 2 agent, 3 says nothing      of at most three
+//! a fourth of A                                      3 ends: the oldest that said neither hello nor a topic
+//! a fifth of A, all others being agents              it ends itself
+//! ```
+//!
+//! What stays true: connections that have said what they are here for make room for nobody.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use super::ended::Ended;
+use super::pending::network;
+
+/// The connections of all addresses.
+#[derive(Debug)]
+pub struct Crowds {
+    of_address_max: usize,
+    by_address: HashMap<IpAddr, Crowd>,
+}
+
+/// Those of one address.
+#[derive(Debug, Default)]
+struct Crowd {
+    count: usize,
+    /// Those that have not said what they are here for, by number: a smaller one is older.
+    silent: BTreeSet<u64>,
+}
+
+impl Crowds {
+    /// None, of at most so many of an address.
+    pub fn new(of_address_max: usize) -> Self {
+        Self {
+            of_address_max: of_address_max.max(1),
+            by_address: HashMap::new(),
+        }
+    }
+
+    /// One more; returns the one that is to end for it, and why.
+    ///
+    /// # Errors
+    ///
+    /// Where it may not come itself.
+    pub fn enter(
+        &mut self,
+        connection: u64,
+        address: IpAddr,
+    ) -> Result<Option<(u64, Ended)>, Ended> {
+        let allowed = self.of_address_max;
+        let ended = Ended::ConnectionsOfAddress { allowed };
+        let crowd = self.by_address.entry(network(address)).or_default();
+        let mut oldest = None;
+        if allowed <= crowd.count {
+            let silent = crowd.silent.pop_first().ok_or(ended)?;
+            crowd.count -= 1;
+            oldest = Some((silent, ended));
+        }
+        crowd.count += 1;
+        crowd.silent.insert(connection);
+        Ok(oldest)
+    }
+
+    /// One has said what it is here for; false if it has made room already.
+    pub fn begun(&mut self, connection: u64, address: IpAddr) -> bool {
+        let crowd = self.by_address.get_mut(&network(address));
+        crowd.is_some_and(|crowd| crowd.silent.remove(&connection))
+    }
+
+    /// One that was counted is gone.
+    pub fn leave(&mut self, connection: u64, address: IpAddr, has_begun: bool) {
+        let address = network(address);
+        let Some(crowd) = self.by_address.get_mut(&address) else {
+            return;
+        };
+        // One that made room is counted no more.
+        if has_begun || crowd.silent.remove(&connection) {
+            crowd.count -= 1;
+        }
+        if crowd.count == 0 {
+            self.by_address.remove(&address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn the_oldest_that_said_nothing_makes_room_and_nobody_else() {
+        let mut crowds = Crowds::new(3);
+        let why = Ended::ConnectionsOfAddress { allowed: 3 };
+        for number in 1..=3 {
+            assert_eq!(crowds.enter(number, NEAR), Ok(None));
+        }
+        assert!(crowds.begun(1, NEAR));
+        assert_eq!(crowds.enter(4, NEAR), Ok(Some((2, why))));
+        assert!(!crowds.begun(2, NEAR), "too late");
+        assert!(crowds.begun(3, NEAR) && crowds.begun(4, NEAR));
+        assert_eq!(crowds.enter(5, NEAR), Err(why));
+        assert_eq!(crowds.enter(6, FAR), Ok(None));
+        // The one that made room goes, and is counted no more.
+        crowds.leave(2, NEAR, false);
+        assert_eq!(crowds.enter(7, NEAR), Err(why));
+        crowds.leave(1, NEAR, true);
+        assert_eq!(crowds.enter(8, NEAR), Ok(None));
+        for (number, has_begun) in [(3, true), (4, true), (8, false)] {
+            crowds.leave(number, NEAR, has_begun);
+        }
+        crowds.leave(6, FAR, false);
+        assert!(crowds.by_address.is_empty());
+    }
+}

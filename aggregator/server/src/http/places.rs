@@ -1,0 +1,196 @@
+//! The places of connections for HTTP, and who makes room where there is none.
+//!
+//! ```text
+//! address A   1 idle since its answer, 2 new, 3 being answered      B   4 idle
+//! a fifth of at most four                                           1 ends: A has most, and it is idle
+//! ```
+//!
+//! What stays true: a new connection finds a place; an address with few connections loses none to one with more.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::edge::HttpCounters;
+use crate::edge::network;
+
+/// The places of open connections.
+pub(super) struct Places {
+    max: usize,
+    state: Mutex<PlacesState>,
+}
+
+#[derive(Default)]
+struct PlacesState {
+    last: u64,
+    open: HashMap<u64, Open>,
+}
+
+struct Open {
+    /// What counts as its address.
+    of: IpAddr,
+    stage: Stage,
+    /// Since which turn it is in this stage.
+    since: u64,
+    ended: Arc<Notify>,
+}
+
+/// What a connection does, those first that make room first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// It was answered, and waits for its next request.
+    Idle,
+    /// It waits for its first request.
+    New,
+    /// It is being answered.
+    Answered,
+}
+
+/// The place of one connection, given back when it is dropped.
+pub(super) struct Place {
+    pub(super) id: u64,
+    /// Says that it is another's now.
+    pub(super) ended: Arc<Notify>,
+    /// Whether a request was answered.
+    pub(super) answered: AtomicBool,
+    places: Arc<Places>,
+    counters: Arc<HttpCounters>,
+}
+
+impl PlacesState {
+    /// The connection that makes room: of the address that has most of them.
+    fn first_to_go(&self) -> Option<u64> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for open in self.open.values() {
+            *counts.entry(open.of).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        let of_most = self
+            .open
+            .iter()
+            .filter(|(_, open)| counts[&open.of] == most);
+        let first = of_most.min_by_key(|(_, open)| (open.stage, open.since));
+        first.map(|(id, _)| *id)
+    }
+}
+
+impl Places {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A place for a new connection, of another one if there is no other place.
+    pub(super) fn enter(
+        places: &Arc<Self>,
+        address: IpAddr,
+        counters: &Arc<HttpCounters>,
+    ) -> Place {
+        let mut state = places.state();
+        if places.max <= state.open.len() {
+            HttpCounters::add(&counters.turned_away);
+            let first = state.first_to_go();
+            if let Some(open) = first.and_then(|first| state.open.remove(&first)) {
+                open.ended.notify_one();
+            }
+        }
+        state.last += 1;
+        let (id, ended) = (state.last, Arc::new(Notify::new()));
+        let open = Open {
+            of: network(address),
+            stage: Stage::New,
+            since: id,
+            ended: Arc::clone(&ended),
+        };
+        state.open.insert(id, open);
+        counters
+            .open
+            .store(state.open.len() as u64, Ordering::Relaxed);
+        drop(state);
+        Place {
+            id,
+            ended,
+            answered: AtomicBool::new(false),
+            places: Arc::clone(places),
+            counters: Arc::clone(counters),
+        }
+    }
+
+    /// A connection does something else from now on.
+    pub(super) fn set(&self, id: u64, stage: Stage) {
+        let mut state = self.state();
+        state.last += 1;
+        let now = state.last;
+        if let Some(open) = state.open.get_mut(&id) {
+            (open.stage, open.since) = (stage, now);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, PlacesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        state.open.remove(&self.id);
+        self.counters
+            .open
+            .store(state.open.len() as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(max: usize) -> (Arc<Places>, Arc<HttpCounters>) {
+        (Arc::new(Places::new(max)), Arc::default())
+    }
+
+    #[test]
+    fn idle_ones_make_room_before_new_ones_and_those_before_whoever_is_answered() {
+        let (places, counters) = places(3);
+        let enter = || Places::enter(&places, IpAddr::from([10, 0, 0, 1]), &counters);
+        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
+        let [first, second, third] = [(); 3].map(|()| enter());
+        places.set(first.id, Stage::Answered);
+        places.set(second.id, Stage::Answered);
+        places.set(second.id, Stage::Idle);
+        let fourth = enter();
+        assert!(ended(&second) && !ended(&third), "it was idle");
+        let fifth = enter();
+        assert!(ended(&third), "it waits longest for its first request");
+        for place in [&fourth, &fifth] {
+            places.set(place.id, Stage::Answered);
+        }
+        let sixth = enter();
+        assert!(ended(&first) && !ended(&fourth), "it was answered longest");
+        assert_eq!(counters.turned_away.load(Ordering::Relaxed), 3);
+        drop((first, second, third, fourth, fifth));
+        assert_eq!(counters.open.load(Ordering::Relaxed), 1);
+        drop(sixth);
+        assert!(places.state().open.is_empty());
+    }
+
+    #[test]
+    fn the_address_with_most_makes_room() {
+        let (places, counters) = places(3);
+        let enter = |host| Places::enter(&places, IpAddr::from([10, 0, 0, host]), &counters);
+        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
+        let probe = enter(1);
+        places.set(probe.id, Stage::Idle);
+        let (_busy, _more) = (enter(2), enter(2));
+        for _ in 0..10 {
+            let again = enter(2);
+            places.set(again.id, Stage::Answered);
+            assert!(!ended(&probe));
+        }
+    }
+}
