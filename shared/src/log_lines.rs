@@ -1,0 +1,104 @@
+//! Lines of a log about what a peer can cause as often as it likes, and how its words stand in them.
+//!
+//! ```text
+//! 12:00:00.0   a line                           12:00:00.1 to 12:00:00.9   nothing, and it is counted
+//! 12:00:01.0   a line, unsaid = 997
+//!
+//! no room<LF>ERROR forged… of 1,000 bytes       no room\nERROR forged… (1000 bytes)
+//! ```
+//!
+//! Counters count each time. Knows nothing of what is said, and reads no clock. What stays true: from one line to the
+//! next a time passes; the words of a peer stay on one line, and take a bounded part of it.
+
+use std::fmt;
+
+use crate::escape::escaped;
+use crate::time::Span;
+
+/// The most bytes of a peer's words in a line: the longest text of a ZMTP ERROR. Written with escapes, they are at most
+/// four times as many.
+pub const EXCERPT_BYTES_MAX: usize = 255;
+
+/// When the next line may be logged.
+#[derive(Debug)]
+pub struct LineInterval {
+    every: Span,
+    not_before: Span,
+    unsaid: u64,
+}
+
+impl LineInterval {
+    /// At once, and then not before this time has passed.
+    pub const fn new(every: Span) -> Self {
+        Self {
+            every,
+            not_before: Span::ZERO,
+            unsaid: 0,
+        }
+    }
+
+    /// Whether a line may be logged now; with it, how many were not since the last.
+    pub fn may(&mut self, clock: Span) -> Option<u64> {
+        if clock < self.not_before {
+            self.unsaid += 1;
+            return None;
+        }
+        self.not_before = clock.saturating_add(self.every);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// What a peer said, for a line of a log: without line ends and whatever else a terminal obeys, and cut after
+/// [`EXCERPT_BYTES_MAX`] bytes.
+pub const fn excerpt(text: &str) -> Excerpt<'_> {
+    Excerpt(text)
+}
+
+/// A text that is written with escapes, and not to its end if it is long.
+#[derive(Clone, Copy, Debug)]
+pub struct Excerpt<'a>(&'a str);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.0.len();
+        let shown = self.0.floor_char_boundary(EXCERPT_BYTES_MAX);
+        match self.0.get(..shown) {
+            Some(begin) if shown < len => write!(f, "{}… ({len} bytes)", escaped(begin)),
+            _ => escaped(self.0).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_due_at_once_and_then_after_an_interval() {
+        let mut interval = LineInterval::new(Span::from_secs(60));
+        assert_eq!(interval.may(Span::ZERO), Some(0));
+        for second in 1..60 {
+            assert_eq!(interval.may(Span::from_secs(second)), None);
+        }
+        assert_eq!(interval.may(Span::from_secs(60)), Some(59));
+    }
+
+    #[test]
+    fn the_words_of_a_peer_forge_no_line_and_end_somewhere() {
+        let forged = "no\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
+        assert_eq!(
+            excerpt(forged).to_string(),
+            r"no\x1b[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}"
+        );
+        // A cut falls between characters: 255 is within the 64th of four bytes.
+        let long = "😀".repeat(1_000);
+        assert_eq!(
+            excerpt(&long).to_string(),
+            format!("{}… (4000 bytes)", "😀".repeat(63))
+        );
+        let whole = "x".repeat(EXCERPT_BYTES_MAX);
+        assert_eq!(excerpt(&whole).to_string(), whole);
+        let worst = "\u{1b}".repeat(1_000_000);
+        assert!(excerpt(&worst).to_string().len() < 4 * EXCERPT_BYTES_MAX + 32);
+    }
+}
