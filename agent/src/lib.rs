@@ -57,6 +57,7 @@ mod headers;
 mod heard;
 mod http;
 mod listener;
+mod log_lines;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod most;

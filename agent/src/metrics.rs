@@ -56,6 +56,10 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
             "tollgate_agent_batches_refused_total",
             stats.batches_refused,
         ),
+        (
+            "tollgate_agent_refusals_unknown_total",
+            stats.refusals_unknown,
+        ),
         ("tollgate_agent_denials_taken_total", stats.denials_taken),
         (
             "tollgate_agent_denials_without_room_total",
@@ -84,6 +88,14 @@ pub(crate) fn tell(agent: &str, stats: &Stats) {
         (
             "tollgate_agent_connections_refused_total",
             stats.connections_refused,
+        ),
+        (
+            "tollgate_agent_members_not_followed_total",
+            stats.members_not_followed,
+        ),
+        (
+            "tollgate_agent_names_not_resolved_total",
+            stats.names_not_resolved,
         ),
         (
             "tollgate_agent_hold_operations_total",
@@ -199,6 +211,6 @@ mod tests {
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);
         assert_eq!(kept["tollgate_agent_blind_seconds"], 1.5);
-        assert_eq!(kept.len(), 44);
+        assert_eq!(kept.len(), 47);
     }
 }

@@ -159,9 +159,9 @@ impl Wires for Queues {
         true
     }
 
-    fn meet(&mut self, _: Box<str>) -> bool {
+    fn meet(&mut self, _: Box<str>) -> Option<usize> {
         // Everybody is known from the beginning.
-        false
+        None
     }
 
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool {

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::log_lines::LogLines;
+
 /// Counters that the agent's threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -18,6 +20,7 @@ pub(crate) struct Counters {
     pub(crate) batches_acknowledged: AtomicU64,
     pub(crate) batches_given_up: AtomicU64,
     pub(crate) batches_refused: AtomicU64,
+    pub(crate) refusals_unknown: AtomicU64,
     pub(crate) batches_waiting: AtomicU64,
     pub(crate) denials_live: AtomicU64,
     pub(crate) denials_taken: AtomicU64,
@@ -42,6 +45,8 @@ pub(crate) struct Counters {
     pub(crate) links_lost: AtomicU64,
     pub(crate) connections_ended: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    pub(crate) members_not_followed: AtomicU64,
+    pub(crate) names_not_resolved: AtomicU64,
     pub(crate) resources_without_room: AtomicU64,
     pub(crate) hold_operations: AtomicU64,
     pub(crate) hold_operations_dropped: AtomicU64,
@@ -54,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) verdicts: AtomicU64,
     pub(crate) verdicts_ignored: AtomicU64,
     pub(crate) callbacks_panicked: AtomicU64,
+    /// Of panics of callbacks, which are counted in several places.
+    pub(crate) panic_lines: LogLines,
 }
 
 impl Counters {
@@ -99,6 +106,8 @@ pub struct Stats {
     pub batches_given_up: u64,
     /// Batches that the log refused for ever.
     pub batches_refused: u64,
+    /// Refusals of batches that were not under way.
+    pub refusals_unknown: u64,
     /// Batches that wait, or are under way.
     pub batches_waiting: u64,
     /// Denials in the list.
@@ -152,6 +161,10 @@ pub struct Stats {
     /// Connections to aggregators that were not made or ended because of credentials: a certificate that does not hold, a
     /// token that is not let in, or a network that nothing protects.
     pub connections_refused: u64,
+    /// Times that an aggregator named another one that was not followed, because 1,024 are already.
+    pub members_not_followed: u64,
+    /// Times that no connection to an aggregator was tried, because its name has no address, or none was found in time.
+    pub names_not_resolved: u64,
     /// Resources beyond the bound: their calls are let through and recorded nowhere.
     pub resources_without_room: u64,
     /// What was done with holds: taken, given back, passed on.
@@ -207,6 +220,7 @@ impl From<&Counters> for Stats {
             batches_acknowledged: of(&counters.batches_acknowledged),
             batches_given_up: of(&counters.batches_given_up),
             batches_refused: of(&counters.batches_refused),
+            refusals_unknown: of(&counters.refusals_unknown),
             batches_waiting: of(&counters.batches_waiting),
             denials_live: of(&counters.denials_live),
             denials_taken: of(&counters.denials_taken),
@@ -231,6 +245,8 @@ impl From<&Counters> for Stats {
             links_lost: of(&counters.links_lost),
             connections_ended: of(&counters.connections_ended),
             connections_refused: of(&counters.connections_refused),
+            members_not_followed: of(&counters.members_not_followed),
+            names_not_resolved: of(&counters.names_not_resolved),
             resources_without_room: of(&counters.resources_without_room),
             hold_operations: of(&counters.hold_operations),
             hold_operations_dropped: of(&counters.hold_operations_dropped),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::AgentBuilder;
 use crate::error::BuildError;
+#[cfg(feature = "tls")]
+use crate::log_lines::LogLines;
 use crate::net::Credentials;
 
 /// What the settings say.
@@ -111,6 +113,7 @@ impl AgentBuilder {
             Ok(Credentials {
                 tls,
                 token: token.map_err(|fault| BuildError::Tls(Box::new(fault)))?,
+                tls_lines: LogLines::default(),
                 trusts_network,
             })
         }

@@ -266,12 +266,14 @@ impl Courier {
         }
     }
 
-    /// The log will never have it.
-    pub(crate) fn refused(&mut self, id: u64) {
-        if let Some(done) = self.remove(id) {
+    /// The log will never have it; whether it was under way.
+    pub(crate) fn refused(&mut self, id: u64) -> bool {
+        let done = self.remove(id);
+        if let Some(done) = &done {
             self.counts.batches_refused += 1;
             self.count_lost(&done.cargo);
         }
+        done.is_some()
     }
 
     /// The carrier has given it up; the log may have it or not.

@@ -178,9 +178,12 @@ impl Listener {
         }
     }
 
-    /// Takes another aggregator, which has not been heard.
-    pub(crate) fn add_peer(&mut self) {
-        self.peers.push(Peer::new());
+    /// Takes another aggregator, which has not been heard: the next, or one in the place of another.
+    pub(crate) fn add_peer(&mut self, index: usize) {
+        match self.peers.get_mut(index) {
+            Some(peer) => *peer = Peer::new(),
+            None => self.peers.push(Peer::new()),
+        }
     }
 
     /// Hears of the others of a fleet: those that do not answer here already are to be followed too.

@@ -50,8 +50,9 @@ impl Listener {
                 clock,
                 members,
             } => {
-                self.meet(members);
-                self.welcomed(index, nonce, instance, partitions, feeds, clock, now);
+                if self.welcomed(index, nonce, instance, partitions, feeds, clock, now) {
+                    self.meet(members);
+                }
             }
             FromAggregator::Snapshot(snapshot) => self.take_part(index, snapshot, now),
             FromAggregator::Appended { .. } | FromAggregator::Refused { .. } => {}
@@ -59,6 +60,7 @@ impl Listener {
         self.ask_if_needed(index, now);
     }
 
+    /// Takes a welcome; whether it answers the hello that is under way, of which there is one a second.
     #[allow(clippy::too_many_arguments, reason = "a welcome, taken apart")]
     fn welcomed(
         &mut self,
@@ -69,12 +71,12 @@ impl Listener {
         feeds: Vec<Box<str>>,
         clock: Span,
         now: Mono,
-    ) {
+    ) -> bool {
         let Some(peer) = self.peers.get_mut(index) else {
-            return;
+            return false;
         };
         let Some(asked) = peer.hello.filter(|hello| hello.nonce == nonce) else {
-            return;
+            return false;
         };
         Counters::add(&self.around.counters.welcomes, 1);
         peer.hello = None;
@@ -94,6 +96,7 @@ impl Listener {
         }
         self.set_partitions(partitions);
         self.tick(now);
+        true
     }
 
     fn take_part(&mut self, index: usize, mut snapshot: Snapshot, now: Mono) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Frame;
-use tollgate_shared::wire::link::FromAgent;
+use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member};
 
 use super::Act;
 use super::bench::{Bench, LOG, denied, evidence, second, told, told_in};
@@ -370,4 +370,31 @@ fn an_ask_that_is_not_answered_is_asked_again() {
     bench.heartbeat(0, 15);
     bench.advance(Span::from_millis(700));
     assert!(bench.asked(0).is_some_and(|again| again != first));
+}
+
+#[test]
+fn others_are_followed_where_a_hello_is_answered_and_only_then() {
+    let mut bench = Bench::joined(1);
+    bench.advance(second(1));
+    let asked = bench.listener.peers[0].hello.expect("a hello").nonce;
+    bench.listener.take_acts();
+    let mut say = |nonce: u64| {
+        let welcome = FromAggregator::Welcome {
+            nonce,
+            instance: Bench::instance(0),
+            partitions: super::bench::PARTITIONS,
+            feeds: vec!["tcp://feed:1".into()],
+            clock: bench.clock(),
+            members: vec![Member {
+                instance: 9,
+                address: "other:1".into(),
+            }],
+        };
+        bench.listener.link_said(0, welcome, bench.now);
+        let acts = bench.listener.take_acts().into_iter();
+        acts.filter(|act| matches!(act, Act::Meet { .. })).count()
+    };
+    assert_eq!(say(asked.wrapping_add(1)), 0, "nobody asked");
+    assert_eq!(say(asked), 1);
+    assert_eq!(say(asked), 0, "it has been answered");
 }

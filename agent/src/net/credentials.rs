@@ -17,6 +17,8 @@ use tollgate_zmtp::Token;
 
 use super::socket::SocketFault;
 use super::wire::Wire;
+#[cfg(feature = "tls")]
+use crate::log_lines::LogLines;
 
 /// What an agent has to show and believes.
 #[derive(Debug, Default)]
@@ -27,6 +29,9 @@ pub(crate) struct Credentials {
     /// The file with the token, and what stood there last.
     #[cfg(feature = "tls")]
     pub(crate) token: Option<TokenFile>,
+    /// Of changed files for TLS that cannot be used.
+    #[cfg(feature = "tls")]
+    pub(crate) tls_lines: LogLines,
     /// Whether the network was said to be trusted.
     pub(crate) trusts_network: bool,
 }
@@ -37,6 +42,7 @@ pub(crate) struct Credentials {
 pub(crate) struct TokenFile {
     path: std::path::PathBuf,
     last: std::sync::Mutex<Token>,
+    lines: LogLines,
 }
 
 #[cfg(feature = "tls")]
@@ -47,6 +53,7 @@ impl TokenFile {
         Ok(Self {
             path,
             last: std::sync::Mutex::new(Token::new(token.as_bytes())),
+            lines: LogLines::default(),
         })
     }
 
@@ -57,7 +64,12 @@ impl TokenFile {
             .unwrap_or_else(|broken| broken.into_inner());
         match tollgate_tls::read_secret(&self.path) {
             Ok(token) => *last = Token::new(token.as_bytes()),
-            Err(fault) => tracing::warn!(%fault, "the token that was read before is shown"),
+            // For each connection, and a peer may end them.
+            Err(fault) => {
+                if let Some(unsaid) = self.lines.may() {
+                    tracing::warn!(%fault, unsaid, "the token that was read before is shown");
+                }
+            }
         }
         last.clone()
     }
@@ -74,8 +86,10 @@ impl Credentials {
         {
             let token = self.token.as_ref().map(TokenFile::token);
             if let Some(tls) = &self.tls {
-                if let Err(fault) = tls.refresh() {
-                    tracing::warn!(%fault, "changed files for TLS cannot be used; those before them are");
+                if let Err(fault) = tls.refresh()
+                    && let Some(unsaid) = self.tls_lines.may()
+                {
+                    tracing::warn!(%fault, unsaid, "changed files for TLS cannot be used; those before them are");
                 }
                 let session = tls.session(&peer.to_string());
                 let session = session.map_err(|fault| SocketFault::Tls(fault.to_string()))?;

@@ -14,6 +14,7 @@ use super::backoff::Backoff;
 use super::inbox::Inbox;
 use super::slots::{self, Slots};
 use super::socket::{Socket, SocketFault};
+use super::task::Task;
 use crate::resource::ResourceId;
 
 /// Orders that may wait: one for each resource that is new.
@@ -35,14 +36,17 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct Feed {
     orders: mpsc::Sender<Order>,
+    _task: Task,
 }
 
 impl Feed {
     /// Starts a feed's task on the current runtime; it waits for an address.
     pub(super) fn start(peer: usize, own: Topic, slots: Slots, events: Inbox) -> Self {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
-        tokio::spawn(keep(peer, own, orders, slots, events));
-        Self { orders: sender }
+        Self {
+            orders: sender,
+            _task: Task::start(keep(peer, own, orders, slots, events)),
+        }
     }
 
     /// Makes the socket anew. False: too much is waiting, to be tried again.

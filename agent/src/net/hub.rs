@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
@@ -22,6 +23,7 @@ use crate::copies::{Keeper, Told};
 use crate::courier::{Counts, Courier, Outgoing};
 use crate::flusher::Parcel;
 use crate::listener::{Act, Listener};
+use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -45,8 +47,8 @@ pub(crate) trait Wires {
         topics: Vec<(ResourceId, Topic)>,
     ) -> bool;
 
-    /// Follows another aggregator, at this address; whether it is a new one.
-    fn meet(&mut self, address: Box<str>) -> bool;
+    /// Follows another aggregator, at this address; its number. `None`: it is followed already, or there is no room.
+    fn meet(&mut self, address: Box<str>) -> Option<usize>;
 
     /// Subscribes to a topic more. False: too much is waiting, to be tried again.
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool;
@@ -73,6 +75,7 @@ pub(crate) struct Hub<W> {
     resources: usize,
     joined: usize,
     told: Counts,
+    refusals: LogLines,
     #[cfg(feature = "metrics")]
     metrics_told: Option<Instant>,
     writer: Writer,
@@ -96,6 +99,7 @@ impl<W: Wires> Hub<W> {
             resources: 0,
             joined: 0,
             told: Counts::default(),
+            refusals: LogLines::default(),
             #[cfg(feature = "metrics")]
             metrics_told: None,
             writer: Writer::new(),
@@ -205,8 +209,13 @@ impl<W: Wires> Hub<W> {
                 reason: Refusal::Never,
                 text,
             }) => {
-                tracing::warn!(reason = %text, "the log refused a batch of hits");
-                self.courier.refused(id);
+                if !self.courier.refused(id) {
+                    return Counters::add(&self.shared.counters.refusals_unknown, 1);
+                }
+                if let Some(unsaid) = self.refusals.may() {
+                    let reason = excerpt(&text);
+                    tracing::warn!(%reason, unsaid, "the log refused a batch of hits");
+                }
             }
             Ok(answer) => self.listener.link_said(peer, answer, now),
             Err(_) => Counters::add(&self.shared.counters.frames_refused, 1),
@@ -301,8 +310,8 @@ impl<W: Wires> Hub<W> {
                 }
             }
             Act::Meet { address } => {
-                if self.wires.meet(address) {
-                    self.listener.add_peer();
+                if let Some(peer) = self.wires.meet(address) {
+                    self.listener.add_peer(peer);
                 }
             }
             Act::Subscribe {

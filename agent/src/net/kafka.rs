@@ -10,8 +10,8 @@
 //! What stays true: nothing is sent later than ten minutes after its first sending, in which the log knows it
 //! again: a courier gives no record to another client after five minutes, and no client tries for as long.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
@@ -23,10 +23,12 @@ use rdkafka::producer::{
 };
 use tokio::sync::mpsc;
 use tollgate_shared::kafka_properties::{is_of_connection, may_be_shown};
+use tollgate_shared::log_lines::excerpt;
 
 use super::{Event, Outcome};
 use crate::courier::Outgoing;
 use crate::error::BuildError;
+use crate::log_lines::LogLines;
 
 /// Records that may wait for the producer, whose own queue comes after.
 const RECORDS_MAX: usize = 256;
@@ -149,7 +151,7 @@ impl Kafka {
     ) -> Result<Self, BuildError> {
         let (records, receiver) = mpsc::channel(RECORDS_MAX);
         let config = config(bootstrap, agent, properties);
-        let producing = Producing::begin(config, topic, events, Told::default());
+        let producing = Producing::begin(config, topic, events, lines_that_last());
         let producing = producing.map_err(|error| bad(&error))?;
         // Alone to wait for the next record, for a moment and no longer.
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -170,23 +172,12 @@ struct Reports {
     /// How many records were answered for.
     answered: Arc<AtomicU64>,
     /// That brokers do not let us in, or not write.
-    told: Told,
+    lines: Arc<LogLines>,
 }
 
-/// When something was last said that does not mend itself, whatever client says it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Told(Arc<Mutex<Option<Instant>>>);
-
-impl Told {
-    /// Whether it is time to say it again.
-    pub(super) fn is_due(&self) -> bool {
-        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = at.is_none_or(|at| TOLD_EVERY <= at.elapsed());
-        if is_due {
-            *at = Some(Instant::now());
-        }
-        is_due
-    }
+/// Lines about what does not mend itself, whatever client says it.
+pub(super) fn lines_that_last() -> Arc<LogLines> {
+    Arc::new(LogLines::once_in(TOLD_EVERY))
 }
 
 /// Whether an error says that brokers do not take who we are, or we not who they are.
@@ -202,7 +193,8 @@ fn is_about_admission(code: RDKafkaErrorCode) -> bool {
 
 /// What the library logs, for those who look closely: what matters of it is said in our words.
 pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
-    tracing::debug!(?level, facility, message, "kafka client");
+    let message = excerpt(message);
+    tracing::debug!(?level, facility, %message, "kafka client");
 }
 
 impl ClientContext for Reports {
@@ -211,18 +203,21 @@ impl ClientContext for Reports {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        // A broker may have said it.
+        let reason = excerpt(reason);
         match error.rdkafka_error_code() {
             // That does not mend itself.
             Some(code) if is_about_admission(code) => {
-                if self.told.is_due() {
+                if let Some(unsaid) = self.lines.may() {
                     tracing::warn!(
-                        reason,
+                        %reason,
+                        unsaid,
                         "kafka does not let this agent in: expected the properties that its brokers ask for"
                     );
                 }
             }
             // Brokers that are away for a while are nothing that a service's log needs each second.
-            _ => tracing::debug!(%error, reason, "kafka"),
+            _ => tracing::debug!(%error, %reason, "kafka"),
         }
     }
 }
@@ -243,10 +238,10 @@ impl ProducerContext for Reports {
         };
         if let Err((error, message)) = result
             && error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
-            && self.told.is_due()
+            && let Some(unsaid) = self.lines.may()
         {
             let topic = message.topic();
-            tracing::warn!(%error, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
+            tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
         let delivered = Event::Delivered {
@@ -285,7 +280,9 @@ struct Producing {
     events: mpsc::Sender<Event>,
     producer: ThreadedProducer<Reports>,
     answered: Arc<AtomicU64>,
-    told: Told,
+    lines: Arc<LogLines>,
+    /// Of records that the client does not take.
+    refusals: LogLines,
     /// How many had been answered for, and since when it is these.
     heard: (u64, Instant),
 }
@@ -295,13 +292,13 @@ impl Producing {
         config: ClientConfig,
         topic: String,
         events: mpsc::Sender<Event>,
-        told: Told,
+        lines: Arc<LogLines>,
     ) -> Result<Self, KafkaError> {
         let answered = Arc::<AtomicU64>::default();
         let context = Reports {
             events: events.clone(),
             answered: Arc::clone(&answered),
-            told: told.clone(),
+            lines: Arc::clone(&lines),
         };
         Ok(Self {
             producer: ThreadedProducer::from_config_and_context(&config, context)?,
@@ -309,7 +306,8 @@ impl Producing {
             topic,
             events,
             answered,
-            told,
+            lines,
+            refusals: LogLines::default(),
             heard: (0, Instant::now()),
         })
     }
@@ -331,7 +329,7 @@ impl Producing {
 
     /// Waits until the topic is there; false: the agent has ended.
     fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
-        let told = Told::default();
+        let lines = lines_that_last();
         while !records.is_closed() && !self.events.is_closed() {
             let asked = Instant::now();
             let partitions = self.partitions();
@@ -339,8 +337,11 @@ impl Producing {
                 let told = Event::Partitions(partitions);
                 return self.events.blocking_send(told).is_ok();
             }
-            if partitions.is_ok() && told.is_due() {
+            if partitions.is_ok()
+                && let Some(unsaid) = lines.may()
+            {
                 tracing::warn!(
+                    unsaid,
                     "kafka topic `{}`: it is not there, or this agent may not see it: expected the right to Write",
                     self.topic
                 );
@@ -371,7 +372,7 @@ impl Producing {
     /// Goes on with another client, if that one reaches the topic.
     fn begin_again(&mut self) {
         let (config, topic) = (self.config.clone(), self.topic.clone());
-        match Self::begin(config, topic, self.events.clone(), self.told.clone()) {
+        match Self::begin(config, topic, self.events.clone(), Arc::clone(&self.lines)) {
             Ok(fresh) => {
                 if matches!(fresh.partitions(), Ok(Some(_))) {
                     tracing::debug!("the kafka producer reached nobody; it is made anew");
@@ -408,7 +409,9 @@ impl Producing {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 Err((error, _)) => {
-                    tracing::warn!(%error, "kafka refused a batch of hits");
+                    if let Some(unsaid) = self.refusals.may() {
+                        tracing::warn!(%error, unsaid, "kafka refused a batch of hits");
+                    }
                     break;
                 }
             }

@@ -3,8 +3,11 @@
 //! The first error, or a word from the hub, who hears no answers, ends the connection. Knows nothing of
 //! messages.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tollgate_zmtp::{SocketType, message};
 
 use super::Event;
@@ -12,6 +15,7 @@ use super::backoff::Backoff;
 use super::inbox::Inbox;
 use super::slots::{Slots, connect};
 use super::socket::{Socket, SocketFault};
+use super::task::Task;
 
 /// Messages that may wait for the socket.
 const ORDERS_MAX: usize = 256;
@@ -21,6 +25,18 @@ const ORDERS_MAX: usize = 256;
 pub(super) struct Link {
     pub(super) messages: mpsc::Sender<Bytes>,
     reopen: mpsc::Sender<()>,
+    down: Down,
+    _task: Task,
+}
+
+/// Since when a link has not been READY; `None` while it is.
+#[derive(Clone, Debug)]
+struct Down(Arc<Mutex<Option<Instant>>>);
+
+impl Down {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
 }
 
 impl Link {
@@ -28,8 +44,25 @@ impl Link {
     pub(super) fn start(peer: usize, endpoint: String, slots: Slots, events: Inbox) -> Self {
         let (messages, orders) = mpsc::channel(ORDERS_MAX);
         let (reopen, reopens) = mpsc::channel(1);
-        tokio::spawn(keep(peer, endpoint, (orders, reopens), slots, events));
-        Self { messages, reopen }
+        let down = Down(Arc::new(Mutex::new(Some(Instant::now()))));
+        let kept = keep(
+            (peer, endpoint),
+            (orders, reopens),
+            slots,
+            events,
+            down.clone(),
+        );
+        Self {
+            messages,
+            reopen,
+            down,
+            _task: Task::start(kept),
+        }
+    }
+
+    /// Since when it has not been READY, from its start on; `None` while it is.
+    pub(super) fn down_since(&self) -> Option<Instant> {
+        *self.down.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The socket is to be made anew.
@@ -40,16 +73,17 @@ impl Link {
 }
 
 async fn keep(
-    peer: usize,
-    endpoint: String,
+    (peer, endpoint): (usize, String),
     (mut orders, mut reopens): (mpsc::Receiver<Bytes>, mpsc::Receiver<()>),
     slots: Slots,
     events: Inbox,
+    down: Down,
 ) {
     let mut backoff = Backoff::new();
     while !orders.is_closed() {
         let slot = slots.take().await;
         if let Some(socket) = connect(SocketType::Dealer, &endpoint, &slots, &[]).await {
+            down.set(None);
             // What waits was meant for the connection before; whoever still wants it sends it again.
             while orders.try_recv().is_ok() {}
             while reopens.try_recv().is_ok() {}
@@ -65,6 +99,7 @@ async fn keep(
                 &mut answered,
             );
             slots.note(&endpoint, ended.await);
+            down.set(Some(Instant::now()));
             if !events.send(Event::LinkDown { peer }).await {
                 return;
             }

@@ -13,10 +13,12 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::mpsc;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::wire::member::{MemberRecord, SILENCE_MAX};
 
 use super::Event;
-use super::kafka::Told;
+use super::kafka::lines_that_last;
+use crate::log_lines::LogLines;
 
 /// How long the thread waits for a statement before it looks whether anybody is still there.
 const POLL: Duration = Duration::from_millis(200);
@@ -50,9 +52,9 @@ pub(super) fn follow(
     std::thread::Builder::new()
         .name("tollgate-members".to_owned())
         .spawn(move || {
-            let told = Told::default();
+            let lines = lines_that_last();
             while events.strong_count() != 0 {
-                if let Err(error) = read(&config, &topic, &events, &told) {
+                if let Err(error) = read(&config, &topic, &events, &lines) {
                     tracing::debug!(%error, "members cannot be read");
                     std::thread::sleep(AGAIN_AFTER);
                 }
@@ -71,7 +73,8 @@ impl ClientContext for Quiet {
 
     fn error(&self, error: KafkaError, reason: &str) {
         // The producer, which is let in as this is, says what does not mend itself.
-        tracing::debug!(%error, reason, "kafka members");
+        let reason = excerpt(reason);
+        tracing::debug!(%error, %reason, "kafka members");
     }
 }
 
@@ -81,7 +84,7 @@ fn read(
     config: &ClientConfig,
     topic: &str,
     events: &mpsc::WeakSender<Event>,
-    told: &Told,
+    lines: &LogLines,
 ) -> Result<(), KafkaError> {
     let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
     let mut list = TopicPartitionList::new();
@@ -91,7 +94,7 @@ fn read(
     if let Ok(found) = consumer.fetch_metadata(Some(topic), SEE_WITHIN)
         && let Some(error) = found.topics().iter().find_map(|found| found.error())
     {
-        say(&KafkaError::MetadataFetch(error.into()), topic, told);
+        say(&KafkaError::MetadataFetch(error.into()), topic, lines);
     }
     let mut book = Book::default();
     let mut heard_at = Instant::now();
@@ -105,7 +108,7 @@ fn read(
                 book.enter(&message);
                 heard_at = Instant::now();
             }
-            Some(Err(error)) => say(&error, topic, told),
+            Some(Err(error)) => say(&error, topic, lines),
             // All that there is has been read: now it is known who is silent.
             None => {
                 for address in book.alive() {
@@ -120,11 +123,11 @@ fn read(
 }
 
 /// What does not mend itself, a service's log has now and then.
-fn say(error: &KafkaError, topic: &str, told: &Told) {
+fn say(error: &KafkaError, topic: &str, lines: &LogLines) {
     let is_about_rights =
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
-    if is_about_rights && told.is_due() {
-        tracing::warn!(%error, "kafka topic `{topic}`: Read: this agent may not, and finds no aggregator");
+    if is_about_rights && let Some(unsaid) = lines.may() {
+        tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Read: this agent may not, and finds no aggregator");
     } else {
         tracing::debug!(%error, "kafka members");
     }

@@ -17,6 +17,7 @@ mod names;
 mod slots;
 mod socket;
 mod sockets;
+mod task;
 mod wire;
 
 pub(crate) use credentials::Credentials;

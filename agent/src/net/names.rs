@@ -1,21 +1,27 @@
-//! Names that stand for several aggregators: each address behind one is followed, and looked for again.
+//! Names of aggregators: the addresses behind one, and names that stand for several aggregators, of which each
+//! address is followed and looked for again.
 //!
 //! ```text
 //! tollgate.internal:7401 ── 10.0.0.4, 10.0.0.7 ── later 10.0.0.7, 10.0.0.9: the third is new
 //! ```
 //!
 //! A link asks for its name again whenever it connects, so a name with one address needs nothing of this:
-//! whoever is behind it is found when the one before is gone. Knows nothing of what is said there. What
-//! stays true: an address in figures is nobody's name.
+//! whoever is behind it is found when the one before is gone. Knows nothing of what is said there.
+//!
+//! A lookup takes a thread of the service until the system's resolver gives up, which takes longer than anybody here
+//! waits. So a lookup keeps its permit to its end, and whoever finds none waits without a thread. What stays true: no
+//! more lookups run than there are permits, given up or not; an address in figures is nobody's name.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Event;
+use super::socket::SocketFault;
 
 /// How often a name is asked for: members tell of each other within seconds; this is for a fleet of which
 /// nobody is left at the addresses that were known.
@@ -24,13 +30,58 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// The addresses of `tcp://host:port`.
+///
+/// # Errors
+///
+/// Where it is none, or its name has no address.
+pub(super) async fn resolve(
+    endpoint: &str,
+    lookups: &Arc<Semaphore>,
+) -> Result<Vec<SocketAddr>, SocketFault> {
+    let address = endpoint.strip_prefix("tcp://");
+    let address = address.ok_or_else(|| SocketFault::Address(endpoint.into()))?;
+    match address.parse() {
+        Ok(address) => Ok(vec![address]),
+        Err(_) => look_up(address.into(), lookups)
+            .await
+            .map_err(SocketFault::Name),
+    }
+}
+
+async fn look_up<A: FromIterator<SocketAddr> + Send + 'static>(
+    name: Box<str>,
+    lookups: &Arc<Semaphore>,
+) -> io::Result<A> {
+    let found = apart(lookups, move || name.to_socket_addrs().map(A::from_iter));
+    found.await.and_then(|found| found)
+}
+
+/// Does what takes a thread on one, once there is a permit, which is free when it has ended; whoever asked may have
+/// gone long before.
+async fn apart<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let permit = Arc::clone(permits).acquire_owned().await;
+    let permit = permit.map_err(io::Error::other)?;
+    let work = move || {
+        let done = work();
+        drop(permit);
+        done
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)
+}
+
 /// Follows the names among these addresses for as long as somebody takes events.
 pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<Event>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
-        let (name, events) = (name.clone(), events.downgrade());
+        let (name, events) = (Box::<str>::from(name.as_str()), events.downgrade());
+        let lookups = Arc::new(Semaphore::new(1));
         tokio::spawn(follow_one(events, move || {
-            let name = name.clone();
-            async move { Ok(tokio::net::lookup_host(name).await?.collect()) }
+            let (name, lookups) = (name.clone(), Arc::clone(&lookups));
+            async move { look_up(name, &lookups).await }
         }));
     }
 }
@@ -123,6 +174,44 @@ mod tests {
         let ((), heard) = tokio::join!(follows, heard);
         let expected = ["10.0.0.4:7401", "10.0.0.7:7401", "10.0.0.9:7401"];
         assert!(heard.iter().map(AsRef::as_ref).eq(expected), "{heard:?}");
+    }
+
+    #[tokio::test]
+    async fn lookups_that_nobody_waits_for_any_more_do_not_add_up() {
+        let permits = Arc::new(Semaphore::new(2));
+        let (began, begun) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = Arc::new(std::sync::Mutex::new(ended));
+        for _ in 0..50 {
+            let (began, ended) = (began.clone(), Arc::clone(&ended));
+            let hangs = apart(&permits, move || {
+                began.send(()).unwrap();
+                let _ = ended.lock().unwrap().recv();
+            });
+            let given_up = tokio::time::timeout(Duration::from_millis(1), hangs).await;
+            assert!(given_up.is_err(), "it hangs");
+        }
+        // The first two began, and no other could.
+        assert!(begun.recv().is_ok() && begun.recv().is_ok());
+        assert!(begun.try_recv().is_err());
+        assert_eq!(permits.available_permits(), 0);
+        drop(end);
+        assert_eq!(apart(&permits, || 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn an_address_in_figures_takes_no_lookup() {
+        let none = Arc::new(Semaphore::new(0));
+        let found = resolve("tcp://[::1]:7401", &none).await.unwrap();
+        assert_eq!(found, ["[::1]:7401".parse().unwrap()]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_address_is_said() {
+        for wrong in ["", "127.0.0.1:1", "ipc:///x"] {
+            let met = resolve(wrong, &Arc::new(Semaphore::new(1))).await;
+            assert!(matches!(met, Err(SocketFault::Address(_))), "{met:?}");
+        }
     }
 
     #[test]

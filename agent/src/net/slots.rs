@@ -4,26 +4,32 @@
 //! of. Those that the agent was configured with are always connected to; of those that it has only
 //! heard of, a bounded number at a time, since their descriptors are the host's.
 
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
+use tollgate_shared::log_lines::excerpt;
 use tollgate_zmtp::SocketType;
 
 use super::credentials::Credentials;
+use super::names;
 use super::socket::{Socket, SocketFault};
+use crate::log_lines::LogLines;
 use crate::stats::Counters;
 
-/// How long a connection may take to be made, READY included.
+/// How long a connection may take to be made, from the lookup of its name to READY.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Connections of each kind, link and feed, to aggregators that were only heard of.
 const MET_MAX: usize = 64;
 
-/// How often a line about a peer that breaks the protocol is logged.
-const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Lookups of names at a time for connections of one kind to aggregators that were only heard of. Each takes a thread
+/// of the service, and the system's resolver may take half a minute. Those that the agent was configured with have one
+/// each.
+const MET_LOOKUPS_MAX: usize = 4;
 
 /// How often it is said that nobody lets this agent in.
 const REFUSED_EVERY: Duration = Duration::from_secs(30);
@@ -33,21 +39,41 @@ const REFUSED_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Slots {
     /// `None` for an aggregator that the agent was configured with.
     places: Option<Arc<Semaphore>>,
+    lookups: Arc<Semaphore>,
     counters: Arc<Counters>,
     credentials: Arc<Credentials>,
-    line: Arc<Mutex<Option<Instant>>>,
-    refused_line: Arc<Mutex<Option<Instant>>>,
+    lines: Arc<SlotLines>,
+}
+
+/// What is logged of connections, by kind.
+#[derive(Debug)]
+struct SlotLines {
+    gone: LogLines,
+    ended: LogLines,
+    refused: LogLines,
 }
 
 impl Slots {
-    /// For aggregators that the agent was configured with.
-    pub(super) fn unbounded(counters: Arc<Counters>, credentials: Arc<Credentials>) -> Self {
+    /// For a connection to an aggregator that the agent was configured with.
+    pub(super) fn new(counters: Arc<Counters>, credentials: Arc<Credentials>) -> Self {
         Self {
             places: None,
+            lookups: Arc::new(Semaphore::new(1)),
             counters,
             credentials,
-            line: Arc::default(),
-            refused_line: Arc::default(),
+            lines: Arc::new(SlotLines {
+                gone: LogLines::default(),
+                ended: LogLines::default(),
+                refused: LogLines::once_in(REFUSED_EVERY),
+            }),
+        }
+    }
+
+    /// For another connection to an aggregator that the agent was configured with.
+    pub(super) fn another(&self) -> Self {
+        Self {
+            lookups: Arc::new(Semaphore::new(1)),
+            ..self.clone()
         }
     }
 
@@ -55,6 +81,7 @@ impl Slots {
     pub(super) fn bounded(&self) -> Self {
         Self {
             places: Some(Arc::new(Semaphore::new(MET_MAX))),
+            lookups: Arc::new(Semaphore::new(MET_LOOKUPS_MAX)),
             ..self.clone()
         }
     }
@@ -72,36 +99,34 @@ impl Slots {
         let Err(fault) = ended else {
             return;
         };
+        // Aggregators name each other, so that an endpoint may be a peer's words as well.
+        let endpoint = excerpt(endpoint);
         if fault.is_of_credentials() {
             Counters::add(&self.counters.connections_refused, 1);
-            if is_due(&self.refused_line, REFUSED_EVERY) {
+            if let Some(unsaid) = self.lines.refused.may() {
                 tracing::error!(
-                    endpoint,
+                    %endpoint,
                     %fault,
+                    unsaid,
                     "no connection to an aggregator, because of credentials; where there is no other, calls are let through"
                 );
             }
             return;
         }
         if !fault.is_violation() {
-            return tracing::debug!(endpoint, %fault, "a connection is gone");
+            if matches!(fault, SocketFault::Name(_)) {
+                Counters::add(&self.counters.names_not_resolved, 1);
+            }
+            if let Some(unsaid) = self.lines.gone.may() {
+                tracing::debug!(%endpoint, %fault, unsaid, "a connection is gone");
+            }
+            return;
         }
         Counters::add(&self.counters.connections_ended, 1);
-        if is_due(&self.line, LINE_EVERY) {
-            tracing::warn!(endpoint, %fault, "ended a connection to an aggregator");
+        if let Some(unsaid) = self.lines.ended.may() {
+            tracing::warn!(%endpoint, %fault, unsaid, "ended a connection to an aggregator");
         }
     }
-}
-
-/// Whether a line may be logged again, which is then taken as logged.
-fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
-    let mut last = last.lock().unwrap_or_else(|broken| broken.into_inner());
-    let now = Instant::now();
-    let is_due = last.is_none_or(|last| last + every <= now);
-    if is_due {
-        *last = Some(now);
-    }
-    is_due
 }
 
 /// A socket that is READY, with these bytes on their way, if somebody answers there in time.
@@ -111,8 +136,17 @@ pub(super) async fn connect(
     slots: &Slots,
     first: &[Bytes],
 ) -> Option<Socket> {
-    let connecting = Socket::connect(role, endpoint, &slots.credentials);
-    match timeout(CONNECT_WITHIN, connecting).await {
+    let until = Instant::now() + CONNECT_WITHIN;
+    let addresses = timeout_at(until, names::resolve(endpoint, &slots.lookups)).await;
+    let addresses = addresses.unwrap_or_else(|_| {
+        let late = "no answer about its name came in time";
+        Err(SocketFault::Name(io::Error::other(late)))
+    });
+    let connecting = async {
+        let addresses = addresses?;
+        Socket::connect(role, &addresses, &slots.credentials).await
+    };
+    match timeout_at(until, connecting).await {
         Ok(Ok(mut socket)) => {
             first.iter().for_each(|bytes| socket.send(bytes.clone()));
             Some(socket)

@@ -10,12 +10,14 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation, opening_with, ping, pong};
 
 use super::credentials::Credentials;
@@ -48,12 +50,15 @@ const STALL_MAX: Duration = Duration::from_secs(10);
 /// Time that passed between two looks beyond this was not the peer's: nobody read.
 const AWAY_MIN: Duration = Duration::from_secs(2);
 
-/// Why a connection is given up.
+/// Why a connection is given up. What others wrote stands in it as a log may have it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketFault {
     /// The address is none.
-    #[error("{0:?} is not an address, expected tcp://host:port")]
+    #[error("\"{}\" is not an address, expected tcp://host:port", excerpt(.0))]
     Address(Box<str>),
+    /// The name has no address.
+    #[error("no address is found: {0}")]
+    Name(io::Error),
     /// The network, or the peer's end.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -64,10 +69,10 @@ pub(super) enum SocketFault {
     #[error("{0}")]
     Slow(&'static str),
     /// TLS, its certificates or files.
-    #[error("{0}")]
+    #[error("{}", excerpt(.0))]
     Tls(String),
     /// The peer does not let this agent in, and says why.
-    #[error("refused: {0}")]
+    #[error("refused: {}", excerpt(.0))]
     Refused(Box<str>),
     /// The network is not said to be trusted, and nothing protects what would be sent over it.
     #[error(
@@ -107,15 +112,13 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects, and waits for the peer's READY. To be given a limit of time by the caller.
+    /// Connects to the first of these addresses that answers, and waits for the peer's READY. To be given a limit of time by the caller.
     pub(super) async fn connect(
         role: SocketType,
-        endpoint: &str,
+        addresses: &[SocketAddr],
         credentials: &Credentials,
     ) -> Result<Self, SocketFault> {
-        let address = endpoint.strip_prefix("tcp://");
-        let address = address.ok_or_else(|| SocketFault::Address(endpoint.into()))?;
-        let stream = TcpStream::connect(address).await?;
+        let stream = TcpStream::connect(addresses).await?;
         stream.set_nodelay(true)?;
         let (wire, token) = credentials.secure(stream).await?;
         let now = Instant::now();

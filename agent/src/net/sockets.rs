@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::wire::frame::Topic;
 
 use super::Event;
@@ -30,6 +31,7 @@ use super::slots::Slots;
 use crate::copies::Told;
 use crate::courier::Outgoing;
 use crate::flusher::{Ending, Parcel};
+use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::stats::Counters;
 
@@ -47,10 +49,17 @@ const TICK_QUIET: Duration = Duration::from_millis(250);
 /// Of what has come already so much is taken into one turn: a turn costs as much as some messages.
 const AT_ONCE: usize = 64;
 
-/// Aggregators that one agent knows of. A fleet has fewer; an agent that has met so many, because they
-/// came and went under ever new addresses, meets no more, and says so. To how many of them it is
-/// connected at a time is bounded elsewhere.
+/// Aggregators that one agent knows of. A fleet has fewer. An agent that has met so many, because they came and went
+/// under ever new addresses, or because one of them names what is none, meets others in the place of those that are
+/// gone. To how many of them it is connected at a time is bounded elsewhere.
 const PEERS_MAX: usize = 1_024;
+
+/// An aggregator that was only heard of, and to which no link has been READY for so long, gives its place to another.
+/// All of them are tried once within 32 s: 64 at a time, 2 s each.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+
+/// Where nobody has been gone for so long, nobody is looked for before this time has passed: a welcome names a thousand.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the agent's owner wants.
 #[derive(Debug)]
@@ -85,7 +94,19 @@ pub(crate) struct Sockets {
     room: Room,
     /// For the links and for the feeds of aggregators that are met.
     met: (Slots, Slots),
+    /// Aggregators that the agent was configured with, which come first.
+    configured: usize,
+    next_look: Instant,
+    counters: Arc<Counters>,
+    lines: MetLines,
     topic: Topic,
+}
+
+/// What is logged of aggregators that were heard of, by kind.
+#[derive(Debug, Default)]
+struct MetLines {
+    followed: LogLines,
+    not_followed: LogLines,
 }
 
 impl Sockets {
@@ -97,7 +118,7 @@ impl Sockets {
         events: &mpsc::Sender<Event>,
         (counters, credentials): (&Arc<Counters>, Credentials),
     ) -> Self {
-        let slots = Slots::unbounded(Arc::clone(counters), Arc::new(credentials));
+        let slots = Slots::new(Arc::clone(counters), Arc::new(credentials));
         let room = Room::new();
         let inbox = || Inbox::new(events.clone(), room.clone());
         let endpoints = aggregators
@@ -107,18 +128,49 @@ impl Sockets {
         names::follow(aggregators, events);
         Self {
             links: endpoints
-                .map(|(peer, endpoint)| Link::start(peer, endpoint, slots.clone(), inbox()))
+                .map(|(peer, endpoint)| Link::start(peer, endpoint, slots.another(), inbox()))
                 .collect(),
             feeds: (0..aggregators.len())
-                .map(|peer| Feed::start(peer, topic, slots.clone(), inbox()))
+                .map(|peer| Feed::start(peer, topic, slots.another(), inbox()))
                 .collect(),
             carrier,
             addresses: aggregators.iter().map(|one| one.as_str().into()).collect(),
             events: events.downgrade(),
             met: (slots.bounded(), slots.bounded()),
             room,
+            configured: aggregators.len(),
+            next_look: Instant::now(),
+            counters: Arc::clone(counters),
+            lines: MetLines::default(),
             topic,
         }
+    }
+
+    /// The number of the next aggregator that is met: a new one, or that of one that has been gone for long.
+    fn place_for_another(&mut self) -> Option<usize> {
+        if self.links.len() < PEERS_MAX {
+            return Some(self.links.len());
+        }
+        let now = Instant::now();
+        if now < self.next_look {
+            return None;
+        }
+        let met = self.links.iter().enumerate().skip(self.configured);
+        let down = met.filter_map(|(peer, link)| Some((link.down_since()?, peer)));
+        let gone = down.filter(|(since, _)| GONE_AFTER <= now.saturating_duration_since(*since));
+        let longest = gone.min().map(|(_, peer)| peer);
+        if longest.is_none() {
+            self.next_look = now + LOOK_EVERY;
+        }
+        longest
+    }
+}
+
+/// Puts something in the place of what is there, or behind the last.
+fn put<T>(all: &mut Vec<T>, at: usize, one: T) {
+    match all.get_mut(at) {
+        Some(place) => *place = one,
+        None => all.push(one),
     }
 }
 
@@ -150,28 +202,39 @@ impl Wires for Sockets {
             .is_some_and(|feed| feed.open(addresses, topics))
     }
 
-    fn meet(&mut self, address: Box<str>) -> bool {
+    fn meet(&mut self, address: Box<str>) -> Option<usize> {
         if self.addresses.contains(&address) {
-            return false;
+            return None;
         }
-        if PEERS_MAX <= self.links.len() {
-            tracing::warn!(%address, "an aggregator is not followed: too many have been met");
-            return false;
-        }
-        // Without one, the last of the sockets' tasks has ended.
-        let Some(events) = self.events.upgrade() else {
-            return false;
+        let Some(peer) = self.place_for_another() else {
+            Counters::add(&self.counters.members_not_followed, 1);
+            if let Some(unsaid) = self.lines.not_followed.may() {
+                let address = excerpt(&address);
+                tracing::warn!(%address, unsaid, "an aggregator is not followed: {PEERS_MAX} are");
+            }
+            return None;
         };
-        tracing::debug!(%address, "meets another aggregator of the fleet");
-        let peer = self.links.len();
+        // Without one, the last of the sockets' tasks has ended.
+        let events = self.events.upgrade()?;
+        if let Some(unsaid) = self.lines.followed.may() {
+            let address = excerpt(&address);
+            tracing::debug!(%address, unsaid, "meets another aggregator of the fleet");
+        }
         let endpoint = format!("tcp://{address}");
         let inbox = Inbox::new(events, self.room.clone());
         let (links, feeds) = self.met.clone();
-        let link = Link::start(peer, endpoint, links, inbox.clone());
-        self.links.push(link);
-        self.feeds.push(Feed::start(peer, self.topic, feeds, inbox));
-        self.addresses.push(address);
-        true
+        put(
+            &mut self.links,
+            peer,
+            Link::start(peer, endpoint, links, inbox.clone()),
+        );
+        put(
+            &mut self.feeds,
+            peer,
+            Feed::start(peer, self.topic, feeds, inbox),
+        );
+        put(&mut self.addresses, peer, address);
+        Some(peer)
     }
 
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool {
@@ -302,5 +365,71 @@ impl Hub<Sockets> {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+    use tollgate_zmtp::{SocketType, message, opening};
+
+    use super::*;
+
+    /// An aggregator that is there, and says something now and then.
+    async fn ready() -> Box<str> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream
+                .write_all(&opening(SocketType::Router))
+                .await
+                .unwrap();
+            while stream.write_all(&message(&[b"x"])).await.is_ok() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        address.into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_never_there_gives_its_place_to_another() {
+        let (events, mut hub) = mpsc::channel(EVENTS_MAX);
+        let counters = Arc::new(Counters::default());
+        let mut sockets = Sockets::start(
+            &["127.0.0.1:1".to_owned()],
+            Topic::CONTROL,
+            Carrier::Links,
+            &events,
+            (&counters, Credentials::default()),
+        );
+        tokio::spawn(async move { while hub.recv().await.is_some() {} });
+        // No port has this number, and what has none is refused at once.
+        let absent = |n: usize| Box::from(format!("127.1.{}.{}:0", n / 250, n % 250 + 1));
+        assert_eq!(sockets.meet(ready().await), Some(1));
+        for peer in 2..PEERS_MAX {
+            assert_eq!(sockets.meet(absent(peer)), Some(peer));
+        }
+        assert_eq!(sockets.meet(absent(2)), None, "it is followed");
+        let not_followed = || counters.members_not_followed.load(Ordering::Relaxed);
+        assert_eq!(not_followed(), 0);
+        assert_eq!(sockets.meet("127.2.0.1:0".into()), None);
+        assert_eq!(not_followed(), 1);
+        tokio::time::sleep(GONE_AFTER + LOOK_EVERY).await;
+        // Neither the one that was configured nor the one that is there.
+        assert_eq!(sockets.meet("127.2.0.1:0".into()), Some(2));
+        assert_eq!(sockets.meet("127.2.0.2:0".into()), Some(3));
+        assert_eq!(sockets.meet(absent(2)), Some(4), "it was forgotten");
+        assert_eq!(
+            (sockets.links(), sockets.addresses.len()),
+            (PEERS_MAX, PEERS_MAX)
+        );
+        tokio::time::sleep(GONE_AFTER / 2).await;
+        for n in 5..PEERS_MAX {
+            let another = format!("127.3.{}.{}:0", n / 250, n % 250 + 1);
+            assert_eq!(sockets.meet(another.into()), Some(n));
+        }
+        assert_eq!(sockets.meet("127.2.0.3:0".into()), None, "all are new");
     }
 }
