@@ -11,27 +11,34 @@
 //!
 //! Everything is decided and counted for itself, in this order: what is released, renewed and settled, then hits,
 //! estimates and holds. With `"all_or_none": true` all hits and holds are let through or none is. `copies` is 1 where it
-//! is not said; 0 hits ask without counting. The status is 200 for every decision, and 400 for what cannot be read, with
-//! what was expected.
+//! is not said; 0 hits ask without counting. The status is 200 for every decision, and 400 for what cannot be read (413
+//! where it is too long, 408 where it does not come), with what was expected.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 use tollgate_agent::{Allowed, Copies, Denied, HitError, Rate, ReserveError, Settled};
 
 use crate::authorize::hit;
+use crate::connections::{Connection, EndReason};
 use crate::state::Shared;
 
 /// Hits, estimates, holds and the rest that one question may have together.
 pub(crate) const HITS_MAX: usize = 1_000;
 
-/// The most bytes of a question.
-pub(crate) const BODY_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of a question: as many hits as there may be, with names of some 200 bytes.
+const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// How long a question may take behind its head.
+const BODY_WITHIN: Duration = Duration::from_secs(5);
 
 /// The longest lease: a day. What is used for longer renews it.
 const LEASE_MS_MAX: u64 = 86_400_000;
@@ -126,13 +133,19 @@ struct Fault {
 }
 
 /// Answers a question.
-pub(crate) async fn decide(State(shared): State<Shared>, body: Bytes) -> Response {
-    let question = match read(&body) {
+pub(crate) async fn decide(
+    State(shared): State<Shared>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Response {
+    let body = body_of(request, &connection).await;
+    let read = |body: Bytes| read(&body).map_err(|error| (StatusCode::BAD_REQUEST, error));
+    let question = match body.and_then(read) {
         Ok(question) => question,
-        Err(error) => {
+        Err((status, error)) => {
             Shared::note("bad_question");
             let schema = "tollgate.error/1";
-            return (StatusCode::BAD_REQUEST, Json(Fault { schema, error })).into_response();
+            return (status, Json(Fault { schema, error })).into_response();
         }
     };
     let kept = &shared.kept;
@@ -167,6 +180,29 @@ pub(crate) async fn decide(State(shared): State<Shared>, body: Bytes) -> Respons
         released,
     })
     .into_response()
+}
+
+/// The body of a request, if it comes in time.
+async fn body_of(request: Request, connection: &Connection) -> Result<Bytes, (StatusCode, String)> {
+    let too_long = || {
+        let error = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
+        Err((StatusCode::PAYLOAD_TOO_LARGE, error))
+    };
+    let body = request.into_body();
+    // As its head announces it.
+    if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
+        return too_long();
+    }
+    match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => Ok(body),
+        // Too much of it came, or its connection is over, and nobody reads this.
+        Ok(Err(_)) => too_long(),
+        Err(_) => {
+            connection.note(EndReason::SlowBody);
+            let error = format!("expected the body within {} s", BODY_WITHIN.as_secs());
+            Err((StatusCode::REQUEST_TIMEOUT, error))
+        }
+    }
 }
 
 fn read(body: &[u8]) -> Result<AskedHits, String> {

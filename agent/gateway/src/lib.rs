@@ -16,10 +16,12 @@
 
 mod authorize;
 mod browsers;
+mod connections;
 mod decide;
 mod grpc;
 mod kept;
 mod listen;
+mod patient;
 mod server;
 mod state;
 pub mod subject;

@@ -1,7 +1,7 @@
 //! Where the gateway listens, and who is answered: this machine alone, on a loopback address or a Unix socket.
 //!
-//! What stays true: connections are bounded in number; at the bound the next one waits in the kernel's queue; at the
-//! end, requests that were begun are answered.
+//! What stays true: connections are bounded in number, and at the bound one makes room for the next
+//! ([`crate::connections`]); at the end, requests that were begun are answered.
 
 use std::fs::Permissions;
 use std::io;
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::counter;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections at once.
-const CONNECTIONS_MAX: usize = 4_096;
+use crate::connections::{Connection, Connections};
 
 /// How long requests that were begun may take at the end.
 pub(crate) const END_WITHIN: Duration = Duration::from_secs(2);
@@ -98,34 +98,37 @@ impl Listener {
         }
     }
 
-    /// Accepts connections, and answers each in a task of its own, until the end is asked for; then waits for those
-    /// that were begun.
-    pub async fn serve<F>(self, mut stop: watch::Receiver<bool>, answer: impl Fn(Accepted) -> F)
-    where
+    /// Accepts connections, so many at once, and answers each in a task of its own, until the end is asked for; then
+    /// waits for those that were begun.
+    pub async fn serve<F>(
+        self,
+        max: usize,
+        mut stop: watch::Receiver<bool>,
+        answer: impl Fn(Accepted, Arc<Connection>) -> F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let all = Arc::new(Connections::new(max));
         let mut connections = JoinSet::new();
         loop {
-            let next = async {
-                let permit = Arc::clone(&room).acquire_owned().await;
-                (permit, self.accept().await)
-            };
-            // Also where all connections are taken: the end does not wait for one of them.
-            let (permit, accepted) = tokio::select! {
-                next = next => next,
+            let accepted = tokio::select! {
+                accepted = self.accept() => accepted,
                 () = stopped(&mut stop) => break,
             };
             while connections.try_join_next().is_some() {}
             let Ok(stream) = accepted else {
                 // No descriptor is free: those that are may end soon.
+                counter!("tollgate_gateway_accept_errors_total").increment(1);
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
-            let answered = answer(stream);
+            let (connection, end) = Connections::enter(&all);
+            let answered = answer(stream, Arc::clone(&connection));
             connections.spawn(async move {
-                answered.await;
-                drop(permit);
+                tokio::select! {
+                    () = answered => {}
+                    Ok(reason) = end => connection.note(reason),
+                }
             });
         }
         // Whoever comes now is refused at once, and goes on without a decision.
@@ -175,5 +178,59 @@ async fn bind_free(path: &PathBuf) -> io::Result<UnixListener> {
             UnixListener::bind(path)
         }
         bound => bound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Says back what it is told, and counts that as an answer.
+    async fn echo(stream: Accepted, connection: Arc<Connection>) {
+        let Accepted::Tcp(mut stream) = stream else {
+            return;
+        };
+        let mut told = [0; 4];
+        while stream.read_exact(&mut told).await.is_ok() {
+            connection.begin_request();
+            connection.end_request();
+            if stream.write_all(&told).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn silent_connections_make_room_for_whoever_asks() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::bind(&Listen::Loopback(address)).await;
+        let listener = listener.expect("it listens");
+        let address = listener.address().expect("an address");
+        let (stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(listener.serve(8, stopping, echo));
+        let ask = async |stream: &mut TcpStream| {
+            let mut said = [0; 4];
+            stream.write_all(b"ping").await.expect("it reads");
+            stream.read_exact(&mut said).await.map(|_| said)
+        };
+        let connect = async || TcpStream::connect(address).await.expect("it accepts");
+        let mut known = connect().await;
+        let mut silent = Vec::new();
+        for _ in 0..40 {
+            assert_eq!(ask(&mut known).await.expect("it stays"), *b"ping");
+            silent.push(connect().await);
+            let mut newcomer = connect().await;
+            assert_eq!(ask(&mut newcomer).await.expect("it is let in"), *b"ping");
+        }
+        // The first of them made room, and the last is there.
+        let mut said = [0; 1];
+        assert_eq!(silent[0].read(&mut said).await.unwrap_or(0), 0, "it ended");
+        let mut last = silent.pop().expect("there are some");
+        assert_eq!(ask(&mut last).await.expect("it is there"), *b"ping");
+        stop.send(true).expect("it listens");
+        drop((known, last));
+        served.await.expect("it ends");
     }
 }

@@ -1,35 +1,46 @@
 //! The gateway as a process runs it: HTTP at one address, gRPC at another, and the end of both.
 //!
-//! What stays true: header and body of a request have bounds in bytes and time; the agent sends what it recorded when
-//! nobody is answered any more.
+//! What stays true: header and body of a request have bounds in bytes and time, and so has the reading of its answer;
+//! the agent sends what it recorded when nobody is answered any more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::PrometheusHandle;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tollgate_agent::Agent;
 
 use crate::authorize::{authorize, authorize_below};
 use crate::browsers;
-use crate::decide::{BODY_BYTES_MAX, decide};
+use crate::connections::{Connection, MeteredBody, connections_max};
+use crate::decide::decide;
 use crate::grpc::Grpc;
 use crate::listen::{Accepted, END_WITHIN, Listen, ListenError, Listener, stopped};
+use crate::patient::PatientStream;
 use crate::state::{Settings, Shared};
 
-/// Within what time a request's head has to be there, also of a connection that is kept open.
-const HEAD_WITHIN: Duration = Duration::from_secs(60);
+/// How long a connection may wait for its next request: web servers keep theirs for about as long, and one that is
+/// closed under them costs a request its decision. A head that was begun has less time.
+const IDLE_WITHIN: Duration = Duration::from_secs(60);
+
+/// The most bytes of a request's head: of a client's headers, which web servers pass on, nginx takes 32 KiB and Envoy
+/// 60.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// How often leases are looked at: copies come back so much later at most.
 const LEASES_EVERY: Duration = Duration::from_millis(100);
@@ -100,15 +111,18 @@ impl Gateway {
             grpc,
             shared,
         } = self;
+        let addresses = 1 + u64::from(grpc.is_some());
+        let max = connections_max(getrlimit(Resource::Nofile).current, addresses);
         let stopping = stop.clone();
-        let http = listener.serve(stop.clone(), |stream| {
-            answer(stream, routes.clone(), stopping.clone())
+        let http = listener.serve(max, stop.clone(), |stream, connection| {
+            answer(stream, connection, routes.clone(), stopping.clone())
         });
         let served = Grpc::new(&shared).await;
         let grpc = async {
             if let Some(listener) = grpc {
-                let answer = |stream| served.clone().answer(stream, stop.clone());
-                listener.serve(stop.clone(), answer).await;
+                let answer =
+                    |stream, connection| served.clone().answer(stream, connection, stop.clone());
+                listener.serve(max, stop.clone(), answer).await;
             }
         };
         let kept = Arc::clone(&shared.kept);
@@ -126,23 +140,43 @@ impl Gateway {
     }
 }
 
-async fn answer(stream: Accepted, routes: Router, stop: watch::Receiver<bool>) {
+async fn answer(
+    stream: Accepted,
+    connection: Arc<Connection>,
+    routes: Router,
+    stop: watch::Receiver<bool>,
+) {
     match stream {
-        Accepted::Tcp(stream) => answer_http(stream, routes, stop).await,
-        Accepted::Unix(stream) => answer_http(stream, routes, stop).await,
+        Accepted::Tcp(stream) => answer_http(stream, connection, routes, stop).await,
+        Accepted::Unix(stream) => answer_http(stream, connection, routes, stop).await,
     }
 }
 
 async fn answer_http(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    connection: Arc<Connection>,
     routes: Router,
     mut stop: watch::Receiver<bool>,
 ) {
-    let service = TowerToHyperService::new(routes);
+    let io = PatientStream::new(io, Arc::clone(&connection));
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        connection.begin_request();
+        request.extensions_mut().insert(Arc::clone(&connection));
+        let metered = |body| Body::new(MeteredBody::new(body, Arc::clone(&connection)));
+        let answered = routes.call(request.map(metered));
+        let connection = Arc::clone(&connection);
+        async move {
+            let answered = answered.await;
+            connection.end_request();
+            answered
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .serve_connection::<_, _>(TokioIo::new(io), service);
+        .header_read_timeout(IDLE_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
     // A peer that breaks off, or sends what is not HTTP, has ended its own connection.
     let ended = tokio::select! {
@@ -177,7 +211,6 @@ fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) ->
         .route("/v1/authorize/{resource}", any(authorize))
         .route("/v1/authorize/{resource}/{*below}", any(authorize_below))
         .merge(asked_directly)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(shared)
 }
 

@@ -366,3 +366,79 @@ async fn pages_in_a_browser_are_not_answered() {
     assert_eq!(gateway.kit.recorded().len(), 3);
     gateway.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_begun_and_not_ended_is_over_in_seconds() {
+    let running = Running::start().await;
+    let whole = "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
+    for (begun, expected) in [(whole, "HTTP/1.1 408 "), ("POST /v1/dec", "")] {
+        let began = tokio::time::Instant::now();
+        let answer = running.ask(begun).await;
+        assert!(answer.starts_with(expected), "{begun}: {answer}");
+        assert!(!expected.is_empty() || answer.is_empty(), "{answer}");
+        // The clock stands still while anybody has something to do.
+        let taken = began.elapsed().as_secs();
+        assert!((5..10).contains(&taken), "{begun}: {taken} s");
+    }
+    // One that is kept for another request has more time, also behind a request that came in two pieces.
+    let mut peer = TcpStream::connect(&running.address)
+        .await
+        .expect("it accepts");
+    for piece in ["GET /healthz HTTP/1.1\r\n", "host: localhost\r\n\r\n"] {
+        peer.write_all(piece.as_bytes()).await.expect("it reads");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let last = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    peer.write_all(last.as_bytes()).await.expect("it reads");
+    let mut answers = String::new();
+    peer.read_to_string(&mut answers).await.expect("it answers");
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_question_is_as_long_as_a_thousand_hits_and_no_longer() {
+    let running = Running::start().await;
+    let hit = format!(
+        r#"{{"resource": "api.search", "domain": "{}"}}"#,
+        "d".repeat(200)
+    );
+    let thousand = format!(r#"{{"hits": [{}]}}"#, vec![hit; 1_000].join(","));
+    let answer = running.post(&thousand).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let head = "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-length: 262145\r\n\r\n";
+    let answer = running.ask(head).await;
+    assert_eq!(status(&answer), "413", "{answer}");
+    assert!(answer.contains("at most 262144 bytes"), "{answer}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_questions_take_a_bounded_part_of_memory() {
+    let running = Running::start().await;
+    let head = "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-length: 262144\r\n\r\n";
+    let begun = [head.as_bytes(), &[b' '; 255 << 10]].concat();
+    let mut unfinished = tokio::task::JoinSet::new();
+    // 16 MiB have room for 64 of them.
+    for _ in 0..80 {
+        let mut peer = TcpStream::connect(&running.address)
+            .await
+            .expect("it accepts");
+        let begun = begun.clone();
+        unfinished.spawn(async move {
+            // One that has to end may not read it all.
+            let _ = peer.write_all(&begun).await;
+            let mut answer = [0; 16];
+            peer.read(&mut answer).await.unwrap_or(0)
+        });
+    }
+    let answer = running
+        .post(r#"{"hits": [{"resource": "api.search", "domain": "acme"}]}"#)
+        .await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let answers = unfinished.join_all().await;
+    let ended = answers.iter().filter(|read| **read == 0).count();
+    assert!((16..80).contains(&ended), "{ended}");
+    running.end().await;
+}

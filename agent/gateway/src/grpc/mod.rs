@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::http::Response;
 use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use hyper::body::Incoming;
@@ -28,6 +29,9 @@ use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
@@ -35,17 +39,23 @@ use self::check::Check;
 use self::holds::{ConnectionId, EnvoyHolds};
 use self::kuadrant::Kuadrant;
 use self::rls::Rls;
+use crate::connections::{Connection, EndReason, MeteredBody};
 use crate::listen::{Accepted, stopped};
 use crate::state::Shared;
 
 /// The most bytes of a request. Descriptors take some hundred; a check may bring a part of the request's body along.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Requests at once of one connection.
-const STREAMS_MAX: u32 = 1_024;
+/// Requests at once of one connection: answers take microseconds, and Envoy opens another connection where these are
+/// taken.
+const STREAMS_MAX: u32 = 128;
 
-/// The most bytes of a request's headers.
-const HEADERS_BYTES_MAX: u32 = 16 << 10;
+/// The most bytes of a request's headers, which may have come as a byte each. Those of gRPC have some hundred; what is
+/// asked stands in the message.
+const HEADERS_BYTES_MAX: u32 = 4 << 10;
+
+/// How long a request may take from its head to its answer, message included.
+const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a client of HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -94,7 +104,12 @@ impl Grpc {
     }
 
     /// Answers what one connection asks.
-    pub async fn answer(self, stream: Accepted, mut stop: watch::Receiver<bool>) {
+    pub async fn answer(
+        self,
+        stream: Accepted,
+        open: Arc<Connection>,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let Accepted::Tcp(stream) = stream else {
             return;
         };
@@ -110,8 +125,10 @@ impl Grpc {
         let _ended = EndsHolds(&self.holds, id);
         let service = hyper::service::service_fn(|mut request: axum::http::Request<Incoming>| {
             request.extensions_mut().insert(id);
+            let metered = |body| MeteredBody::new(body, Arc::clone(&open));
             // Routes are always ready.
-            self.routes.clone().call(request)
+            let answered = self.routes.clone().call(request.map(metered));
+            in_time(answered, Arc::clone(&open))
         });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -132,6 +149,20 @@ impl Grpc {
             tracing::debug!(%error, "a connection ended early");
         }
     }
+}
+
+/// An answer, or that its request took too long: its message did not come.
+async fn in_time<E>(
+    answered: impl Future<Output = Result<Response<Body>, E>>,
+    connection: Arc<Connection>,
+) -> Result<Response<Body>, E> {
+    connection.begin_request();
+    let answered = timeout(REQUEST_WITHIN, answered).await;
+    connection.end_request();
+    answered.unwrap_or_else(|_| {
+        connection.note(EndReason::SlowRequest);
+        Ok(Status::deadline_exceeded("expected the request within 5 s").into_http())
+    })
 }
 
 /// What reflection tells: the services of `describe`, and health.

@@ -82,6 +82,16 @@ impl Running {
         Ok(answer.into_inner())
     }
 
+    /// Begins a request of a method, and does not send its message.
+    pub async fn unfinished(&self, path: &'static str) -> Status {
+        let mut client = tonic::client::Grpc::new(self.channel());
+        client.ready().await.expect("a connection");
+        let path = path.parse().expect("a path");
+        let request = tonic::Request::new(tokio_stream::pending::<Vec<u8>>());
+        let answer = client.client_streaming(request, path, Bytes).await;
+        answer.map(|_| ()).expect_err("it has no message")
+    }
+
     /// Copies that are held.
     pub fn held(&self) -> u32 {
         self.kit.held().iter().map(|held| held.copies).sum()

@@ -1,0 +1,187 @@
+//! A stream over which HTTP/1 is spoken, whose peer has to go on with what it has begun.
+//!
+//! ```text
+//! silent between requests       no business of this; hyper ends it after a minute
+//! a head's first bytes          the rest within 5 s
+//! an answer, of which nothing   is read for 10 s: ended
+//! ```
+//!
+//! What stays true: whoever is ended is counted by its reason.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::connections::{Connection, EndReason};
+
+/// How long the head of a request may take from its first byte.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a peer may read nothing of an answer.
+const READS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A stream with a limit of time for what was begun on it.
+pub(crate) struct PatientStream<S> {
+    stream: S,
+    connection: Arc<Connection>,
+    /// The head that has begun: how many there were before it, and when it is late.
+    head: Option<(u64, Pin<Box<Sleep>>)>,
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> PatientStream<S> {
+    pub const fn new(stream: S, connection: Arc<Connection>) -> Self {
+        Self {
+            stream,
+            connection,
+            head: None,
+            stuck: None,
+        }
+    }
+
+    fn is_head_late(&mut self, cx: &mut Context<'_>, came: bool) -> bool {
+        let (heads, is_answering) = self.connection.heads();
+        if is_answering
+            || self
+                .head
+                .as_ref()
+                .is_some_and(|(before, _)| *before != heads)
+        {
+            self.head = None;
+        }
+        if came && !is_answering && self.head.is_none() {
+            self.head = Some((heads, Box::pin(sleep(HEAD_WITHIN))));
+        }
+        let late = self.head.as_mut();
+        !came && late.is_some_and(|(_, late)| late.as_mut().poll(cx).is_ready())
+    }
+
+    fn wait<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let stuck = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(sleep(READS_WITHIN)));
+        match stuck.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(self.ended(EndReason::SlowReader))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn ended(&self, reason: EndReason) -> io::Error {
+        self.connection.note(reason);
+        io::ErrorKind::TimedOut.into()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for PatientStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let came = before < buf.filled().len();
+        let is_late = self.is_head_late(cx, came);
+        match read {
+            Poll::Pending if is_late => Poll::Ready(Err(self.ended(EndReason::SlowHead))),
+            read => read,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wait(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.wait(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.wait(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::connections::Connections;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_reads_ends_its_connection() {
+        let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut stream = PatientStream::new(near, connection);
+        let slowly = async {
+            let mut read = [0; 32];
+            for _ in 0..4 {
+                sleep(READS_WITHIN - Duration::from_secs(1)).await;
+                far.read_exact(&mut read).await.expect("an answer");
+            }
+            far
+        };
+        let answer = [0; 129];
+        let (written, _far) = tokio::join!(stream.write_all(&answer), slowly);
+        assert!(written.is_ok(), "whoever reads something has time");
+        let error = stream.write_all(&answer).await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_was_begun_is_late_and_silence_is_not() {
+        let (connection, _end) = Connections::enter(&Arc::new(Connections::new(1)));
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut stream = PatientStream::new(near, Arc::clone(&connection));
+        let mut bytes = [0; 64];
+        for _ in 0..3 {
+            far.write_all(b"GET / HTTP/1.1\r\n\r\n")
+                .await
+                .expect("room");
+            assert_eq!(stream.read(&mut bytes).await.expect("a head"), 18);
+            connection.begin_request();
+            connection.end_request();
+            let silent = timeout(10 * HEAD_WITHIN, stream.read(&mut bytes)).await;
+            assert!(silent.is_err(), "{silent:?}");
+        }
+        far.write_all(b"GET").await.expect("room");
+        assert_eq!(stream.read(&mut bytes).await.expect("a part"), 3);
+        let late = stream.read(&mut bytes).await.expect_err("no more comes");
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    }
+}
