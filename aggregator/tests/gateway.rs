@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{DEADLINE, directory, serve, tollgate};
@@ -32,6 +34,36 @@ impl Gateway {
         let (_, http) = line.split_once("http=").unwrap();
         let http = http.trim().to_owned();
         Self { child, http }
+    }
+
+    /// One that listens for gRPC as well, and whose lines go to this file; its address of gRPC.
+    fn start_grpc(log: &Path) -> (Self, String) {
+        let child = tollgate()
+            .args(["gateway", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0"])
+            .args(["--aggregator", "127.0.0.1:1"])
+            .stderr(File::create(log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut started = Self {
+            child,
+            http: String::new(),
+        };
+        let began = Instant::now();
+        loop {
+            let lines = std::fs::read_to_string(log).unwrap();
+            let of = |name: &str| {
+                let (_, found) = lines.split_once(name)?;
+                found
+                    .split_once('\n')
+                    .map(|(address, _)| address.to_owned())
+            };
+            if let (Some(http), Some(grpc)) = (of("http="), of("grpc=")) {
+                started.http = http;
+                return (started, grpc);
+            }
+            assert!(began.elapsed() < DEADLINE, "{lines}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The one decision of a question.
@@ -99,4 +131,33 @@ fn what_is_wrong_is_said_or_the_answer_is_blind() {
     while gateway.decide(&hit("open.unknown"))["blind"] == true {
         assert!(began.elapsed() < DEADLINE);
     }
+}
+
+#[test]
+fn frames_that_nobody_asked_for_write_nothing_into_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let (_gateway, grpc) = Gateway::start_grpc(&log);
+    let frame = |kind: u8, flags: u8, payload: &[u8]| {
+        let head = [0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 0];
+        [&head[..], payload].concat()
+    };
+    let (settings, ping, ack) = (4, 6, 1);
+    let mut stream = TcpStream::connect(&grpc).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let forged = frame(ping, ack, b"unasked!").repeat(1_000);
+    let asked = frame(ping, 0, b"are you?");
+    let all = [preface, frame(settings, 0, b""), forged, asked].concat();
+    stream.write_all(&all).unwrap();
+    // Its answer comes behind everything else.
+    let mut said = Vec::new();
+    while !said.ends_with(b"are you?") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        said.extend(byte);
+    }
+    let lines = std::fs::read_to_string(&log).unwrap();
+    assert!(lines.lines().count() < 20, "{lines}");
+    assert!(!lines.contains("h2::"), "{lines}");
 }

@@ -56,7 +56,8 @@ fn domain_from(text: &str) -> Result<DomainFrom, String> {
 /// Where the address cannot be had, or is not this machine's own.
 pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
     let telemetry = Telemetry {
-        log: "info".to_owned(),
+        // The HTTP/2 library warns of each frame that a peer should not have sent.
+        log: "info,h2=error".to_owned(),
         log_format: LogFormat::Text,
     };
     telemetry::start(&telemetry, global.quiet, global.verbose)?;
