@@ -108,13 +108,13 @@ fn welcome(nonce: u64) -> Vec<u8> {
     })
 }
 
-/// Serves one connection: every third is refused, or ended for its bytes; the others get floods.
+/// Serves one connection: every second is refused, or ended for its bytes; the others get floods.
 fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
     stream.set_write_timeout(Some(SOON)).unwrap();
     let opened = opening(SocketType::Router);
     match number % 4 {
         1 => {
-            stream.write_all(&opened[..64]).ok()?;
+            stream.write_all(&opened).ok()?;
             stream.write_all(&error(EVIL)).ok()?;
         }
         3 => {

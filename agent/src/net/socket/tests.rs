@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use tollgate_zmtp::{message, opening};
+use tollgate_zmtp::{error, message, opening};
 
 use super::*;
 
@@ -100,13 +100,7 @@ async fn a_peer_that_says_nothing_to_a_ping_is_given_up() {
 #[tokio::test]
 async fn the_reason_of_a_refusal_forges_no_line() {
     let reason = "\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
-    let error = [&[5][..], b"ERROR", &[reason.len() as u8], reason.as_bytes()].concat();
-    let bytes = [
-        &opening(SocketType::Router)[..64],
-        &[4, error.len() as u8],
-        &error,
-    ];
-    let refused = met(vec![bytes.concat()]).await.unwrap_err();
+    let refused = met(vec![opened(&error(reason))]).await.unwrap_err();
     assert!(matches!(refused, SocketFault::Refused(_)), "{refused:?}");
     assert_eq!(
         refused.to_string(),
