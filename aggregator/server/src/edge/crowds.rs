@@ -6,7 +6,8 @@
 //! a fifth of A, all others being agents              it ends itself
 //! ```
 //!
-//! What stays true: connections that have said what they are here for make room for nobody.
+//! A connection that understands no pings (ZMTP 3.0) counts as one that says nothing: it may be dead for minutes. What
+//! stays true: others that have said what they are here for make room for nobody.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -25,7 +26,7 @@ pub struct Crowds {
 #[derive(Debug, Default)]
 struct Crowd {
     count: usize,
-    /// Those that have not said what they are here for, by number: a smaller one is older.
+    /// Those that make room, by number: a smaller one is older.
     silent: BTreeSet<u64>,
 }
 

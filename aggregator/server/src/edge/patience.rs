@@ -64,6 +64,11 @@ impl Patience {
         self.pings = pings;
     }
 
+    /// Whether the peer understands pings.
+    pub fn pings(&self) -> bool {
+        self.pings
+    }
+
     /// The peer has said what it is here for.
     pub fn begun(&mut self) {
         self.has_begun = true;

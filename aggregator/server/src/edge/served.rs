@@ -282,7 +282,9 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
     fn look_whether_begun(&mut self) {
         if self.has_begun.is_some() && self.conversation.has_begun() {
             self.patience.begun();
-            if let Some(has_begun) = self.has_begun.take() {
+            let has_begun = self.has_begun.take();
+            // One that understands no pings may be dead, so it makes room like one that said nothing.
+            if let Some(has_begun) = has_begun.filter(|_| self.patience.pings()) {
                 has_begun();
             }
         }
