@@ -170,7 +170,7 @@ fn an_aggregator_neither_fills_the_log_nor_writes_lines_of_its_own() {
         let stats = agent.stats();
         let caused = [
             (stats.refusals_unknown, 10_000),
-            (stats.batches_refused, 8),
+            (stats.batches_refused, 2),
             (stats.connections_refused, 2),
             (stats.connections_ended, 2),
             (stats.members_not_followed, 500),

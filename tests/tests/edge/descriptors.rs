@@ -111,7 +111,8 @@ fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
     let mut link = Link::start(Bounds::default(), 4);
     let hosts = [1, 1, 2, 2].map(|host| [127, 0, 0, host]);
     let peers = hosts.map(|from| link.welcome_from(from));
-    let mut fifth = Peer::connect(&link.address, SocketType::Dealer);
+    let from = [127, 0, 0, 3];
+    let mut fifth = Peer::connect_from(from, 1 << 20, &link.address, SocketType::Dealer);
     fifth.send(&opening(SocketType::Dealer));
     link.until("accepting pauses", |link| {
         0 < link.edge.paused.load(Ordering::Relaxed)
