@@ -64,6 +64,7 @@ mod wrong;
 use std::num::NonZeroUsize;
 
 use tollgate_log::{RETRY_AFTER, Stream};
+use tollgate_shared::log_lines::LineInterval;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
@@ -92,7 +93,7 @@ pub struct Core {
     withheld: withheld::Withheld,
     clocks: clocks::Clocks,
     at_cap: log_lines::CapWarnings,
-    forged: log_lines::LineInterval,
+    forged: LineInterval,
     membership: assignment::Membership,
     log_down: Option<String>,
     /// Whether partitions are followed: not before the limits have been read.
@@ -131,7 +132,7 @@ impl Core {
             withheld: withheld::Withheld::default(),
             clocks: clocks::Clocks::default(),
             at_cap: log_lines::CapWarnings::new(),
-            forged: log_lines::LineInterval::new(Span::from_secs(1)),
+            forged: LineInterval::new(Span::from_secs(1)),
             membership: assignment::Membership::default(),
             log_down: None,
             following_hits: false,
