@@ -73,22 +73,52 @@ pub(super) fn calls<'a>(
     calls
 }
 
-/// What was let through and should not have been, a sentence each.
+/// What became of the check.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What was let through and should not have been, a sentence each.
+    pub violations: Vec<String>,
+    /// Copies that were let through and that the check holds to their limits.
+    pub judged: u64,
+    /// Copies that it does not: the log says that their agent had heard no aggregator of late, or they were
+    /// stamped so late that no window of a second can tell.
+    pub unjudged: u64,
+}
+
+/// How far a copy's stamp may be behind its call for it to be judged in a window of a second, in
+/// microseconds; the model judges up to an eighth of any window.
+const JUDGED_LATE_US: u64 = 125_000;
+
+impl Found {
+    fn count(&mut self, call: &OfferedCall) {
+        if !call.is_let_through {
+            return;
+        }
+        let is_judged = !call.is_unguarded && call.late_us <= JUDGED_LATE_US;
+        match is_judged {
+            true => self.judged += call.copies,
+            false => self.unjudged += call.copies,
+        }
+    }
+}
+
+/// Looks for what was let through and should not have been.
 pub(super) fn violations<'a>(
     limits: &Limits,
     calls: impl Iterator<Item = PairCall<'a>>,
     delay_us: u64,
     agents: u64,
-) -> Vec<String> {
+) -> Found {
+    let mut found = Found::default();
     let mut by_pair: BTreeMap<(&str, Option<&str>), Vec<OfferedCall>> = BTreeMap::new();
     for (resource, domain, call) in calls {
+        found.count(&call);
         by_pair
             .entry((resource, Some(domain)))
             .or_default()
             .push(call);
         by_pair.entry((resource, None)).or_default().push(call);
     }
-    let mut found = Vec::new();
     for ((resource, domain), calls) in by_pair {
         let Some(of_resource) = limits.resources.get(resource) else {
             continue;
@@ -108,7 +138,7 @@ pub(super) fn violations<'a>(
             call_max: calls.iter().map(|call| call.copies).max().unwrap_or(0),
         };
         for of in effect_violations(&[in_force], &calls, params) {
-            found.push(format!(
+            found.violations.push(format!(
                 "{resource} {}: {:?} let {} through from {} to {}, allowed {}",
                 domain.unwrap_or("as a whole"),
                 of.constraint,
@@ -146,6 +176,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_not_judged_is_counted() {
+        let mut of_resource = ResourceLimits::default();
+        of_resource.default.hard = Some(10);
+        let mut limits = Limits::default();
+        limits.resources.insert("r".into(), of_resource);
+        // All are let through, twice the limit. The first are unguarded, the next a second late, then refused.
+        let calls = (0..20).map(|n| {
+            let call = OfferedCall {
+                is_unguarded: n < 12,
+                late_us: if (12..15).contains(&n) { 1_000_000 } else { 0 },
+                is_let_through: n < 18,
+                ..call(n * 10_000)
+            };
+            ("r", "acme", call)
+        });
+        let found = violations(&limits, calls, 0, 1);
+        assert_eq!((found.judged, found.unjudged), (3, 15));
+        assert_eq!(found.violations, [""; 0]);
+    }
+
     fn found(hard: Option<u64>, global: Option<u64>, domains: &[&str]) -> Vec<String> {
         let of_resource = ResourceLimits {
             default: DomainLimits {
@@ -159,7 +210,7 @@ mod tests {
         limits.resources.insert("r".into(), of_resource);
         // A hundred calls, evenly spaced over a second, all let through.
         let calls = (0..100).map(|n| ("r", domains[n % domains.len()], call(n as u64 * 10_000)));
-        violations(&limits, calls, 20_000, 2)
+        violations(&limits, calls, 20_000, 2).violations
     }
 
     #[test]

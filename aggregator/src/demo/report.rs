@@ -46,6 +46,11 @@ pub struct Report {
     /// Pairs, and resources under a global limit, of which more was let through before the outage than
     /// their limits, what was offered within one denial delay, and one call an agent.
     pub effect_violations: u64,
+    /// Copies let through before the outage that `effect_violations` judges.
+    pub effect_judged: u64,
+    /// Copies that it does not judge: their agent had heard no aggregator of late, or stamped them more than an
+    /// eighth of a second late.
+    pub effect_unjudged: u64,
     /// From the call that filled a window to the slowest agent's deny list.
     pub denial_delay_us_p50: Option<u64>,
     /// The same.
@@ -182,6 +187,8 @@ impl Report {
             outage_refused: verdict.later.refused,
             unjustified_shown: verdict.unjustified_shown,
             effect_violations: verdict.effect_violations,
+            effect_judged: verdict.effect_judged,
+            effect_unjudged: verdict.effect_unjudged,
             effect_shown: verdict.effect_shown,
             ..Self::default()
         }
@@ -270,6 +277,14 @@ impl Report {
             "effect violations",
             self.effect_violations.to_string(),
             "above limit, one delay, a call an agent",
+        );
+        row(
+            "  not judged",
+            self.effect_unjudged.to_string(),
+            &format!(
+                "of {}: their agent heard no aggregator, or stamped late",
+                self.effect_judged.saturating_add(self.effect_unjudged)
+            ),
         );
         row(
             "denial delay, p50",

@@ -84,6 +84,11 @@ pub struct Verdict {
     /// Pairs, and resources under a global limit, of which more was let through before the outage than
     /// their limits and one denial delay allow.
     pub effect_violations: u64,
+    /// Copies that were let through before the outage and that this check judged.
+    pub effect_judged: u64,
+    /// Copies that it could not judge: calls of an agent that had heard no aggregator of late, by the log's
+    /// marks, and calls stamped late by more than an eighth of a second.
+    pub effect_unjudged: u64,
     /// The first of them, for people.
     pub effect_shown: Vec<String>,
 }
@@ -405,8 +410,10 @@ impl Bench<'_> {
         let delay_us = self.verdict.longest_delay_us;
         let agents = evidence.seen.len() as u64;
         let found = effect::violations(&to_model(evidence.limits), calls, delay_us, agents);
-        self.verdict.effect_violations = found.len() as u64;
-        self.verdict.effect_shown = found.into_iter().take(SHOWN_MAX).collect();
+        self.verdict.effect_violations = found.violations.len() as u64;
+        self.verdict.effect_shown = found.violations.into_iter().take(SHOWN_MAX).collect();
+        self.verdict.effect_judged = found.judged;
+        self.verdict.effect_unjudged = found.unjudged;
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::link::Refusal;
 
-use super::session::SENT_APART_MAX;
+use super::session::{BATCH_BYTES_MAX, SENT_APART_MAX};
 
 /// Why a batch does not go to the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +27,12 @@ pub enum BatchFault {
     /// It is not a whole record.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
+    /// It is longer than one turn of a partition may take.
+    #[error("{found} bytes of hits or holds: expected at most {BATCH_BYTES_MAX}")]
+    Size {
+        /// Its bytes.
+        found: usize,
+    },
     /// The connection has not shown for whom it speaks.
     #[error("no hello came over this connection")]
     NoHello,
@@ -85,7 +91,7 @@ pub enum BatchFault {
 
 impl BatchFault {
     /// Names of all faults, as metrics have them.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "partition",
         "kind",
         "malformed",
@@ -96,6 +102,7 @@ impl BatchFault {
         "sent",
         "namespace",
         "misrouted",
+        "size",
     ];
 
     const fn index(&self) -> usize {
@@ -110,6 +117,7 @@ impl BatchFault {
             Self::Sent { .. } => 7,
             Self::Namespace(_) => 8,
             Self::Misrouted { .. } => 9,
+            Self::Size { .. } => 10,
         }
     }
 

@@ -43,6 +43,10 @@ pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
 /// counts it. A stamp that is further off is of a clock that was never set, the agent's or this machine's.
 pub const SENT_APART_MAX: Span = Span::from_secs(24 * 3_600);
 
+/// The most bytes of a batch of hits or holds, which a partition rules in one go, while others wait. Agents
+/// fill a batch to 64 KiB and one entry.
+pub const BATCH_BYTES_MAX: usize = 128 * 1024;
+
 /// What becomes of a message of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
@@ -192,11 +196,13 @@ impl Session {
         }
         let (sender, replaces) = match Record::decode(record)? {
             Record::Hits(batch) => {
+                check_size(record)?;
                 self.check_resources(batch.resources())?;
                 self.check_partition(partition, &batch)?;
                 (batch.sender, None)
             }
             Record::Holds(batch) => {
+                check_size(record)?;
                 self.check_resources(batch.resources())?;
                 (batch.sender, None)
             }
@@ -260,6 +266,14 @@ impl Session {
         self.highest
             .insert(partition, highest.map_or(sequence, |one| one.max(sequence)));
         Ok(())
+    }
+}
+
+fn check_size(batch: &[u8]) -> Result<(), BatchFault> {
+    let found = batch.len();
+    match found <= BATCH_BYTES_MAX {
+        true => Ok(()),
+        false => Err(BatchFault::Size { found }),
     }
 }
 

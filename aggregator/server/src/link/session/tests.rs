@@ -49,6 +49,17 @@ fn hits_for(partition: u32, sender: &Sender<'_>) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
+/// A batch of so many hits of one pair of partition 0.
+fn many_hits(entries: usize) -> Vec<u8> {
+    let domain = domain_of(0);
+    let own = own();
+    let hit = Hit::one(0, &domain, own.sent, 1);
+    let mut writer = Writer::new();
+    let hits = std::iter::repeat_n(hit, entries);
+    write_hits(&mut writer, &own, &["r"], hits, [].into_iter());
+    writer.as_slice().to_vec()
+}
+
 fn beat(sender: &Sender<'_>, head: BeatHead) -> Vec<u8> {
     let mut writer = Writer::new();
     write_beat(&mut writer, sender, &[], head, &[]);
@@ -149,6 +160,21 @@ fn a_hit_goes_to_the_partition_of_its_pair() {
             assert_eq!(append(&mut session, found, &batch), fault);
         }
     }
+}
+
+#[test]
+fn a_batch_that_would_hold_others_up_is_refused() {
+    let mut session = greeted();
+    let entry = many_hits(2).len() - many_hits(1).len();
+    let fits = many_hits(BATCH_BYTES_MAX / entry - 16);
+    assert!(BATCH_BYTES_MAX / 2 < fits.len(), "{}", fits.len());
+    assert_eq!(append(&mut session, 0, &fits), None);
+    let long = many_hits(BATCH_BYTES_MAX / entry + 1);
+    let found = long.len();
+    assert_eq!(
+        append(&mut session, 0, &long),
+        Some(BatchFault::Size { found })
+    );
 }
 
 #[test]
