@@ -3,8 +3,8 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    comeback, copies, copies_lift, copies_return, cost, effect, engine, fanout, fleet, hit, holds,
-    pairs, propagation, rls,
+    comeback, copies, copies_lift, copies_return, cost, doors, effect, engine, fanout, fleet, hit,
+    holds, pairs, propagation,
 };
 use crate::harness::{Bench, paced};
 
@@ -57,8 +57,13 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "rls",
-        about: "a decision of the gateway for Envoy's rate limit filter, over loopback",
-        run: rls::run,
+        about: "a decision of the gateway for Envoy's rate limit filter, over loopback, beside envoyproxy/ratelimit",
+        run: doors::rls,
+    },
+    Bench {
+        name: "gateway",
+        about: "a decision of the gateway for a web server, by HTTP over a Unix socket",
+        run: doors::gateway,
     },
     Bench {
         name: "fanout",

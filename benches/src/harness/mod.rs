@@ -26,6 +26,7 @@ pub mod machine;
 pub mod memory;
 pub mod owner;
 pub mod paced;
+pub mod redis;
 pub mod report;
 pub mod results;
 pub mod stats;

@@ -12,8 +12,8 @@ use crate::harness::child::{argument, say};
 use crate::harness::clock::thread_cpu_ns;
 use crate::load::names::domain;
 
-use super::redis::ScriptClient;
 use super::{DOMAINS, RESOURCE};
+use crate::harness::redis::ScriptClient;
 
 /// What a caller is to do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

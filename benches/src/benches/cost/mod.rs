@@ -14,7 +14,6 @@
 //! Idle is the same over some seconds in which nobody calls.
 
 mod caller;
-mod redis;
 
 use std::time::Duration;
 
@@ -26,9 +25,9 @@ use crate::harness::child::Part;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::owner::process_cpu_ns;
 
+use crate::harness::redis::{Redis, StartError};
 use caller::{CallOrder, Spent};
 pub use caller::{child_agent, child_redis};
-use redis::{Redis, StartError};
 
 /// Decisions a second, and what one may cost, in microseconds of CPU.
 const RATES: [(u64, f64); 4] = [(1_000, 25.0), (10_000, 12.0), (30_000, 8.0), (100_000, 4.0)];

@@ -22,22 +22,36 @@ const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) \
 const LIMIT: u64 = 100;
 
 /// A server for the time of a benchmark.
-pub(super) struct Redis {
+pub struct Redis {
     process: Child,
     address: String,
 }
 
 /// Why there is none.
-pub(super) enum StartError {
+#[derive(Debug)]
+pub enum StartError {
     /// This machine has none.
     Absent {
+        /// For the report.
         reason: String,
     },
+    /// It is there, and does not start.
     Failed(anyhow::Error),
 }
 
+impl From<anyhow::Error> for StartError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Redis {
-    pub(super) fn start() -> Result<Self, StartError> {
+    /// Starts one at a port of its own, that keeps nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or it does not listen.
+    pub fn start() -> Result<Self, StartError> {
         let failed = |error: anyhow::Error| StartError::Failed(error);
         // Freed again at once; nobody else asks for one at this moment.
         let port = TcpListener::bind("127.0.0.1:0")
@@ -72,12 +86,13 @@ impl Redis {
         Ok(redis)
     }
 
-    pub(super) fn address(&self) -> &str {
+    /// Where it listens.
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// Its process.
-    pub(super) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 }
@@ -90,7 +105,7 @@ impl Drop for Redis {
 }
 
 /// One connection.
-pub(super) struct ScriptClient {
+pub struct ScriptClient {
     stream: BufReader<TcpStream>,
     digest: String,
     line: String,
@@ -98,7 +113,12 @@ pub(super) struct ScriptClient {
 }
 
 impl ScriptClient {
-    pub(super) fn connect(address: &str) -> anyhow::Result<Self> {
+    /// Connects, and loads the script.
+    ///
+    /// # Errors
+    ///
+    /// Where the server is not there, or answers what is not expected.
+    pub fn connect(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let mut client = Self {
@@ -117,7 +137,7 @@ impl ScriptClient {
     }
 
     /// Counts one hit of a domain; whether it has room.
-    pub(super) fn hit(&mut self, domain: &str) -> anyhow::Result<bool> {
+    pub fn hit(&mut self, domain: &str) -> anyhow::Result<bool> {
         let digest = std::mem::take(&mut self.digest);
         let sent = self.send(&["EVALSHA", &digest, "1", domain]);
         self.digest = digest;

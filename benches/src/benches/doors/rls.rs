@@ -1,0 +1,158 @@
+//! gRPC over loopback, as Envoy's rate limit filter asks.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use tonic::transport::Channel;
+
+use super::ratelimit::RateLimit;
+use super::{CONNECTIONS, DOMAINS, DoorRounds, LIMITS, ROUNDS, RunningGateway, START_WITHIN};
+use super::{WARM_UP, time_of};
+use crate::harness::Session;
+use crate::harness::aggregator::Aggregator;
+use crate::harness::figure::{Figure, Target};
+use crate::harness::redis::StartError;
+use crate::load::names::domain;
+
+const PEER: &str = "envoyproxy/ratelimit, Redis";
+
+/// Measures it.
+///
+/// # Errors
+///
+/// Where a process does not start, or a request is refused.
+pub fn run(session: &mut Session) -> anyhow::Result<()> {
+    let time = time_of(session);
+    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let gateway = RunningGateway::start(&aggregator.agents)?;
+    let (peer, why_none) = match RateLimit::start() {
+        Ok(peer) => (Some(peer), None),
+        Err(StartError::Absent { reason }) => (None, Some(reason)),
+        Err(StartError::Failed(error)) => return Err(error).context("starting the peer"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let (mut ours, mut theirs) = (DoorRounds::default(), DoorRounds::default());
+    runtime.block_on(async {
+        for round in 1..=ROUNDS {
+            session.step(&format!("round {round} of {ROUNDS}"));
+            measure(gateway.rls, time, &mut ours).await?;
+            if let Some(peer) = &peer {
+                measure(peer.address, time, &mut theirs).await?;
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    let of_theirs = [&theirs.p50_us, &theirs.p99_us, &theirs.per_second];
+    let figures = ours.figures("ShouldRateLimit").into_iter().zip(of_theirs);
+    for (figure, of_theirs) in figures {
+        if let Some(figure) = figure {
+            session.add(figure.peer(PEER, of_theirs));
+        }
+    }
+    let against = [
+        (
+            "p50 against the peer's",
+            &ours.p50_us,
+            &theirs.p50_us,
+            Target::AtMost(0.7),
+        ),
+        (
+            "decisions a second against the peer's",
+            &ours.per_second,
+            &theirs.per_second,
+            Target::AtLeast(2.0),
+        ),
+    ];
+    for (name, over, under, target) in against {
+        let name = format!("ShouldRateLimit, {name}");
+        let figure = match &why_none {
+            Some(why) => Some(Figure::absent(name, "×", why.clone())),
+            None => Figure::of_ratio(name, over, under),
+        };
+        if let Some(figure) = figure {
+            session.add(figure.target(target));
+        }
+    }
+    Ok(())
+}
+
+/// One round against one address.
+async fn measure(address: SocketAddr, time: Duration, into: &mut DoorRounds) -> anyhow::Result<()> {
+    let mut client = connect(address).await?;
+    for number in 0..WARM_UP {
+        decide(&mut client, number).await?;
+    }
+    let (mut took, begin) = (Vec::new(), Instant::now());
+    for number in 0.. {
+        if time < begin.elapsed() {
+            break;
+        }
+        let asked = Instant::now();
+        decide(&mut client, number).await?;
+        took.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    for connection in 0..CONNECTIONS {
+        let mut client = connect(address).await?;
+        asking.spawn(async move {
+            let (begin, mut decided) = (Instant::now(), 0u32);
+            while begin.elapsed() < time {
+                decide(&mut client, connection * 61 + decided).await?;
+                decided += 1;
+            }
+            anyhow::Ok(f64::from(decided) / begin.elapsed().as_secs_f64())
+        });
+    }
+    let mut all = 0.0;
+    while let Some(each) = asking.join_next().await {
+        all += each??;
+    }
+    into.add(took, all);
+    Ok(())
+}
+
+async fn connect(address: SocketAddr) -> anyhow::Result<RateLimitServiceClient<Channel>> {
+    let endpoint = Channel::from_shared(format!("http://{address}"))?;
+    let until = Instant::now() + START_WITHIN;
+    loop {
+        match endpoint.connect().await {
+            Ok(channel) => return Ok(RateLimitServiceClient::new(channel)),
+            Err(error) if until < Instant::now() => return Err(error).context("the service"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+async fn decide(client: &mut RateLimitServiceClient<Channel>, number: u32) -> anyhow::Result<()> {
+    let entry = |key: &str, value: String| Entry {
+        key: key.to_owned(),
+        value,
+    };
+    let descriptor = RateLimitDescriptor {
+        entries: vec![
+            entry("resource", "api.search".to_owned()),
+            entry("domain", domain(number % DOMAINS)),
+        ],
+        ..RateLimitDescriptor::default()
+    };
+    let request = RateLimitRequest {
+        domain: "edge".to_owned(),
+        descriptors: vec![descriptor],
+        hits_addend: 0,
+    };
+    let answer = client.should_rate_limit(request).await?.into_inner();
+    ensure!(
+        answer.overall_code == Code::Ok as i32,
+        "refused: {answer:?}"
+    );
+    Ok(())
+}
