@@ -1,0 +1,35 @@
+//! A gRPC service behind a layer: how often a tenant may call it. Refused calls get `grpc-status: 8`
+//! (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`, which clients with a retry policy obey.
+//!
+//! ```text
+//! cargo run -p tollgate-tower --example tonic -- 127.0.0.1:50051
+//! grpcurl -plaintext -H 'x-tenant: acme' 127.0.0.1:50051 grpc.health.v1.Health/Check
+//! ```
+//!
+//! The service here is gRPC's own health check; yours stands in its place. `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names
+//! the aggregator. Without one, or while none answers, every call is let through.
+
+use std::time::Duration;
+
+use tollgate_agent::Agent;
+use tollgate_tower::{LimitLayer, key};
+use tonic::transport::Server;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1);
+    let address = address.unwrap_or_else(|| "127.0.0.1:50051".to_owned());
+    let agent = Agent::from_env()?;
+    agent.ready(Duration::from_millis(500)).await;
+    let layer =
+        LimitLayer::new(agent.rate("api.search"), key::header("x-tenant")).or_domain("anonymous");
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    println!("listening on {address}");
+    Server::builder()
+        .layer(layer)
+        .add_service(health)
+        .serve(address.parse()?)
+        .await?;
+    agent.shutdown(Duration::from_secs(2)).await;
+    Ok(())
+}
