@@ -44,6 +44,12 @@ impl AgentArgs {
             true => AgentBuilder::from_env().map_err(failed)?,
             false => Agent::builder(),
         };
+        // Tokens may be for agents of certain names.
+        if let Ok(name) = std::env::var("TOLLGATE_AGENT_NAME")
+            && !name.is_empty()
+        {
+            builder = builder.name(&name);
+        }
         for address in &self.aggregator {
             builder = builder.aggregator(address);
         }

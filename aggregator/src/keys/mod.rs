@@ -71,6 +71,24 @@ fn make_dir(dir: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Waits until nobody else changes this file; until the answer is dropped, nobody does.
+fn lock(path: &Path) -> Result<File, Failure> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|file| file.lock().map(|()| file));
+    opened.map_err(|source| Failure::Create {
+        name: PathBuf::from(beside).display().to_string(),
+        source,
+    })
+}
+
 /// Writes a file whole, with this mode, in place of another of its name.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt as _;

@@ -12,7 +12,7 @@ use tollgate_shared::hex::hex;
 use tollgate_tls::utc;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
-use super::{TokenArgs, check_file_name, make_dir, read, write};
+use super::{TokenArgs, check_file_name, lock, make_dir, read, write};
 use crate::exit::{Exit, Failure};
 
 const FILE: &str = "tokens.toml";
@@ -28,7 +28,9 @@ const MODE: u32 = 0o644;
 /// Where there is one of this name, what it should allow cannot be, or a file cannot be written.
 pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     check_file_name(&args.name)?;
+    make_dir(dir)?;
     let path = dir.join(FILE);
+    let _alone = lock(&path)?;
     let mut document = match path.exists() {
         true => parsed(&path, &read(&path)?)?,
         false => DocumentMut::new(),
@@ -53,15 +55,15 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     let text = document.to_string();
     // Whatever was asked for, aggregators have to be able to read it.
     Tokens::parse(&path, &text).map_err(|fault| Failure::Usage(fault.to_string()))?;
-    make_dir(dir)?;
-    let listed = format!(
+    let mut lines = vec![format!(
         "{}: tokens.{}, which aggregators read",
         path.display(),
         args.name
-    );
+    )];
+    lines.extend(unbounded(args).map(str::to_owned));
     if args.certificate.is_some() {
         write(&path, &text, MODE)?;
-        return Ok(vec![listed]);
+        return Ok(lines);
     }
     let secret = dir.join(format!("{}.token", args.name));
     write(&secret, &format!("{token}\n"), 0o600)?;
@@ -70,7 +72,26 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
         "{}: the token, for TOLLGATE_TOKEN_FILE of whoever shows it",
         secret.display()
     );
-    Ok(vec![secret, listed])
+    lines.insert(0, secret);
+    Ok(lines)
+}
+
+/// What its namespaces do not bound, though it may look so.
+fn unbounded(args: &TokenArgs) -> Option<&'static str> {
+    let has = |role: &str| args.roles.iter().any(|one| one == role);
+    if args.namespaces.is_empty() {
+        None
+    } else if has("viewer") || has("operator") {
+        Some(
+            "--namespace bounds what it may report, hear and change; by HTTP it may read what stands in any namespace",
+        )
+    } else if has("agent") && args.agents.is_none() {
+        Some(
+            "--namespace without --agents: it may take any agent's name, so hear what becomes of that agent's copies",
+        )
+    } else {
+        None
+    }
 }
 
 fn entry(args: &TokenArgs, token: &str) -> Result<Table, Failure> {
@@ -112,9 +133,17 @@ fn entry(args: &TokenArgs, token: &str) -> Result<Table, Failure> {
 /// Where there is none of this name, or the file cannot be read or written.
 pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
     let path = dir.join(FILE);
+    // Where there is no file, there is nothing to wait for.
+    read(&path)?;
+    let _alone = lock(&path)?;
     let mut document = parsed(&path, &read(&path)?)?;
-    let tokens = document.get_mut("tokens").and_then(Item::as_table_mut);
-    if tokens.and_then(|tokens| tokens.remove(name)).is_none() {
+    let mut tokens = document.get_mut("tokens").and_then(Item::as_table_mut);
+    let taken_out = tokens.as_mut().and_then(|tokens| tokens.remove(name));
+    if let Some(tokens) = tokens.filter(|tokens| tokens.is_empty()) {
+        // Else nothing would be left of the file, which aggregators take for one that is not written yet.
+        tokens.set_implicit(false);
+    }
+    if taken_out.is_none() {
         return Err(Failure::Log {
             exit: Exit::No,
             text: format!(

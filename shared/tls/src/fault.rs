@@ -16,6 +16,9 @@ pub enum TlsFault {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A token stands where the name of its file belongs.
+    #[error("found a token (tg1_…), expected the path of the file that it stands in")]
+    TokenForPath,
     /// A file with a secret can be read by others.
     #[error(
         "{}: mode {mode:04o} lets every user of this machine read a secret, expected 0600 (chmod 600), or 0640 for a group",

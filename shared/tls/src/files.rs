@@ -32,6 +32,9 @@ pub(crate) fn read_private(path: &Path) -> Result<Vec<u8>, TlsFault> {
 ///
 /// Where the file cannot be read, can be read by every user of the machine, or has something else in it.
 pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
+    if path.as_os_str().as_encoded_bytes().starts_with(b"tg1_") && !path.exists() {
+        return Err(TlsFault::TokenForPath);
+    }
     let bytes = read_bounded(path, SECRET_BYTES_MAX, true)?;
     let not_a_line = |found| TlsFault::NotALine {
         path: path.to_owned(),

@@ -43,6 +43,8 @@ struct Loaded {
     /// Of the files that were looked at last, whether they could be used or not.
     digest: blake3::Hash,
     force: Force,
+    /// Whether they could not be used.
+    is_behind: bool,
 }
 
 /// What is in force.
@@ -77,6 +79,7 @@ impl ServerTls {
         let loaded = Loaded {
             digest: read.digest(),
             force: read.force(&files)?,
+            is_behind: false,
         };
         Ok(Self {
             files,
@@ -96,15 +99,32 @@ impl ServerTls {
             // A file that is gone is told once, like one that is bad.
             Err(fault) => blake3::hash(fault.to_string().as_bytes()),
         };
-        if self.lock().digest == digest {
+        let (is_same, is_behind) = {
+            let mut loaded = self.lock();
+            let is_same = std::mem::replace(&mut loaded.digest, digest) == digest;
+            let is_behind = loaded.is_behind;
+            loaded.is_behind = is_behind || !is_same;
+            (is_same, is_behind)
+        };
+        if is_same && !is_behind {
             return Ok(Reloaded::No);
         }
-        self.lock().digest = digest;
-        let force = read?.force(&self.files)?;
+        let force = match read.and_then(|read| read.force(&self.files)) {
+            Ok(force) => force,
+            // Told already; but what was not valid yet may be by now.
+            Err(_) if is_same => return Ok(Reloaded::No),
+            Err(fault) => return Err(fault),
+        };
         let mut loaded = self.lock();
         let client_ca = loaded.force.client_ca != force.client_ca;
         loaded.force = force;
+        loaded.is_behind = false;
         Ok(Reloaded::Yes { client_ca })
+    }
+
+    /// Whether the files on disk cannot be used, so that older ones are in force.
+    pub fn is_behind(&self) -> bool {
+        self.lock().is_behind
     }
 
     /// The configuration in force.
@@ -201,10 +221,16 @@ impl Read {
         };
         let config = builder.with_single_cert(chain, private);
         let mut config = config.map_err(|error| of_pair(cert, key, &error))?;
-        // Tickets keep a returning caller's handshake short, and cost this side no memory. Each configuration
-        // has keys of its own for them.
-        config.ticketer =
-            rustls::crypto::ring::Ticketer::new().map_err(|error| refused(cert, &error))?;
+        if verifier.is_none() {
+            // Tickets keep a returning caller's handshake short, and cost this side no memory. Each configuration
+            // has keys of its own for them.
+            config.ticketer =
+                rustls::crypto::ring::Ticketer::new().map_err(|error| refused(cert, &error))?;
+        } else {
+            // A session that is resumed shows its certificate no more: it could go on after the certificate's end.
+            config.send_tls13_tickets = 0;
+            config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        }
         Ok(Force {
             config: Arc::new(config),
             verifier,

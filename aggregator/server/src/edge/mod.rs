@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
 
-use crate::security::Hearing;
+use crate::security::{Hearing, Namespaces};
 use crowds::Crowds;
 use pending::Pending;
 pub(crate) use pending::network;
@@ -152,11 +152,13 @@ impl Edge {
         ordered.map(|one| one.release(self)).count()
     }
 
-    /// Wakes the connections under a grant of this name: they may hear more.
-    pub(crate) fn wake_of(&self, grant: &str) {
+    /// Wakes the connections under grants for these namespaces: they may hear more.
+    pub(crate) fn wake_of(&self, namespaces: &Namespaces) {
         let connections = self.lock_connections();
-        let is_of =
-            |one: &&Arc<Connection>| one.basis().is_some_and(|basis| *basis.grant.name == *grant);
+        let is_of = |one: &&Arc<Connection>| {
+            let basis = one.basis();
+            basis.is_some_and(|basis| basis.grant.namespaces.as_ref() == Some(namespaces))
+        };
         connections
             .values()
             .filter(is_of)

@@ -167,7 +167,9 @@ impl SubscriberConversation {
     fn may_hear(&self, topic: &Topic) -> bool {
         let hearing = &self.port.edge.hearing;
         let grant = self.grant.as_ref();
-        *topic == Topic::CONTROL || grant.is_none_or(|grant| hearing.is_allowed(&grant.name, topic))
+        let namespaces = grant.and_then(|grant| grant.namespaces.as_ref());
+        *topic == Topic::CONTROL
+            || namespaces.is_none_or(|namespaces| hearing.is_allowed(namespaces, topic))
     }
 
     /// Subscribes to what was parked and may be heard by now.

@@ -234,6 +234,7 @@ impl Port for AgentsPort {
 
     fn close(&self, connection: &Arc<Connection>) {
         self.0.lock_flights().gone(whose(connection));
+        self.0.edge.hearing.forget(connection.number);
         if self.0.lock_full().remove(&connection.number).is_some() {
             // Else the core would wait for it for ever.
             let gone = Event::Room(peer(connection), Room::Gone);
@@ -292,10 +293,9 @@ impl AgentConversation {
         let Some(basis) = self.connection.basis() else {
             return;
         };
-        let grant = &basis.grant;
-        if grant.namespaces.is_none() {
+        let Some(namespaces) = &basis.grant.namespaces else {
             return;
-        }
+        };
         let topics: Vec<Topic> = match request {
             Request::Hello { .. } => {
                 let own = self
@@ -316,8 +316,9 @@ impl AgentConversation {
             Request::Append { .. } => return,
         };
         let edge = &self.link.edge;
-        if edge.hearing.allow(&grant.name, topics) {
-            edge.wake_of(&grant.name);
+        let link = self.connection.number;
+        if edge.hearing.allow(link, namespaces, topics) {
+            edge.wake_of(namespaces);
         }
     }
 

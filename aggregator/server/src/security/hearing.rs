@@ -1,53 +1,120 @@
-//! What may be heard on the feed under a grant that is not for all namespaces.
+//! What may be heard on the feed under grants that are not for all namespaces.
 //!
 //! ```text
-//! link  asks for api.search, which the grant holds for ──> its topic may be heard under the grant
-//! feed  subscribes to a topic ── may be heard ──> subscribed     else: parked until the link has asked
+//! link  asks for api.search, which its grant holds for ──> its topic may be heard under grants for those namespaces
+//! feed  subscribes to a topic ── may be heard ──> subscribed     else: parked until a link has asked
+//! link  ends ──> what it asked for is forgotten, unless another link asked for it, too
 //! ```
 //!
 //! A topic is a hash, so the feed cannot tell by itself of which namespace it is: the link says, which has the
-//! resource's name. What stays true: under such a grant nothing is heard of a resource that a link under the same
-//! grant did not ask for and was allowed; the sets are bounded.
+//! resource's name. Grants are told apart by their namespaces and by nothing else: so a process whose token was
+//! replaced by another one for the same namespaces hears on, and one whose token was narrowed does not.
+//!
+//! What stays true: under such a grant nothing is heard of a resource that a link under a grant for the same
+//! namespaces did not ask for and was allowed; no connection takes another's room; the sets are bounded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_shared::wire::frame::Topic;
 
-/// Topics of one grant: those of as many resources as an agent may have by default, with their notices, and agents'
-/// own.
-const TOPICS_MAX: usize = 30_000;
+/// Topics that one link may have asked for: two of each resource that an agent may have by default, as on the feed, and
+/// its own.
+const OF_LINK_MAX: usize = 20_100;
 
-/// The topics, by the grants' names.
+/// Topics that all links together may have asked for, under such grants: some hundred megabytes.
+const OF_ALL_MAX: usize = 1_000_000;
+
+/// For what grants hold that may hear the same.
+pub type Namespaces = BTreeSet<Box<str>>;
+
+/// The topics.
 #[derive(Debug, Default)]
 pub struct Hearing {
-    topics: Mutex<HashMap<Box<str>, HashSet<Topic>>>,
+    inner: Mutex<Asked>,
     changes: AtomicU64,
+    left_out: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// How many links asked for a topic, by the namespaces of their grants.
+    topics: HashMap<Namespaces, HashMap<Topic, u32>>,
+    /// What each link asked for.
+    links: HashMap<u64, (Namespaces, HashSet<Topic>)>,
+    /// Of all links.
+    count: usize,
 }
 
 impl Hearing {
-    /// Lets topics be heard under a grant; whether any is new.
-    pub fn allow(&self, grant: &str, topics: impl IntoIterator<Item = Topic>) -> bool {
-        let mut all = self.lock();
-        let of_grant = all.entry(grant.into()).or_default();
-        let before = of_grant.len();
+    /// Lets topics be heard that a link asks for, under grants for these namespaces; whether any is new.
+    pub fn allow(
+        &self,
+        link: u64,
+        namespaces: &Namespaces,
+        topics: impl IntoIterator<Item = Topic>,
+    ) -> bool {
+        let mut asked = self.lock();
+        let Asked {
+            topics: all,
+            links,
+            count,
+        } = &mut *asked;
+        let (_, of_link) = links
+            .entry(link)
+            .or_insert_with(|| (namespaces.clone(), HashSet::new()));
+        let of_grants = all.entry(namespaces.clone()).or_default();
+        let mut is_new = false;
         for topic in topics {
-            if of_grant.len() < TOPICS_MAX {
-                of_grant.insert(topic);
+            // Agents ask for a resource again whenever they were blind in it.
+            if of_link.contains(&topic) {
+                continue;
             }
+            if OF_LINK_MAX <= of_link.len() || OF_ALL_MAX <= *count {
+                self.left_out.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            of_link.insert(topic);
+            *count += 1;
+            let links = of_grants.entry(topic).or_default();
+            is_new |= *links == 0;
+            *links += 1;
         }
-        let is_new = before < of_grant.len();
         if is_new {
             self.changes.fetch_add(1, Ordering::Release);
         }
         is_new
     }
 
-    /// Whether a topic may be heard under a grant.
-    pub fn is_allowed(&self, grant: &str, topic: &Topic) -> bool {
-        let all = self.lock();
-        all.get(grant).is_some_and(|topics| topics.contains(topic))
+    /// Forgets what a link asked for.
+    pub fn forget(&self, link: u64) {
+        let mut asked = self.lock();
+        let Some((namespaces, topics)) = asked.links.remove(&link) else {
+            return;
+        };
+        asked.count -= topics.len();
+        let Some(of_grants) = asked.topics.get_mut(&namespaces) else {
+            return;
+        };
+        for topic in &topics {
+            if let Some(links) = of_grants.get_mut(topic) {
+                *links -= 1;
+                if *links == 0 {
+                    of_grants.remove(topic);
+                }
+            }
+        }
+        if of_grants.is_empty() {
+            asked.topics.remove(&namespaces);
+        }
+    }
+
+    /// Whether a topic may be heard under grants for these namespaces.
+    pub fn is_allowed(&self, namespaces: &Namespaces, topic: &Topic) -> bool {
+        let asked = self.lock();
+        let of_grants = asked.topics.get(namespaces);
+        of_grants.is_some_and(|topics| topics.contains_key(topic))
     }
 
     /// A number that rises whenever more may be heard.
@@ -55,13 +122,13 @@ impl Hearing {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Forgets grants that are no more.
-    pub fn keep(&self, is_there: impl Fn(&str) -> bool) {
-        self.lock().retain(|name, _| is_there(name));
+    /// Topics that could not be entered since the start: nothing is heard of them.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, HashSet<Topic>>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,14 +136,50 @@ impl Hearing {
 mod tests {
     use super::*;
 
+    fn namespaces(names: &[&str]) -> Namespaces {
+        names.iter().map(|&name| name.into()).collect()
+    }
+
+    fn topic(number: usize) -> Topic {
+        Topic::of_resource(&[0; 16], &format!("api.{number}"))
+    }
+
     #[test]
-    fn what_one_grant_may_hear_another_may_not() {
+    fn what_one_grant_may_hear_another_of_other_namespaces_may_not() {
         let hearing = Hearing::default();
-        let topic = Topic::of_resource(&[0; 16], "api.search");
-        assert!(hearing.allow("api", [topic]) && !hearing.allow("api", [topic]));
-        assert!(hearing.is_allowed("api", &topic) && !hearing.is_allowed("web", &topic));
+        let (api, web) = (namespaces(&["api"]), namespaces(&["web"]));
+        let one = topic(1);
+        assert!(hearing.allow(1, &api, [one]) && !hearing.allow(1, &api, [one]));
+        // Whichever token it is that holds for them.
+        assert!(hearing.is_allowed(&api, &one) && !hearing.is_allowed(&web, &one));
         assert_eq!(hearing.changes(), 1);
-        hearing.keep(|name| name == "web");
-        assert!(!hearing.is_allowed("api", &topic));
+    }
+
+    #[test]
+    fn what_a_link_asked_for_is_forgotten_with_the_last_that_did() {
+        let hearing = Hearing::default();
+        let api = namespaces(&["api"]);
+        hearing.allow(1, &api, [topic(1), topic(2)]);
+        assert!(!hearing.allow(2, &api, [topic(1)]));
+        hearing.forget(1);
+        assert!(hearing.is_allowed(&api, &topic(1)) && !hearing.is_allowed(&api, &topic(2)));
+        hearing.forget(2);
+        hearing.forget(2);
+        assert!(!hearing.is_allowed(&api, &topic(1)));
+        assert_eq!(hearing.lock().count, 0);
+        assert!(hearing.lock().topics.is_empty());
+    }
+
+    #[test]
+    fn who_asks_for_too_much_takes_nobody_elses_room() {
+        let hearing = Hearing::default();
+        let api = namespaces(&["api"]);
+        for chunk in 0..30 {
+            let some = (0..1_000).map(|n| topic(chunk * 1_000 + n));
+            hearing.allow(1, &api, some);
+        }
+        assert_eq!(hearing.left_out(), 30_000 - OF_LINK_MAX as u64);
+        assert!(hearing.allow(2, &api, [topic(29_999)]));
+        assert!(hearing.is_allowed(&api, &topic(29_999)));
     }
 }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Deserialize;
 use tollgate_shared::names::check_name;
@@ -59,6 +59,16 @@ pub enum TokensFault {
         /// What the parser says.
         said: String,
     },
+    /// It says nothing of tokens: cut short, or not written yet.
+    #[error(
+        "{}: found nothing of tokens, expected [tokens.NAME] as `tollgate keys token` writes it; [tokens] with nothing \
+         below it lets nobody in",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// A token of it cannot be.
     #[error("{}: tokens.{name}: {wrong}", path.display())]
     Token {
@@ -74,8 +84,7 @@ pub enum TokensFault {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFile {
-    #[serde(default)]
-    tokens: BTreeMap<String, RawToken>,
+    tokens: Option<BTreeMap<String, RawToken>>,
 }
 
 #[derive(Deserialize)]
@@ -119,7 +128,10 @@ impl Tokens {
             said: error.message().to_owned(),
         })?;
         let mut tokens = Self::default();
-        for (name, raw) in raw.tokens {
+        let empty = || TokensFault::Empty {
+            path: path.to_owned(),
+        };
+        for (name, raw) in raw.tokens.ok_or_else(empty)? {
             let entered = read_grant(&name, raw).and_then(|grant| tokens.enter(grant));
             entered.map_err(|wrong| TokensFault::Token {
                 path: path.to_owned(),
@@ -171,11 +183,6 @@ impl Tokens {
     /// What they allow, in no order.
     pub fn grants(&self) -> impl Iterator<Item = &Arc<TokenGrant>> {
         self.by_hash.values().chain(self.by_certificate.values())
-    }
-
-    /// Whether one has this name.
-    pub fn has_name(&self, name: &str) -> bool {
-        self.grants().any(|grant| &*grant.name == name)
     }
 
     /// Whether a grant stands here as it was given.
@@ -270,8 +277,18 @@ fn read_instant(stated: &toml::value::Datetime) -> Result<u64, String> {
 pub struct TokenBook {
     path: PathBuf,
     tokens: RwLock<Arc<Tokens>>,
-    /// Of what was read last, whether it could be used or not.
-    read: RwLock<blake3::Hash>,
+    looks: Mutex<Looks>,
+}
+
+/// What was found in the file, by its hash.
+#[derive(Debug)]
+struct Looks {
+    /// At the last look.
+    seen: blake3::Hash,
+    /// What was taken last, or could not be.
+    tried: blake3::Hash,
+    /// Whether that could not be used.
+    is_behind: bool,
 }
 
 impl TokenBook {
@@ -282,10 +299,15 @@ impl TokenBook {
     /// What is wrong with it.
     pub fn load(path: &Path) -> Result<Self, TokensFault> {
         let text = read(path)?;
+        let hash = blake3::hash(text.as_bytes());
         Ok(Self {
             path: path.to_owned(),
             tokens: RwLock::new(Arc::new(Tokens::parse(path, &text)?)),
-            read: RwLock::new(blake3::hash(text.as_bytes())),
+            looks: Mutex::new(Looks {
+                seen: hash,
+                tried: hash,
+                is_behind: false,
+            }),
         })
     }
 
@@ -294,7 +316,17 @@ impl TokenBook {
         Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at the file, and takes it if it has changed; whether it has.
+    /// Whether the file on disk cannot be used, so that older tokens are in force.
+    pub fn is_behind(&self) -> bool {
+        self.lock_looks().is_behind
+    }
+
+    fn lock_looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the file, and takes it if it has changed and two looks found the same: one may fall into the middle of
+    /// somebody's writing. Whether it was taken.
     ///
     /// # Errors
     ///
@@ -306,15 +338,16 @@ impl TokenBook {
             // A file that is gone is told once, like one that is bad.
             Err(fault) => blake3::hash(fault.to_string().as_bytes()),
         };
-        let before = {
-            let mut read = self.read.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *read, digest)
-        };
-        if before == digest {
+        let mut looks = self.lock_looks();
+        let before = std::mem::replace(&mut looks.seen, digest);
+        if before != digest || looks.tried == digest {
             return Ok(false);
         }
+        looks.tried = digest;
+        looks.is_behind = true;
         let tokens = Arc::new(Tokens::parse(&self.path, &text?)?);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        looks.is_behind = false;
         Ok(true)
     }
 }
@@ -431,13 +464,53 @@ mod tests {
         std::fs::write(&path, &good).expect("written");
         let book = TokenBook::load(&path).expect("a file");
         assert!(!book.reload().expect("as it was"));
-        std::fs::write(&path, "[tokens.a").expect("written");
-        assert!(book.reload().is_err());
-        assert!(!book.reload().expect("told once"));
-        assert!(book.tokens().of_token(b"a").is_some());
-        std::fs::remove_file(&path).expect("removed");
-        assert!(book.reload().is_err() && book.tokens().of_token(b"a").is_some());
+        let bad = |text: Option<&str>| {
+            match text {
+                Some(text) => std::fs::write(&path, text).expect("written"),
+                None => std::fs::remove_file(&path).expect("removed"),
+            }
+            // It may be in the middle of being written: two looks find the same.
+            assert!(!book.reload().expect("seen once"));
+            assert!(book.reload().is_err() && book.is_behind());
+            assert!(!book.reload().expect("told once"));
+            assert!(book.is_behind() && book.tokens().of_token(b"a").is_some());
+        };
+        for text in [Some("[tokens.a"), None, Some(""), Some("# nothing yet\n")] {
+            bad(text);
+        }
+        std::fs::write(&path, &good).expect("written");
+        assert!(!book.reload().expect("seen once") && book.reload().expect("taken"));
+        assert!(!book.is_behind());
+    }
+
+    #[test]
+    fn a_file_that_says_that_there_are_no_tokens_lets_nobody_in() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tokens.toml");
+        std::fs::write(&path, "[tokens]\n").expect("written");
+        let book = TokenBook::load(&path).expect("a file");
+        assert!(book.tokens().is_empty());
         std::fs::write(&path, "").expect("written");
-        assert!(book.reload().expect("an empty file") && book.tokens().is_empty());
+        let fault = TokenBook::load(&path).expect_err("nothing");
+        assert!(fault.to_string().contains("[tokens.NAME]"), "{fault}");
+    }
+
+    #[test]
+    fn what_is_being_written_is_not_taken() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tokens.toml");
+        let one = |name: &str| {
+            let hash = hash_of(name.as_bytes());
+            format!("[tokens.{name}]\nhash = \"{hash}\"\nroles = [\"agent\"]\n")
+        };
+        let whole = one("a") + &one("b");
+        std::fs::write(&path, &whole).expect("written");
+        let book = TokenBook::load(&path).expect("a file");
+        // Cut between two tables it is a good file that lacks one.
+        std::fs::write(&path, one("a")).expect("written");
+        assert!(!book.reload().expect("seen once"));
+        std::fs::write(&path, &whole).expect("written");
+        assert!(!book.reload().expect("seen once") && !book.reload().expect("as it was"));
+        assert_eq!(book.tokens().len(), 2);
     }
 }

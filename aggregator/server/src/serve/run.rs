@@ -19,7 +19,7 @@ use super::backlog::{Backlog, Next};
 use super::fleet::{Fleet, Found};
 use super::prepare::Preparer;
 use super::saver::Saver;
-use super::secure::Secured;
+use super::secure::{self, Secured};
 use super::signals::{Asked, Signals};
 use super::{Bound, Listeners};
 use crate::ServeError;
@@ -95,9 +95,10 @@ pub(super) async fn run(
     } = bound;
     let (probe, tls) = (
         probe.map(tracing::field::display),
-        config.security.tls.is_some(),
+        secure::speaks_tls(&config),
     );
     tracing::info!(%http, %agents, %feed, probe, tls, "listening");
+    secure::warn_of_advertised(&config, bound);
     // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
     // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
     shell.read_limits_file(&config);
@@ -158,7 +159,7 @@ async fn start(
     );
     let edge = Arc::new(Edge::new(config.edge, edge::raise_descriptors()));
     let watched = secured.watch.counters.clone();
-    let certificate = secured.watch.tls.clone();
+    let in_force = (secured.watch.tls.clone(), secured.watch.tokens.clone());
     let insecure = secured.watch.insecure.clone();
     secured.watch.start(&edge).map_err(socket("keys"))?;
     let feed = feed::serve(
@@ -182,7 +183,7 @@ async fn start(
         (edge, link_counters, feed_counters),
         Arc::clone(&aside_counters),
         Arc::clone(&http_counters),
-        SecurityMetrics::new(watched, certificate, insecure),
+        SecurityMetrics::new(watched, in_force, insecure),
         (config.name.clone(), group_of(config)),
     ));
     let others = Others::asked_by(secured.client);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tollgate_tls::{ClientFiles, ServerFiles, ServerTls};
 
-use super::host_name;
 use super::watch::Watch;
+use super::{Bound, host_name};
 use crate::ServeError;
 use crate::config::{Config, LogKind, TlsFiles};
 use crate::http::Hosts;
@@ -107,6 +107,30 @@ fn member_client(config: &Config, files: &TlsFiles) -> Client {
             own: Some((files.cert.clone(), files.key.clone())),
         }),
         ..Client::default()
+    }
+}
+
+/// Whether any listener speaks TLS.
+pub(super) fn speaks_tls(config: &Config) -> bool {
+    let trusting = config.listen.insecure;
+    let all_trust = trusting.http && trusting.agents && trusting.feed;
+    config.security.tls.is_some() && !all_trust
+}
+
+/// Agents are told where the feed is: by an address of this machine's own, those of others would look for it there.
+pub(super) fn warn_of_advertised(config: &Config, bound: Bound) {
+    let advertised = &*config.listen.advertise;
+    let is_loopback = advertised == "localhost"
+        || advertised
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    if is_loopback && !bound.agents.ip().is_loopback() {
+        tracing::warn!(
+            agents = %bound.agents,
+            advertise = advertised,
+            "agents on other machines cannot reach the feed: listen.advertise (--advertise) is to be this machine's \
+             name or address in their network"
+        );
     }
 }
 

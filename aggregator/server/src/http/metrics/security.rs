@@ -7,26 +7,28 @@ use metrics::Label;
 use tollgate_tls::{ServerTls, utc};
 
 use super::Metrics;
-use crate::security::{Insecure, WatchCounters};
+use crate::security::{Insecure, TokenBook, WatchCounters};
 
 /// What is known of keys and tokens.
 #[derive(Debug)]
 pub struct SecurityMetrics {
     counters: Arc<WatchCounters>,
     tls: Option<Arc<ServerTls>>,
+    tokens: Option<Arc<TokenBook>>,
     insecure: Insecure,
 }
 
 impl SecurityMetrics {
-    /// Of these counters, this certificate, and these listeners.
-    pub const fn new(
+    /// Of these counters, this certificate and these tokens, and these listeners.
+    pub fn new(
         counters: Arc<WatchCounters>,
-        tls: Option<Arc<ServerTls>>,
+        (tls, tokens): (Option<Arc<ServerTls>>, Option<Arc<TokenBook>>),
         insecure: Insecure,
     ) -> Self {
         Self {
             counters,
             tls,
+            tokens,
             insecure,
         }
     }
@@ -72,6 +74,12 @@ impl Metrics {
                 "Connections that ended because their token or certificate was revoked, changed, or is over.",
                 of(&counted.revoked),
             ),
+            (
+                "tollgate_feed_topics_left_out_total",
+                "Topics that agents asked for under tokens with namespaces, and that could not be entered: those agents \
+                 do not hear of them.",
+                self.edge.hearing.left_out(),
+            ),
         ];
         for (name, help, value) in rows {
             self.counter(name, help, value, Vec::new());
@@ -84,6 +92,23 @@ impl Metrics {
                 left as f64,
                 Vec::new(),
             );
+        }
+        let behind = [
+            (
+                "tollgate_tls_files_behind",
+                "1 where the files for TLS on disk cannot be used, so that those before them are in force.",
+                { self.security.tls.as_ref() }.map(|tls| tls.is_behind()),
+            ),
+            (
+                "tollgate_tokens_file_behind",
+                "1 where the tokens file on disk cannot be used, so that the tokens before it are in force.",
+                { self.security.tokens.as_ref() }.map(|tokens| tokens.is_behind()),
+            ),
+        ];
+        for (name, help, is_behind) in behind {
+            if let Some(is_behind) = is_behind {
+                self.gauge(name, help, f64::from(u8::from(is_behind)), Vec::new());
+            }
         }
         for listener in ["http", "agents", "feed"] {
             let is_insecure = self.security.insecure.contains(&listener);
