@@ -40,6 +40,8 @@ mod report;
 mod report_tests;
 mod resource;
 mod scale;
+#[cfg(test)]
+mod schema_tests;
 mod settings;
 #[cfg(test)]
 mod shipped_tests;

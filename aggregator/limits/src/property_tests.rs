@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use tollgate_shared::networks::{NetworkName, network};
 
+use super::schema_tests::schema_faults;
 use super::{Limits, check};
 
 /// One resource's table, as a person might write it: names and values are drawn, the shape is free.
@@ -248,6 +249,14 @@ proptest! {
         let report = check(&text, "some.toml");
         prop_assert!(report.good);
         prop_assert_eq!(Limits::parse(&report.to_string()), Limits::parse(&text));
+    }
+
+    #[test]
+    fn the_schema_allows_what_is_right(text in document()) {
+        let limits = Limits::parse(&text).map_err(|f| TestCaseError::fail(f.to_string()))?;
+        for text in [text, limits.normalised_text()] {
+            prop_assert_eq!(schema_faults(&text), Vec::<String>::new(), "{}", text);
+        }
     }
 
     #[test]

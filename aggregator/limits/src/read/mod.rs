@@ -73,27 +73,56 @@ const ENGINE_FIELDS: &[&str] = &[
 
 const NAMESPACE_FIELDS: &[&str] = &["allow_unconfigured", "ignore_configured", "blind"];
 
+/// The fields of each table, by where the schema of documents (`config/limits.schema.json`) describes it.
+#[cfg(test)]
+pub(super) const TABLES: [(&str, &[&str]); 13] = [
+    ("", DOCUMENT_FIELDS),
+    ("/properties/engine", ENGINE_FIELDS),
+    (
+        "/properties/namespace/additionalProperties",
+        NAMESPACE_FIELDS,
+    ),
+    ("/properties/zones/additionalProperties", zones::ZONE_FIELDS),
+    (
+        "/properties/rate/additionalProperties",
+        rate::RESOURCE_FIELDS,
+    ),
+    (
+        "/properties/rate/additionalProperties/properties/addresses",
+        rate::ADDRESSES_FIELDS,
+    ),
+    ("/definitions/stated", stated::STATED_FIELDS),
+    (
+        "/definitions/stated/properties/bucket/anyOf/1",
+        stated::BUCKET_FIELDS,
+    ),
+    (
+        "/definitions/stated/properties/tiers/anyOf/1/items",
+        tiers::TIER_FIELDS,
+    ),
+    (
+        "/properties/copies/additionalProperties",
+        copies::RESOURCE_FIELDS,
+    ),
+    (
+        "/properties/copies/additionalProperties/properties/groups/additionalProperties",
+        copies::GROUP_FIELDS,
+    ),
+    (
+        "/properties/descriptors/additionalProperties",
+        descriptors::DESCRIPTORS_FIELDS,
+    ),
+    (
+        "/properties/descriptors/additionalProperties/properties/rules/items",
+        descriptors::RULE_FIELDS,
+    ),
+];
+
 /// Every field that a document may have anywhere, for the test that the shipped one shows them.
 #[cfg(test)]
 pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
-    [
-        DOCUMENT_FIELDS,
-        ENGINE_FIELDS,
-        NAMESPACE_FIELDS,
-        rate::RESOURCE_FIELDS,
-        rate::ADDRESSES_FIELDS,
-        stated::BUCKET_FIELDS,
-        tiers::TIER_FIELDS,
-        zones::ZONE_FIELDS,
-        copies::RESOURCE_FIELDS,
-        copies::GROUP_FIELDS,
-        descriptors::DESCRIPTORS_FIELDS,
-        descriptors::RULE_FIELDS,
-        &["local"],
-    ]
-    .into_iter()
-    .flatten()
-    .copied()
+    let fields = TABLES.into_iter().flat_map(|(_, fields)| fields);
+    fields.copied().chain(["local"])
 }
 
 impl Limits {
