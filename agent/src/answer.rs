@@ -307,10 +307,16 @@ impl Denied {
     }
 
     /// `Retry-After`, and the current draft's `RateLimit` and `RateLimit-Policy`; what is not known is
-    /// left out.
+    /// left out. A limit on copies has the unit `concurrent-requests`.
     pub fn headers(&self) -> Headers {
         let retry_after = (self.remaining < Span::MAX).then(|| self.remaining.as_secs_rounded_up());
         let mut headers = match (self.window, policy_name(self.cause)) {
+            _ if self.cause == Cause::Full && self.limit != 0 => {
+                let name = copies_name(self.scope);
+                let mut headers = Headers::of_copies(name, self.limit);
+                headers.set_limit(name, 0, None);
+                headers
+            }
             (Span::ZERO, _) | (_, None) => Headers::default(),
             (window, Some(name)) => {
                 let mut headers = Headers::of_policy(&name, self.limit, whole_seconds(window));
@@ -331,6 +337,15 @@ fn policy_name(cause: Cause) -> Option<String> {
         Cause::Quota(quota) => Some(format!("quota-{quota}")),
         Cause::Hard | Cause::Global | Cause::Bucket => Some(cause.to_string()),
         _ => None,
+    }
+}
+
+/// The name in headers of a limit on copies.
+const fn copies_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Pair => "copies",
+        Scope::Resource => "copies-global",
+        Scope::Group => "copies-group",
     }
 }
 
@@ -433,6 +448,25 @@ mod tests {
             texts(&Allowed::new(1, false, Policy::default()).headers()),
             []
         );
+    }
+
+    #[test]
+    fn a_limit_on_copies_is_told_in_its_unit() {
+        let full = denied(Span::MAX, Cause::Full, 10, Span::ZERO);
+        let headers = full.headers();
+        let policy = "\"copies\";q=10;qu=\"concurrent-requests\"";
+        assert_eq!(headers.rate_limit_policy(), Some(policy));
+        assert_eq!(headers.rate_limit(), Some("\"copies\";r=0"));
+        assert_eq!(headers.retry_after_secs(), None);
+        assert_eq!(full.room(), None, "it has no window");
+        let of_all = Denied {
+            scope: Scope::Resource,
+            ..full
+        };
+        let policy = of_all.headers().rate_limit_policy().map(str::to_owned);
+        assert!(policy.is_some_and(|policy| policy.starts_with("\"copies-global\";q=10;")));
+        // The limit is not known.
+        assert_eq!(texts(&Denied::of_full(Scope::Group).headers()), []);
     }
 
     #[test]

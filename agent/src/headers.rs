@@ -1,10 +1,14 @@
-//! What an HTTP answer may say about a limit: `Retry-After` (RFC 9110) and the fields of the IETF draft
-//! "RateLimit header fields for HTTP", as structured fields.
+//! What an HTTP answer may say about a limit: `Retry-After` (RFC 9110), the fields of the IETF draft
+//! "RateLimit header fields for HTTP", as structured fields, and older fields for those who ask for them.
 //!
 //! ```text
 //! retry-after: 5
 //! ratelimit-policy: "tier-2";q=100;w=10          100 of it in 10 seconds
 //! ratelimit: "tier-2";r=0;t=5                    nothing left, for 5 seconds; of an allowed call: what is
+//!
+//! ratelimit-policy: "copies";q=10;qu="concurrent-requests"      10 at a time
+//!
+//! x-ratelimit-limit: 100   x-ratelimit-remaining: 0   x-ratelimit-reset: 5      the same, for older clients
 //! ```
 //!
 //! Knows no HTTP library. What stays true: values are whole and not negative, and what is not known is
@@ -21,28 +25,78 @@ pub struct Headers {
     pub(crate) retry_after: Option<u64>,
     policy: Option<String>,
     limit: Option<String>,
+    figures: Figures,
+    tells_legacy: bool,
+}
+
+/// The same as `policy` and `limit` have, as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Figures {
+    quota: Option<u64>,
+    remaining: Option<u64>,
+    reset_seconds: Option<u64>,
 }
 
 impl Headers {
     pub(crate) fn of_policy(name: &str, limit: u64, seconds: u64) -> Self {
-        let mut policy = format!("\"{name}\";q={}", limit.min(INTEGER_MAX));
+        let quota = limit.min(INTEGER_MAX);
+        let mut policy = format!("\"{name}\";q={quota}");
         if seconds != 0 {
             // Writing to a String cannot fail.
             let _ = write!(policy, ";w={}", seconds.min(INTEGER_MAX));
         }
+        Self::of_field(policy, quota)
+    }
+
+    /// Of a limit on how many there are at a time.
+    pub(crate) fn of_copies(name: &str, limit: u64) -> Self {
+        let quota = limit.min(INTEGER_MAX);
+        let policy = format!("\"{name}\";q={quota};qu=\"concurrent-requests\"");
+        Self::of_field(policy, quota)
+    }
+
+    fn of_field(policy: String, quota: u64) -> Self {
         Self {
             policy: Some(policy),
+            figures: Figures {
+                quota: Some(quota),
+                ..Figures::default()
+            },
             ..Self::default()
         }
     }
 
     /// What remains, and in how many seconds there is more.
     pub(crate) fn set_limit(&mut self, name: &str, remaining: u64, reset_seconds: Option<u64>) {
-        let mut limit = format!("\"{name}\";r={}", remaining.min(INTEGER_MAX));
+        let remaining = remaining.min(INTEGER_MAX);
+        let reset_seconds = reset_seconds.map(|seconds| seconds.min(INTEGER_MAX));
+        let mut limit = format!("\"{name}\";r={remaining}");
         if let Some(seconds) = reset_seconds {
-            let _ = write!(limit, ";t={}", seconds.min(INTEGER_MAX));
+            let _ = write!(limit, ";t={seconds}");
         }
         self.limit = Some(limit);
+        self.figures.remaining = Some(remaining);
+        self.figures.reset_seconds = reset_seconds;
+    }
+
+    /// The same with `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` beside them, for clients that
+    /// know no others. No standard says what they mean: here the limit is the copies that it grants in its window, and
+    /// the reset is in whole seconds from now on, not an instant.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.near("api.search", "acme", 7, 50, Duration::from_secs(1));
+    /// let allowed = kit.agent().rate("api.search").hit("acme")?;
+    /// let fields: Vec<_> = allowed.headers().with_legacy().iter().collect();
+    /// assert!(fields.contains(&("x-ratelimit-limit", "50".to_owned())));
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
+    #[must_use]
+    pub fn with_legacy(mut self) -> Self {
+        self.tells_legacy = true;
+        self
     }
 
     /// `Retry-After`, in whole seconds, rounded up.
@@ -60,17 +114,68 @@ impl Headers {
         self.limit.as_deref()
     }
 
+    /// The name of the limit in both fields. Names have no quotes.
+    pub(crate) fn policy_name(&self) -> Option<&str> {
+        self.policy.as_deref()?.split('"').nth(1)
+    }
+
     /// All that are known: names in lower case, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let figures = match self.tells_legacy {
+            true => self.figures,
+            false => Figures::default(),
+        };
+        let text = |number: Option<u64>| number.map(|number| number.to_string());
         [
-            (
-                "retry-after",
-                self.retry_after.map(|seconds| seconds.to_string()),
-            ),
+            ("retry-after", text(self.retry_after)),
             ("ratelimit-policy", self.policy.clone()),
             ("ratelimit", self.limit.clone()),
+            ("x-ratelimit-limit", text(figures.quota)),
+            ("x-ratelimit-remaining", text(figures.remaining)),
+            ("x-ratelimit-reset", text(figures.reset_seconds)),
         ]
         .into_iter()
         .filter_map(|(name, value)| value.map(|value| (name, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_fields_are_told_to_those_who_ask_for_them() {
+        let mut headers = Headers::of_policy("tier-2", 100, 10);
+        headers.set_limit("tier-2", 0, Some(5));
+        assert!(headers.iter().all(|(name, _)| !name.starts_with("x-")));
+        let all: Vec<_> = headers.with_legacy().iter().collect();
+        let value = |name: &str| {
+            let found = all.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(value("ratelimit"), Some("\"tier-2\";r=0;t=5"));
+        assert_eq!(value("x-ratelimit-limit"), Some("100"));
+        assert_eq!(value("x-ratelimit-remaining"), Some("0"));
+        assert_eq!(value("x-ratelimit-reset"), Some("5"));
+        // What is not known is left out of them, too.
+        let known: Vec<_> = Headers::of_policy("hard", 7, 1)
+            .with_legacy()
+            .iter()
+            .collect();
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["ratelimit-policy", "x-ratelimit-limit"]);
+        assert_eq!(Headers::default().with_legacy().iter().count(), 0);
+    }
+
+    #[test]
+    fn no_number_is_above_those_of_structured_fields() {
+        let mut headers = Headers::of_policy("hard", u64::MAX, u64::MAX);
+        headers.set_limit("hard", u64::MAX, Some(u64::MAX));
+        for (_, value) in headers.with_legacy().iter() {
+            let numbers = value.split(|c: char| !c.is_ascii_digit());
+            for number in numbers.filter(|number| !number.is_empty()) {
+                assert_eq!(number, "999999999999999", "{value}");
+            }
+        }
     }
 }

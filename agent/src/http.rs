@@ -66,6 +66,13 @@ impl HttpAnswer {
         self
     }
 
+    /// The same with the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`: see [`Headers::with_legacy`].
+    #[must_use]
+    pub fn with_legacy_headers(mut self) -> Self {
+        self.headers = self.headers.with_legacy();
+        self
+    }
+
     /// The status.
     pub const fn status(&self) -> u16 {
         self.status
@@ -82,14 +89,15 @@ impl HttpAnswer {
     }
 
     /// Header fields, names in lower case: `retry-after`, `ratelimit-policy`, `ratelimit` and `x-tollgate-code` as far
-    /// as they are known, and `content-type`.
+    /// as they are known, older ones if they were asked for ([`HttpAnswer::with_legacy_headers`]), and `content-type`.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let code = self.code.map(|code| (CODE, code.to_string()));
         let kind = ("content-type", "application/problem+json".to_owned());
         self.headers.iter().chain(code).chain([kind])
     }
 
-    /// The body: a problem in JSON, and a line break.
+    /// The body: a problem in JSON, and a line break. `violated-policies` has the name by which `RateLimit-Policy` knows
+    /// the limit that is reached.
     pub fn body(&self) -> String {
         let (kind, title) = match self.status {
             SERVICE_UNAVAILABLE => (
@@ -116,7 +124,12 @@ impl HttpAnswer {
                 character => body.push(character),
             }
         }
-        body.push_str("\"}\n");
+        body.push('"');
+        if let Some(name) = self.headers.policy_name() {
+            // Names of limits are letters, digits and dashes.
+            let _ = write!(body, r#","violated-policies":["{name}"]"#);
+        }
+        body.push_str("}\n");
         body
     }
 }
@@ -194,10 +207,25 @@ mod tests {
             assert_eq!(answer.status(), status, "{answer:?}");
             assert!(answer.body().contains(kind), "{}", answer.body());
         }
+        assert!(!of(Cause::Hard).body().contains("violated-policies"));
         assert_eq!(of(Cause::Hard).denied_as(403).status(), 403);
         assert_eq!(of(Cause::Blind).denied_as(403).status(), 503);
         assert_eq!(of(Cause::Hard).retry_after_secs(), Some(2));
         assert_eq!(TooMany::new(7).http().retry_after_secs(), None);
+    }
+
+    #[test]
+    fn the_limit_that_is_reached_is_named_as_in_the_headers() {
+        let answer = HttpAnswer {
+            headers: Headers::of_policy("tier-2", 100, 10),
+            ..HttpAnswer::new(429, "rate limited".to_owned())
+        };
+        let ends = "\"detail\":\"rate limited\",\"violated-policies\":[\"tier-2\"]}\n";
+        assert!(answer.body().ends_with(ends), "{}", answer.body());
+        let is_older = |name: &str| name.starts_with("x-ratelimit");
+        assert!(!answer.headers().any(|(name, _)| is_older(name)));
+        let answer = answer.with_legacy_headers();
+        assert!(answer.headers().any(|(name, _)| is_older(name)));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 """The agent against a real aggregator."""
 
+import json
 import os
 import time
 
+import http_sfv
 import pytest
 import tollgate
 
@@ -60,6 +62,33 @@ def test_what_can_never_be_granted_is_told_at_once_and_what_makes_no_sense_raise
         tollgate.Agent(["nobody:0:1"])
     with pytest.raises(ValueError):
         agent.ready(-1)
+
+
+def fields(headers, name):
+    """A field as a parser of structured fields (RFC 9651) reads it: each name with its parameters."""
+    found = http_sfv.List()
+    found.parse(headers[name].encode())
+    return {item.value: dict(item.params) for item in found}
+
+
+def test_headers_are_structured_fields(agent):
+    refused = denied(agent.rate("api.search"), "acme")
+    headers = refused.headers()
+    assert fields(headers, "ratelimit-policy") == {"window-0": {"q": 5, "w": 60}}
+    (name, limit), = fields(headers, "ratelimit").items()
+    assert name == "window-0" and limit["r"] == 0
+    # Whoever waits for the one has waited for the other.
+    assert limit["t"] <= int(headers["retry-after"])
+    assert json.loads(refused.body())["violated-policies"] == [name]
+
+    exports = agent.copies("api.exports")
+    holds = [exports.reserve("acme") for _ in range(2)]
+    full = until(lambda: None if (answer := exports.reserve("acme")) else answer)
+    policy = fields(full.headers(), "ratelimit-policy")
+    assert policy == {"copies": {"q": 2, "qu": "concurrent-requests"}}
+    assert fields(full.headers(), "ratelimit") == {"copies": {"r": 0}}
+    for hold in holds:
+        hold.release()
 
 
 def test_an_estimate_is_settled_once(agent):
