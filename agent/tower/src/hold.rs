@@ -36,6 +36,7 @@ use crate::subject::{Subject, Undecided};
 pub struct HoldLayer {
     copies: Copies,
     subject: Subject,
+    tells_legacy: bool,
 }
 
 impl HoldLayer {
@@ -47,6 +48,7 @@ impl HoldLayer {
         Self {
             copies,
             subject: Subject::new(key),
+            tells_legacy: false,
         }
     }
 
@@ -68,6 +70,14 @@ impl HoldLayer {
     #[must_use]
     pub fn or_domain(mut self, domain: &str) -> Self {
         self.subject.set_otherwise(domain);
+        self
+    }
+
+    /// Tells the older fields `X-RateLimit-Limit` and `-Remaining` as well, where a request is refused: see
+    /// [`Headers::with_legacy`](tollgate_agent::Headers::with_legacy).
+    #[must_use]
+    pub fn legacy_headers(mut self) -> Self {
+        self.tells_legacy = true;
         self
     }
 
@@ -136,7 +146,13 @@ where
                 }
                 DoorFuture::called(self.inner.call(request), None, held)
             }
-            Err(error) => DoorFuture::refused(error.http(), is_grpc),
+            Err(error) => {
+                let answer = match self.layer.tells_legacy {
+                    true => error.http().with_legacy_headers(),
+                    false => error.http(),
+                };
+                DoorFuture::refused(answer, is_grpc)
+            }
         }
     }
 }

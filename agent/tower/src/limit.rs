@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_agent::{Allowed, HitError, Rate};
+use tollgate_agent::{Allowed, Headers, HitError, HttpAnswer, Rate};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -35,6 +35,7 @@ pub struct LimitLayer {
     rate: Rate,
     subject: Subject,
     tells_always: bool,
+    tells_legacy: bool,
 }
 
 impl LimitLayer {
@@ -47,6 +48,7 @@ impl LimitLayer {
             rate,
             subject: Subject::new(key),
             tells_always: false,
+            tells_legacy: false,
         }
     }
 
@@ -79,6 +81,13 @@ impl LimitLayer {
         self
     }
 
+    /// Tells the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset` as well: see [`Headers::with_legacy`].
+    #[must_use]
+    pub fn legacy_headers(mut self) -> Self {
+        self.tells_legacy = true;
+        self
+    }
+
     /// How many requests named no domain.
     pub fn undecided(&self) -> Undecided {
         self.subject.undecided()
@@ -94,6 +103,20 @@ impl LimitLayer {
             copies => self.rate.hit_n(&domain, copies)?,
         };
         Ok(Some(allowed).filter(|allowed| self.tells_always || allowed.is_near()))
+    }
+
+    fn headers(&self, allowed: &Allowed) -> Headers {
+        match self.tells_legacy {
+            true => allowed.headers().with_legacy(),
+            false => allowed.headers(),
+        }
+    }
+
+    fn refusal(&self, error: &HitError) -> HttpAnswer {
+        match self.tells_legacy {
+            true => error.http().with_legacy_headers(),
+            false => error.http(),
+        }
     }
 }
 
@@ -133,10 +156,10 @@ where
         let is_grpc = head.is_grpc();
         match self.layer.decide(head) {
             Ok(allowed) => {
-                let headers = allowed.map(|allowed| allowed.headers());
+                let headers = allowed.map(|allowed| self.layer.headers(&allowed));
                 DoorFuture::called(self.inner.call(request), headers, None)
             }
-            Err(error) => DoorFuture::refused(error.http(), is_grpc),
+            Err(error) => DoorFuture::refused(self.layer.refusal(&error), is_grpc),
         }
     }
 }

@@ -157,6 +157,40 @@ async fn who_is_near_is_told_what_is_left() {
     );
 }
 
+#[tokio::test]
+async fn older_headers_are_told_where_that_is_asked_for() {
+    let kit = TestAgent::new();
+    kit.near("api.search", "near", 7, 50, Duration::from_secs(1));
+    kit.deny("api.search", "denied", Duration::from_secs(3));
+    let older = |answer: &Answered| {
+        ["limit", "remaining", "reset"]
+            .map(|name| text(answer.headers(), &format!("x-ratelimit-{name}")))
+    };
+    let layer = by_tenant(&kit).legacy_headers();
+    for (tenant, expected) in [
+        ("near", ["50", "6", "1"]),
+        ("denied", ["1", "0", "3"]),
+        ("globex", ["(none)"; 3]),
+    ] {
+        let answer = ask(&layer, empty(request(tenant))).await;
+        assert_eq!(older(&answer), expected, "{tenant}");
+    }
+    let answer = ask(&by_tenant(&kit), empty(request("denied"))).await;
+    assert_eq!(older(&answer), ["(none)"; 3]);
+
+    kit.full("api.exports", "acme");
+    let exports = kit.agent().copies("api.exports");
+    let layer = HoldLayer::new(exports, key::header("x-tenant")).legacy_headers();
+    let service = layer.layer(service_fn(found::<Empty<Bytes>>));
+    let answer = service.oneshot(empty(request("acme"))).await;
+    let answer = answer.expect("never fails");
+    assert_eq!(
+        text(answer.headers(), "ratelimit-policy"),
+        "\"copies\";q=1;qu=\"concurrent-requests\""
+    );
+    assert_eq!(older(&answer), ["1", "0", "(none)"]);
+}
+
 /// A body of two parts, the second of which never comes before it is asked for.
 fn parts() -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
     let parts = [Bytes::from("one"), Bytes::from("two")];
