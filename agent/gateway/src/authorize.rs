@@ -82,14 +82,13 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
     let mut response = match decide(shared, resource, asked, headers) {
         Ok(Ok(allowed)) => {
             Shared::note(if allowed.blind() { "blind" } else { "allowed" });
-            (StatusCode::OK, allowed.headers(), ()).into_response()
+            let headers = shared.settings.told(allowed.headers());
+            (StatusCode::OK, headers, ()).into_response()
         }
         Ok(Err(error)) => {
             Shared::note("refused");
-            error
-                .http()
-                .denied_as(asked.status_denied())
-                .into_response()
+            let answer = shared.settings.told_refused(error.http());
+            answer.denied_as(asked.status_denied()).into_response()
         }
         Err(why) => {
             Shared::note_undecided(why);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use metrics::counter;
-use tollgate_agent::{Agent, Rate};
+use tollgate_agent::{Agent, Headers, HttpAnswer, Rate};
 
 use crate::kept::Kept;
 use crate::subject::DomainFrom;
@@ -17,6 +17,26 @@ pub struct Settings {
     /// Networks of proxies that are believed whom they forward for. Empty: nobody is believed but the web server
     /// that asks.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether clients are told the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset` as well.
+    pub legacy_headers: bool,
+}
+
+impl Settings {
+    /// What is told of a limit where a request is let through.
+    pub(crate) fn told(&self, headers: Headers) -> Headers {
+        match self.legacy_headers {
+            true => headers.with_legacy(),
+            false => headers,
+        }
+    }
+
+    /// What is told where it is refused.
+    pub(crate) fn told_refused(&self, answer: HttpAnswer) -> HttpAnswer {
+        match self.legacy_headers {
+            true => answer.with_legacy_headers(),
+            false => answer,
+        }
+    }
 }
 
 /// Why a request was let through without a decision.

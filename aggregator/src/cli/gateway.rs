@@ -40,6 +40,9 @@ pub struct GatewayArgs {
     /// web server]
     #[arg(long, value_name = "NETWORK,…", value_delimiter = ',', value_parser = super::values::network)]
     pub trusted_proxies: Vec<IpNet>,
+    /// Tells clients the older fields X-RateLimit-Limit, -Remaining and -Reset as well
+    #[arg(long)]
+    pub legacy_headers: bool,
     /// How the agent reaches the fleet.
     #[command(flatten)]
     pub agent: AgentArgs,
@@ -86,6 +89,7 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
         let settings = Settings {
             domain: args.domain.clone(),
             trusted_proxies: args.trusted_proxies.clone(),
+            legacy_headers: args.legacy_headers,
         };
         let gateway = Gateway::bind(&listen, agent.clone(), settings, Some(metrics))
             .await

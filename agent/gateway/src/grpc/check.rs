@@ -71,12 +71,14 @@ impl Check {
         match decide(&self.0, resource, &asked, headers) {
             Ok(Ok(allowed)) => {
                 Shared::note(if allowed.blind() { "blind" } else { "allowed" });
-                let fields: Vec<_> = allowed.headers().iter().collect();
+                let headers = self.0.settings.told(allowed.headers());
+                let fields: Vec<_> = headers.iter().collect();
                 let_through(&fields)
             }
             Ok(Err(error)) => {
                 Shared::note("refused");
-                refuse(&error.http().denied_as(asked.status_denied()))
+                let answer = self.0.settings.told_refused(error.http());
+                refuse(&answer.denied_as(asked.status_denied()))
             }
             Err(why) => {
                 Shared::note_undecided(why);

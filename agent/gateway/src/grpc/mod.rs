@@ -80,7 +80,7 @@ pub(crate) struct Grpc {
 impl Grpc {
     pub async fn new(shared: &Shared) -> Self {
         let holds = Arc::new(EnvoyHolds::default());
-        let rls = Rls::new(&shared.agent, Arc::clone(&holds));
+        let rls = Rls::new(shared, Arc::clone(&holds));
         let limits = RateLimitServiceServer::new(rls.clone());
         let check = AuthorizationServer::new(Check(shared.clone()));
         // Each of them is there from now on: a gateway that hears no aggregator answers all the same.

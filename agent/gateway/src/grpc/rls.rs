@@ -28,7 +28,7 @@ use tonic::{Request, Response};
 use super::asks::{DescriptorRead, RlsCall, read};
 use super::decision::{Deciding, Decision, Status};
 use super::holds::{ConnectionId, EnvoyHolds};
-use crate::state::Shared;
+use crate::state::{Settings, Shared};
 
 /// Descriptors that one request may have. Envoy sends one for each rate limit of a route.
 const DESCRIPTORS_MAX: usize = 256;
@@ -37,13 +37,15 @@ const DESCRIPTORS_MAX: usize = 256;
 #[derive(Clone)]
 pub(crate) struct Rls {
     agent: Agent,
+    settings: Arc<Settings>,
     holds: Arc<EnvoyHolds>,
 }
 
 impl Rls {
-    pub fn new(agent: &Agent, holds: Arc<EnvoyHolds>) -> Self {
+    pub fn new(shared: &Shared, holds: Arc<EnvoyHolds>) -> Self {
         Self {
-            agent: agent.clone(),
+            agent: shared.agent.clone(),
+            settings: Arc::clone(&shared.settings),
             holds,
         }
     }
@@ -74,7 +76,11 @@ impl Rls {
             // Only a test asks without a connection.
             by: by.unwrap_or(ConnectionId(0)),
         };
-        Ok(Response::new(respond(&deciding.decide(&read))))
+        let mut decision = deciding.decide(&read);
+        decision.headers = self.settings.told(decision.headers);
+        let refusal = decision.refusal.take();
+        decision.refusal = refusal.map(|answer| self.settings.told_refused(answer));
+        Ok(Response::new(respond(&decision)))
     }
 }
 

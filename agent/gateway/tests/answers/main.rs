@@ -19,12 +19,16 @@ struct Running {
 
 impl Running {
     async fn start() -> Self {
+        Self::start_with(Settings::default()).await
+    }
+
+    async fn start_with(settings: Settings) -> Self {
         let kit = TestAgent::new();
         let listen = Listen::Loopback("127.0.0.1:0".parse().expect("an address"));
         let agent = kit.agent().clone();
         let settings = Settings {
             domain: DomainFrom::parse("header:x-tenant"),
-            ..Settings::default()
+            ..settings
         };
         let gateway = Gateway::bind(&listen, agent, settings, None)
             .await
@@ -108,6 +112,33 @@ async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs
     let other = running.get(path, "x-tenant: other\r\n").await;
     assert_eq!(status(&other), "200", "{other}");
     running.end().await;
+}
+
+#[tokio::test]
+async fn older_headers_are_told_where_that_is_configured() {
+    let path = "/v1/authorize/api.search";
+    for (legacy_headers, told) in [(false, false), (true, true)] {
+        let running = Running::start_with(Settings {
+            legacy_headers,
+            ..Settings::default()
+        })
+        .await;
+        let kit = &running.kit;
+        kit.near("api.search", "near", 7, 50, Duration::from_secs(60));
+        kit.deny("api.search", "denied", Duration::from_secs(5));
+        for (domain, fields) in [
+            ("near", "limit: 50 remaining: 6 reset: 60"),
+            ("denied", "limit: 1 remaining: 0 reset: 5"),
+        ] {
+            let answer = running.get(path, &format!("x-tenant: {domain}\r\n")).await;
+            assert!(answer.contains("\r\nratelimit: "), "{answer}");
+            let lines = answer.lines();
+            let older = lines.filter_map(|line| line.strip_prefix("x-ratelimit-"));
+            let older = older.collect::<Vec<_>>().join(" ");
+            assert_eq!(older, if told { fields } else { "" }, "{answer}");
+        }
+        running.end().await;
+    }
 }
 
 #[tokio::test]

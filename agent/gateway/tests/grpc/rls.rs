@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate_agent::DescriptorRule;
 use tollgate_agent::testing::Outcome;
+use tollgate_gateway::Settings;
 
 const OK: i32 = Code::Ok as i32;
 const OVER: i32 = Code::OverLimit as i32;
@@ -63,6 +64,32 @@ async fn a_refusal_says_all_that_a_client_needs() {
         counted,
         "counted once, and not when refused"
     );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn older_headers_are_told_where_that_is_configured() {
+    let running = Running::start_with(Settings {
+        legacy_headers: true,
+        ..Settings::default()
+    })
+    .await;
+    let near = Duration::from_secs(60);
+    running.kit.near("api.search", "near", 7, 50, near);
+    running
+        .kit
+        .deny("api.search", "denied", Duration::from_secs(5));
+    for (domain, expected) in [("near", ["50", "6", "60"]), ("denied", ["1", "0", "5"])] {
+        let asked = [named("api.search", domain, None)];
+        let answer = running.ask("edge", &asked).await;
+        let fields = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}"));
+        let told = fields.map(|name| header(&answer, &name).map(str::to_owned));
+        assert_eq!(
+            told,
+            expected.map(|value| Some(value.to_owned())),
+            "{domain}"
+        );
+    }
     running.end().await;
 }
 

@@ -29,11 +29,15 @@ pub struct Running {
 
 impl Running {
     pub async fn start() -> Self {
+        Self::start_with(Settings::default()).await
+    }
+
+    pub async fn start_with(settings: Settings) -> Self {
         let kit = TestAgent::new();
         let loopback: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let agent = kit.agent().clone();
         let listen = Listen::Loopback(loopback);
-        let gateway = Gateway::bind(&listen, agent, Settings::default(), None).await;
+        let gateway = Gateway::bind(&listen, agent, settings, None).await;
         let gateway = gateway.expect("it listens");
         let gateway = gateway.with_grpc(loopback).await.expect("it listens");
         let grpc = gateway.grpc_address().expect("an address");
