@@ -134,6 +134,27 @@ fn what_is_wrong_is_said_or_the_answer_is_blind() {
 }
 
 #[test]
+fn strict_copies_are_granted_by_an_aggregator() {
+    let dir =
+        directory("version = 1\nrules = 2\n[copies.licences]\nlimit = 2\nreserve = \"strict\"\n");
+    let served = serve(dir.path(), &[]);
+    served.await_ready();
+    let gateway = Gateway::start(&served.agents.to_string());
+    let of = r#""resource":"licences","domain":"acme""#;
+    let question =
+        format!(r#"{{"holds":[{{{of},"lease_ms":60000,"confirmed_within_ms":10000}}]}}"#);
+    for _ in 0..2 {
+        let granted = gateway.decide(&question);
+        assert_eq!(granted["allowed"], true, "{granted}");
+        assert_eq!(granted["blind"], false, "{granted}");
+    }
+    let refused = gateway.decide(&question);
+    assert_eq!(refused["allowed"], false, "{refused}");
+    let cause = refused["cause"].as_str().unwrap();
+    assert!(cause.contains("as many copies in use as may be"), "{cause}");
+}
+
+#[test]
 fn frames_that_nobody_asked_for_write_nothing_into_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");

@@ -7,6 +7,7 @@
 //!
 //! "estimates"   charged at once; their decisions have an id    "settle": [{"estimate": ID, "actual": 620}]
 //! "holds"       copies with a lease; their decisions have one  "renew": [{"hold": ID, "lease_ms": N}], "release": [ID]
+//!               with "confirmed_within_ms" of strict resources: once an aggregator has granted them ([`confirmed`])
 //! ```
 //!
 //! Everything is decided and counted for itself, in this order: what is released, renewed and settled, then hits,
@@ -25,9 +26,10 @@ use axum::{Extension, Json};
 use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
-use tollgate_agent::{Allowed, Copies, Denied, HitError, Rate, ReserveError, Settled};
+use tollgate_agent::{Allowed, Copies, Denied, HitError, Misuse, Rate, ReserveError, Settled};
 
 use crate::authorize::hit;
+use crate::confirmed::{self, ConfirmedAsk, TakenHold};
 use crate::connections::{Connection, EndReason};
 use crate::state::Shared;
 
@@ -39,6 +41,9 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 
 /// How long a question may take behind its head.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
+
+/// The longest that copies are waited for. Aggregators answer within milliseconds, or are not there.
+const CONFIRMED_MS_MAX: u64 = 10_000;
 
 /// The longest lease: a day. What is used for longer renews it.
 const LEASE_MS_MAX: u64 = 86_400_000;
@@ -70,6 +75,18 @@ struct AskedHold {
     domain: String,
     copies: Option<u32>,
     lease_ms: u64,
+    /// Of strict resources: how long to wait for an aggregator to grant them.
+    confirmed_within_ms: Option<u64>,
+}
+
+impl AskedHold {
+    fn copies(&self) -> u32 {
+        self.copies.unwrap_or(1)
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,13 +174,14 @@ pub(crate) async fn decide(
     let settled = settled.map(|of| kept.settle(&of.estimate, of.actual).map(name_of));
     let settled = settled.collect();
     let decisions: Vec<Decision> = match question.all_or_none {
-        true => vec![all_or_none(&shared, &question)],
+        true => vec![all_or_none(&shared, &question).await],
         false => {
             let hits = question.hits.iter().map(|asked| one(&shared, asked));
             let estimates = question.estimates.iter();
             let estimates = estimates.map(|asked| estimate(&shared, asked));
-            let holds = question.holds.iter().map(|asked| hold(&shared, asked));
-            hits.chain(estimates).chain(holds).collect()
+            let mut decisions: Vec<Decision> = hits.chain(estimates).collect();
+            decisions.extend(holds(&shared, &question.holds).await);
+            decisions
         }
     };
     let allowed = decisions.iter().all(|decision| decision.allowed);
@@ -224,8 +242,15 @@ fn read(body: &[u8]) -> Result<AskedHits, String> {
     }
     let leases = question.holds.iter().map(|asked| asked.lease_ms);
     let mut leases = leases.chain(question.renew.iter().map(|asked| asked.lease_ms));
-    match leases.find(|lease| !(1..=LEASE_MS_MAX).contains(lease)) {
-        Some(lease) => Err(format!("lease_ms = {lease}: expected 1 to {LEASE_MS_MAX}")),
+    if let Some(lease) = leases.find(|lease| !(1..=LEASE_MS_MAX).contains(lease)) {
+        return Err(format!("lease_ms = {lease}: expected 1 to {LEASE_MS_MAX}"));
+    }
+    let waits = question.holds.iter();
+    let mut waits = waits.filter_map(|asked| asked.confirmed_within_ms);
+    match waits.find(|within| !(1..=CONFIRMED_MS_MAX).contains(within)) {
+        Some(within) => Err(format!(
+            "confirmed_within_ms = {within}: expected 1 to {CONFIRMED_MS_MAX}"
+        )),
         None => Ok(question),
     }
 }
@@ -252,24 +277,48 @@ fn estimate(shared: &Shared, asked: &AskedHit) -> Decision {
     }
 }
 
-fn hold(shared: &Shared, asked: &AskedHold) -> Decision {
-    let copies = shared.agent.copies(&asked.resource);
-    let blind = copies.blind();
-    match copies.reserve(&asked.domain, asked.copies.unwrap_or(1)) {
-        Ok(hold) => Decision {
-            allowed: true,
-            blind,
-            hold: shared
-                .kept
-                .keep_hold(hold, Duration::from_millis(asked.lease_ms)),
-            ..Decision::default()
-        },
-        Err(error) => of_reserve_error(&error),
-    }
+/// Holds, in their order. Those that an aggregator has to grant come first, so that no others wait with them.
+async fn holds(shared: &Shared, asked: &[AskedHold]) -> Vec<Decision> {
+    let mut granted = confirmed::reserve(to_confirm(shared, asked))
+        .await
+        .into_iter();
+    let decide = |asked: &AskedHold| {
+        let taken = match asked.confirmed_within_ms {
+            Some(_) => granted.next()?,
+            None => {
+                let copies = shared.agent.copies(&asked.resource);
+                let blind = copies.blind();
+                let hold = copies.reserve(&asked.domain, asked.copies());
+                hold.map(|hold| TakenHold { hold, blind })
+            }
+        };
+        Some(match taken {
+            Ok(taken) => Decision {
+                allowed: true,
+                blind: taken.blind,
+                hold: shared.kept.keep_hold(taken.hold, asked.lease()),
+                ..Decision::default()
+            },
+            Err(error) => of_reserve_error(&error),
+        })
+    };
+    asked.iter().filter_map(decide).collect()
+}
+
+fn to_confirm(shared: &Shared, asked: &[AskedHold]) -> Vec<ConfirmedAsk> {
+    let ask = |asked: &AskedHold| {
+        Some(ConfirmedAsk {
+            within: Duration::from_millis(asked.confirmed_within_ms?),
+            resource: shared.agent.copies(&asked.resource),
+            domain: asked.domain.clone(),
+            copies: asked.copies(),
+        })
+    };
+    asked.iter().filter_map(ask).collect()
 }
 
 /// Copies first, since they can be given back.
-fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
+async fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
     let rates = question
         .hits
         .iter()
@@ -278,23 +327,14 @@ fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
     let hits = rates.iter().zip(&question.hits);
     let hits = hits.map(|(rate, asked)| (rate, &*asked.domain, asked.copies.unwrap_or(1)));
     let hits: Vec<(&Rate, &str, u32)> = hits.collect();
-    let copies = question
-        .holds
-        .iter()
-        .map(|asked| shared.agent.copies(&asked.resource));
-    let copies: Vec<Copies> = copies.collect();
-    let blind = copies.iter().any(Copies::blind);
-    let wishes = copies.iter().zip(&question.holds);
-    let wishes = wishes.map(|(copies, asked)| (copies, &*asked.domain, asked.copies.unwrap_or(1)));
-    let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
     // Copies are not taken in vain. What is refused all the same is recorded below.
     let is_denied = hits
         .iter()
         .any(|(rate, domain, _)| rate.peek(domain).is_err());
     let taken = match is_denied {
         true => Vec::new(),
-        false => match shared.agent.reserve_all(&wishes, None) {
-            Ok(together) => together.holds,
+        false => match take_all(shared, &question.holds).await {
+            Ok(taken) => taken,
             Err(error) => return of_reserve_error(&error),
         },
     };
@@ -302,18 +342,41 @@ fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
         Ok(allowed) => allowed,
         Err(error) => return of_hit_error(&error),
     };
-    let leases = question
-        .holds
-        .iter()
-        .map(|asked| Duration::from_millis(asked.lease_ms));
-    let kept = taken.into_iter().zip(leases);
+    let is_blind = allowed.blind() || taken.iter().any(|taken| taken.blind);
+    let kept = taken.into_iter().zip(&question.holds);
     Decision {
-        blind: blind || allowed.blind(),
+        blind: is_blind,
         holds: kept
-            .map(|(hold, lease)| shared.kept.keep_hold(hold, lease))
+            .map(|(taken, asked)| shared.kept.keep_hold(taken.hold, asked.lease()))
             .collect(),
         ..of_allowed(&allowed)
     }
+}
+
+/// Copies of all, in their order, or of none: what was taken before a refusal is given back.
+async fn take_all(shared: &Shared, asked: &[AskedHold]) -> Result<Vec<TakenHold>, ReserveError> {
+    let granted = confirmed::reserve(to_confirm(shared, asked)).await;
+    let granted = granted.into_iter().collect::<Result<Vec<TakenHold>, _>>()?;
+    let at_once = asked
+        .iter()
+        .filter(|asked| asked.confirmed_within_ms.is_none());
+    let at_once: Vec<(Copies, &AskedHold)> = at_once
+        .map(|asked| (shared.agent.copies(&asked.resource), asked))
+        .collect();
+    let blind: Vec<bool> = at_once.iter().map(|(copies, _)| copies.blind()).collect();
+    let wishes = at_once.iter();
+    let wishes = wishes.map(|(copies, asked)| (copies, &*asked.domain, asked.copies()));
+    let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
+    let together = shared.agent.reserve_all(&wishes, None)?;
+    let mut at_once = together.holds.into_iter().zip(blind);
+    let mut granted = granted.into_iter();
+    let next = |asked: &AskedHold| match asked.confirmed_within_ms {
+        Some(_) => granted.next(),
+        None => at_once
+            .next()
+            .map(|(hold, blind)| TakenHold { hold, blind }),
+    };
+    Ok(asked.iter().filter_map(next).collect())
 }
 
 const fn name_of(settled: Settled) -> &'static str {
@@ -345,6 +408,12 @@ fn of_hit_error(error: &HitError) -> Decision {
 fn of_reserve_error(error: &ReserveError) -> Decision {
     match error {
         ReserveError::Denied(denied) => of_denied(denied),
+        ReserveError::Misuse(Misuse::Strict) => {
+            of_cause("the resource is strict: expected confirmed_within_ms".to_owned())
+        }
+        ReserveError::Misuse(Misuse::Optimistic) => {
+            of_cause("the resource is not strict: expected no confirmed_within_ms".to_owned())
+        }
         error => of_cause(error.to_string()),
     }
 }

@@ -10,12 +10,13 @@
 //! [`grpc`] answers Envoy; [`subject`] finds on whose behalf a request is made. Knows nothing of limits and
 //! aggregators: the agent does.
 //!
-//! What stays true: an answer never waits for an aggregator; a request that cannot be decided (no domain, a resource
-//! that is limited by copies) is let through, counted, and told in `x-tollgate-undecided`; nobody but this machine
-//! is answered.
+//! What stays true: an answer never waits for an aggregator, but where a service asks for strict copies; a request that
+//! cannot be decided (no domain, a resource that is limited by copies) is let through, counted, and told in
+//! `x-tollgate-undecided`; nobody but this machine is answered.
 
 mod authorize;
 mod browsers;
+mod confirmed;
 mod connections;
 mod decide;
 mod grpc;

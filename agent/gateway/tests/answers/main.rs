@@ -1,5 +1,7 @@
 //! What web servers and services are answered, over a real socket.
 
+mod strict;
+
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -216,6 +218,10 @@ async fn a_service_is_answered_in_json_and_told_what_was_expected() {
         (
             r#"{"holds": [{"resource": "r", "domain": "d", "lease_ms": 0}]}"#,
             "lease_ms = 0: expected 1 to 86400000",
+        ),
+        (
+            r#"{"holds": [{"resource": "r", "domain": "d", "lease_ms": 1, "confirmed_within_ms": 10001}]}"#,
+            "confirmed_within_ms = 10001: expected 1 to 10000",
         ),
         (
             r#"{"renew": [{"hold": "1-1"}]}"#,

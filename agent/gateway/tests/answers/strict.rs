@@ -1,0 +1,128 @@
+//! Copies of strict resources: what is granted, refused, and not said in time.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tollgate_agent::Scope;
+use tollgate_agent::testing::{Ruling, TestAgent};
+
+use super::{Running, text_of};
+
+/// A question for a copy of a resource that is limited as this one says.
+fn of_licences(within_ms: &str) -> String {
+    format!(
+        r#"{{"holds": [{{"resource": "licences", "domain": "acme", "lease_ms": 60000{within_ms}}}]}}"#
+    )
+}
+
+const WITHIN: &str = r#", "confirmed_within_ms": 10000"#;
+
+/// The number of the one hold that waits for an aggregator's word.
+async fn waiting(kit: &TestAgent) -> u64 {
+    loop {
+        if let Some(held) = kit.held().first() {
+            return held.number;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn strict_copies_are_had_once_an_aggregator_has_granted_them() {
+    let running = Running::start().await;
+    let kit = &running.kit;
+    kit.strict("licences");
+    let refused = running.post(&of_licences("")).await;
+    let expected = "the resource is strict: expected confirmed_within_ms";
+    assert!(refused.contains(expected), "{refused}");
+
+    let question = of_licences(WITHIN);
+    let granting = async { kit.rule("licences", waiting(kit).await, Ruling::Granted(1)) };
+    let (granted, ()) = tokio::join!(running.post(&question), granting);
+    assert!(
+        granted.contains(r#""allowed":true,"blind":false"#),
+        "{granted}"
+    );
+    assert_eq!(kit.held().len(), 1);
+    let release = format!(r#"{{"release": ["{}"]}}"#, text_of(&granted, "hold"));
+    let released = running.post(&release).await;
+    assert!(released.contains(r#""released":[true]"#), "{released}");
+    assert_eq!(kit.held(), []);
+
+    let refusing = async { kit.rule("licences", waiting(kit).await, Ruling::Full(Scope::Pair)) };
+    let (refused, ()) = tokio::join!(running.post(&question), refusing);
+    assert!(
+        refused.contains("as many copies in use as may be"),
+        "{refused}"
+    );
+
+    // Nobody answers in time, and the policy is to refuse then.
+    let late = async {
+        waiting(kit).await;
+        kit.advance(Duration::from_secs(10));
+    };
+    let (refused, ()) = tokio::join!(running.post(&question), late);
+    assert!(refused.contains(r#""allowed":false"#), "{refused}");
+    assert_eq!(kit.held(), []);
+
+    kit.copies_limit("sandbox", 1);
+    let question = question.replace("licences", "sandbox");
+    let refused = running.post(&question).await;
+    let expected = "the resource is not strict: expected no confirmed_within_ms";
+    assert!(refused.contains(expected), "{refused}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn strict_copies_are_let_through_together_with_others() {
+    let running = Running::start().await;
+    let kit = &running.kit;
+    kit.strict("licences");
+    kit.copies_limit("sandbox", 1);
+    let both = format!(
+        r#"{{"all_or_none": true, "holds": [
+            {{"resource": "sandbox", "domain": "acme", "lease_ms": 60000}},
+            {{"resource": "licences", "domain": "acme", "copies": 3, "lease_ms": 60000{WITHIN}}}]}}"#
+    );
+    let refusing = async { kit.rule("licences", waiting(kit).await, Ruling::Full(Scope::Pair)) };
+    let (refused, ()) = tokio::join!(running.post(&both), refusing);
+    assert!(refused.contains(r#""allowed":false"#), "{refused}");
+    assert_eq!(kit.held(), []);
+    let granting = async { kit.rule("licences", waiting(kit).await, Ruling::Granted(3)) };
+    let (granted, ()) = tokio::join!(running.post(&both), granting);
+    assert!(granted.contains(r#""holds":[""#), "{granted}");
+    let copies: Vec<u32> = kit.held().iter().map(|held| held.copies).collect();
+    assert_eq!(copies.iter().sum::<u32>(), 4, "{granted}");
+    // The second id is that of the second hold.
+    let (_, ids) = granted.split_once(r#""holds":["#).expect("ids");
+    let second = ids.split('"').nth(3).expect("an id");
+    running
+        .post(&format!(r#"{{"release": ["{second}"]}}"#))
+        .await;
+    let held = kit.held();
+    assert_eq!((held.len(), &*held[0].resource), (1, "sandbox"));
+    running.end().await;
+}
+
+#[tokio::test]
+async fn who_leaves_while_copies_are_waited_for_has_none() {
+    let running = Running::start().await;
+    let kit = &running.kit;
+    kit.strict("licences");
+    let question = of_licences(WITHIN);
+    let length = question.len();
+    let mut peer = TcpStream::connect(&running.address)
+        .await
+        .expect("it accepts");
+    let request = format!(
+        "POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{question}"
+    );
+    peer.write_all(request.as_bytes()).await.expect("it reads");
+    waiting(kit).await;
+    drop(peer);
+    while !kit.held().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.end().await;
+}
