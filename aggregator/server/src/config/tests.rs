@@ -194,3 +194,75 @@ fn an_option_within_a_section_has_its_variable() {
     let config = Config::read("t", text, env, "host").expect("a configuration");
     assert!(config.listen.insecure.feed && config.listen.probe.is_some());
 }
+
+#[path = "../../../../tests/src/json_schema.rs"]
+mod json_schema;
+
+/// What of a file the schema for editors does not allow.
+fn schema_faults(schema: &serde_json::Value, text: &str) -> Vec<String> {
+    let file: serde_json::Value = toml::from_str(text).unwrap();
+    let checked = json_schema::JsonSchema {
+        document: schema,
+        matches: |pattern, text| regex::Regex::new(pattern).unwrap().is_match(text),
+    };
+    checked.faults(schema, &file)
+}
+
+/// The options that a schema describes, by path.
+fn described<'s>(
+    table: &'s serde_json::Value,
+    above: &str,
+    into: &mut BTreeMap<String, &'s serde_json::Value>,
+) {
+    for (name, field) in table["properties"].as_object().into_iter().flatten() {
+        let path = format!("{above}{name}");
+        assert!(field["description"].is_string(), "{path}");
+        match field["properties"].is_object() {
+            true => {
+                assert_eq!(field["additionalProperties"], false, "{path}");
+                described(field, &format!("{path}."), into);
+            }
+            false => {
+                into.insert(path, field);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_schema_has_every_option_and_its_default() {
+    let schema = include_str!("../../../../config/tollgate.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let mut options = BTreeMap::new();
+    described(&schema, "", &mut options);
+    let known: Vec<&str> = options.keys().map(String::as_str).collect();
+    let mut expected = OPTIONS.to_vec();
+    expected.sort_unstable();
+    assert_eq!(known, expected);
+    let shipped: serde_json::Value = toml::from_str(SHIPPED).unwrap();
+    for (path, option) in &options {
+        let at = shipped.pointer(&format!("/{}", path.replace('.', "/")));
+        if let Some(default) = option.get("default") {
+            assert_eq!(at, Some(default), "{path}");
+        }
+    }
+    assert_eq!(schema_faults(&schema, SHIPPED), Vec::<String>::new());
+    for (text, fault) in [
+        ("nmae = \"a\"", ".nmae: "),
+        ("listen.htpp = \"127.0.0.1:1\"", ".listen.htpp: "),
+        ("journal.ack = \"maybe\"", ".journal.ack: "),
+        ("journal.retention = \"1 day\"", ".journal.retention: "),
+        (
+            "journal.retention_bytes = \"8\"",
+            ".journal.retention_bytes: ",
+        ),
+        ("listen.http = \"7400\"", ".listen.http: "),
+        ("threads = 1025", ".threads: "),
+        ("listen.insecure.http = \"yes\"", ".listen.insecure.http: "),
+    ] {
+        assert!(read(text).is_err(), "{text}");
+        let faults = schema_faults(&schema, text);
+        assert_eq!(faults.len(), 1, "{text}: {faults:?}");
+        assert!(faults[0].starts_with(fault), "{text}: {faults:?}");
+    }
+}
