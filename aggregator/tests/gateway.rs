@@ -152,6 +152,9 @@ fn strict_copies_are_granted_by_an_aggregator() {
     assert_eq!(refused["allowed"], false, "{refused}");
     let cause = refused["cause"].as_str().unwrap();
     assert!(cause.contains("as many copies in use as may be"), "{cause}");
+    // What programs make clients of.
+    let described = served.json("/v1/openapi.json");
+    assert!(described["paths"]["/v1/holds"].is_object(), "{described}");
 }
 
 #[test]

@@ -435,3 +435,6 @@ fn of_denied(denied: &Denied) -> Decision {
         ..Decision::default()
     }
 }
+
+#[cfg(test)]
+mod openapi_tests;

@@ -22,6 +22,7 @@ mod decide;
 mod grpc;
 mod kept;
 mod listen;
+mod openapi;
 mod patient;
 mod server;
 mod state;

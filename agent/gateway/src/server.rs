@@ -31,6 +31,7 @@ use crate::connections::{Connection, MeteredBody, connections_max};
 use crate::decide::decide;
 use crate::grpc::Grpc;
 use crate::listen::{Accepted, END_WITHIN, Listen, ListenError, Listener, stopped};
+use crate::openapi;
 use crate::patient::PatientStream;
 use crate::state::{Settings, Shared};
 
@@ -200,6 +201,7 @@ fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) ->
     };
     let asked_directly = Router::new()
         .route("/v1/decide", post(decide))
+        .route("/v1/openapi.json", get(openapi::answer))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(shown));

@@ -22,7 +22,7 @@ mod history;
 mod open;
 mod sentences;
 mod text;
-mod view;
+pub mod view;
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 //! /v1/candidates                                         of the whole fleet: see `fleet`
 //! /v1/limits   /v1/explain                               of the log, so that anybody says the same
 //! /v1/digests  /v1/log                                   of this process alone
+//! /v1/openapi.json                                       all of these, for programs: see `openapi`
 //! ```
 //!
 //! Connections, hosts and bodies are bounded in `edge`. Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
@@ -23,6 +24,7 @@ mod guard;
 mod hosts;
 mod lists;
 mod metrics;
+mod openapi;
 mod places;
 mod query;
 mod queue;
@@ -173,6 +175,7 @@ pub fn routes(
         .route("/v1/digests", get(digests))
         .route("/v1/explain", get(explain::answer))
         .route("/v1/amendments", post(amend::answer))
+        .route("/v1/openapi.json", get(openapi::answer))
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
         .route(
             "/v1/log",

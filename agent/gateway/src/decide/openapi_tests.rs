@@ -1,0 +1,156 @@
+//! Questions and answers are as `openapi.json` describes them.
+
+#[path = "../../../../tests/src/json_schema.rs"]
+mod json_schema;
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::openapi::DOCUMENT;
+
+fn document() -> Value {
+    serde_json::from_str(DOCUMENT).expect("JSON")
+}
+
+/// What of a value is not as the schema of this name says.
+fn faults(name: &str, value: &Value) -> Vec<String> {
+    let document = document();
+    let schema = json_schema::JsonSchema {
+        document: &document,
+        matches: |_, _| panic!("no pattern is used here"),
+    };
+    let described = &document["components"]["schemas"][name];
+    assert!(described.is_object(), "{name}");
+    schema.faults(described, value)
+}
+
+fn described(name: &str) -> BTreeSet<String> {
+    let document = document();
+    let properties = document["components"]["schemas"][name]["properties"].as_object();
+    properties.expect("properties").keys().cloned().collect()
+}
+
+/// The fields that a question may have, as one is told that has another.
+fn fields_of<T: DeserializeOwned>() -> BTreeSet<String> {
+    let refused = serde_json::from_str::<T>(r#"{"no such field": 1}"#).err();
+    let refused = refused.expect("there is none").to_string();
+    let (_, expected) = refused.split_once("expected").expect("what there is");
+    let names = expected.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn questions_are_as_described() {
+    assert_eq!(described("Question"), fields_of::<AskedHits>());
+    assert_eq!(described("Hit"), fields_of::<AskedHit>());
+    assert_eq!(described("Hold"), fields_of::<AskedHold>());
+    assert_eq!(described("Settling"), fields_of::<AskedSettling>());
+    assert_eq!(described("Renewal"), fields_of::<AskedRenewal>());
+    let named = |more: Value| {
+        let mut asked = json!({"resource": "r", "domain": "d"});
+        let (into, more) = (asked.as_object_mut(), more.as_object().cloned());
+        into.expect("an object").extend(more.expect("an object"));
+        asked
+    };
+    // What is described is read, and what is not read is not described.
+    for (question, is_right) in [
+        (
+            json!({"hits": [named(json!({})), named(json!({"copies": 0}))]}),
+            true,
+        ),
+        (json!({"hits": [named(json!({"copies": null}))]}), true),
+        (
+            json!({"hits": [named(json!({"copies": 4_294_967_296u64}))]}),
+            false,
+        ),
+        (json!({"hits": [{"resource": "r"}]}), false),
+        (json!({"estimates": [named(json!({"copies": 800}))]}), true),
+        (
+            json!({"holds": [named(json!({"lease_ms": 1}))], "all_or_none": true}),
+            true,
+        ),
+        (json!({"holds": [named(json!({}))]}), false),
+        (
+            json!({"holds": [named(json!({"lease_ms": 86_400_001}))]}),
+            false,
+        ),
+        (
+            json!({"holds": [named(json!({"lease_ms": 1, "confirmed_within_ms": 10_000}))]}),
+            true,
+        ),
+        (
+            json!({"holds": [named(json!({"lease_ms": 1, "confirmed_within_ms": 0}))]}),
+            false,
+        ),
+        (
+            json!({"settle": [{"estimate": "1-1", "actual": 0}], "release": ["1-1"]}),
+            true,
+        ),
+        (
+            json!({"renew": [{"hold": "1-1", "lease_ms": 86_400_000}]}),
+            true,
+        ),
+        (json!({"release": [1]}), false),
+        (json!({"all_or_none": 1, "release": ["1-1"]}), false),
+    ] {
+        let bytes = question.to_string();
+        assert_eq!(read(bytes.as_bytes()).is_ok(), is_right, "{question}");
+        let faults = faults("Question", &question);
+        assert_eq!(faults.is_empty(), is_right, "{question}: {faults:?}");
+    }
+}
+
+#[test]
+fn answers_are_as_described() {
+    let text = || Some("1-1".to_owned());
+    let decision = Decision {
+        allowed: false,
+        blind: false,
+        remaining: Some(7),
+        cause: text(),
+        retry_after_ms: Some(412),
+        code: text(),
+        estimate: text(),
+        hold: text(),
+        holds: vec![text(), None],
+    };
+    let answer = Answer {
+        schema: "tollgate.decide/1",
+        allowed: false,
+        decisions: vec![decision, Decision::default()],
+        settled: vec![
+            Some(name_of(Settled::Exact)),
+            Some(name_of(Settled::Charged(1))),
+            None,
+        ],
+        renewed: vec![true],
+        released: vec![false],
+    };
+    let fault = Fault {
+        schema: "tollgate.error/1",
+        error: "0 hits".to_owned(),
+    };
+    let json = |written: serde_json::Result<Value>| written.expect("JSON");
+    let answer = json(serde_json::to_value(answer));
+    let names = |value: &Value| -> BTreeSet<String> {
+        let fields = value.as_object().expect("an object");
+        fields.keys().cloned().collect()
+    };
+    assert_eq!(names(&answer), described("Answer"));
+    assert_eq!(names(&answer["decisions"][0]), described("Decision"));
+    assert_eq!(faults("Answer", &answer), Vec::<String>::new());
+    let fault = json(serde_json::to_value(fault));
+    assert_eq!(names(&fault), described("Fault"));
+    assert_eq!(faults("Fault", &fault), Vec::<String>::new());
+    // What is answered to a request that a web server holds.
+    let denied = tollgate_agent::testing::TestAgent::new();
+    denied.deny("api.search", "acme", Duration::from_secs(5));
+    let refused = denied.agent().rate("api.search").hit("acme");
+    let problem = refused.expect_err("it is denied").http().body();
+    let problem: Value = serde_json::from_str(&problem).expect("JSON");
+    assert_eq!(names(&problem), described("Problem"));
+    assert_eq!(faults("Problem", &problem), Vec::<String>::new());
+}

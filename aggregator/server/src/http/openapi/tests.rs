@@ -1,0 +1,397 @@
+//! The document says what the routes are, what they take and what they answer.
+
+#[path = "../../../../../tests/src/json_schema.rs"]
+mod json_schema;
+
+mod explanation;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tollgate_limits::Limits;
+use tollgate_limits::versions::text::Text;
+use tollgate_shared::holdings::TransferId;
+use tollgate_shared::place::Code;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::{Cause, Scope};
+
+use super::DOCUMENT;
+use crate::core::amendments::AmendmentView;
+use crate::core::candidates::{CandidateDenialView, CandidateView, CandidatesView};
+use crate::core::hold_order::{HoldCursor, Holder};
+use crate::core::holds::{HoldView, HoldsView, ResourceView};
+use crate::core::live::At;
+use crate::core::usage::{TopPair, TopView};
+use crate::core::view::{
+    BucketState, ConstraintState, Cursor, DenialView, DenialsView, DigestView, DigestsView,
+    LimitsView, Normalised, PairState, PairView, Readiness, SwitchView, TextDigest,
+};
+use crate::http::explain::ExplainUrl;
+use crate::http::lists::{DenialsUrl, HoldsUrl, PairUrl, TopUrl};
+use crate::http::{FaultView, LogView, amend};
+
+static SHOWN: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(DOCUMENT).expect("JSON"));
+
+/// Paths and methods, as a source puts them together.
+fn routed(source: &str) -> BTreeSet<(&str, &str)> {
+    let routes = source.split(".route(").skip(1).map(|rest| {
+        let mut parts = rest.split('"').skip(1);
+        let (path, behind) = (parts.next(), parts.next());
+        let behind = behind
+            .expect("a handler")
+            .trim_start_matches([',', ' ', '\n']);
+        let (method, _) = behind.split_once('(').expect("a method");
+        (path.expect("a path"), method)
+    });
+    routes.collect()
+}
+
+#[test]
+fn every_route_is_described_and_no_other() {
+    let source = include_str!("../mod.rs");
+    let (_, source) = source.split_once("pub fn routes(").expect("the routes");
+    let (source, _) = source.split_once("pub fn probe_routes(").expect("others");
+    let routed = routed(source);
+    assert!(14 <= routed.len(), "{routed:?}");
+    let paths = SHOWN["paths"].as_object().expect("paths").iter();
+    let described = paths.flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").keys();
+        methods.map(|method| (path.as_str(), method.as_str()))
+    });
+    assert_eq!(described.collect::<BTreeSet<_>>(), routed);
+}
+
+/// The fields that a request may have, as one is told that has another.
+fn fields_of<T: DeserializeOwned>() -> BTreeSet<String> {
+    let refused = serde_json::from_str::<T>(r#"{"no such field": 1}"#).err();
+    let refused = refused.expect("there is none").to_string();
+    let (_, expected) = refused.split_once("expected").expect("what there is");
+    let names = expected.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+fn parameters(path: &str) -> BTreeSet<String> {
+    let parameters = SHOWN["paths"][path]["get"]["parameters"].as_array();
+    let names = parameters.into_iter().flatten();
+    let names = names.map(|one| one["name"].as_str().expect("a name").to_owned());
+    names.collect()
+}
+
+#[test]
+fn every_parameter_is_described_and_no_other() {
+    assert_eq!(parameters("/v1/denials"), fields_of::<DenialsUrl>());
+    assert_eq!(parameters("/v1/holds"), fields_of::<HoldsUrl>());
+    assert_eq!(parameters("/v1/pairs"), fields_of::<PairUrl>());
+    let by_path = parameters("/v1/pairs/{resource}/{domain}");
+    assert_eq!(by_path, fields_of::<PairUrl>());
+    assert_eq!(parameters("/v1/top"), fields_of::<TopUrl>());
+    assert_eq!(parameters("/v1/explain"), fields_of::<ExplainUrl>());
+    let amendment = SHOWN["components"]["schemas"]["Amendment"]["properties"].as_object();
+    let amendment = amendment
+        .into_iter()
+        .flat_map(|properties| properties.keys());
+    let amendment: BTreeSet<String> = amendment.cloned().collect();
+    assert_eq!(amendment, fields_of::<amend::Asked>());
+}
+
+/// What of an answer is not described, or is described and not there.
+#[track_caller]
+fn check(name: &str, answer: impl Serialize) {
+    let answer = serde_json::to_value(answer).expect("JSON");
+    let schema = json_schema::JsonSchema {
+        document: &SHOWN,
+        matches: |_, _| panic!("no pattern is used here"),
+    };
+    let described = &SHOWN["components"]["schemas"][name];
+    assert!(described.is_object(), "{name}");
+    let faults = schema.faults(described, &answer);
+    assert_eq!(faults, Vec::<String>::new(), "{name}: {answer}");
+    let properties = described["properties"].as_object().expect("properties");
+    let missing = properties.keys().find(|field| answer.get(field).is_none());
+    assert_eq!(missing, None, "{name}: {answer}");
+}
+
+fn denial() -> DenialView {
+    DenialView {
+        resource: "api.search".into(),
+        scope: "pair",
+        domain: Some("acme".into()),
+        group: None,
+        cause: Cause::Hard,
+        limit: 200,
+        window_us: 1_000_000,
+        end_us: Some(1),
+        remaining_us: None,
+        code: code(),
+        partition: 3,
+        version: 1,
+    }
+}
+
+fn code() -> Code {
+    "3-18250-0-1".parse().expect("a code")
+}
+
+#[test]
+fn readiness_limits_and_the_log_are_as_described() {
+    check(
+        "Readiness",
+        Readiness {
+            schema: "tollgate.ready/1",
+            ready: false,
+            why: vec!["partition 3 is restoring".to_owned()],
+        },
+    );
+    let limits = Limits::parse("[rate.\"api.search\"]\nrate = \"5/s\"").expect("limits");
+    let text = Text::whole("version = 1".into(), [0; 32]);
+    check(
+        "Limits",
+        LimitsView {
+            schema: "tollgate.limits/1",
+            version: 1,
+            digest: Some(TextDigest(text.clone())),
+            text: Some(text),
+            normalised: Some(Normalised(Arc::new(limits))),
+            file_differs: true,
+            switches: vec![SwitchView {
+                namespace: "*".to_owned(),
+                ignore_configured: Some(true),
+                allow_unconfigured: None,
+            }],
+        },
+    );
+    check(
+        "Log",
+        LogView {
+            schema: "tollgate.log/1",
+            kind: "kafka",
+            dir: Some("data".into()),
+            bootstrap: vec!["127.0.0.1:9092".to_owned()],
+            topic_prefix: Some("tollgate".to_owned()),
+            properties: Default::default(),
+            partitions: 16,
+            agents: "127.0.0.1:7401".to_owned(),
+        },
+    );
+    let digest = DigestView {
+        partition: 3,
+        stage: "restoring",
+        why: Some("it begins".to_owned()),
+        generation: 1,
+        log_random: "0f".to_owned(),
+        offset: 1,
+        appended_us: 1,
+        version: 1,
+        digest: "0f".to_owned(),
+    };
+    check(
+        "Digests",
+        DigestsView {
+            schema: "tollgate.digests/1",
+            limits_version: 1,
+            partitions: vec![digest],
+        },
+    );
+}
+
+#[test]
+fn denials_are_as_described() {
+    let at = At {
+        partition: 3,
+        scope: Scope::Pair("acme".into()),
+    };
+    let next = Cursor {
+        resource: "api.search".into(),
+        at,
+    };
+    check(
+        "Denials",
+        DenialsView {
+            schema: "tollgate.denials/1",
+            denials: vec![denial()],
+            omitted: 1,
+            next: Some(next),
+            more: true,
+            upto: None,
+            kept: 2,
+            partitions_missing: vec![7],
+        },
+    );
+}
+
+#[test]
+fn pairs_are_as_described() {
+    let state = PairState {
+        time_us: 1,
+        as_of_us: 1,
+        tier: 1,
+        tier_limit: 5,
+        tier_hits: 5,
+        remaining: 0,
+        last_second: 5,
+        hard: Some(200),
+        constraints: vec![ConstraintState {
+            name: "window:0".to_owned(),
+            limit: 5,
+            span_us: 1,
+            counted: 5,
+        }],
+        bucket: Some(BucketState {
+            level: -1,
+            burst: 5,
+        }),
+    };
+    check(
+        "Pair",
+        PairView {
+            schema: "tollgate.pair/1",
+            resource: "api.search".into(),
+            domain: "acme".into(),
+            partition: 3,
+            configured: true,
+            known: true,
+            version: 1,
+            state: Some(state),
+            denial: Some(denial()),
+            partitions_missing: Vec::new(),
+        },
+    );
+    let pair = TopPair {
+        resource: "api.search".into(),
+        domain: "acme".into(),
+        partition: 3,
+        hits: Some(5),
+        refused: None,
+        excess: Some(1),
+    };
+    check(
+        "Top",
+        TopView {
+            schema: "tollgate.top/1",
+            by: "hits",
+            from_us: 1,
+            to_us: 2,
+            short_by_max: 0,
+            pairs: vec![pair],
+            partitions_missing: vec![7],
+            next: None,
+        },
+    );
+}
+
+#[test]
+fn holds_are_as_described() {
+    let hold = HoldView {
+        resource: "sandbox".into(),
+        domain: "acme".into(),
+        groups: vec!["gold".into()],
+        state: "held",
+        agent: Some("web".into()),
+        epoch: Some("7".to_owned()),
+        number: Some(3),
+        transfer: None,
+        copies: 1,
+        start_us: 1,
+        age_us: 1,
+        end_us: None,
+        strict: true,
+        seized: false,
+        partition: 3,
+    };
+    let resource = ResourceView {
+        resource: "sandbox".into(),
+        partition: 3,
+        copies: 1,
+        optimistic: 0,
+        global: Some(400),
+        holds: 1,
+    };
+    let next = HoldCursor {
+        start: Timestamp::from_micros(1),
+        resource: "sandbox".into(),
+        holder: Holder::Staged(TransferId(1)),
+    };
+    check(
+        "Holds",
+        HoldsView {
+            schema: "tollgate.holds/1",
+            holds: vec![hold],
+            more: true,
+            next: Some(next),
+            resources: vec![resource],
+            partitions_missing: vec![7],
+        },
+    );
+}
+
+#[test]
+fn candidates_are_as_described() {
+    let newest = CandidateDenialView {
+        domain: "acme".into(),
+        at_us: 1,
+        end_us: None,
+        code: code().to_string(),
+    };
+    let candidate = CandidateView {
+        resource: "api.search".into(),
+        partition: 3,
+        from_us: 1,
+        to_us: 1,
+        let_through: 1,
+        excess: 1,
+        refused_calls: 1,
+        candidate_granted: 1,
+        candidate_refused: 1,
+        candidate_late: 1,
+        newly_refused: 1,
+        no_longer_refused: 1,
+        candidate_denials: 1,
+        candidate_at_cap: 1,
+        newest: vec![newest],
+    };
+    check(
+        "Candidates",
+        CandidatesView {
+            schema: "tollgate.candidates/1",
+            version: 1,
+            configured: vec!["api.search".into()],
+            candidates: vec![candidate],
+            partitions_missing: vec![7],
+        },
+    );
+}
+
+#[test]
+fn amendments_and_faults_are_as_described() {
+    check(
+        "AmendmentDone",
+        AmendmentView {
+            schema: "tollgate.amendment/1",
+            amendment: "lift".to_owned(),
+            version: 2,
+            expected: 1,
+            done: true,
+            in_force: true,
+        },
+    );
+    let fault = amend::FaultView {
+        schema: "tollgate.error/1".to_owned(),
+        error: "not from a page".to_owned(),
+        code: "forbidden".to_owned(),
+    };
+    check("Fault", &fault);
+    let of_others = FaultView {
+        schema: "tollgate.error/1",
+        error: "no such path".to_owned(),
+    };
+    // Those have no code.
+    let of_others = serde_json::to_value(of_others).expect("JSON");
+    let required = SHOWN["components"]["schemas"]["Fault"]["required"].as_array();
+    let required = required.into_iter().flatten();
+    let names: Vec<&str> = required.filter_map(Value::as_str).collect();
+    assert_eq!(names, ["schema", "error"]);
+    assert!(names.iter().all(|name| of_others[name].is_string()));
+}
