@@ -57,10 +57,11 @@ impl HttpAnswer {
         }
     }
 
-    /// The same with another status in place of 429: web servers that ask a door take some statuses only.
+    /// The same with another status in place of 429, and of 503 where nobody is heard and the resource is closed then:
+    /// web servers that ask a door take some statuses only, and let requests pass by others.
     #[must_use]
     pub fn denied_as(mut self, status: u16) -> Self {
-        if self.status == TOO_MANY_REQUESTS {
+        if self.status == TOO_MANY_REQUESTS || self.status == SERVICE_UNAVAILABLE {
             self.status = status;
         }
         self
@@ -209,7 +210,7 @@ mod tests {
         }
         assert!(!of(Cause::Hard).body().contains("violated-policies"));
         assert_eq!(of(Cause::Hard).denied_as(403).status(), 403);
-        assert_eq!(of(Cause::Blind).denied_as(403).status(), 503);
+        assert_eq!(of(Cause::Blind).denied_as(403).status(), 403);
         assert_eq!(of(Cause::Hard).retry_after_secs(), Some(2));
         assert_eq!(TooMany::new(7).http().retry_after_secs(), None);
     }

@@ -8,15 +8,28 @@
 local GATEWAY = { "127.0.0.1", 7404 } -- or { "unix@/run/tollgate/gateway.sock" }
 local SECONDS = 0.05 -- for each step of asking
 
+-- The client's headers that a question asks about (domain=header:NAME, cost=header:NAME), as lines. Bytes that the
+-- gateway would refuse are left out, so that nobody passes uncounted by them.
+local function asked_about(question, headers)
+  local lines = ""
+  for name in question:gmatch("header:([%w_-]+)") do
+    local values = headers[name:lower()]
+    if values then
+      lines = lines .. name .. ": " .. values[0]:gsub("%c", "") .. "\r\n"
+    end
+  end
+  return lines
+end
+
 -- The status, the header fields and the body of an answer; nil where there is none.
-local function ask(question, address)
+local function ask(question, address, headers)
   local socket = core.tcp()
   socket:settimeout(SECONDS)
   if not socket:connect(table.unpack(GATEWAY)) then
     return nil
   end
   socket:send(
-    "GET " .. question .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: " .. address .. "\r\n\r\n"
+    "GET " .. question .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: " .. address .. "\r\n" .. headers .. "\r\n"
   )
   local status = socket:receive("*l")
   status = status and status:match("^HTTP/1%.%d (%d%d%d)")
@@ -45,7 +58,8 @@ end
 
 core.register_action("tollgate", { "http-req" }, function(txn)
   local question = txn:get_var("txn.tollgate_question")
-  local _, status, fields, body = pcall(ask, question, txn.f:src())
+  local headers = asked_about(question, txn.http:req_get_headers())
+  local _, status, fields, body = pcall(ask, question, txn.f:src(), headers)
   if type(fields) ~= "table" then
     status, fields, body = nil, {}, ""
   end

@@ -4,7 +4,7 @@
 //! GET /v1/authorize/api.search?domain=ip
 //!   200                            it may; RateLimit and RateLimit-Policy where they are known
 //!   429, or 403 by ?denied=403     it may not; Retry-After, RateLimit, RateLimit-Policy, x-tollgate-code
-//!   503                            nobody is heard, and the resource's policy is to refuse then
+//!   503, or 403 as well            nobody is heard, and the resource's policy is to refuse then
 //! ```
 //!
 //! Where the query says no `domain`, the gateway's own setting counts. Envoy appends the client's path and query to
@@ -13,8 +13,10 @@
 //! Bodies are not read. What stays true: each request counts once; what cannot be decided is let through, with the
 //! reason in a header; nothing that a client sends chooses its domain or its cost but what was configured to.
 
+use std::borrow::Cow;
+
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tollgate_agent::{Allowed, Cause, HitError, Rate};
 
@@ -72,10 +74,17 @@ pub(crate) async fn authorize(
 /// Decides, for a path that goes on behind the resource.
 pub(crate) async fn authorize_below(
     State(shared): State<Shared>,
-    Path((resource, _)): Path<(String, String)>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
+    let resource = resource_above(uri.path());
     answer(&shared, &resource, &Asked::default(), &headers)
+}
+
+/// The resource of a path that goes on below it, where everything is the client's and may be any bytes.
+fn resource_above(path: &str) -> Cow<'_, str> {
+    let segment = path.split('/').nth(3).unwrap_or_default();
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy()
 }
 
 fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -> Response {

@@ -37,6 +37,11 @@ mod tests {
             };
             // A path that goes on has no other name there.
             let path = path.replace("{*", "{");
+            // Nothing below is a path below, too.
+            let path = match path.strip_suffix("}/") {
+                Some(above) => format!("{above}}}/{{below}}"),
+                None => path,
+            };
             methods.iter().map(move |method| format!("{method} {path}"))
         });
         let routed: BTreeSet<String> = routed.collect();

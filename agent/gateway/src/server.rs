@@ -211,6 +211,7 @@ fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) ->
     };
     Router::new()
         .route("/v1/authorize/{resource}", any(authorize))
+        .route("/v1/authorize/{resource}/", any(authorize_below))
         .route("/v1/authorize/{resource}/{*below}", any(authorize_below))
         .merge(asked_directly)
         .with_state(shared)

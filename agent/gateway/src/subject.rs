@@ -11,6 +11,7 @@
 //! from a header has to see to it that clients cannot set that header. What stays true: an address that a client
 //! wrote in front of X-Forwarded-For is never taken.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use axum::http::HeaderMap;
@@ -91,8 +92,11 @@ impl Cost {
 /// The client's address, which the web server has appended to X-Forwarded-For.
 fn client_address(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let lists = headers.get_all(FORWARDED).iter();
-    let lists: Option<Vec<&str>> = lists.map(|value| value.to_str().ok()).collect();
-    forwarded_client(lists?, |address| {
+    // What a client wrote in front may be any bytes; what stands behind it is the web server's.
+    let lists: Vec<Cow<'_, str>> = lists
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    forwarded_client(lists.iter().map(|list| &**list), |address| {
         trusted.iter().any(|network| network.contains(&address))
     })
 }
@@ -135,6 +139,16 @@ mod tests {
         }
         let found = DomainFrom::Address.find(&forwarded(&["203.0.113.7, 10.1.2.3"]), &[]);
         assert_eq!(found.as_deref(), Some("10.1.2.3"), "nobody is trusted");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_hide_nobody() {
+        let mut headers = HeaderMap::new();
+        for value in [&b"\xff"[..], b"\xff, 203.0.113.7"] {
+            headers.append(FORWARDED, value.try_into().expect("a value"));
+        }
+        let found = DomainFrom::Address.find(&headers, &[]);
+        assert_eq!(found.as_deref(), Some("203.0.113.7"));
     }
 
     #[test]

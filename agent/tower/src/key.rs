@@ -87,8 +87,12 @@ pub fn client_address(
             return Some(Cow::Owned(peer.to_string()));
         }
         let lists = head.headers.get_all(FORWARDED).iter();
-        let lists: Option<Vec<&str>> = lists.map(|value| value.to_str().ok()).collect();
-        let client = forwarded_client(lists.unwrap_or_default(), |address| trusts(&address));
+        // What a client wrote in front may be any bytes; what stands behind it is a proxy's.
+        let lists: Vec<Cow<'_, str>> = lists
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        let lists = lists.iter().map(|list| &**list);
+        let client = forwarded_client(lists, |address| trusts(&address));
         client.or(peer).map(|client| Cow::Owned(client.to_string()))
     }
 }

@@ -98,6 +98,8 @@ async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs
         ("GET", "", "&domain=name:other", "429"),
         // The gateway's own setting, and a query that is the client's.
         ("GET", "/some/path", "&cost=0&domain=name:other", "429"),
+        ("GET", "/", "", "429"),
+        ("GET", "/%ff/%", "", "429"),
     ] {
         let request = format!(
             "{method} /v1/authorize/api.search{below}?domain=header:x-tenant{denied} HTTP/1.1\r\nhost: localhost\r\n\
