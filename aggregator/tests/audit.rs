@@ -14,6 +14,7 @@ use tollgate_log::{Delivered, Stream};
 use tollgate_replay::export::ExportSource;
 use tollgate_replay::replay::Replay;
 use tollgate_replay::source::limits_of;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire;
@@ -445,7 +446,7 @@ async fn what_is_missing_or_bad_is_no_report() {
 /// Behind the first counted tick of a partition: where, by which rules, and the replay's digest there.
 fn first_noted(source: &ExportSource, partition: u32, records: &[Delivered]) -> (u64, u32, u128) {
     let book = Arc::new(limits_of(source).unwrap());
-    let mut replay = Replay::new(partition, PARTITIONS, MacKey::UNPROTECTED, book);
+    let mut replay = Replay::new(partition, PARTITIONS, Keyring::default(), book);
     for record in records {
         replay.apply(record, source).unwrap();
         if replay.engine().log_time().is_some() {

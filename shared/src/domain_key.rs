@@ -48,6 +48,25 @@ pub enum DomainKeyFault {
     },
 }
 
+/// Whether so many bytes may be a key: enough, and drawn at random as far as that shows.
+///
+/// # Errors
+///
+/// [`DomainKeyFault`] where they can be guessed.
+pub(crate) fn check_drawn(key: &[u8]) -> Result<(), DomainKeyFault> {
+    let bytes = key.len();
+    if !(DOMAIN_KEY_BYTES_MIN..=DOMAIN_KEY_BYTES_MAX).contains(&bytes) {
+        return Err(DomainKeyFault::Length { bytes });
+    }
+    let mut seen = [false; 256];
+    key.iter().for_each(|byte| seen[usize::from(*byte)] = true);
+    let different = seen.iter().filter(|seen| **seen).count();
+    match different < DIFFERENT_BYTES_MIN {
+        true => Err(DomainKeyFault::Placeholder { different }),
+        false => Ok(()),
+    }
+}
+
 /// The key under which domains are hashed. All agents of a fleet share it, and nobody else needs it but
 /// who asks about a domain by its name.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,16 +87,7 @@ impl DomainKey {
     /// [`DomainKeyFault`] where it cannot keep anything secret.
     pub fn derive(file: &[u8]) -> Result<Self, DomainKeyFault> {
         let file = file.trim_ascii_end();
-        let bytes = file.len();
-        if !(DOMAIN_KEY_BYTES_MIN..=DOMAIN_KEY_BYTES_MAX).contains(&bytes) {
-            return Err(DomainKeyFault::Length { bytes });
-        }
-        let mut seen = [false; 256];
-        file.iter().for_each(|byte| seen[usize::from(*byte)] = true);
-        let different = seen.iter().filter(|seen| **seen).count();
-        if different < DIFFERENT_BYTES_MIN {
-            return Err(DomainKeyFault::Placeholder { different });
-        }
+        check_drawn(file)?;
         let id = blake3::derive_key("tollgate 2026-11 domain key id", file);
         let mut text = [0; ID_CHARS];
         write_hex(&id[..ID_CHARS / 2], &mut text);

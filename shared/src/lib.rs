@@ -16,6 +16,7 @@ pub mod hex;
 pub mod holdings;
 pub mod hosts;
 pub mod kafka_properties;
+pub mod keyring;
 pub mod log_lines;
 pub mod mac;
 pub mod names;

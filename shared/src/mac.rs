@@ -7,17 +7,15 @@
 /// Bytes of a tag.
 pub const MAC_BYTES: usize = 16;
 
-/// The key under which aggregators sign. Without a key file it is [`MacKey::UNPROTECTED`], which is
-/// why an aggregator without one binds loopback only.
+/// A key under which aggregators sign; which ones count, and where, see [`crate::keyring`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct MacKey([u8; 32]);
 
 impl MacKey {
-    /// The key of a fleet that has none: tags are there and are checked, and protect against
-    /// mistakes, not against people.
+    /// The key of a fleet that has none: tags are checksums, which protect against mistakes, not against people.
     pub const UNPROTECTED: Self = Self([0; 32]);
 
-    /// The signing key of a fleet, derived from the bytes of its key file.
+    /// A signing key of a fleet, derived from the text of a key in its key file.
     pub fn derive(fleet_key: &[u8]) -> Self {
         Self(blake3::derive_key(
             "tollgate 2026-11 aggregator record mac",

@@ -19,7 +19,7 @@ use tollgate_server::core::event::{Effect, Event, Now, QueryId};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
 
@@ -212,7 +212,7 @@ fn settings(partitions: u32) -> Settings {
     Settings {
         owner: "twin".to_owned(),
         seed: [0; 32],
-        key: MacKey::UNPROTECTED,
+        keys: Keyring::default(),
         partitions,
         group: None,
         start: Start {

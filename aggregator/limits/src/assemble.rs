@@ -59,6 +59,7 @@ pub(super) struct Draft {
     pub(super) rates: Vec<RateDraft>,
     pub(super) copies: Vec<CopiesResource>,
     pub(super) descriptors: Arc<Descriptors>,
+    pub(super) record_keys: Arc<[Box<str>]>,
 }
 
 /// The version that a draft makes. Names of resources are distinct.
@@ -94,6 +95,7 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
         resources: resources.into_boxed_slice(),
         classes: Classes::of(classes),
         descriptors: draft.descriptors,
+        record_keys: draft.record_keys,
     }
 }
 
@@ -214,6 +216,7 @@ impl Limits {
             engine: self.engine,
             namespaces: self.namespaces.clone(),
             descriptors: Arc::clone(&self.descriptors),
+            record_keys: Arc::clone(&self.record_keys),
             ..Draft::default()
         };
         for resource in &self.resources {

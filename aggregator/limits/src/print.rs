@@ -45,6 +45,11 @@ impl RateResource {
 
 fn write_limits(out: &mut String, limits: &Limits) -> fmt::Result {
     writeln!(out, "version = 1\nrules = {}\n", limits.rules())?;
+    if !limits.record_keys().is_empty() {
+        let ids = limits.record_keys().iter().map(|id| Text(id).to_string());
+        let ids: Vec<String> = ids.collect();
+        writeln!(out, "record_keys = [{}]\n", ids.join(", "))?;
+    }
     let EngineSettings {
         pairs_per_partition_max,
         agent_timeout,

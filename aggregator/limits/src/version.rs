@@ -39,6 +39,7 @@ pub struct Limits {
     pub(super) resources: Box<[Resource]>,
     pub(super) classes: Classes,
     pub(super) descriptors: Arc<Descriptors>,
+    pub(super) record_keys: Arc<[Box<str>]>,
 }
 
 /// The classes of a version: those of its document, ascending, and those that changes brought since.
@@ -106,6 +107,7 @@ impl Default for Limits {
             resources: Box::default(),
             classes: Classes::default(),
             descriptors: Arc::default(),
+            record_keys: Arc::default(),
         }
     }
 }
@@ -124,6 +126,12 @@ impl Limits {
     /// The rules of all domains of descriptors.
     pub fn descriptors(&self) -> &Descriptors {
         &self.descriptors
+    }
+
+    /// The ids of the keys under which aggregators' records count, the first being the one to write with. Where there is
+    /// none, records bear checksums. See [`tollgate_shared::keyring`].
+    pub fn record_keys(&self) -> &[Box<str>] {
+        &self.record_keys
     }
 
     /// The switches of all namespaces.

@@ -10,6 +10,7 @@
 //! audit      is what was announced what the log says?             (with the model)
 //! judge      what the model says of one fleet's refusals           (with the model)
 //! explain    why a call was refused, or what became of a pair
+//! tags       aggregators' records, checked or taken as good
 //! traffic    recorded traffic as people have it: access logs, CSV, JSON lines
 //! backtest   recorded traffic, or a log, under other limits
 //! cases      test vectors, played through the rules
@@ -33,5 +34,6 @@ pub mod range;
 pub mod replay;
 pub mod source;
 mod start;
+pub mod tags;
 pub mod traffic;
 pub mod work;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use tollgate_engine::engine::{Engine, Rulings, SnapshotFault};
-use tollgate_shared::mac::MacKey;
-use tollgate_shared::wire::record::{Pointer, Record, authentic};
+use tollgate_shared::keyring::Keyring;
+use tollgate_shared::wire::record::{Pointer, Record, needs_tag};
 
 use super::range::Cut;
 use super::source::{Source, SourceError, limits_of};
@@ -67,15 +67,15 @@ pub struct Replay {
     partition: u32,
     engine: Engine,
     rulings: Rulings,
-    key: MacKey,
+    keys: Keyring,
     book: Arc<LimitsBook>,
 }
 
 impl Replay {
     /// From the partition's beginning.
-    pub fn new(partition: u32, partitions: u32, key: MacKey, book: Arc<LimitsBook>) -> Self {
+    pub fn new(partition: u32, partitions: u32, keys: Keyring, book: Arc<LimitsBook>) -> Self {
         let engine = Engine::new(partition, partitions);
-        Self::with(engine, partition, key, book)
+        Self::with(engine, partition, keys, book)
     }
 
     /// From a snapshot on.
@@ -85,20 +85,20 @@ impl Replay {
     /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
     pub fn restore(
         (partition, partitions): (u32, u32),
-        key: MacKey,
+        keys: Keyring,
         book: Arc<LimitsBook>,
         chunks: &Chunks,
     ) -> Result<Self, SnapshotFault> {
         let engine = Engine::restore(partition, partitions, chunks, &*book)?;
-        Ok(Self::with(engine, partition, key, book))
+        Ok(Self::with(engine, partition, keys, book))
     }
 
-    fn with(engine: Engine, partition: u32, key: MacKey, book: Arc<LimitsBook>) -> Self {
+    fn with(engine: Engine, partition: u32, keys: Keyring, book: Arc<LimitsBook>) -> Self {
         Self {
             partition,
             engine,
             rulings: Rulings::new(),
-            key,
+            keys,
             book,
         }
     }
@@ -138,9 +138,12 @@ impl Replay {
             Ok(record) => record,
             Err(error) => return Ok(Met::Undecodable(error.to_string())),
         };
-        if !authentic(&delivered.bytes, self.partition, &self.key) {
-            let why = "its tag is wrong: not written by an aggregator of this fleet";
-            return Ok(Met::Forged(why.to_owned()));
+        if needs_tag(&delivered.bytes) {
+            let ids = self.book.record_keys(self.engine.version().unwrap_or(0));
+            let (bytes, partition) = (&delivered.bytes, self.partition);
+            if !self.keys.authentic(ids, bytes, partition) {
+                return Ok(Met::Forged(self.keys.refusal(ids, bytes, partition)));
+            }
         }
         match &record {
             Record::Unknown {

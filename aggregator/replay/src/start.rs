@@ -32,9 +32,9 @@ pub(crate) fn begin(work: &Work<'_>, index: u32) -> Result<(Replay, u64), Replay
             }
         }
     }
-    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
+    let (keys, book) = (work.task.keys.clone(), Arc::clone(&work.book));
     if first == 0 {
-        return Ok((Replay::new(index, work.source.partitions(), key, book), 0));
+        return Ok((Replay::new(index, work.source.partitions(), keys, book), 0));
     }
     for upto in uptos.into_iter().filter(|upto| first <= *upto + 1) {
         if let Some(replay) = restore(work, index, upto) {
@@ -76,6 +76,6 @@ fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayE
 fn restore(work: &Work<'_>, index: u32, upto: u64) -> Option<Replay> {
     let chunks = work.source.snapshot(index, upto).ok()?;
     let of = (index, work.source.partitions());
-    let (key, book) = (work.task.key.clone(), Arc::clone(&work.book));
-    Replay::restore(of, key, book, &chunks).ok()
+    let (keys, book) = (work.task.keys.clone(), Arc::clone(&work.book));
+    Replay::restore(of, keys, book, &chunks).ok()
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate_limits::versions::LimitsBook;
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 
 use crate::range::Range;
 use crate::replay::ReplayError;
@@ -49,8 +49,8 @@ impl Model {
 pub struct Task {
     /// Which part of the log.
     pub range: Range,
-    /// The key that owners sign with.
-    pub key: MacKey,
+    /// The keys that owners sign with.
+    pub keys: Keyring,
     /// How many threads work.
     pub threads: usize,
     /// Which pairs the independent model is asked about.

@@ -8,6 +8,7 @@
 //! link       agents' connections
 //! feed       the denial feed
 //! http       what operators ask and do
+//! record_keys  the keys of aggregators' records, from their file
 //! security   who may do what: tokens, roles, certificates
 //! serve      the loop that owns all of it
 //! telemetry  its log lines
@@ -23,6 +24,7 @@ mod error;
 pub mod feed;
 pub mod http;
 pub mod link;
+pub mod record_keys;
 pub mod security;
 pub mod serve;
 pub mod telemetry;

@@ -22,6 +22,7 @@ use tollgate_replay::audit::audit;
 use tollgate_replay::export::{ExportError, export};
 use tollgate_replay::range::Range;
 use tollgate_replay::source::nothing_in;
+use tollgate_replay::tags::unchecked_line;
 use tollgate_replay::work::{Model, Progress, Task};
 
 /// What `audit` takes.
@@ -72,7 +73,7 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
     let source = args.log.open(global)?;
     let task = Task {
         model: args.model,
-        ..task(global, &args.log, &args.range)?
+        ..task(&args.log, &args.range)?
     };
     let progress = Progress::default();
     let mut report = watched(global, &progress, source.hits_bytes(), || {
@@ -92,10 +93,10 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
     Ok(if report.equal { Exit::Done } else { Exit::No })
 }
 
-fn task(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Task, Failure> {
+fn task(log: &LogArgs, range: &RangeArgs) -> Result<Task, Failure> {
     Ok(Task {
         range: range.range()?,
-        key: log.key(global),
+        keys: log.keys()?,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         model: Model::None,
     })
@@ -126,6 +127,8 @@ struct ExportReport {
     bytes: u64,
     hits_records: u64,
     denials_records: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unchecked_keys: Vec<String>,
 }
 
 fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit, Failure> {
@@ -134,7 +137,7 @@ fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit,
         return Err(Failure::Usage(text.to_owned()));
     };
     let name = target.display().to_string();
-    let task = task(global, log, range)?;
+    let task = task(log, range)?;
     let source = log.open(global)?;
     let directory = match target.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -169,13 +172,19 @@ fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit,
         bytes: exported.bytes,
         hits_records: exported.hits,
         denials_records: exported.denials,
+        unchecked_keys: exported.unchecked_keys,
     };
     match global.format {
         Format::Json => output.json(&report)?,
-        Format::Text => output.line(format_args!(
-            "{}: {} bytes, {} records of hits, {} of denials",
-            report.file, report.bytes, report.hits_records, report.denials_records
-        ))?,
+        Format::Text => {
+            output.line(format_args!(
+                "{}: {} bytes, {} records of hits, {} of denials",
+                report.file, report.bytes, report.hits_records, report.denials_records
+            ))?;
+            if let Some(line) = unchecked_line(&report.unchecked_keys) {
+                output.line(line)?;
+            }
+        }
     }
     output.finish()?;
     Ok(Exit::Done)

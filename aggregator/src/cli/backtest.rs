@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tollgate_limits::{Limits, Resource};
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::backtest_follow as follow;
@@ -155,7 +156,8 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
         .map(|path| Output::open(Some(path), global.color))
         .transpose()?;
     let progress = Progress::new(global.quiet);
-    let (recording, seen) = source.read(&reading, &range, &progress)?;
+    let keys = args.log.keys()?;
+    let (recording, seen) = source.read(&reading, (&range, &keys), &progress)?;
     expect_configured(&recording, &limits, &reading)?;
     let played = play(&recording, &limits, &progress)?;
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
@@ -274,7 +276,7 @@ impl Source {
     fn read(
         &self,
         reading: &Reading,
-        range: &Range,
+        of_log: (&Range, &Keyring),
         progress: &Progress,
     ) -> Result<(Recording, Option<Seen>), Failure> {
         let rows = |rows| progress.rows(rows);
@@ -283,7 +285,7 @@ impl Source {
                 Ok(recording) => Ok((recording, None)),
                 Err(fault) => Err(failure(fault)),
             },
-            Self::Log(log) => match log::read(&**log, reading, range, &rows) {
+            Self::Log(log) => match log::read(&**log, reading, of_log, &rows) {
                 Ok((recording, seen)) => Ok((recording, Some(seen))),
                 Err(fault) => Err(log_failure(fault)),
             },

@@ -40,9 +40,10 @@ pub(super) fn follow(
         from: range.from.or(Some(Point::At(now))),
         ..range
     };
+    let keys = args.log.keys()?;
     let documents = limits.iter();
     let documents = documents.map(|document| (&*document.name, &document.limits));
-    let mut follow = Follow::new(log, range, reading, documents).map_err(log_failure)?;
+    let mut follow = Follow::new(log, (range, &keys), reading, documents).map_err(log_failure)?;
     let mut output = global.open_output()?;
     let ends = args.lasts.map(|lasts| began + span(lasts));
     let mut due = began;

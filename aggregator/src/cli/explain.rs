@@ -60,7 +60,7 @@ pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
                 Ok(rate.and_then(RateResource::addresses))
             })
         })?;
-        let explanation = match explain(&*source, &question, &args.log.key(global)) {
+        let explanation = match explain(&*source, &question, &args.log.keys()?) {
             Ok(explanation) => explanation,
             Err(ExplainError::Replay(error)) => return Err(replay_failure(error)),
             Err(ExplainError::NotThere(why)) => return no(&why),

@@ -1,9 +1,10 @@
-//! `tollgate keys`: a CA, certificates and tokens for those who have no PKI of their own.
+//! `tollgate keys`: a CA, certificates, tokens and keys for aggregators' records, for those who have no PKI of their own.
 //!
 //! ```text
 //! keys ca                          DIR/ca.pem  DIR/ca.key
 //! keys cert NAME                   DIR/NAME.pem  DIR/NAME.key
 //! keys token NAME --role agent     DIR/NAME.token, and its hash in DIR/tokens.toml
+//! keys fleet                       a key more in DIR/fleet.keys, under which aggregators sign their records
 //! keys list                        what stands in DIR/tokens.toml
 //! keys revoke NAME                 takes it out; aggregators end its connections within 2 s
 //! ```
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use super::Global;
 use super::output::Format;
 use crate::exit::{Exit, Failure};
-use crate::keys::{CertArgs, TokenArgs, certificates, tokens};
+use crate::keys::{CertArgs, TokenArgs, certificates, fleet, tokens};
 
 /// What `keys` takes.
 #[derive(Debug, clap::Args)]
@@ -45,6 +46,12 @@ enum Verb {
     Cert(CertArgs),
     /// Makes a token, and writes its hash to tokens.toml
     Token(TokenArgs),
+    /// Adds a key to fleet.keys, under which aggregators sign what they write into the log
+    Fleet {
+        /// Its id, as limits name it in record_keys [default: the first of k1, k2, … that is free]
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+    },
     /// Lists the tokens
     List,
     /// Takes a token out: aggregators that follow the file end its connections within two seconds
@@ -65,6 +72,7 @@ pub fn run(global: &Global, args: &KeysArgs) -> Result<Exit, Failure> {
         Verb::Ca { days } => certificates::make_ca(dir, *days)?,
         Verb::Cert(args) => certificates::make(dir, args)?,
         Verb::Token(args) => tokens::make(dir, args)?,
+        Verb::Fleet { id } => fleet::make(dir, id.as_deref())?,
         Verb::Revoke { name } => tokens::revoke(dir, name)?,
         Verb::List => {
             let listed = tokens::listed(dir)?;

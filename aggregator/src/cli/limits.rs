@@ -218,6 +218,7 @@ mod kafka {
         config: &Config,
     ) -> Result<Exit, Failure> {
         let kafka = config.kafka.of_log();
+        let keys = config.security.key_file.as_deref();
         match verb {
             None | Some(Verb::List) => list(global, &read(&kafka)?),
             Some(Verb::Show { version }) => {
@@ -234,7 +235,7 @@ mod kafka {
                 if let Err(faults) = Limits::parse(&text) {
                     return Err(Failure::Data(faults.in_file(&name).to_string()));
                 }
-                push(global, &kafka, act, |_| Ok(Wanted::Text(text)))
+                push(global, &kafka, act, |_| Wanted::Text(text).with_keys(keys))
             }
             Some(Verb::Set {
                 resource,
@@ -276,9 +277,8 @@ mod kafka {
                 Err(Failure::Bug("asks no log".to_owned()))
             }
             Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
-                Ok(Wanted::Text(
-                    history.find(Some(*version))?.version.text.to_string(),
-                ))
+                let text = history.find(Some(*version))?.version.text.to_string();
+                Wanted::Text(text).with_keys(keys)
             }),
         }
     }

@@ -7,6 +7,8 @@
 //!
 //! Knows nothing of logs. What stays true: both forms rule alike, and what is bad is neither.
 
+use std::path::Path;
+
 use tollgate_limits::{Limits, NotChanged, Own, Revision, Stated};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
@@ -14,6 +16,7 @@ use tollgate_shared::wire::set_rows::{self, SetRow};
 use crate::exit::Failure;
 use tollgate_limits::versions::Version;
 use tollgate_limits::versions::edit::{Change, apply, listed};
+use tollgate_server::record_keys;
 
 /// What is to be the next version.
 #[derive(Debug)]
@@ -22,6 +25,27 @@ pub(super) enum Wanted {
     Text(String),
     /// The one in force with this change.
     Change(Act),
+}
+
+impl Wanted {
+    /// The same, unless it is a document that names a key for aggregators' records which is not in the key file, where
+    /// there is one: aggregators that lack a key do not bring the document into force.
+    pub(super) fn with_keys(self, key_file: Option<&Path>) -> Result<Self, Failure> {
+        let (Self::Text(text), Some(path)) = (&self, key_file) else {
+            return Ok(self);
+        };
+        let keys = record_keys::read(path)
+            .map_err(|fault| Failure::Data(format!("security.key_file: {fault}")))?;
+        let limits = Limits::parse(text).map_err(|faults| Failure::Data(faults.to_string()))?;
+        match keys.missing(limits.record_keys()) {
+            None => Ok(self),
+            Some(id) => Err(Failure::Data(format!(
+                "record_keys names \"{id}\", and {} has no key of this id: expected it there, and in the key files of \
+                 all aggregators, before it is named",
+                path.display()
+            ))),
+        }
+    }
 }
 
 /// The document in force with changes, if it is a good one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 
 use super::Global;
 use crate::exit::{Exit, Failure};
@@ -30,6 +30,10 @@ pub struct LogArgs {
     /// A file that `audit export` wrote
     #[arg(long, value_name = "FILE", group = "log")]
     pub export: Option<PathBuf>,
+    /// The fleet's key file (security.key_file), which the tags of aggregators' records are checked with; without it
+    /// they are taken as good
+    #[arg(long, value_name = "FILE", requires = "log")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// Which part of a log.
@@ -72,9 +76,18 @@ impl LogArgs {
         ))
     }
 
-    /// The key that its owners sign with.
-    pub fn key(&self, _global: &Global) -> MacKey {
-        MacKey::UNPROTECTED
+    /// The keys that its owners sign with. What is under a key that is missing is taken as good.
+    ///
+    /// # Errors
+    ///
+    /// Where the key file cannot be read, or is bad.
+    pub fn keys(&self) -> Result<Keyring, Failure> {
+        let read = |path: &PathBuf| {
+            let keys = tollgate_server::record_keys::read(path);
+            keys.map_err(|fault| Failure::Data(format!("--key-file: {fault}")))
+        };
+        let keys = self.key_file.as_ref().map(read).transpose()?;
+        Ok(keys.unwrap_or_default().trusting_missing())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use tollgate_shared::kafka_properties::is_of_connection;
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 
 use super::clock::wall_us;
 use super::copies::{Returned, Scene, Subject};
@@ -453,7 +453,9 @@ impl Stage {
         };
         let mut source = self.source()?;
         let versions = source.versions()?;
-        let judge = Judge::new(source.partitions(), MacKey::UNPROTECTED);
+        // Of a fleet that it was attached to it has no keys.
+        let keys = Keyring::default().trusting_missing();
+        let judge = Judge::new(source.partitions(), keys);
         let mut bench = Bench::new(&evidence, judge);
         for partition in 0..source.partitions() {
             source.read(Stream::Hits, partition, &mut |record| {

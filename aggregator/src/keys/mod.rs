@@ -1,9 +1,10 @@
-//! Keys of one's own: a CA, certificates and tokens, in files.
+//! Keys of one's own: a CA, certificates, tokens and keys for aggregators' records, in files.
 //!
 //! What stays true: a file with a secret has mode 0600 from its first byte on, and appears whole or not at all; a CA is
 //! never overwritten.
 
 pub mod certificates;
+pub mod fleet;
 pub mod tokens;
 
 use std::fs::{self, File, OpenOptions};

@@ -207,16 +207,19 @@ impl<'a> Record<'a> {
 /// does what may be skipped. A kind that this build does not know and may not skip needs one: whoever writes
 /// to the log without the key could stop the partition with it otherwise.
 pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
-    match bytes.get(1) {
-        Some(&kind) if kind::needs_tag(kind) => {
-            let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
-                return false;
-            };
-            // Not secret-dependent in a way that helps anybody: the log shows no timing.
-            key.tag(partition, &bytes[..end]) == bytes[end..]
-        }
-        _ => true,
+    if !needs_tag(bytes) {
+        return true;
     }
+    let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
+        return false;
+    };
+    // Not secret-dependent in a way that helps anybody: the log shows no timing.
+    key.tag(partition, &bytes[..end]) == bytes[end..]
+}
+
+/// Whether a record counts only under a tag, by its kind.
+pub fn needs_tag(bytes: &[u8]) -> bool {
+    bytes.get(1).is_some_and(|kind| kind::needs_tag(*kind))
 }
 
 pub(super) fn read_log_id(reader: &mut Reader<'_>) -> Result<LogId, DecodeError> {

@@ -49,6 +49,15 @@ pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
     }
 }
 
+/// The bytes of a file of secrets, at most so many.
+///
+/// # Errors
+///
+/// Where the file cannot be read, is longer, or can be read by every user of the machine.
+pub fn read_secrets(path: &Path, bytes_max: u64) -> Result<Vec<u8>, TlsFault> {
+    read_bounded(path, bytes_max, true)
+}
+
 fn read_bounded(path: &Path, allowed: u64, is_secret: bool) -> Result<Vec<u8>, TlsFault> {
     let failed = |source| TlsFault::Read {
         path: path.to_owned(),

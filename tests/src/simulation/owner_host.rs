@@ -18,7 +18,7 @@ use tollgate_server::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
 use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_server::link::{Admitted, BatchFault, Session as LinkSession};
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -222,7 +222,7 @@ impl OwnerHost {
         Settings {
             owner: format!("owner-{}", self.index),
             seed,
-            key: MacKey::UNPROTECTED,
+            keys: Keyring::default(),
             partitions: self.partitions,
             group: self.group.clone(),
             start,

@@ -9,6 +9,7 @@ mod descriptors;
 mod fault_tests;
 pub(super) mod overrides;
 mod rate;
+mod record_keys;
 pub(super) mod stated;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ const COPIES_MAX: u64 = i64::MAX as u64;
 const DOCUMENT_FIELDS: &[&str] = &[
     "version",
     "rules",
+    "record_keys",
     "engine",
     "namespace",
     "plans",
@@ -214,6 +216,7 @@ fn read_document<'t>(
         rates,
         copies,
         descriptors: Arc::new(descriptors),
+        record_keys: record_keys::read_record_keys(document),
         namespaces,
     }
 }

@@ -23,6 +23,7 @@ mod acts;
 pub mod edit;
 mod fold;
 pub mod parsed;
+mod record_keys;
 pub mod switches;
 pub mod text;
 

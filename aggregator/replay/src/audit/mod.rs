@@ -39,6 +39,7 @@ use std::time::Instant;
 
 use crate::replay::ReplayError;
 use crate::source::{self, Source};
+use crate::tags;
 use crate::work::{Progress, Task, Work, side_by_side};
 use report::{Part, Report};
 
@@ -55,10 +56,15 @@ pub fn audit(source: &dyn Source, task: &Task, progress: &Progress) -> Result<Re
         book: Arc::new(source::limits_of(source)?),
         progress,
     };
+    let unchecked = tags::unchecked(&task.keys, &work.book);
     let parts = side_by_side(source.partitions(), task.threads, |index| {
         partition::audit(&work, index)
     })?;
-    Ok(Report::of(source.name(), parts, began.elapsed()))
+    let report = Report::of(source.name(), parts, began.elapsed());
+    Ok(Report {
+        unchecked_keys: unchecked,
+        ..report
+    })
 }
 
 impl Part {

@@ -15,6 +15,7 @@ use super::amended::Brought;
 pub use super::difference::{Difference, Kind, Stated, scope_of};
 pub use super::excess::{ExcessByCause, PairExcess};
 pub use super::sample::ModelPart;
+use crate::tags::unchecked_line;
 
 /// How many differences of one partition are kept; further ones are only counted.
 const KEPT: usize = 10_000;
@@ -111,6 +112,9 @@ pub struct Report {
     pub schema: &'static str,
     /// The log.
     pub log: String,
+    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked_keys: Vec<String>,
     /// Whether there is no difference.
     pub equal: bool,
     /// Partitions that were read.
@@ -197,6 +201,7 @@ impl Report {
         Self {
             schema: "tollgate.audit/1",
             log,
+            unchecked_keys: Vec::new(),
             equal: parts.iter().all(|part| part.differences_count == 0),
             partitions: parts.len(),
             records: sum(&|part| part.records),
@@ -303,6 +308,9 @@ impl fmt::Display for Report {
             self.late,
             self.refused_calls
         )?;
+        if let Some(line) = unchecked_line(&self.unchecked_keys) {
+            writeln!(f, "{line}")?;
+        }
         self.write_excess(f)?;
         writeln!(
             f,

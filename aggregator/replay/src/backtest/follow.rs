@@ -13,6 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use serde::Serialize;
 use tollgate_limits::Limits;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::log::{Calls, LogFault, Sequences, calls_of};
@@ -23,6 +24,7 @@ use super::table::count;
 use super::tape::Call;
 use crate::range::{Lies, Range};
 use crate::source::{Cursor, Source, Step};
+use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
 /// How long a call is kept back for such as were stamped before it.
@@ -44,6 +46,8 @@ pub struct Follow<'a> {
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
     inputs: FollowInputs,
+    tags: Tags,
+    unchecked_keys: Vec<String>,
 }
 
 /// A call as it is ordered: stamp and number come first.
@@ -79,6 +83,9 @@ pub struct FollowReport<'a> {
     pub schema: &'static str,
     /// What was read.
     pub inputs: FollowInputs,
+    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub unchecked_keys: &'a [String],
     /// By limits file.
     pub results: Vec<FollowResult<'a>>,
 }
@@ -130,7 +137,7 @@ impl<'a> Follow<'a> {
     /// Where the log cannot be read.
     pub fn new(
         source: &dyn Source,
-        range: Range,
+        (range, keys): (Range, &Keyring),
         reading: &'a Reading,
         limits: impl IntoIterator<Item = (&'a str, &'a Limits)>,
     ) -> Result<Self, LogFault> {
@@ -139,6 +146,7 @@ impl<'a> Follow<'a> {
             let cursor = source.open(Stream::Hits, partition, 0)?;
             Ok((partition, cursor))
         });
+        let tags = Tags::of(source, keys)?;
         let pairs = Pairs::default();
         let players = limits.into_iter();
         Ok(Self {
@@ -153,6 +161,8 @@ impl<'a> Follow<'a> {
             came: 0,
             agents: HashMap::new(),
             inputs: FollowInputs::default(),
+            unchecked_keys: tags.unchecked(),
+            tags,
         })
     }
 
@@ -196,7 +206,7 @@ impl<'a> Follow<'a> {
         if self.range.lies(offset, appended) != Lies::In {
             return Ok(());
         }
-        let batch = match Calls::of(partition, delivered)? {
+        let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
             Calls::None => return Ok(()),
             Calls::Unreadable(_) => {
@@ -265,6 +275,7 @@ impl<'a> Follow<'a> {
         FollowReport {
             schema: "tollgate.backtest_follow/1",
             inputs: self.inputs,
+            unchecked_keys: &self.unchecked_keys,
             results: results
                 .map(|(name, player)| self.result(name, player, first))
                 .collect(),
@@ -339,6 +350,9 @@ impl std::fmt::Display for FollowReport<'_> {
             if 0 < number {
                 write!(f, "; {} {what}", count(number))?;
             }
+        }
+        if let Some(line) = unchecked_line(self.unchecked_keys) {
+            write!(f, "; {line}")?;
         }
         for (number, result) in self.results.iter().enumerate() {
             write!(

@@ -12,11 +12,11 @@
 use std::collections::HashMap;
 use std::io;
 
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::DecodeError;
 use tollgate_shared::wire::hits::{HitBatch, Refused};
-use tollgate_shared::wire::record::{Record, authentic};
+use tollgate_shared::wire::record::Record;
 
 use super::pairs::Pairs;
 use super::read::{Counts, ReadFault, Reading, Recording};
@@ -24,10 +24,11 @@ use super::table::count;
 use super::tape::{Call, Recorder};
 use crate::range::{Cut, Lies, Point, Range};
 use crate::source::{Source, SourceError, Step, nothing_in};
+use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
 /// What of the attempts a log has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Seen {
     /// Hits that were let through.
     pub hits: u64,
@@ -50,6 +51,9 @@ pub struct Seen {
     /// Whether refused calls are missing, so that under looser limits more would have been granted
     /// and refused than is said.
     pub lower_bound: bool,
+    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked_keys: Vec<String>,
 }
 
 impl std::fmt::Display for Seen {
@@ -76,7 +80,10 @@ impl std::fmt::Display for Seen {
                 "; refused calls are missing, so under limits looser than those in force all figures are a lower bound",
             )?;
         }
-        Ok(())
+        match unchecked_line(&self.unchecked_keys) {
+            Some(line) => write!(f, "; {line}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -127,15 +134,17 @@ pub enum LogFault {
 pub fn read(
     source: &dyn Source,
     reading: &Reading,
-    range: &Range,
+    (range, keys): (&Range, &Keyring),
     progress: &dyn Fn(u64),
 ) -> Result<(Recording, Seen), LogFault> {
+    let tags = Tags::of(source, keys)?;
     let mut reader = Reader {
         reading,
         pairs: Pairs::default(),
         recorder: Recorder::new(reading.order),
         counts: Counts::default(),
         seen: Seen::default(),
+        tags,
         agents: HashMap::new(),
     };
     let mut records = 0;
@@ -240,13 +249,14 @@ struct Reader<'a> {
     recorder: Recorder,
     counts: Counts,
     seen: Seen,
+    tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
 }
 
 impl Reader<'_> {
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
-        let batch = match Calls::of(partition, delivered)? {
+        let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
             Calls::None => return Ok(()),
             Calls::Unreadable(error) if self.reading.strict => {
@@ -296,7 +306,8 @@ impl Reader<'_> {
         let seen = Seen {
             batches_missing: missing,
             share: self.seen.batches as f64 / (self.seen.batches + missing) as f64,
-            ..self.seen
+            unchecked_keys: self.tags.unchecked(),
+            ..self.seen.clone()
         };
         let unheard = 0 < seen.statements && seen.refused_calls == 0;
         let cut = 0 < missing + seen.records_unreadable + seen.records_gone;
@@ -324,19 +335,17 @@ impl<'a> Calls<'a> {
     ///
     /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it. One that no
     /// aggregator wrote is passed over, as aggregators do.
-    pub fn of(partition: u32, delivered: &'a Delivered) -> Result<Self, LogFault> {
+    pub fn of(partition: u32, delivered: &'a Delivered, tags: &Tags) -> Result<Self, LogFault> {
         match Record::decode(&delivered.bytes) {
             Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
             Ok(Record::Unknown {
                 skippable: false,
                 kind,
-            }) if authentic(&delivered.bytes, partition, &MacKey::UNPROTECTED) => {
-                Err(LogFault::Newer {
-                    partition,
-                    offset: delivered.offset,
-                    kind,
-                })
-            }
+            }) if tags.are_good(&delivered.bytes, partition) => Err(LogFault::Newer {
+                partition,
+                offset: delivered.offset,
+                kind,
+            }),
             Ok(_) => Ok(Self::None),
             Err(error) => Ok(Self::Unreadable(error)),
         }

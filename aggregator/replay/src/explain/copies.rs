@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use tollgate_engine::copies::{Copies, HoldState};
 use tollgate_shared::escape::escaped;
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::holds::{Does, HoldBatch};
@@ -61,13 +61,13 @@ struct Reading<'a> {
 pub(super) fn explain(
     source: &dyn Source,
     asked: &Asked,
-    key: &MacKey,
+    keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
     let partition = match asked.code {
         Some(code) => code.partition,
         None => partition_of_everybody(source, &asked.resource),
     };
-    let begun = begin(source, partition, key, asked)?;
+    let begun = begin(source, partition, keys, asked)?;
     let cursor = source.open(Stream::Hits, partition, begun.next)?;
     let mut reading = Reading {
         source,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use tollgate_engine::engine::TOO_OLD;
 use tollgate_limits::print_span;
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::place::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
@@ -49,10 +49,10 @@ struct Said {
 pub(super) fn explain(
     source: &dyn Source,
     asked: &Asked,
-    key: &MacKey,
+    keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
     let partition = partition_of_everybody(source, &asked.resource);
-    let mut begun = begin(source, partition, key, asked)?;
+    let mut begun = begin(source, partition, keys, asked)?;
     let mut cursor = source.open(Stream::Hits, partition, begun.next)?;
     let (mut totals, mut said) = (VecDeque::new(), Vec::new());
     let mut now = Timestamp::ZERO;

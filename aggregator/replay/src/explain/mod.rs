@@ -27,7 +27,8 @@ pub mod view;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate_shared::mac::MacKey;
+use tollgate_limits::versions::LimitsBook;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
@@ -39,6 +40,7 @@ use crate::range::{Point, Range};
 use crate::replay::{Replay, ReplayError};
 use crate::source::{Source, SourceError, Step, limits_of};
 use crate::start;
+use crate::tags;
 use crate::work::{Model, Progress, Task, Work};
 use follow::{Follow, Until};
 use tollgate_log::{Delivered, Stream};
@@ -85,9 +87,9 @@ impl From<SourceError> for ExplainError {
 pub fn explain(
     source: &dyn Source,
     question: &Question,
-    key: &MacKey,
+    keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
-    let mut asked = match question {
+    let asked = match question {
         Question::Code(code) => pair_of(source, *code)?,
         Question::Pair {
             resource,
@@ -104,10 +106,23 @@ pub fn explain(
         },
     };
     let book = limits_of(source)?;
+    let explanation = explanation_of(source, asked, keys, &book)?;
+    Ok(Explanation {
+        unchecked_keys: tags::unchecked(keys, &book),
+        ..explanation
+    })
+}
+
+fn explanation_of(
+    source: &dyn Source,
+    mut asked: Asked,
+    keys: &Keyring,
+    book: &LimitsBook,
+) -> Result<Explanation, ExplainError> {
     if let Some(version) = book.latest()
         && version.limits.copies(&asked.resource).is_some()
     {
-        return copies::explain(source, &asked, key);
+        return copies::explain(source, &asked, keys);
     }
     // An address is looked for as the network that it is limited as.
     let rate = book
@@ -119,14 +134,14 @@ pub fn explain(
         asked.domain = Some(network);
     }
     let Some(domain) = asked.domain.clone().filter(|domain| domain != EVERYBODY) else {
-        return everybody::explain(source, &asked, key);
+        return everybody::explain(source, &asked, keys);
     };
     let partition = match asked.code {
         Some(code) => code.partition,
         None => partition_of_pair(&asked.resource, &domain, source.partitions()),
     };
     let mut follow = Follow::new(
-        begin(source, partition, key, &asked)?,
+        begin(source, partition, keys, &asked)?,
         &asked.resource,
         &domain,
     );
@@ -140,7 +155,7 @@ pub fn explain(
         domain: None,
         ..asked
     };
-    match everybody::explain(source, &everybody, key) {
+    match everybody::explain(source, &everybody, keys) {
         Ok(of_all) if of_all.denied => Ok(of_all),
         Ok(_) | Err(ExplainError::NotThere(_)) => Ok(explanation),
         Err(error) => Err(error),
@@ -167,7 +182,7 @@ pub(crate) struct Begun {
 fn begin(
     source: &dyn Source,
     partition: u32,
-    key: &MacKey,
+    keys: &Keyring,
     asked: &Asked,
 ) -> Result<Begun, ExplainError> {
     if source.partitions() <= partition {
@@ -183,7 +198,7 @@ fn begin(
     };
     let task = Task {
         range: Range { from, to: None },
-        key: key.clone(),
+        keys: keys.clone(),
         threads: 1,
         model: Model::None,
     };

@@ -9,11 +9,15 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::constraints;
 use super::view::{Explanation, TierView};
 use crate::range::Utc;
+use crate::tags::unchecked_line;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for sentence in &self.sentences {
             writeln!(f, "{sentence}")?;
+        }
+        if let Some(line) = unchecked_line(&self.unchecked_keys) {
+            writeln!(f, "{line}")?;
         }
         if let Some(code) = &self.code {
             writeln!(f, "\ncode         {code}")?;

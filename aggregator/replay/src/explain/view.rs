@@ -10,6 +10,9 @@ pub struct Explanation {
     pub schema: &'static str,
     /// The log.
     pub log: String,
+    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked_keys: Vec<String>,
     /// Whether a denial was in force.
     pub denied: bool,
     /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`,

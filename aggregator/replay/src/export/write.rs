@@ -15,6 +15,7 @@ use crate::range::Lies;
 use crate::replay::{Replay, ReplayError};
 use crate::source::{Source, SourceError, Step, limits_of};
 use crate::start;
+use crate::tags;
 use crate::work::{Progress, Task, Work, side_by_side};
 use tollgate_log::{Delivered, Stream};
 
@@ -31,7 +32,7 @@ struct Inner<W> {
 }
 
 /// What was exported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Bytes of the file.
     pub bytes: u64,
@@ -39,6 +40,8 @@ pub struct Exported {
     pub hits: u64,
     /// Records of denials.
     pub denials: u64,
+    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    pub unchecked_keys: Vec<String>,
 }
 
 impl<W: Write> Writer<W> {
@@ -172,6 +175,7 @@ pub fn export<W: Write + Send>(
         book,
         progress,
     };
+    let unchecked_keys = tags::unchecked(&task.keys, &work.book);
     let failed = Mutex::new(None);
     let copied = side_by_side(source.partitions(), task.threads, |index| {
         Copying {
@@ -203,6 +207,7 @@ pub fn export<W: Write + Send>(
     let sum = |of: &dyn Fn(&Exported) -> u64| copied.iter().flatten().map(|(_, e)| of(e)).sum();
     Ok(Exported {
         bytes,
+        unchecked_keys,
         hits: sum(&|e| e.hits),
         denials: sum(&|e| e.denials),
     })

@@ -17,11 +17,11 @@ use tollgate_model::log::{
     TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::place::Code;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{Record, authentic};
+use tollgate_shared::wire::record::{Record, needs_tag};
 
 pub use entries::{cause_to_wire, kind_to_model, part_to_model};
 pub use limits::{act_to_model, to_model};
@@ -49,6 +49,16 @@ impl Versions {
             _ => Brought::Limits(Arc::clone(&version.limits)),
         };
         self.all.insert(version.number, brought);
+    }
+
+    /// The ids of the keys that count under a version: those of the newest limits up to it.
+    fn record_keys(&self, version: Option<u64>) -> &[Box<str>] {
+        let upto = self.all.range(..=version.unwrap_or(0)).rev();
+        let mut limits = upto.filter_map(|(_, brought)| match brought {
+            Brought::Limits(limits) => Some(limits),
+            Brought::Act(_) => None,
+        });
+        limits.next().map_or(&[], |limits| limits.record_keys())
     }
 
     /// Those that are limits, in order.
@@ -259,18 +269,18 @@ fn feed_hits<'a>(
 #[derive(Debug)]
 pub struct Judge {
     partitions: Vec<PartitionModel>,
-    key: MacKey,
+    keys: Keyring,
     unseen: Unseen,
     global_excess: Vec<(u64, u64)>,
 }
 
 impl Judge {
-    /// Judges a log of so many partitions, whose owners sign with this key.
-    pub fn new(partitions: u32, key: MacKey) -> Self {
+    /// Judges a log of so many partitions, whose owners sign with these keys.
+    pub fn new(partitions: u32, keys: Keyring) -> Self {
         let partitions = (0..partitions).map(|_| PartitionModel::new()).collect();
         Self {
             partitions,
-            key,
+            keys,
             unseen: Unseen::default(),
             global_excess: Vec::new(),
         }
@@ -283,9 +293,13 @@ impl Judge {
         delivered: &'a Delivered,
         versions: &Versions,
     ) -> Option<RuledBatch<'a>> {
-        if !authentic(&delivered.bytes, partition, &self.key) {
-            self.unseen.forged += 1;
-            return None;
+        if needs_tag(&delivered.bytes) {
+            let model = self.partitions.get(partition as usize)?;
+            let ids = versions.record_keys(model.version());
+            if !self.keys.authentic(ids, &delivered.bytes, partition) {
+                self.unseen.forged += 1;
+                return None;
+            }
         }
         let Ok(record) = Record::decode(&delivered.bytes) else {
             self.unseen.undecodable += 1;

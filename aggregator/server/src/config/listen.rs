@@ -53,6 +53,8 @@ pub struct Security {
     pub tls: Option<TlsFiles>,
     /// The tokens; `None`: nobody is asked for one.
     pub tokens_file: Option<PathBuf>,
+    /// The keys under which aggregators sign their records in the log; `None`: they have none.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Files for TLS.
@@ -108,15 +110,10 @@ impl Security {
                 None
             }
         };
-        if source.file("security.key_file").is_some() {
-            source.not_yet(
-                "security.key_file",
-                "expected \"\": aggregators' records in the log have checksums, and no MAC",
-            );
-        }
         Self {
             tls,
             tokens_file: source.file("security.tokens_file"),
+            key_file: source.file("security.key_file"),
         }
     }
 

@@ -57,15 +57,12 @@ fn all_faults_are_reported_together_by_path() {
         partitions = 0
         ack = "maybe"
         retention = "1 day"
-        [security]
-        key_file = "fleet.key"
     "#;
     assert_eq!(
         faults(text),
         [
             "tollgate.toml: jurnal: unknown option, did you mean `journal`?",
             "tollgate.toml: nmae: unknown option, did you mean `name`?",
-            "tollgate.toml: security.key_file = \"fleet.key\": not supported by this build yet; expected \"\": aggregators' records in the log have checksums, and no MAC",
             "tollgate.toml: name = 7: expected 1 to 256 bytes without `*` and control characters; empty: the host's name",
             "tollgate.toml: journal.partitions = 0: expected a whole number from 1 to 1024",
             "tollgate.toml: journal.ack = \"maybe\": expected \"written\" or \"synced\"",
@@ -93,13 +90,11 @@ fn what_is_not_toml_is_said_with_its_line() {
 
 #[test]
 fn an_option_of_a_later_build_is_refused_and_never_ignored() {
-    for text in ["snapshot.keep_hourly = 48", "security.key_file = \"k\""] {
-        let faults = faults(text);
-        assert!(
-            faults[0].contains("not supported by this build yet"),
-            "{faults:?}"
-        );
-    }
+    let faults = faults("snapshot.keep_hourly = 48");
+    assert!(
+        faults[0].contains("not supported by this build yet"),
+        "{faults:?}"
+    );
 }
 
 #[test]

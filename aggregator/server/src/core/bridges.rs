@@ -27,9 +27,12 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::OwnersPen;
 
+use tollgate_limits::versions::LimitsBook;
+
 use super::environment::{Environment, Purpose};
 use super::event::Now;
 use super::partition::Partition;
+use super::record_keys;
 use super::ruler::Met;
 use super::totals::ChainKey;
 use tollgate_log::Stream;
@@ -111,12 +114,18 @@ impl Bridges {
     }
 
     /// Looks for chains whose next total is nowhere, and appends a bridge where that has lasted.
-    pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+    pub(super) fn turn(
+        &mut self,
+        now: Now,
+        partitions: &[Partition],
+        book: &LimitsBook,
+        env: &mut Environment,
+    ) {
         if now.clock < self.next_look {
             return;
         }
         self.next_look = now.clock.saturating_add(LOOK_EVERY);
-        self.bridge_strayed(now, partitions, env);
+        self.bridge_strayed(now, partitions, book, env);
         let before = std::mem::take(&mut self.standing);
         for (key, applied, due) in broken_chains(partitions) {
             let since = before
@@ -125,7 +134,7 @@ impl Bridges {
                 .map_or(now.clock, |(_, since)| *since);
             let mut standing = (applied, since);
             if since.saturating_add(STOOD_FOR) <= now.clock {
-                bridge(&key, applied, due, env);
+                bridge(&key, (applied, due), partitions, book, env);
                 standing.1 = now.clock;
             }
             self.standing.insert(key, standing);
@@ -133,7 +142,13 @@ impl Bridges {
     }
 
     /// Bridges chains of which the other end is ruled elsewhere.
-    fn bridge_strayed(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
+    fn bridge_strayed(
+        &mut self,
+        now: Now,
+        partitions: &[Partition],
+        book: &LimitsBook,
+        env: &mut Environment,
+    ) {
         for (key, newest) in self.take_strayed(now.clock) {
             let Some(target) = target_of(&key.resource, partitions) else {
                 continue;
@@ -142,7 +157,7 @@ impl Bridges {
             let is_elsewhere = |source: &Partition| !source.is_ours();
             let source = partitions.get(key.source as usize);
             if source.is_some_and(is_elsewhere) && applied < Some(newest) {
-                bridge(&key, applied, newest, env);
+                bridge(&key, (applied, newest), partitions, book, env);
             }
         }
     }
@@ -179,7 +194,13 @@ fn broken_chains(partitions: &[Partition]) -> Vec<(ChainKey, Option<u64>, u64)> 
     found
 }
 
-fn bridge(key: &ChainKey, applied: Option<u64>, due: u64, env: &mut Environment) {
+fn bridge(
+    key: &ChainKey,
+    (applied, due): (Option<u64>, u64),
+    partitions: &[Partition],
+    book: &LimitsBook,
+    env: &mut Environment,
+) {
     if planted(Bug::BridgeUnsent) {
         return;
     }
@@ -192,7 +213,13 @@ fn bridge(key: &ChainKey, applied: Option<u64>, due: u64, env: &mut Environment)
         "a chain of totals does not go on: it is bridged, and what was granted in between is left out"
     );
     let source = (key.source, due);
-    let pen = OwnersPen::new(&env.settings.key, target);
+    let version = partitions
+        .get(target as usize)
+        .map_or(0, |target| target.ruler.version());
+    let pen = OwnersPen::new(
+        record_keys::writer(&env.settings.keys, book, version),
+        target,
+    );
     let record = pen.totals(&key.resource, source, applied, &[]);
     env.out.tally.counters.totals_bridged += 1;
     env.append(Stream::Hits, target, record, Purpose::Bridge);

@@ -149,6 +149,9 @@ impl Partition {
     /// Follows from where it was ruled to. A fleet's topic may have been made anew meanwhile and be as long: there
     /// it reads once more what it read last, which verifies that it is the same.
     pub(super) fn follow_again(&mut self, step: &mut PartitionStep<'_>) {
+        if let Some(why) = self.why_no_key(self.ruler.version(), step) {
+            return self.stop(why);
+        }
         self.stage = Stage::Returning;
         if step.context.shared {
             self.position.step_back();

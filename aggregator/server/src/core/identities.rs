@@ -16,8 +16,11 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::OwnersPen;
 
+use tollgate_limits::versions::LimitsBook;
+
 use super::environment::{Environment, Purpose};
 use super::partition::{self, Partition};
+use super::record_keys;
 
 /// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
 /// over the second time.
@@ -101,11 +104,16 @@ impl Identities {
         clock: Span,
         shared: bool,
         partitions: &[Partition],
+        book: &LimitsBook,
         env: &mut Environment,
     ) {
         for (stream, index) in self.due(clock) {
-            let found = partitions.get(index as usize);
-            let found = found.filter(|_| shared && stream == Stream::Hits);
+            let of_hits = partitions.get(index as usize);
+            let of_hits = of_hits.filter(|_| stream == Stream::Hits);
+            if of_hits.is_some_and(|of| waits_for_key(of, env)) {
+                continue;
+            }
+            let found = of_hits.filter(|_| shared);
             // An identity came back of which the log had said that it does not have it: stated once more, it would
             // be of the next generation. A journal's partitions had others before.
             if found.is_some_and(|of| of.log().is_some()) {
@@ -121,7 +129,10 @@ impl Identities {
                 generation: found.map_or(first, |of| first.max(above(of))),
                 random: env.draw_u64(),
             };
-            let record = OwnersPen::new(&env.settings.key, index).genesis(log);
+            // Those of limits and denials are found by their places, and bear checksums.
+            let version = of_hits.map_or(0, |of| of.ruler.version());
+            let key = record_keys::writer(&env.settings.keys, book, version);
+            let record = OwnersPen::new(key, index).genesis(log);
             let purpose = Purpose::Genesis(stream, index);
             let ticket = env.append(stream, index, record, purpose);
             self.sent((stream, index), ticket);
@@ -147,6 +158,16 @@ impl Identities {
         self.stages.remove(&at);
         self.awaited.remove(&at);
     }
+}
+
+/// Whether it is not known yet under which key the identity of a partition counts: that follows from the limits in force
+/// at its end. Without keys there is nothing to choose from.
+fn waits_for_key(partition: &Partition, env: &Environment) -> bool {
+    let is_read = matches!(
+        partition.stage,
+        partition::Stage::Ruling | partition::Stage::RulingAgain | partition::Stage::Recording
+    );
+    !env.settings.keys.is_empty() && !is_read
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use super::environment::{Environment, Purpose};
 use super::event::{Effect, LimitsFile, Now};
 use super::limits_push::Pushed;
 use super::partition::Partition;
+use super::record_keys;
 use tollgate_limits::versions::{Entered, LimitsBook, Version, Void, digest};
 use tollgate_log::{AppendError, Delivered, Stream};
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
 
 /// How long after a failed push it is tried again.
@@ -51,11 +53,20 @@ struct GoodFile {
 }
 
 impl LimitsDesk {
-    /// The version that partitions should be pointed at, once the stream has been read.
-    pub fn to_point_at(&self) -> Option<&Version> {
+    /// The version that partitions should be pointed at, once the stream has been read; none where a key that it names
+    /// is missing.
+    pub fn to_point_at(&self, keys: &Keyring) -> Option<&Version> {
         let latest = self.book.latest()?;
         let in_force = latest.number == self.book.latest_number();
-        (self.caught_up && in_force).then_some(latest)
+        let has_keys = keys.missing(latest.limits.record_keys()).is_none();
+        (self.caught_up && in_force && has_keys).then_some(latest)
+    }
+
+    /// Why the newest version cannot be ruled by here, if a key that it names is missing.
+    pub fn why_no_key(&self, keys: &Keyring) -> Option<String> {
+        let latest = self.book.latest()?;
+        let why = record_keys::why_missing(keys, &latest.limits)?;
+        Some(format!("limits version {}: {why}", latest.number))
     }
 
     /// Why no version can be relied on to be the newest, if so.
@@ -69,6 +80,13 @@ impl LimitsDesk {
     /// Whether the limits file has faults.
     pub fn is_file_bad(&self) -> bool {
         self.file_bad.is_some()
+    }
+
+    /// Old versions may name keys that nobody has any more: they are not spoken of.
+    fn say_missing_key(&self, keys: &Keyring) {
+        if let Some(why) = self.why_no_key(keys).filter(|_| self.caught_up) {
+            tracing::error!("{why}");
+        }
     }
 
     /// What an own push pushed, which is on its way no more.
@@ -114,6 +132,8 @@ impl LimitsDesk {
     /// All that existed at the start has been read.
     pub fn caught_up(&mut self, env: &mut Environment) {
         self.caught_up = true;
+        record_keys::say(&self.book, env);
+        self.say_missing_key(&env.settings.keys);
         let empty = self.book.latest().is_none();
         if let Some((why, unreadable)) = &self.file_bad
             && empty
@@ -157,6 +177,7 @@ impl LimitsDesk {
                         "limits version in the log"
                     ),
                 }
+                self.say_missing_key(&env.settings.keys);
                 if let Some(pushed) = self.take_own(push) {
                     // It may have been read again meanwhile, also as it was in force until now.
                     let file = self.file.as_ref().map(|file| file.digest);
@@ -197,15 +218,18 @@ impl LimitsDesk {
             Err(why) => Some((format!("{name}: {why}"), true)),
             Ok(text) => match self.book.parse(&text, &digest(text.as_bytes())) {
                 Err(faults) => Some((faults.in_file(&name).to_string(), false)),
-                Ok(_) => {
-                    self.file = Some(GoodFile {
-                        name,
-                        digest: digest(text.as_bytes()),
-                        text,
-                    });
-                    self.file_due = true;
-                    None
-                }
+                Ok(limits) => match record_keys::why_missing(&env.settings.keys, &limits) {
+                    Some(why) => Some((format!("{name}: {why}"), false)),
+                    None => {
+                        self.file = Some(GoodFile {
+                            name,
+                            digest: digest(text.as_bytes()),
+                            text,
+                        });
+                        self.file_due = true;
+                        None
+                    }
+                },
             },
         };
         if let Some((why, _)) = &bad {

@@ -53,6 +53,7 @@ mod notices;
 mod partition;
 mod queries;
 mod ready;
+mod record_keys;
 mod rule;
 mod settings;
 mod tally;
@@ -71,7 +72,9 @@ use tollgate_shared::time::Span;
 use environment::Environment;
 use event::{Effect, Event, Now, Peer, QueryId, Room};
 use partition::Partition;
-use partition::event::{PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput};
+use partition::event::{
+    PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput, TotalsTarget,
+};
 use queries::Views;
 use ready::ReadyPartitions;
 use ruler::Met;
@@ -335,7 +338,7 @@ impl Core {
         let shared = self.membership.shared;
         let env = &mut self.env;
         self.identities
-            .state_due(clock, shared, &self.partitions, env);
+            .state_due(clock, shared, &self.partitions, &self.limits.book, env);
     }
 
     fn assigned(&mut self, now: Now, partitions: &[u32]) {
@@ -412,7 +415,9 @@ impl Core {
         let feed = (&self.feed.announcer, &ready);
         self.givings.give_part(now, feed, &self.limits, env);
         self.send_totals(now);
-        self.bridges.turn(now, &self.partitions, &mut self.env);
+        let book = &self.limits.book;
+        self.bridges
+            .turn(now, &self.partitions, book, &mut self.env);
         self.proposals.turn(now, &self.partitions, &mut self.env);
         self.all_hear(now, |_| Some(PartitionEvent::Retry));
         self.limits.turn(now, &mut self.env);
@@ -457,8 +462,10 @@ impl Core {
         if none_waits || now.clock < self.totals_not_before {
             return;
         }
-        let open = self.partitions.iter().map(Partition::is_open_to_totals);
-        let open: Vec<bool> = open.collect();
-        self.all_hear(now, |_| Some(PartitionEvent::SendTotals { open: &open }));
+        let targets = self.partitions.iter().map(Partition::as_target);
+        let targets: Vec<TotalsTarget> = targets.collect();
+        self.all_hear(now, |_| {
+            Some(PartitionEvent::SendTotals { targets: &targets })
+        });
     }
 }

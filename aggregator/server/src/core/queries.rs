@@ -101,6 +101,7 @@ impl Views<'_> {
         } else if !self.started {
             why.extend(self.limits.why_not_in_force(self.partitions));
         }
+        why.extend(self.limits.why_no_key(&self.settings.keys));
         if self.membership.shared && !self.membership.joined {
             why.push("partitions have not been shared out yet".to_owned());
         }

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{OwnersPen, Record, Totals, authentic};
+use tollgate_shared::wire::record::{OwnersPen, Record, Totals, authentic, needs_tag};
 use tollgate_shared::wire::statement::{Says, Statement};
 
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
 use super::event::{Aside, Effect};
 use super::partition::appends::AppendPurpose;
-use super::partition::event::{PartitionEffect, PartitionStep};
+use super::partition::event::{PartitionEffect, PartitionStep, TotalsTarget};
 use super::partition::{Partition, Stage};
 use super::ruler::{Met, Ruled};
 use super::totals::ChainKey;
@@ -112,9 +112,14 @@ impl Partition {
         delivered: &'a Delivered,
         step: &mut PartitionStep<'_>,
     ) -> Option<Record<'a>> {
-        let key = &step.context.settings.key;
+        let keys = &step.context.settings.keys;
+        // What agents write needs no tag, and is most of what comes.
+        let ids = match needs_tag(&delivered.bytes) {
+            true => step.context.limits.book.record_keys(self.ruler.version()),
+            false => &[],
+        };
         let why = match Record::decode(&delivered.bytes) {
-            Ok(record) if authentic(&delivered.bytes, self.index, key) => match record {
+            Ok(record) if keys.authentic(ids, &delivered.bytes, self.index) => match record {
                 Record::Unknown { kind, skippable } => {
                     self.meet_unknown(delivered, kind, skippable, step);
                     return None;
@@ -125,9 +130,10 @@ impl Partition {
                 step.counters().unknown_kinds += 1;
                 format!("kind {kind} is not known to this build, and no aggregator's tag is on it")
             }
-            Ok(_) => {
+            Ok(record) => {
                 step.counters().forged += 1;
-                "its tag is wrong: not written by an aggregator of this fleet".to_owned()
+                self.see_own_refused(delivered, &record, step);
+                keys.refusal(ids, &delivered.bytes, self.index)
             }
             Err(error) => {
                 step.counters().undecodable += 1;
@@ -287,6 +293,33 @@ impl Partition {
         }
     }
 
+    /// What this process has appended itself was refused: other limits came in front of it, under which its key does
+    /// not count. It is not waited for any more, and another is appended under the key that does. Its tag tells it from
+    /// what somebody else wrote in its name.
+    fn see_own_refused(
+        &mut self,
+        delivered: &Delivered,
+        record: &Record<'_>,
+        step: &PartitionStep<'_>,
+    ) {
+        let (context, index) = (step.context, self.index);
+        let is_own = |under: u64| authentic(&delivered.bytes, index, context.writer(under));
+        match record {
+            Record::Tick(tick)
+                if (tick.instance, tick.number) == (context.instance, self.ticks.number)
+                    && is_own(self.ticks.under) =>
+            {
+                self.ticks.slot.failed(step.clock());
+            }
+            Record::Pointer(pointer)
+                if pointer.version == self.pointing.version && is_own(self.pointing.under) =>
+            {
+                self.pointing.slot.failed(step.clock());
+            }
+            _ => {}
+        }
+    }
+
     /// The first own tick has come back in a partition that is caught up: from now on what is ruled is
     /// announced, and what is in force already is said once.
     fn announce_if_ready(&mut self, step: &mut PartitionStep<'_>) {
@@ -358,20 +391,29 @@ impl Partition {
         ticket
     }
 
-    /// Appends totals that are due, in the order of their chains, to partitions that are `open` to them.
-    pub(super) fn send_totals(&mut self, open: &[bool], step: &mut PartitionStep<'_>) {
-        let settings = step.context.settings;
-        let target_of = |resource: &str| {
-            tollgate_shared::names::partition_of_resource(resource, settings.partitions)
-        };
+    /// Appends totals that are due, in the order of their chains, to targets that are open to them.
+    pub(super) fn send_totals(&mut self, targets: &[TotalsTarget], step: &mut PartitionStep<'_>) {
+        let context = step.context;
+        let partitions = context.settings.partitions;
+        let target_of =
+            |resource: &str| tollgate_shared::names::partition_of_resource(resource, partitions);
         // Not before source and target are caught up: what the target has applied long ago would be
         // appended again, and again after every start. But one that waits for the log to have its totals must not
         // wait for anybody else.
         let waits = self.stage == Stage::Recording;
         let announcing = self.announcing;
         let may_send = |resource: &str| {
-            let is_open = || open.get(target_of(resource) as usize).copied();
-            waits || announcing && is_open().unwrap_or(false)
+            let is_open = || {
+                let target = targets.get(target_of(resource) as usize);
+                target.is_some_and(|target| target.is_open)
+            };
+            waits || announcing && is_open()
+        };
+        // They count by what rules their target. Where that is another's, it is near what rules here.
+        let own = self.ruler.version();
+        let version_of = |target: u32| {
+            let target = targets.get(target as usize);
+            target.and_then(|target| target.version).unwrap_or(own)
         };
         let Self {
             index,
@@ -381,7 +423,8 @@ impl Partition {
         } = self;
         totals.send(may_send, |resource, due| {
             let target = target_of(resource);
-            let record = OwnersPen::new(&settings.key, target).totals(
+            let key = context.writer(version_of(target));
+            let record = OwnersPen::new(key, target).totals(
                 resource,
                 (*index, due.offset),
                 due.previous,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_log::{Chunks, Stream};
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
 
 use super::snapshots::Policy;
@@ -15,8 +15,8 @@ pub struct Settings {
     pub owner: String,
     /// Where all that is drawn at random comes from: the instance, log ids, names of pushes.
     pub seed: [u8; 32],
-    /// Signs what only aggregators may write.
-    pub key: MacKey,
+    /// Sign what only aggregators may write.
+    pub keys: Keyring,
     /// How many partitions the log has.
     pub partitions: u32,
     /// The consumer group, where there may be several that rule the same partitions.

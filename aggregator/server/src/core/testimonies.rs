@@ -78,14 +78,15 @@ impl Partition {
         log_time_before: Option<Timestamp>,
         step: &mut PartitionStep<'_>,
     ) {
-        let (settings, limits) = (step.context.settings, step.context.limits);
+        let (context, settings) = (step.context, step.context.settings);
         let Some(group) = &settings.group else {
             return;
         };
         if !is_digest_due(log_time_before, self.ruler.log_time()) {
             return;
         }
-        let version = limits.book.get(self.ruler.version());
+        let in_force = self.ruler.version();
+        let version = context.limits.book.get(in_force);
         let noted = Noted {
             offset,
             rules: version.map_or(0, |version| version.limits.rules()),
@@ -105,7 +106,7 @@ impl Partition {
             owner: &settings.owner,
             instance: step.context.instance,
         };
-        let record = OwnersPen::new(&settings.key, self.index).testimony(&testimony);
+        let record = OwnersPen::new(context.writer(in_force), self.index).testimony(&testimony);
         self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
     }
 

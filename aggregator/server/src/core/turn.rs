@@ -27,13 +27,14 @@ impl Partition {
         }
         self.ticks.number += 1;
         self.ticks.sent = clock;
+        self.ticks.under = self.ruler.version();
         let tick = Tick {
             log,
             owner: &context.settings.owner,
             instance: context.instance,
             number: self.ticks.number,
         };
-        let record = OwnersPen::new(&context.settings.key, self.index).tick(&tick);
+        let record = OwnersPen::new(context.writer(self.ticks.under), self.index).tick(&tick);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Tick, step);
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
@@ -43,7 +44,7 @@ impl Partition {
     /// Appends the pointer to the newest limits version where it does not have it yet.
     fn point(&mut self, step: &mut PartitionStep<'_>) {
         let context = step.context;
-        let Some(latest) = context.limits.to_point_at() else {
+        let Some(latest) = context.limits.to_point_at(&context.settings.keys) else {
             return;
         };
         let wanted = self.stage == Stage::Ruling
@@ -57,7 +58,9 @@ impl Partition {
             version: latest.number,
             digest: latest.digest,
         };
-        let record = OwnersPen::new(&context.settings.key, self.index).pointer(&pointer);
+        self.pointing.under = self.ruler.version();
+        let pen = OwnersPen::new(context.writer(self.pointing.under), self.index);
+        let record = pen.pointer(&pointer);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Pointer, step);
         step.counters().pointers += 1;
         self.pointing.slot.ticket = Some(ticket);
@@ -92,7 +95,13 @@ impl Partition {
         }
         let found = limits.book.get(pointer.version);
         if found.is_some_and(|version| version.digest == pointer.digest) {
-            return true;
+            return match self.why_no_key(pointer.version, step) {
+                Some(why) => {
+                    self.stop(why);
+                    false
+                }
+                None => true,
+            };
         }
         if found.is_none() && limits.next <= pointer.version {
             let version = pointer.version;

@@ -14,7 +14,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::admit_domain;
 
 use super::background::Background;
@@ -97,7 +96,7 @@ fn question(url: &ExplainUrl) -> Result<Question, String> {
 
 fn read(log: &LogView, question: &Question) -> Result<Explanation, ExplainError> {
     let source = open(log)?;
-    explain(&*source, question, &MacKey::UNPROTECTED)
+    explain(&*source, question, &log.keys)
 }
 
 fn open(log: &LogView) -> Result<Box<dyn Source>, SourceError> {

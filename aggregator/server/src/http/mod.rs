@@ -146,6 +146,9 @@ pub struct LogView {
     /// What Kafka's client is told of the connection: secrets may be among it, which are not shown.
     #[serde(skip)]
     pub properties: std::collections::BTreeMap<String, String>,
+    /// The keys for its aggregators' records.
+    #[serde(skip)]
+    pub keys: tollgate_shared::keyring::Keyring,
     /// Partitions of the log.
     pub partitions: u32,
     /// The address that agents need.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate_log::clock::wall;
 use tollgate_shared::kafka_properties::is_of_connection;
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
 
 use super::aside::Asides;
@@ -187,7 +187,7 @@ async fn start(
         (config.name.clone(), group_of(config)),
     ));
     let others = Others::asked_by(secured.client);
-    let shown = log_view(config, partitions, bound);
+    let shown = log_view(config, partitions, bound, secured.keys.clone());
     let answer = |listener: std::net::TcpListener, access, routes, hosts| {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -209,8 +209,8 @@ async fn start(
     );
     let hosts = super::secure::hosts(config, &secured.http);
     answer(listeners.http, secured.http, routes, hosts).map_err(socket("http"))?;
-    let settings = settings(config, partitions, opened.start, bound);
-    warn_of_public_key(config, &settings.key);
+    let settings = settings(config, partitions, opened.start, bound, secured.keys);
+    warn_of_public_key(config, &settings.keys);
     let (mut core, effects, keeper, asides);
     let prepared = events.clone();
     match config.log {
@@ -280,11 +280,17 @@ fn threads(config: &Config) -> NonZeroUsize {
     config.threads.unwrap_or_else(cores)
 }
 
-fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Settings {
+fn settings(
+    config: &Config,
+    partitions: u32,
+    start: Start,
+    bound: Bound,
+    keys: Keyring,
+) -> Settings {
     Settings {
         owner: config.name.clone(),
         seed: rand::random(),
-        key: MacKey::UNPROTECTED,
+        keys,
         partitions,
         group: (config.log == LogKind::Kafka).then(|| group_of(config).into()),
         start,
@@ -300,17 +306,17 @@ fn settings(config: &Config, partitions: u32, start: Start, bound: Bound) -> Set
 }
 
 /// Says that what aggregators write to Kafka can be written by others as well. A journal is nobody else's.
-fn warn_of_public_key(config: &Config, key: &MacKey) {
-    if config.log == LogKind::Kafka && *key == MacKey::UNPROTECTED {
+fn warn_of_public_key(config: &Config, keys: &Keyring) {
+    if config.log == LogKind::Kafka && keys.is_empty() {
         tracing::warn!(
             "aggregators' records (ticks, totals, pointers) are tagged under the public key of zero bytes: the tag is a \
              checksum, and whoever may write to the topic of hits can forge them; give that right to agents that are \
-             trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total"
+             trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total; security.key_file ends that"
         );
     }
 }
 
-fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
+fn log_view(config: &Config, partitions: u32, bound: Bound, keys: Keyring) -> http::LogView {
     let kafka = config.log == LogKind::Kafka;
     let dir = &config.journal.dir;
     http::LogView {
@@ -330,6 +336,7 @@ fn log_view(config: &Config, partitions: u32, bound: Bound) -> http::LogView {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect()
         },
+        keys: keys.trusting_missing(),
         partitions,
         agents: format!("{}:{}", config.listen.advertise, bound.agents.port()),
     }

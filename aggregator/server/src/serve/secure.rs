@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tollgate_shared::keyring::Keyring;
 use tollgate_tls::{ClientFiles, ServerFiles, ServerTls};
 
 use super::watch::Watch;
@@ -13,6 +14,7 @@ use crate::ServeError;
 use crate::config::{Config, LogKind, TlsFiles};
 use crate::http::Hosts;
 use crate::http::client::Client;
+use crate::record_keys;
 use crate::security::{Access, Handshakes, Insecure, TokenBook, WatchCounters};
 
 /// What each listener asks for, and what is followed for it.
@@ -27,6 +29,8 @@ pub(super) struct Secured {
     pub client: Client,
     /// What is looked at each second.
     pub watch: Watch,
+    /// What aggregators' records are signed with.
+    pub keys: Keyring,
 }
 
 impl Secured {
@@ -37,6 +41,8 @@ impl Secured {
         let tls = files.map(server_tls).transpose().map_err(refused)?;
         let tokens = config.security.tokens_file.as_deref();
         let tokens = tokens.map(token_book).transpose().map_err(refused)?;
+        let keys = config.security.key_file.as_deref();
+        let keys = keys.map(record_keyring).transpose().map_err(refused)?;
         let handshakes = match &tls {
             None => None,
             Some(_) => Some(Arc::new(Handshakes::start().map_err(|source| {
@@ -69,6 +75,7 @@ impl Secured {
                 insecure: insecure(config),
                 counters: Arc::<WatchCounters>::default(),
             },
+            keys: keys.unwrap_or_default(),
         })
     }
 }
@@ -87,6 +94,10 @@ fn token_book(path: &Path) -> Result<Arc<TokenBook>, String> {
     let book = TokenBook::load(path);
     book.map(Arc::new)
         .map_err(|fault| format!("security.tokens_file: {fault}"))
+}
+
+fn record_keyring(path: &Path) -> Result<Keyring, String> {
+    record_keys::read(path).map_err(|fault| format!("security.key_file: {fault}"))
 }
 
 /// How this aggregator asks others: by its own certificate, and believing the CA that it believes of callers.

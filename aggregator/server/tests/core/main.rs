@@ -8,6 +8,7 @@ mod giving;
 mod memory;
 mod near;
 mod pairs;
+mod record_keys;
 mod refused;
 mod sharing;
 mod slices;

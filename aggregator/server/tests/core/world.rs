@@ -13,7 +13,7 @@ use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::together::partition_of;
 use tollgate_server::core::view::{DigestsView, Gauges, PairView, Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
-use tollgate_shared::mac::MacKey;
+use tollgate_shared::keyring::Keyring;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
@@ -76,6 +76,16 @@ fn all_partitions() -> impl Iterator<Item = (Stream, u32)> {
     { streams.into_iter() }.flat_map(|(stream, n)| (0..n).map(move |p| (stream, p)))
 }
 
+fn begin(log: &MemoryLog, snapshots: BTreeMap<u32, Vec<Chunks>>) -> Start {
+    Start {
+        generation: 1,
+        unbegun: all_partitions()
+            .filter(|at| !log.streams.contains_key(at))
+            .collect(),
+        snapshots,
+    }
+}
+
 impl World {
     /// A core on a log that is new.
     pub fn new(limits: &str) -> Self {
@@ -136,12 +146,23 @@ impl World {
     /// A core on a log that has lost its end, as a journal's may be after a power cut: its next generation is to
     /// be begun everywhere.
     pub fn after_a_loss(log: MemoryLog, seed: u64) -> Self {
+        Self::with_keys_after_a_loss(log, seed, Keyring::default())
+    }
+
+    /// A core that has these keys for aggregators' records.
+    pub fn with_keys(log: MemoryLog, seed: u64, keys: Keyring) -> Self {
+        let start = begin(&log, BTreeMap::new());
+        Self::started(Core::new, log, seed, start, (None, keys))
+    }
+
+    /// The same on a log that has lost its end.
+    pub fn with_keys_after_a_loss(log: MemoryLog, seed: u64, keys: Keyring) -> Self {
         let start = Start {
             generation: 2,
             unbegun: all_partitions().collect(),
             snapshots: BTreeMap::new(),
         };
-        Self::started(Core::new, log, seed, start, None)
+        Self::started(Core::new, log, seed, start, (None, keys))
     }
 
     fn made(
@@ -151,14 +172,8 @@ impl World {
         snapshots: BTreeMap<u32, Vec<Chunks>>,
         group: Option<&str>,
     ) -> Self {
-        let start = Start {
-            generation: 1,
-            unbegun: all_partitions()
-                .filter(|at| !log.streams.contains_key(at))
-                .collect(),
-            snapshots,
-        };
-        Self::started(make, log, seed, start, group)
+        let start = begin(&log, snapshots);
+        Self::started(make, log, seed, start, (group, Keyring::default()))
     }
 
     fn started(
@@ -166,12 +181,12 @@ impl World {
         log: MemoryLog,
         seed: u64,
         start: Start,
-        group: Option<&str>,
+        (group, keys): (Option<&str>, Keyring),
     ) -> Self {
         let (core, effects) = make(Settings {
             owner: "w".to_owned(),
             seed: [seed as u8; 32],
-            key: MacKey::UNPROTECTED,
+            keys,
             partitions: PARTITIONS,
             group: group.map(Into::into),
             start,

@@ -105,8 +105,8 @@ pub enum PartitionEvent<'a> {
     GoOn,
     /// Part of a turn: totals that are due are appended.
     SendTotals {
-        /// By partition: whether totals may be appended to it.
-        open: &'a [bool],
+        /// The partitions, by their numbers.
+        targets: &'a [TotalsTarget],
     },
     /// Part of a turn: what the log refused is appended again, and a partition that waited for it returns.
     Retry,
@@ -114,6 +114,15 @@ pub enum PartitionEvent<'a> {
     Snapshot,
     /// Part of a turn: time and new limits are brought into the partition.
     Tick,
+}
+
+/// What is known of a partition that totals may be appended to.
+#[derive(Clone, Copy, Debug)]
+pub struct TotalsTarget {
+    /// Whether they may be.
+    pub is_open: bool,
+    /// The limits version that rules it; `None`: another process knows.
+    pub version: Option<u64>,
 }
 
 /// What follows from an event.

@@ -35,7 +35,9 @@ use super::usage::Usage;
 use tollgate_log::{AppendError, Ticket};
 
 use appends::{AppendPurpose, Appends};
-use event::{PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput, PartitionStep};
+use event::{
+    PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput, PartitionStep, TotalsTarget,
+};
 use position::Position;
 use recovery::Recovery;
 use slots::{Pointing, Ticks};
@@ -152,7 +154,7 @@ impl Partition {
             PartitionEvent::TargetForgotten(target) => self.forget_target(target, step),
             PartitionEvent::LookAgain => self.look_again(step),
             PartitionEvent::GoOn => self.go_on_ruling(step),
-            PartitionEvent::SendTotals { open } => self.send_totals(open, step),
+            PartitionEvent::SendTotals { targets } => self.send_totals(targets, step),
             PartitionEvent::Retry => self.retry(step),
             PartitionEvent::Snapshot => self.take_snapshot(step),
             PartitionEvent::Tick => self.tick_and_point(step),
@@ -299,10 +301,15 @@ impl Partition {
         matches!(self.stage, Stage::CatchingUp | Stage::Ruling)
     }
 
-    /// Whether totals may be appended to it. What one elsewhere has applied is not known here, and passed over there;
-    /// and so it is by whoever takes up one that has stopped. Until then the log keeps it.
-    pub fn is_open_to_totals(&self) -> bool {
-        self.announcing || !self.is_ours() || matches!(self.stage, Stage::Stopped { .. })
+    /// Whether totals may be appended to it, and under which version they count. What one elsewhere has applied is not
+    /// known here, and passed over there; and so it is by whoever takes up one that has stopped. Until then the log
+    /// keeps it.
+    pub fn as_target(&self) -> TotalsTarget {
+        let is_stopped = matches!(self.stage, Stage::Stopped { .. });
+        TotalsTarget {
+            is_open: self.announcing || !self.is_ours() || is_stopped,
+            version: self.is_ours().then(|| self.ruler.version()),
+        }
     }
 
     /// Whether the newest of these versions rules it, to the last slice.

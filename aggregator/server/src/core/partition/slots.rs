@@ -41,6 +41,8 @@ pub struct Ticks {
     pub number: u64,
     /// When that was sent.
     pub sent: Span,
+    /// The limits version under which it was signed.
+    pub under: u64,
     /// Of the newest one that came back: when the log took it at the latest, and when it was sent.
     pub newest: Option<(Timestamp, Span)>,
     /// The newest one that came back, until the log has answered its append.
@@ -73,6 +75,7 @@ impl Ticks {
         Self {
             number: self.number,
             sent: self.sent,
+            under: self.under,
             ..Self::default()
         }
     }
@@ -85,6 +88,8 @@ pub struct Pointing {
     pub slot: Slot,
     /// The version that it points at, or the last one did.
     pub version: u64,
+    /// The limits version under which it was signed.
+    pub under: u64,
 }
 
 impl Pointing {

@@ -172,6 +172,7 @@ fn readiness_limits_and_the_log_are_as_described() {
             bootstrap: vec!["127.0.0.1:9092".to_owned()],
             topic_prefix: Some("tollgate".to_owned()),
             properties: Default::default(),
+            keys: Default::default(),
             partitions: 16,
             agents: "127.0.0.1:7401".to_owned(),
         },

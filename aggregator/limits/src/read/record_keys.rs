@@ -1,0 +1,91 @@
+//! Which keys count for aggregators' records: `record_keys = ["k2", "k1"]`.
+//!
+//! Knows ids alone; who has which keys is a matter of each aggregator. What stays true: a document that names the
+//! checksum alone equals one that says nothing.
+
+use std::sync::Arc;
+
+use tollgate_shared::keyring::{CHECKSUM_ID, COUNTING_MAX, is_key_id};
+
+use crate::fault::FaultKind;
+use crate::source::Section;
+
+/// The ids, in their order; none: checksums count.
+pub(super) fn read_record_keys(document: &Section<'_, '_>) -> Arc<[Box<str>]> {
+    const EXPECTED: &str = "a list of 1 to 4 ids of the fleet's key file, the first being the one to write with, as \
+        [\"k2\", \"k1\"]; \"checksum\" stands for no key";
+    let Some(list) = document.get("record_keys") else {
+        return Arc::default();
+    };
+    let Some(values) = list.list(EXPECTED) else {
+        return Arc::default();
+    };
+    if !(1..=COUNTING_MAX).contains(&values.len()) {
+        list.expected(EXPECTED);
+    }
+    let mut ids: Vec<Box<str>> = Vec::new();
+    for (number, value) in (1..).zip(values) {
+        let item = list.nth(value, number);
+        match item.text().filter(|id| is_key_id(id)) {
+            None => item.expected("an id: 1 to 16 of a-z, 0-9, _ and -"),
+            Some(id) if ids.iter().any(|of| **of == *id) => item.fault(FaultKind::Twice),
+            Some(id) => ids.push(id.into()),
+        }
+    }
+    match ids.iter().all(|id| **id == *CHECKSUM_ID) {
+        true => Arc::default(),
+        false => ids.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Limits;
+
+    fn read(keys: &str) -> Result<Vec<String>, String> {
+        let limits = Limits::parse(&format!("rules = 2\nrecord_keys = {keys}\n"));
+        let limits = limits.map_err(|faults| faults.to_string())?;
+        let printed = limits.normalised_text();
+        assert_eq!(Limits::parse(&printed).as_ref(), Ok(&limits), "{printed}");
+        Ok(limits
+            .record_keys()
+            .iter()
+            .map(ToString::to_string)
+            .collect())
+    }
+
+    #[test]
+    fn ids_keep_their_order_and_the_checksum_alone_is_nothing_stated() {
+        assert_eq!(read("[\"k2\", \"k1\"]").unwrap(), ["k2", "k1"]);
+        assert_eq!(read("[\"checksum\", \"k1\"]").unwrap(), ["checksum", "k1"]);
+        assert_eq!(read("[\"checksum\"]").unwrap(), Vec::<String>::new());
+        let silent = Limits::parse("rules = 2\n").unwrap();
+        assert!(silent.record_keys().is_empty());
+        assert!(!silent.normalised_text().contains("record_keys"));
+    }
+
+    #[test]
+    fn what_names_no_key_is_refused_by_its_place() {
+        for (keys, expected) in [
+            ("[]", "record_keys = [...]: expected a list of 1 to 4 ids"),
+            (
+                "\"k1\"",
+                "record_keys = \"k1\": expected a list of 1 to 4 ids",
+            ),
+            (
+                "[\"a\", \"b\", \"c\", \"d\", \"e\"]",
+                "record_keys = [...]: expected a list",
+            ),
+            (
+                "[\"k1\", \"K2\"]",
+                "record_keys[2] = \"K2\": expected an id",
+            ),
+            ("[\"k1\", 7]", "record_keys[2] = 7: expected an id"),
+            ("[\"k1\", \"k1\"]", "record_keys[2] = \"k1\": "),
+        ] {
+            let said = read(keys).expect_err(keys);
+            assert!(said.contains(expected), "{keys}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+}

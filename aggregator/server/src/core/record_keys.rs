@@ -1,0 +1,73 @@
+//! Under which key a record is written, and whether one that was met counts.
+//!
+//! ```text
+//! limits version in force in the partition ── record_keys ──> ids ── security.key_file ──> keys
+//! ```
+//!
+//! The version in force is that of the partition in which a record stands, so that it counts, or does not, on every
+//! machine alike. Knows nothing of key files. What stays true: a partition is not ruled under a version that names a
+//! key which is missing here, and no version is brought into a partition by who lacks one of its keys.
+
+use tollgate_limits::Limits;
+use tollgate_limits::versions::LimitsBook;
+use tollgate_shared::keyring::{CHECKSUM_ID, Keyring};
+use tollgate_shared::mac::MacKey;
+
+use super::environment::Environment;
+use super::partition::Partition;
+use super::partition::event::{PartitionContext, PartitionStep};
+
+/// Nothing is written under it where a key is missing: a partition that lacks one is stopped.
+static CHECKSUM: MacKey = MacKey::UNPROTECTED;
+
+/// The key to write with in a partition that this version rules.
+pub(super) fn writer<'k>(keys: &'k Keyring, book: &LimitsBook, version: u64) -> &'k MacKey {
+    keys.writer(book.record_keys(version)).unwrap_or(&CHECKSUM)
+}
+
+/// What is amiss with limits that name a key which is missing here.
+pub(super) fn why_missing(keys: &Keyring, limits: &Limits) -> Option<String> {
+    let id = keys.missing(limits.record_keys())?;
+    Some(format!(
+        "record_keys names \"{id}\", and security.key_file has no key of this id here: put its line there, as the \
+         fleet's other aggregators have it, and start this one again"
+    ))
+}
+
+impl PartitionContext<'_> {
+    /// The key to write with in a partition that this version rules.
+    pub(super) fn writer(&self, version: u64) -> &MacKey {
+        writer(&self.settings.keys, &self.limits.book, version)
+    }
+}
+
+impl Partition {
+    /// Why it cannot be ruled under a limits version here: a key is missing.
+    pub(super) fn why_no_key(&self, version: u64, step: &PartitionStep<'_>) -> Option<String> {
+        let context = step.context;
+        let limits = &context.limits.book.get(version)?.limits;
+        let why = why_missing(&context.settings.keys, limits)?;
+        Some(format!("limits version {version}: {why}"))
+    }
+}
+
+/// Says at the start under what aggregators' records are tagged, once the limits are known.
+pub(super) fn say(book: &LimitsBook, env: &Environment) {
+    let keys = &env.settings.keys;
+    if keys.is_empty() {
+        return;
+    }
+    let at_hand: Vec<&str> = keys.ids().collect();
+    match book.record_keys(book.latest_number()) {
+        [] => tracing::warn!(
+            ?at_hand,
+            "limits state no record_keys: aggregators' records bear checksums, which anybody can make, whatever \
+             security.key_file has"
+        ),
+        ids if ids.iter().any(|id| **id == *CHECKSUM_ID) => tracing::warn!(
+            ?ids,
+            "record_keys counts checksums, too, which anybody can make"
+        ),
+        ids => tracing::info!(?ids, ?at_hand, "aggregators' records are signed"),
+    }
+}
