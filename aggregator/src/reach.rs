@@ -22,7 +22,8 @@ use crate::exit::{Exit, Failure};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Reaching aggregators")]
 pub struct ReachArgs {
-    /// The CAs (PEM) that may have issued aggregators' certificates: with it everything goes over TLS
+    /// The CAs (PEM) that may have issued aggregators' certificates, or `system` for those that this system trusts: with it
+    /// everything goes over TLS
     #[arg(long, global = true, env = "TOLLGATE_TLS_CA_FILE", value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The name that aggregators' certificates are for [default: the host of the URL or address]
@@ -63,21 +64,28 @@ impl ReachArgs {
     ///
     /// Where flags or variables do not go together.
     pub fn set(&self) -> Result<(), Failure> {
-        let tls = match &self.ca {
-            Some(ca) => {
-                let own = (self.tls_cert.clone(), self.tls_key.clone());
-                let files = ClientFiles::new(ca.clone(), self.server_name.clone(), own);
-                Some(files.map_err(|fault| Failure::Usage(fault.to_string()))?)
-            }
-            None => None,
-        };
         // A second setting would be of the same command line.
         let _ = CLIENT.set(Client {
-            tls,
+            tls: self.tls_files()?,
             token_file: self.token_file.clone(),
             trusts_network: trusts_network(),
         });
         Ok(())
+    }
+
+    /// The files for TLS; `None`: there is no CA.
+    ///
+    /// # Errors
+    ///
+    /// Where they do not go together.
+    pub fn tls_files(&self) -> Result<Option<ClientFiles>, Failure> {
+        let Some(ca) = &self.ca else {
+            return Ok(None);
+        };
+        let own = (self.tls_cert.clone(), self.tls_key.clone());
+        let files = ClientFiles::new(ca.clone(), self.server_name.clone(), own);
+        let files = files.map_err(|fault| Failure::Usage(fault.to_string()))?;
+        Ok(Some(files))
     }
 
     /// The variables by which another process reaches them like this.
@@ -120,7 +128,7 @@ impl ReachArgs {
 }
 
 /// Whether the environment says that the network is trusted.
-fn trusts_network() -> bool {
+pub fn trusts_network() -> bool {
     std::env::var_os("TOLLGATE_INSECURE").is_some_and(|value| value == "trusted-network")
 }
 

@@ -47,8 +47,9 @@ impl Security {
 /// TLS and tokens.
 impl AgentBuilder {
     /// The file (PEM) with the CAs that may have issued aggregators' certificates: with it the agent speaks TLS 1.3 to
-    /// every aggregator, and to none without. Read again for each connection. Default: no TLS, which only loopback
-    /// addresses are spoken to with. Needs the Cargo feature `tls`, as do the other files here.
+    /// every aggregator, and to none without. Read again for each connection. `system` stands for the CAs that the system
+    /// trusts (or the file in `SSL_CERT_FILE`). Default: no TLS, which only loopback addresses are spoken to with. Needs the
+    /// Cargo feature `tls`, as do the other files here.
     pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.security.ca_file = Some(path.into());
         self

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Speaks to the feed as any other program would, by the socket of a ZeroMQ library that is not this
-//! project's: whatever is seen here, a tool of somebody else's sees too. What stays true: names are
-//! escaped; what cannot be read is shown as that, and ends nothing.
+//! project's: whatever is seen here, a tool of somebody else's sees too. That library knows no TLS and no tokens; where
+//! one of them is given, [`SecuredFeed`] stands in for its socket. What stays true: names are escaped; what cannot be
+//! read is shown as that, and ends nothing.
 
 use serde_json::{Value, json};
 use tollgate_shared::escape::escaped;
@@ -20,8 +21,10 @@ use tollgate_shared::wire::verdict::VerdictFrame;
 use zeromq::{Socket as _, SocketRecv as _, SubSocket};
 
 use super::Global;
+use super::feed_secured::SecuredFeed;
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
+use crate::reach::ReachArgs;
 
 /// The key of topics where the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -68,11 +71,6 @@ struct TailArgs {
 /// Where nobody answers at the address, or the output cannot be written.
 pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
     let Verb::Tail(args) = &args.verb;
-    // The socket is a ZeroMQ library's own, and speaks plainly.
-    if global.reach.ca.is_some() || global.reach.token_file.is_some() {
-        let text = "feed tail: speaks without TLS and shows no token in this build, expected neither --ca nor --token-file";
-        return Err(Failure::Usage(text.to_owned()));
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -81,15 +79,59 @@ pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
             source,
         })?;
     let mut output = global.open_output()?;
-    runtime.block_on(follow(args, global.format, &mut output))?;
+    runtime.block_on(follow(args, global, &mut output))?;
     output.finish()?;
     Ok(Exit::Done)
 }
 
-async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<(), Failure> {
-    let unavailable =
-        |error: zeromq::ZmqError| Failure::Unavailable(format!("{}: {error}", args.feed));
-    let mut socket = SubSocket::new();
+/// What hears the feed.
+enum Hearing<'a> {
+    Plain(SubSocket, &'a str),
+    Secured(Box<SecuredFeed>),
+}
+
+impl<'a> Hearing<'a> {
+    async fn begin(
+        feed: &'a str,
+        reach: &ReachArgs,
+        topics: &[(Topic, String)],
+    ) -> Result<Self, Failure> {
+        if reach.ca.is_some() || reach.token_file.is_some() {
+            let topics = topics.iter().map(|(topic, _)| &topic.as_bytes()[..]);
+            let feed = SecuredFeed::connect(feed, reach, topics).await?;
+            return Ok(Self::Secured(Box::new(feed)));
+        }
+        let unavailable = |error| unavailable(feed, &error);
+        let mut socket = SubSocket::new();
+        for (topic, _) in topics {
+            let subscribed = socket.subscribe(topic.as_text()).await;
+            subscribed.map_err(unavailable)?;
+        }
+        let connected = socket.connect(&format!("tcp://{feed}")).await;
+        connected.map_err(unavailable)?;
+        Ok(Self::Plain(socket, feed))
+    }
+
+    /// The next message, as its frames.
+    async fn next(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
+        match self {
+            Self::Secured(feed) => feed.next().await,
+            Self::Plain(socket, feed) => {
+                let message = socket.recv().await;
+                let message = message.map_err(|error| unavailable(feed, &error))?;
+                let parts = message.into_vec();
+                Ok(parts.iter().map(|part| part.to_vec()).collect())
+            }
+        }
+    }
+}
+
+fn unavailable(feed: &str, error: &zeromq::ZmqError) -> Failure {
+    Failure::Unavailable(format!("{feed}: {error}"))
+}
+
+async fn follow(args: &TailArgs, global: &Global, output: &mut Output) -> Result<(), Failure> {
+    let format = global.format;
     let topic = |of: fn(&[u8; 16], &str) -> Topic| {
         move |name: &String| (of(&TOPIC_KEY_UNPROTECTED, name), name.clone())
     };
@@ -99,17 +141,10 @@ async fn follow(args: &TailArgs, format: Format, output: &mut Output) -> Result<
     let control = [(Topic::CONTROL, "control".to_owned())];
     let topics = control.into_iter().chain(resources).chain(notices);
     let topics: Vec<(Topic, String)> = topics.chain(agents).collect();
-    for (topic, _) in &topics {
-        socket
-            .subscribe(topic.as_text())
-            .await
-            .map_err(unavailable)?;
-    }
-    let endpoint = format!("tcp://{}", args.feed);
-    socket.connect(&endpoint).await.map_err(unavailable)?;
+    let mut hearing = Hearing::begin(&args.feed, &global.reach, &topics).await?;
     let mut left = args.frames.unwrap_or(u64::MAX);
     while 0 < left {
-        let message = socket.recv().await.map_err(unavailable)?.into_vec();
+        let message = hearing.next().await?;
         let [topic, frame] = &message[..] else {
             output.line(format!("not a frame: {} parts, expected 2", message.len()))?;
             continue;

@@ -16,6 +16,7 @@ pub mod demo;
 pub mod denials;
 pub mod explain;
 pub mod feed;
+mod feed_secured;
 mod form_args;
 pub mod gateway;
 pub mod hit;

@@ -15,7 +15,7 @@ use crate::{Session, TlsFault, Validity, files, provider, utc};
 /// The files and names of one that connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The CAs that may have issued a peer's certificate, as PEM.
+    /// The CAs that may have issued a peer's certificate, as PEM; see [`Self::new`] for the system's.
     pub ca: PathBuf,
     /// The one name that every peer's certificate has to be for. `None` means the host that is connected to.
     pub server_name: Option<String>,
@@ -24,11 +24,12 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
-    /// Of settings as people give them: certificate and key go together.
+    /// Of settings as people give them: certificate and key go together, and the word `system` in the place of the CA file
+    /// stands for the CAs that this system trusts.
     ///
     /// # Errors
     ///
-    /// Where one of the two is missing, or the name is not one of a host.
+    /// Where one of the two is missing, the name is not one of a host, or the system has no file of CAs.
     pub fn new(
         ca: PathBuf,
         server_name: Option<String>,
@@ -43,7 +44,7 @@ impl ClientFiles {
             _ => return Err(TlsFault::Half),
         };
         Ok(Self {
-            ca,
+            ca: files::ca_file(ca)?,
             server_name,
             own,
         })

@@ -73,6 +73,12 @@ pub enum TlsFault {
         "a certificate without its private key, or a key without its certificate: expected both or neither"
     )]
     Half,
+    /// The system's CAs are wanted, and there is no file of them.
+    #[error(
+        "system: this system has no file of CAs at {}, expected one, or its path in {}, or a CA file of the fleet's own",
+        crate::files::SYSTEM_FILES.join(", "), crate::files::SYSTEM_VARIABLE
+    )]
+    NoSystemRoots,
     /// A name for the peer is not a host's name or an address.
     #[error("server name {0:?}: expected a host's name or an IP address")]
     ServerName(String),

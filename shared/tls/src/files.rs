@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -15,6 +15,33 @@ const PEM_BYTES_MAX: u64 = 4 << 20;
 
 /// The longest secret on one line.
 const SECRET_BYTES_MAX: u64 = 4 << 10;
+
+/// The word that stands for the system's CAs in the place of a CA file.
+const SYSTEM: &str = "system";
+
+/// The variable that names the file of the system's CAs, for whoever keeps it elsewhere.
+pub(crate) const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Where systems keep the CAs that they trust: Debian and Alpine, Fedora, openSUSE, BSD and macOS.
+pub(crate) const SYSTEM_FILES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The file of CAs that a setting means.
+pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
+    if stated.as_os_str() != SYSTEM {
+        return Ok(stated);
+    }
+    let named = std::env::var_os(SYSTEM_VARIABLE).filter(|path| !path.is_empty());
+    let mut usual = SYSTEM_FILES.iter().map(PathBuf::from);
+    let found = named
+        .map(PathBuf::from)
+        .or_else(|| usual.find(|path| path.exists()));
+    found.ok_or(TlsFault::NoSystemRoots)
+}
 
 /// The bytes of a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TlsFault> {
