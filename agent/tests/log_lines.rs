@@ -194,6 +194,12 @@ fn an_aggregator_neither_fills_the_log_nor_writes_lines_of_its_own() {
     ] {
         assert!(lines.contains_key(about), "{about}: {:?}", lines.keys());
     }
+    // Each 30 s.
+    let of_credentials = lines
+        .iter()
+        .filter(|(about, _)| about.contains("because of credentials"));
+    let said: usize = of_credentials.map(|(_, all)| all.len()).sum();
+    assert!(said as u64 <= 1 + seconds / 30, "{said} lines");
     for (about, all) in &*lines {
         assert!(all.len() as u64 <= seconds, "{about}: {} lines", all.len());
         for line in all {

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use support::tls::{CONFIG, Fleet, keys, until};
-use support::{DEADLINE, LIMITS, directory, run, serve};
+use support::{DEADLINE, LIMITS, directory, run, run_with, serve};
 
 #[test]
 fn an_agent_with_a_token_is_limited_over_tls() {
@@ -88,18 +88,10 @@ fn who_has_no_right_to_report_lets_calls_through_and_says_why() {
     // Nor in what the aggregator says.
     let metrics = fleet.served.get("/metrics").1;
     assert!(
-        4 <= ended(&metrics, "access") && 2 <= ended(&metrics, "tls"),
+        4 <= fleet.ended("access") && 2 <= fleet.ended("tls"),
         "{metrics}"
     );
     assert!(!metrics.contains("tg1_") && !fleet.served.said.concat().contains("tg1_"));
-}
-
-/// Connections of agents that ended for a reason, in an aggregator's metrics.
-fn ended(metrics: &str, reason: &str) -> u64 {
-    let name = format!("tollgate_connections_ended_total{{port=\"agents\",reason=\"{reason}\"}} ");
-    let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
-    let line = line.unwrap_or_else(|| panic!("{name} in {metrics}"));
-    line.parse().expect("a number")
 }
 
 #[test]
@@ -215,6 +207,125 @@ fn a_certificate_stands_for_a_token() {
     until("the certificate is worth nothing any more", || {
         fleet.command(None, &words).0 == 77
     });
+}
+
+/// What aggregators ask each other by, which nobody can do more with.
+#[test]
+fn members_show_their_certificate_and_look_alone() {
+    let fleet = Fleet::start();
+    let url = fleet.url();
+    let own = [
+        "--tls-cert",
+        "keys/tollgate.pem",
+        "--tls-key",
+        "keys/tollgate.key",
+    ];
+    let ask = |words: &[&str]| fleet.command(None, &[words, &own].concat());
+    let list = ["denials", "--url", &url];
+    let (code, _, stderr) = ask(&list);
+    assert_eq!(code, 77, "no line stands for it yet: {stderr}");
+    assert!(stderr.contains("no name of the certificate"), "{stderr}");
+    keys(
+        fleet.path(),
+        &[
+            "token",
+            "members",
+            "--role",
+            "member",
+            "--certificate",
+            "tollgate",
+        ],
+    );
+    until("the certificate stands for a member", || ask(&list).0 == 0);
+    let ban = [
+        "ban",
+        "api.search",
+        "acme",
+        "--for",
+        "1h",
+        "--reason",
+        "a test",
+        "--url",
+        &url,
+    ];
+    let (code, _, stderr) = ask(&ban);
+    assert_eq!(code, 77, "{stderr}");
+    let agents = fleet.served.agents.to_string();
+    let hit = ["hit", "api.search", "acme", "--aggregator", &agents];
+    let (_, stdout, stderr) = ask(&[&hit[..], &["--wait", "500ms", "--blind"]].concat());
+    assert!(stdout.contains("allowed (blind)"), "{stdout}{stderr}");
+    assert!(stderr.contains("roles do not allow this"), "{stderr}");
+    // The certificate of the same name that another CA made is worth nothing.
+    let others = directory(LIMITS);
+    keys(others.path(), &["ca"]);
+    keys(others.path(), &["cert", "tollgate"]);
+    for file in ["tollgate.pem", "tollgate.key"] {
+        let (from, to) = (others.path().join("keys"), fleet.path().join("keys"));
+        std::fs::copy(from.join(file), to.join(format!("forged.{file}"))).expect("copied");
+    }
+    let forged = [
+        "--tls-cert",
+        "keys/forged.tollgate.pem",
+        "--tls-key",
+        "keys/forged.tollgate.key",
+    ];
+    let (code, stdout, stderr) = fleet.command(None, &[&list[..], &forged].concat());
+    assert_eq!((code, &*stdout), (69, ""), "{stderr}");
+}
+
+#[test]
+fn feed_tail_shows_a_token_over_tls() {
+    let fleet = Fleet::start();
+    let feed = fleet.served.feed.to_string();
+    let tail = ["feed", "tail", "--frames", "2", "--feed", &feed];
+    let (code, stdout, stderr) = fleet.command(Some("viewer"), &tail);
+    assert_eq!((code, stdout.lines().count()), (0, 2), "{stdout}{stderr}");
+    assert!(stdout.starts_with("control  "), "{stdout}");
+    let certificate = [
+        "--tls-cert",
+        "keys/checkout.internal.pem",
+        "--tls-key",
+        "keys/checkout.internal.key",
+    ];
+    let (code, _, stderr) = fleet.command(None, &[&tail[..], &certificate].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let (code, _, stderr) = fleet.command(None, &tail);
+    assert_eq!((code, stderr.contains("no token")), (77, true), "{stderr}");
+    let (code, _, stderr) = fleet.command_with(Some("viewer"), "keys/ca.pem", "elsewhere", &tail);
+    assert_eq!(
+        (code, stderr.contains("for other names")),
+        (69, true),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_systems_cas_are_believed_where_that_is_said() {
+    let fleet = Fleet::start();
+    let url = fleet.url();
+    let words = [
+        "denials",
+        "--url",
+        &url,
+        "--token-file",
+        "keys/viewer.token",
+    ];
+    let ask = |bundle: &str| {
+        let env = [
+            ("TOLLGATE_TLS_CA_FILE", "system"),
+            ("TOLLGATE_TLS_SERVER_NAME", "tollgate"),
+            ("SSL_CERT_FILE", bundle),
+        ];
+        run_with(fleet.path(), &words, &env)
+    };
+    let (code, _, stderr) = ask("keys/ca.pem");
+    assert_eq!(code, 0, "{stderr}");
+    let (code, _, stderr) = ask("keys/none.pem");
+    assert_eq!(
+        (code, stderr.contains("keys/none.pem: No such file")),
+        (66, true),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -2,8 +2,15 @@
 
 mod support;
 
-use support::tls::{CONFIG, Fleet, KEYS, keys, until};
-use support::{LIMITS, directory, run};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use support::tls::{CONFIG, Fleet, KEYS, Tap, keys, until};
+use support::{DEADLINE, LIMITS, directory, run};
+use tollgate_agent::Rate;
+use tollgate_server::security::hash_of;
+use tollgate_tls::utc;
 
 #[test]
 fn a_token_that_is_taken_out_ends_its_connections() {
@@ -17,19 +24,116 @@ fn a_token_that_is_taken_out_ends_its_connections() {
         fleet.agent("second", "web-1"),
     );
     let (leaving, staying) = (leaver.rate("api.free"), stayer.rate("api.free"));
-    let hears = |rate: &tollgate_agent::Rate| rate.hit("acme").is_ok_and(|answer| !answer.blind());
     until("both hear", || hears(&leaving) && hears(&staying));
+    // Under load, of both.
+    let load = || {
+        for n in 0..500 {
+            let domain = format!("d{n}");
+            assert!(leaving.hit(&domain).is_ok() && staying.hit(&domain).is_ok());
+        }
+    };
     keys(fleet.path(), &["revoke", "checkout"]);
+    let taken_out = Instant::now();
     until("its connections end", || {
-        let _ = (leaving.hit("acme"), staying.hit("acme"));
+        load();
         2.0 <= fleet.served.metric("tollgate_connections_revoked_total")
     });
+    println!("its connections ended within {:?}", taken_out.elapsed());
     until("it is not let in again", || {
         2 <= leaver.stats().connections_refused
     });
     assert!(leaving.hit("acme").is_ok(), "its calls are let through");
     let stats = stayer.stats();
     assert_eq!((stats.links_lost, stats.connections_refused), (0, 0));
+}
+
+fn hears(rate: &Rate) -> bool {
+    rate.hit("acme").is_ok_and(|answer| !answer.blind())
+}
+
+/// Lets a token in for some seconds, and an agent that shows it; none where it was not heard before the token's end.
+fn brief(fleet: &Fleet, seconds: u64) -> Option<(tollgate_agent::Agent, u64)> {
+    let of = |file: &str| fleet.path().join("keys").join(file);
+    let (token, end) = (format!("tg1_brief-{seconds}"), utc::now() + seconds);
+    let entry = format!(
+        "[tokens.brief-{seconds}]\nhash = \"{}\"\nroles = [\"agent\"]\nexpires = {}\n",
+        hash_of(token.as_bytes()),
+        utc::text(end)
+    );
+    let tokens = std::fs::read_to_string(of("tokens.toml")).expect("read");
+    std::fs::write(of("brief.token"), &token).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(of("brief.token"), mode).expect("set");
+    std::fs::write(of("tokens.new"), format!("{tokens}{entry}")).expect("written");
+    std::fs::rename(of("tokens.new"), of("tokens.toml")).expect("in its place");
+    let agent = fleet.agent("brief", "checkout-1");
+    let rate = agent.rate("api.free");
+    while utc::now() < end {
+        if hears(&rate) {
+            return Some((agent, end));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+#[test]
+fn a_token_past_its_end_ends_its_connections() {
+    let fleet = Fleet::start();
+    // A loaded machine may need longer than the first has.
+    let (agent, end) = [3, 20]
+        .into_iter()
+        .find_map(|seconds| brief(&fleet, seconds))
+        .expect("it is heard while it holds");
+    let rate = agent.rate("api.free");
+    let revoked = || fleet.served.metric("tollgate_connections_revoked_total");
+    until("link and feed end", || 2.0 <= revoked());
+    assert!(end < utc::now(), "and not before its end");
+    until("it is not let in again", || {
+        2 <= agent.stats().connections_refused
+    });
+    assert!(rate.hit("acme").is_ok(), "its calls are let through");
+    let (_, stdout, stderr) =
+        fleet.hits(Some("brief"), "checkout-2", &["--wait", "500ms", "--blind"]);
+    assert!(stdout.contains("allowed (blind)"), "{stdout}");
+    assert!(stderr.contains("the token has expired"), "{stderr}");
+}
+
+#[test]
+fn a_cut_session_counts_each_call_once_and_a_replayed_one_nothing() {
+    let fleet = Fleet::start();
+    let tap = Tap::start(fleet.served.agents);
+    let agent = fleet.agent_at(tap.address, "checkout", "checkout-1");
+    let free = agent.rate("api.free");
+    let mut calls = 0;
+    until("the agent hears", || {
+        calls += 1;
+        hears(&free)
+    });
+    for _ in 0..3 {
+        let welcomes = agent.stats().welcomes;
+        for n in 0..200 {
+            assert!(free.hit(&format!("d{n}")).is_ok());
+            calls += 1;
+        }
+        tap.cut();
+        until("it is welcome again", || welcomes < agent.stats().welcomes);
+    }
+    let granted = || fleet.served.metric("tollgate_hits_granted_total");
+    until("each call counts", || f64::from(calls) <= granted());
+    let recorded = tap.recorded();
+    for length in [recorded.len(), recorded.len() / 2] {
+        let before = fleet.ended("tls");
+        let mut thief = TcpStream::connect(fleet.served.agents).expect("connected");
+        thief.set_read_timeout(Some(DEADLINE)).expect("set");
+        // The end may come while there is something to be sent.
+        let _ = thief.write_all(&recorded[..length]);
+        let _ = thief.shutdown(Shutdown::Write);
+        let _ = thief.read_to_end(&mut Vec::new());
+        until("it ends", || before < fleet.ended("tls"));
+    }
+    assert_eq!(granted(), f64::from(calls));
+    assert_eq!(agent.stats().connections_refused, 0);
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! A fleet of one that speaks TLS and asks for tokens.
+//! A fleet of one that speaks TLS and asks for tokens; and somebody between it and its agents.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tollgate_agent::Agent;
@@ -129,12 +131,24 @@ impl Fleet {
         run_with(self.path(), &[&words[..], more].concat(), &env)
     }
 
+    /// Connections of agents that ended for a reason.
+    pub fn ended(&self, reason: &str) -> u64 {
+        let labels = format!("{{port=\"agents\",reason=\"{reason}\"}}");
+        let name = format!("tollgate_connections_ended_total{labels}");
+        self.served.metric(&name) as u64
+    }
+
     /// An agent in this process.
     pub fn agent(&self, token: &str, name: &str) -> Agent {
+        self.agent_at(self.served.agents, token, name)
+    }
+
+    /// The same, which knows the aggregator by this address.
+    pub fn agent_at(&self, agents: SocketAddr, token: &str, name: &str) -> Agent {
         let of = |file: &str| self.path().join("keys").join(file);
         Agent::builder()
             .name(name)
-            .aggregator(self.served.agents.to_string())
+            .aggregator(agents.to_string())
             .tls_ca_file(of("ca.pem"))
             .tls_server_name("tollgate")
             .token_file(of(&format!("{token}.token")))
@@ -149,4 +163,63 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
         assert!(began.elapsed() < DEADLINE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Somebody between agents and an aggregator, who records the bytes of the first connection's agent, and cuts.
+pub struct Tap {
+    pub address: SocketAddr,
+    recorded: Arc<Mutex<Vec<u8>>>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Tap {
+    pub fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let tap = Self {
+            address: listener.local_addr().expect("an address"),
+            recorded: Arc::default(),
+            open: Arc::default(),
+        };
+        let (open, mut recorded) = (Arc::clone(&tap.open), Some(Arc::clone(&tap.recorded)));
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(to).expect("connected");
+                let twice = |stream: &TcpStream| stream.try_clone().expect("cloned");
+                let both = [twice(&client), twice(&server)];
+                open.lock().expect("open").extend(both);
+                pass_on(twice(&server), twice(&client), None);
+                pass_on(client, server, recorded.take());
+            }
+        });
+        tap
+    }
+
+    /// Ends all connections where they are.
+    pub fn cut(&self) {
+        for stream in self.open.lock().expect("open").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// What the first connection's agent has sent.
+    pub fn recorded(&self) -> Vec<u8> {
+        self.recorded.lock().expect("recorded").clone()
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, recorded: Option<Arc<Mutex<Vec<u8>>>>) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16 << 10];
+        while let Ok(read) = from.read(&mut bytes)
+            && 0 < read
+        {
+            if let Some(recorded) = &recorded {
+                recorded.lock().expect("recorded").extend(&bytes[..read]);
+            }
+            if to.write_all(&bytes[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }

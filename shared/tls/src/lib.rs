@@ -16,6 +16,8 @@ mod certificate;
 mod client;
 mod fault;
 mod files;
+#[cfg(test)]
+mod hostile_tests;
 mod server;
 mod session;
 pub mod utc;

@@ -1,0 +1,286 @@
+//! Peers that are not what they should be: certificates that do not hold, sessions that were recorded, altered or cut, and
+//! those who would have an older TLS.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::TLS13;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{ClientFiles, ClientTls, Session, provider};
+
+const NAME: &str = "tollgate.internal";
+const SOON: Duration = Duration::from_secs(20);
+
+/// A CA, or one between a CA and certificates.
+struct Authority {
+    der: CertificateDer<'static>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    }
+
+    fn root(name: &str) -> Self {
+        let pair = KeyPair::generate().unwrap();
+        let made = Self::params(name).self_signed(&pair).unwrap();
+        Self::of(name, pair, &made)
+    }
+
+    fn between(&self, name: &str) -> Self {
+        let pair = KeyPair::generate().unwrap();
+        let made = Self::params(name).signed_by(&pair, &self.issuer).unwrap();
+        Self::of(name, pair, &made)
+    }
+
+    fn of(name: &str, pair: KeyPair, made: &rcgen::Certificate) -> Self {
+        Self {
+            der: made.der().clone(),
+            pem: made.pem(),
+            issuer: Issuer::new(Self::params(name), pair),
+        }
+    }
+
+    /// What an aggregator would serve with, whatever its certificate is worth; behind it stand those between.
+    fn serves(
+        &self,
+        name: &str,
+        (from, to): (i32, i32),
+        between: &[&CertificateDer<'static>],
+    ) -> Arc<ServerConfig> {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        let pair = KeyPair::generate().unwrap();
+        let own = params.signed_by(&pair, &self.issuer).unwrap();
+        let between = between.iter().map(|one| (*one).clone());
+        let chain = [own.der().clone()].into_iter().chain(between).collect();
+        let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key);
+        Arc::new(config.unwrap())
+    }
+}
+
+fn client(dir: &Path, root: &Authority) -> ClientTls {
+    let ca = dir.join("ca.pem");
+    std::fs::write(&ca, &root.pem).unwrap();
+    let files = ClientFiles::new(ca, Some(NAME.to_owned()), (None, None)).unwrap();
+    ClientTls::load(files).unwrap()
+}
+
+fn run<T>(what: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let timed = async { tokio::time::timeout(SOON, what).await };
+    runtime.block_on(timed).expect("it ends in time")
+}
+
+fn accepted(config: &Arc<ServerConfig>) -> Session {
+    let server = rustls::ServerConnection::new(Arc::clone(config)).unwrap();
+    Session::new(server.into())
+}
+
+/// Waits for what is read next: some bytes, or nothing at the end.
+async fn read(session: &mut Session, stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut bytes = [0; 4_096];
+    loop {
+        match session.read(stream, &mut bytes) {
+            Ok(read) => return Ok(bytes[..read].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What an agent says of the aggregator that it meets.
+fn meets(client: &ClientTls, config: &Arc<ServerConfig>) -> Result<(), String> {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (served, _) = listener.accept().await.unwrap();
+        let (mut own, mut other) = (client.session(NAME).unwrap(), accepted(config));
+        let (met, _) = tokio::join!(own.handshake(&stream), other.handshake(&served));
+        met.map_err(|error| error.to_string())
+    })
+}
+
+#[test]
+fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Authority::root("one");
+    let between = root.between("between");
+    let client = client(dir.path(), &root);
+    let years = (2020, 2120);
+    assert_eq!(meets(&client, &root.serves(NAME, years, &[])), Ok(()));
+    let whole = between.serves(NAME, years, &[&between.der]);
+    assert_eq!(meets(&client, &whole), Ok(()));
+    for (config, expected) in [
+        (
+            root.serves(NAME, (2020, 2021), &[]),
+            "has expired, or this machine's clock is ahead",
+        ),
+        (
+            root.serves(NAME, (2119, 2120), &[]),
+            "is not valid yet, or this machine's clock is behind",
+        ),
+        (
+            root.serves("other.internal", years, &[]),
+            "is for other names than the expected server name",
+        ),
+        (
+            Authority::root("other").serves(NAME, years, &[]),
+            "was not issued by any CA of the CA file",
+        ),
+        (
+            between.serves(NAME, years, &[]),
+            "or its chain lacks an intermediate certificate",
+        ),
+    ] {
+        let said = meets(&client, &config).expect_err(expected);
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn who_offers_an_older_tls_gets_no_session() {
+    let config = Authority::root("one").serves(NAME, (2020, 2120), &[]);
+    let version = [3, 3];
+    let mut hello = [&version[..], &[7; 32], &[0]].concat();
+    // One suite of TLS 1.2, no compression, and the groups and signatures that it needs; no supported_versions.
+    hello.extend([0, 2, 0xc0, 0x2b, 1, 0, 0, 18]);
+    hello.extend([0, 10, 0, 4, 0, 2, 0, 23]);
+    hello.extend([0, 13, 0, 6, 0, 4, 4, 3, 5, 3]);
+    let length = hello.len() as u8;
+    let handshake = [&[1, 0, 0, length][..], &hello].concat();
+    let record = [&[22, 3, 1, 0, length + 4][..], &handshake].concat();
+    let said = run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut peer = std::net::TcpStream::connect(address).unwrap();
+        peer.write_all(&record).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        accepted(&config).handshake(&stream).await
+    });
+    let said = said.expect_err("no session").to_string();
+    assert!(said.contains("does not speak TLS 1.3"), "{said}");
+}
+
+/// Between an agent and an aggregator: passes `most` bytes of the agent on and then cuts both, with one bit changed in
+/// the byte before the last if asked to; gives back all that the agent sent.
+fn tap(
+    to: SocketAddr,
+    most: usize,
+    alters: bool,
+) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let handle = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = std::net::TcpStream::connect(to).unwrap();
+        let (mut from, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || io::copy(&mut from, &mut back));
+        let (mut sent, mut bytes) = (Vec::new(), [0; 4_096]);
+        while let Ok(read) = client.read(&mut bytes)
+            && 0 < read
+            && sent.len() < most
+        {
+            let before = sent.len();
+            sent.extend(&bytes[..read]);
+            let passed = sent.len().min(most);
+            let mut piece = sent[before..passed].to_vec();
+            if alters && passed == most {
+                *piece.iter_mut().rev().nth(1).unwrap() ^= 1;
+            }
+            server.write_all(&piece).unwrap();
+        }
+        let _ = server.shutdown(Shutdown::Write);
+        sent
+    });
+    (address, handle)
+}
+
+/// A session in which the agent sends a word: what the aggregator reads of it until the end, and the agent's bytes.
+fn through_a_tap(
+    client: &ClientTls,
+    config: &Arc<ServerConfig>,
+    most: usize,
+    alters: bool,
+) -> (io::Result<Vec<u8>>, Vec<u8>) {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, tapped) = tap(listener.local_addr().unwrap(), most, alters);
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (served, _) = listener.accept().await.unwrap();
+        let (mut own, mut other) = (client.session(NAME).unwrap(), accepted(config));
+        let says = async {
+            own.handshake(&stream).await?;
+            own.write(&stream, &[IoSlice::new(b"a hundred hits")])?;
+            drop((own, stream));
+            Ok::<_, io::Error>(())
+        };
+        let hears = async {
+            other.handshake(&served).await?;
+            let mut heard = Vec::new();
+            loop {
+                match read(&mut other, &served).await? {
+                    bytes if bytes.is_empty() => return Ok(heard),
+                    bytes => heard.extend(bytes),
+                }
+            }
+        };
+        let (said, heard) = tokio::join!(says, hears);
+        said.unwrap();
+        (heard, tapped.join().unwrap())
+    })
+}
+
+#[test]
+fn a_recorded_session_is_worth_nothing_and_no_part_of_a_message_comes_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Authority::root("one");
+    let client = client(dir.path(), &root);
+    let config = root.serves(NAME, (2020, 2120), &[]);
+    let (heard, sent) = through_a_tap(&client, &config, usize::MAX, false);
+    assert_eq!(heard.unwrap(), b"a hundred hits");
+    // Cut or altered within the last record, nothing of it is heard.
+    let (cut, _) = through_a_tap(&client, &config, sent.len() - 3, false);
+    assert_eq!(cut.unwrap(), b"");
+    let (altered, _) = through_a_tap(&client, &config, sent.len(), true);
+    assert_eq!(altered.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    // Sent once more, they are another session's.
+    let replayed = run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut thief = std::net::TcpStream::connect(address).unwrap();
+        thief.write_all(&sent).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        accepted(&config).handshake(&stream).await
+    });
+    assert_eq!(replayed.unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
