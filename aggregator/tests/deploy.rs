@@ -239,6 +239,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
         files.key,
         files.client_ca.expect("a CA"),
         tokens,
+        config.security.key_file.expect("a key"),
     ];
     check_secrets(&pod["spec"], &files);
     check_names(container);
