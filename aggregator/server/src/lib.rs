@@ -23,6 +23,9 @@ pub mod edge;
 mod error;
 pub mod feed;
 pub mod http;
+#[cfg(test)]
+#[path = "../../../tests/src/json_schema.rs"]
+mod json_schema;
 pub mod link;
 pub mod record_keys;
 pub mod security;

@@ -190,13 +190,10 @@ fn an_option_within_a_section_has_its_variable() {
     assert!(config.listen.insecure.feed && config.listen.probe.is_some());
 }
 
-#[path = "../../../../tests/src/json_schema.rs"]
-mod json_schema;
-
 /// What of a file the schema for editors does not allow.
 fn schema_faults(schema: &serde_json::Value, text: &str) -> Vec<String> {
     let file: serde_json::Value = toml::from_str(text).unwrap();
-    let checked = json_schema::JsonSchema {
+    let checked = crate::json_schema::JsonSchema {
         document: schema,
         matches: |pattern, text| regex::Regex::new(pattern).unwrap().is_match(text),
     };

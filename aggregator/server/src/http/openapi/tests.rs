@@ -1,8 +1,5 @@
 //! The document says what the routes are, what they take and what they answer.
 
-#[path = "../../../../../tests/src/json_schema.rs"]
-mod json_schema;
-
 mod explanation;
 
 use std::collections::BTreeSet;
@@ -101,7 +98,7 @@ fn every_parameter_is_described_and_no_other() {
 #[track_caller]
 fn check(name: &str, answer: impl Serialize) {
     let answer = serde_json::to_value(answer).expect("JSON");
-    let schema = json_schema::JsonSchema {
+    let schema = crate::json_schema::JsonSchema {
         document: &SHOWN,
         matches: |_, _| panic!("no pattern is used here"),
     };
