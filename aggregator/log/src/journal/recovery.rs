@@ -2,7 +2,8 @@
 //!
 //! Only the last segment is read through; after a power cut the last two, where records were answered for before
 //! they were durable, since a segment is synced before the one after the next begins. Where they were durable first,
-//! as limits always are, a power cut explains an end of what one turn writes, and a segment without records. An end
+//! as limits always are, a power cut explains an end of what one turn writes, and a segment without records; the one
+//! before that is read through, too. An end
 //! that a kill or a power cut explains is cut off and noted; what they do not explain is damage. What stays true: no
 //! record before the cut is touched, and no offset that was found is given again; whoever dies in between leaves
 //! what the next one finds the same way.
@@ -74,6 +75,8 @@ impl Recovery<'_> {
         };
         let suspects = match self.last_stop {
             LastStop::PowerCut if !self.was_synced(stream) => 2,
+            // One that could not be begun was taken away, and may be back: the one before it went on meanwhile.
+            LastStop::PowerCut if self.has_no_records(&partition, &bases)? => 2,
             _ => 1,
         };
         for (at, base) in bases.iter().copied().enumerate() {
@@ -151,6 +154,15 @@ impl Recovery<'_> {
         }
         let size = self.size(&layout::segment(&partition.dir, base))?;
         Ok(!self.was_synced(partition.stream) || size <= SEGMENT_HEADER_BYTES as u64)
+    }
+
+    /// Whether the last segment is no more than a header.
+    fn has_no_records(&self, partition: &Partition, bases: &[u64]) -> Result<bool, OpenError> {
+        let Some(last) = bases.last() else {
+            return Ok(false);
+        };
+        let size = self.size(&layout::segment(&partition.dir, *last))?;
+        Ok(size <= SEGMENT_HEADER_BYTES as u64)
     }
 
     fn size(&self, path: &Path) -> Result<u64, OpenError> {

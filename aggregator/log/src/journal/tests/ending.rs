@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use super::super::frame::{SegmentHeader, Tag};
 use super::faulty::{Faults, FaultyDisk, edit, kit_on};
 use super::*;
 
@@ -453,6 +454,45 @@ fn what_was_acknowledged_is_there_after_kill_9() {
         assert!(last < all.len() as u64, "{last} of {}", all.len());
         let right = |(n, record): (usize, &Delivered)| record.bytes == vec![(n / 8) as u8; 100_000];
         assert!(all.iter().enumerate().all(right));
+        open.close();
+    }
+}
+
+/// A segment could not be begun, since syncs failed, and was taken away; the one before it went on; then the power went,
+/// and with it that the file had been taken away.
+#[test]
+fn after_a_power_cut_a_segment_that_was_never_begun_does_not_give_places_again() {
+    for went_on in [0, 1, 2] {
+        let mut kit = Kit::new();
+        kit.config.ack = Ack::Synced;
+        let mut open = kit.open();
+        let all = [THREE, THREE].concat();
+        for record in &all[..3 + went_on] {
+            open.append(Stream::Hits, 0, record).expect("appended");
+        }
+        open.close();
+        kit.leave_as_if_killed();
+        kit.boot = Some("second-boot".to_owned());
+        let dir = layout::partition(&kit.config.dir, Stream::Hits, 0);
+        let header = SegmentHeader {
+            tag: Tag::of(Stream::Hits, 0),
+            base: 3,
+            floor_ms: 1_000,
+        };
+        std::fs::write(layout::segment(&dir, 3), header.encode()).expect("back");
+        let mut open = kit.open();
+        let next = 3 + went_on as u64;
+        assert_eq!(open.read_all(Stream::Hits, 0, 0).len() as u64, next);
+        assert_eq!(open.append(Stream::Hits, 0, b"new"), Ok(next));
+        open.close();
+        let mut open = kit.open();
+        let records = open.read_all(Stream::Hits, 0, 0);
+        assert_eq!(records.len() as u64, next + 1);
+        assert!(
+            records
+                .windows(2)
+                .all(|two| two[0].offset + 1 == two[1].offset)
+        );
         open.close();
     }
 }
