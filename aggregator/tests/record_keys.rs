@@ -176,9 +176,13 @@ async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
             "{report:#}"
         );
     }
-    std::fs::write(dir.path().join("bad.keys"), "k1 short\n").unwrap();
+    a_bad_key_file_is_told(dir.path());
+}
+
+fn a_bad_key_file_is_told(dir: &Path) {
+    std::fs::write(dir.join("bad.keys"), "k1 short\n").unwrap();
     let (exit, _, why) = run(
-        dir.path(),
+        dir,
         &[
             "audit",
             "--journal",

@@ -85,12 +85,12 @@ pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
 }
 
 /// What hears the feed.
-enum Hearing<'a> {
+enum FeedHearing<'a> {
     Plain(SubSocket, &'a str),
     Secured(Box<SecuredFeed>),
 }
 
-impl<'a> Hearing<'a> {
+impl<'a> FeedHearing<'a> {
     async fn begin(
         feed: &'a str,
         reach: &ReachArgs,
@@ -141,7 +141,7 @@ async fn follow(args: &TailArgs, global: &Global, output: &mut Output) -> Result
     let control = [(Topic::CONTROL, "control".to_owned())];
     let topics = control.into_iter().chain(resources).chain(notices);
     let topics: Vec<(Topic, String)> = topics.chain(agents).collect();
-    let mut hearing = Hearing::begin(&args.feed, &global.reach, &topics).await?;
+    let mut hearing = FeedHearing::begin(&args.feed, &global.reach, &topics).await?;
     let mut left = args.frames.unwrap_or(u64::MAX);
     while 0 < left {
         let message = hearing.next().await?;

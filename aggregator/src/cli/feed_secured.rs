@@ -39,7 +39,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Why the feed is not heard any more.
 #[derive(Debug, thiserror::Error)]
-enum Over {
+enum FeedOver {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -125,7 +125,7 @@ impl SecuredFeed {
     }
 
     /// Shows who it is, and waits until the peer is ready. What follows that waits to be asked for.
-    async fn begin(&mut self, token: Option<&Token>) -> Result<(), Over> {
+    async fn begin(&mut self, token: Option<&Token>) -> Result<(), FeedOver> {
         self.send(&opening_with(SocketType::Sub, token)).await?;
         while !self.decoder.is_ready() {
             if self.unread.is_empty() {
@@ -146,7 +146,7 @@ impl SecuredFeed {
         next.map_err(|over| self.failure(over))
     }
 
-    async fn message(&mut self) -> Result<Vec<Vec<u8>>, Over> {
+    async fn message(&mut self) -> Result<Vec<Vec<u8>>, FeedOver> {
         loop {
             if self.unread.is_empty() {
                 self.fill().await?;
@@ -162,12 +162,12 @@ impl SecuredFeed {
     }
 
     /// The next event of what was read, if a whole one is there.
-    fn event(&mut self) -> Result<Option<Event>, Over> {
+    fn event(&mut self) -> Result<Option<Event>, FeedOver> {
         let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
         let event = self.decoder.next(&mut input);
         self.unread.start = self.unread.end - input.len();
         event.map_err(|violation| match self.decoder.peer_error() {
-            Some(reason) => Over::Refused(reason.into()),
+            Some(reason) => FeedOver::Refused(reason.into()),
             None => violation.into(),
         })
     }
@@ -211,9 +211,9 @@ impl SecuredFeed {
         }
     }
 
-    fn failure(&self, over: Over) -> Failure {
+    fn failure(&self, over: FeedOver) -> Failure {
         match over {
-            Over::Refused(reason) => {
+            FeedOver::Refused(reason) => {
                 reach::not_authorised(&self.address, &escaped(&reason).to_string())
             }
             over => Failure::Unavailable(format!("{}: {over}", self.address)),

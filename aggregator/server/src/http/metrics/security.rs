@@ -84,6 +84,19 @@ impl Metrics {
         for (name, help, value) in rows {
             self.counter(name, help, value, Vec::new());
         }
+        self.render_key_files();
+        for listener in ["http", "agents", "feed"] {
+            let is_insecure = self.security.insecure.contains(&listener);
+            self.gauge(
+                "tollgate_listener_insecure",
+                "1 where a listener beyond loopback speaks without TLS and asks for no token.",
+                f64::from(u8::from(is_insecure)),
+                vec![Label::from_static_parts("listener", listener)],
+            );
+        }
+    }
+
+    fn render_key_files(&self) {
         if let Some(tls) = &self.security.tls {
             let left = tls.not_after().saturating_sub(utc::now());
             self.gauge(
@@ -97,27 +110,16 @@ impl Metrics {
             (
                 "tollgate_tls_files_behind",
                 "1 where the files for TLS on disk cannot be used, so that those before them are in force.",
-                { self.security.tls.as_ref() }.map(|tls| tls.is_behind()),
+                { self.security.tls.as_ref() }.is_some_and(|tls| tls.is_behind()),
             ),
             (
                 "tollgate_tokens_file_behind",
                 "1 where the tokens file on disk cannot be used, so that the tokens before it are in force.",
-                { self.security.tokens.as_ref() }.map(|tokens| tokens.is_behind()),
+                { self.security.tokens.as_ref() }.is_some_and(|tokens| tokens.is_behind()),
             ),
         ];
         for (name, help, is_behind) in behind {
-            if let Some(is_behind) = is_behind {
-                self.gauge(name, help, f64::from(u8::from(is_behind)), Vec::new());
-            }
-        }
-        for listener in ["http", "agents", "feed"] {
-            let is_insecure = self.security.insecure.contains(&listener);
-            self.gauge(
-                "tollgate_listener_insecure",
-                "1 where a listener beyond loopback speaks without TLS and asks for no token.",
-                f64::from(u8::from(is_insecure)),
-                vec![Label::from_static_parts("listener", listener)],
-            );
+            self.gauge(name, help, f64::from(u8::from(is_behind)), Vec::new());
         }
     }
 }
