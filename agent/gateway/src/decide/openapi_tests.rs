@@ -2,14 +2,16 @@
 
 #[path = "../../../../tests/src/json_schema.rs"]
 mod json_schema;
+#[path = "../../../../tests/src/serde_fields.rs"]
+mod serde_fields;
 
 use std::collections::BTreeSet;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::openapi::DOCUMENT;
+use serde_fields::fields_of;
 
 fn document() -> Value {
     serde_json::from_str(DOCUMENT).expect("JSON")
@@ -31,15 +33,6 @@ fn described(name: &str) -> BTreeSet<String> {
     let document = document();
     let properties = document["components"]["schemas"][name]["properties"].as_object();
     properties.expect("properties").keys().cloned().collect()
-}
-
-/// The fields that a question may have, as one is told that has another.
-fn fields_of<T: DeserializeOwned>() -> BTreeSet<String> {
-    let refused = serde_json::from_str::<T>(r#"{"no such field": 1}"#).err();
-    let refused = refused.expect("there is none").to_string();
-    let (_, expected) = refused.split_once("expected").expect("what there is");
-    let names = expected.split('`').skip(1).step_by(2);
-    names.map(str::to_owned).collect()
 }
 
 #[test]

@@ -128,7 +128,8 @@ pub(super) fn speaks_tls(config: &Config) -> bool {
     config.security.tls.is_some() && !all_trust
 }
 
-/// Agents are told where the feed is: by an address of this machine's own, those of others would look for it there.
+/// Warns where agents on other machines could not reach the feed: the welcome names `listen.advertise`, and a loopback
+/// address means their own machine to them.
 pub(super) fn warn_of_advertised(config: &Config, bound: Bound) {
     let advertised = &*config.listen.advertise;
     let is_loopback = advertised == "localhost"

@@ -1,12 +1,13 @@
 //! The document says what the routes are, what they take and what they answer.
 
 mod explanation;
+#[path = "../../../../../tests/src/serde_fields.rs"]
+mod serde_fields;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tollgate_limits::Limits;
 use tollgate_limits::versions::text::Text;
@@ -15,6 +16,7 @@ use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Scope};
 
+use self::serde_fields::fields_of;
 use super::DOCUMENT;
 use crate::core::amendments::AmendmentView;
 use crate::core::candidates::{CandidateDenialView, CandidateView, CandidatesView};
@@ -59,15 +61,6 @@ fn every_route_is_described_and_no_other() {
         methods.map(|method| (path.as_str(), method.as_str()))
     });
     assert_eq!(described.collect::<BTreeSet<_>>(), routed);
-}
-
-/// The fields that a request may have, as one is told that has another.
-fn fields_of<T: DeserializeOwned>() -> BTreeSet<String> {
-    let refused = serde_json::from_str::<T>(r#"{"no such field": 1}"#).err();
-    let refused = refused.expect("there is none").to_string();
-    let (_, expected) = refused.split_once("expected").expect("what there is");
-    let names = expected.split('`').skip(1).step_by(2);
-    names.map(str::to_owned).collect()
 }
 
 fn parameters(path: &str) -> BTreeSet<String> {
