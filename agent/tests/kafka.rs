@@ -52,6 +52,7 @@ fn read(bootstrap: &str, copies: u64) -> Vec<ReadBatch> {
         };
         let hits: Vec<(String, u32)> = batch
             .hits()
+            .iter()
             .map(|hit| (hit.domain.to_owned(), hit.total() as u32))
             .collect();
         seen += hits

@@ -316,7 +316,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
         let Ok(Record::Hits(batch)) = Record::decode(&bytes) else {
             panic!("a batch caused it");
         };
-        let mut hits: Vec<_> = batch.hits().collect();
+        let mut hits: Vec<_> = batch.hits().to_vec();
         hits[caused.entry as usize].at =
             Timestamp::from_micros(hits[caused.entry as usize].at.as_micros() - 1_000);
         let mut writer = wire::Writer::new();

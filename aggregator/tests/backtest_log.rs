@@ -68,7 +68,7 @@ fn records(dir: &Path, partition: u32) -> Vec<Delivered> {
 }
 
 fn hits_of(record: &Delivered) -> u64 {
-    let hits = |batch: HitBatch<'_>| batch.hits().map(|hit| hit.total()).sum();
+    let hits = |batch: HitBatch<'_>| batch.hits().iter().map(|hit| hit.total()).sum();
     match Record::decode(&record.bytes) {
         Ok(Record::Hits(batch)) => hits(batch),
         _ => 0,

@@ -231,7 +231,7 @@ fn hits_of(record: &Record<'_>) -> Value {
     let Record::Hits(batch) = record else {
         return Value::Null;
     };
-    let hits = batch.hits().map(|hit| {
+    let hits = batch.hits().iter().map(|hit| {
         json!({
             "resource": batch.resource(hit.resource), "domain": hit.domain,
             "at_us": hit.at.as_micros(), "copies": hit.copies, "min": hit.min,

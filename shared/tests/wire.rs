@@ -226,7 +226,7 @@ proptest! {
         let Record::Hits(batch) = Record::decode(writer.as_slice()).expect("a record") else { panic!("hits") };
         prop_assert_eq!(batch.sender, sender);
         prop_assert_eq!(batch.resources(), &names[..]);
-        prop_assert_eq!(batch.hits().collect::<Vec<_>>(), hits);
+        prop_assert_eq!(batch.hits(), &hits[..]);
         prop_assert_eq!(batch.refused().collect::<Vec<_>>(), refused);
     }
 

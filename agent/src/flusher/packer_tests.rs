@@ -116,7 +116,7 @@ fn hits_of(bytes: &[u8]) -> Vec<Hit<'_>> {
     let Ok(Record::Hits(batch)) = Record::decode(bytes) else {
         panic!("not hits")
     };
-    batch.hits().collect()
+    batch.hits().to_vec()
 }
 
 #[test]

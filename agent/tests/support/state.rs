@@ -146,6 +146,7 @@ impl State {
             epoch: batch.sender.epoch,
             hits: batch
                 .hits()
+                .iter()
                 .map(|hit| {
                     (
                         name(hit.resource),

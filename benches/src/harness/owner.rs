@@ -265,7 +265,7 @@ impl Owner {
                     for record in &records {
                         if let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) {
                             bytes += record.bytes.len();
-                            hits += batch.hits().map(|hit| hit.total()).sum::<u64>();
+                            hits += batch.hits().iter().map(|hit| hit.total()).sum::<u64>();
                         }
                     }
                 }

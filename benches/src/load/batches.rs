@@ -155,6 +155,7 @@ mod tests {
         };
         let hits: Vec<(String, u64, u32)> = read
             .hits()
+            .iter()
             .map(|hit| (hit.domain.to_owned(), hit.at.as_micros(), hit.copies))
             .collect();
         let expected = [("user:000000003", 1_000_000), ("user:000000005", 1_000_050)];

@@ -11,8 +11,8 @@
 //! refused  [resource index, domain, calls, copies, first age, last age, cause, nil | [generation, offset, entry]]
 //! ```
 //!
-//! Decoding checks every entry and keeps none: entries are read again, from the bytes, when they are
-//! iterated. That costs a few nanoseconds an entry and saves an allocation a batch.
+//! Decoding reads every entry once and keeps it: to read entries again when they are iterated costs more than
+//! the one allocation that a batch's entries are kept in. Refused calls, of which there are few, are read again.
 
 use super::reader::{DecodeError, Fault, Reader};
 use super::statement::Cause;
@@ -36,6 +36,9 @@ pub struct Sender<'a> {
     /// The agent's clock when it sent the batch for the first time.
     pub sent: Timestamp,
 }
+
+/// The fewest bytes of an entry: its head, an index, a domain of one byte with its length, an age, copies.
+const HIT_BYTES_MIN: usize = 6;
 
 /// Of an entry's mark: its calls were made while their agent had no current news of the partition.
 const UNGUARDED: u8 = 1;
@@ -118,7 +121,7 @@ pub struct HitBatch<'a> {
     /// Who sent it.
     pub sender: Sender<'a>,
     resources: Box<[&'a str]>,
-    hits: (u32, Reader<'a>),
+    hits: Box<[Hit<'a>]>,
     refused: (u32, Reader<'a>),
 }
 
@@ -136,16 +139,9 @@ impl<'a> HitBatch<'a> {
             .unwrap_or_default()
     }
 
-    /// How many entries of hits there are.
-    pub fn hits_len(&self) -> u32 {
-        self.hits.0
-    }
-
     /// The entries, in the order of the batch. Their number in it is the `entry` of a place.
-    pub fn hits(&self) -> impl Iterator<Item = Hit<'a>> + use<'a> {
-        let (len, mut reader) = self.hits;
-        let (count, sent) = (self.resources.len(), self.sender.sent);
-        (0..len).map_while(move |_| read_hit(&mut reader, count, sent).ok())
+    pub fn hits(&self) -> &[Hit<'a>] {
+        &self.hits
     }
 
     /// The entries of refused calls.
@@ -159,10 +155,7 @@ impl<'a> HitBatch<'a> {
         reader.fixed_array("hits batch", 7, "7")?;
         let sender = Sender::read(reader)?;
         let resources = read_resources(reader)?;
-        let hits = (reader.array("hits")?, *reader);
-        for _ in 0..hits.0 {
-            read_hit(reader, resources.len(), sender.sent)?;
-        }
+        let hits = read_hits(reader, resources.len(), sender.sent)?;
         let refused = (reader.array("refused")?, *reader);
         for _ in 0..refused.0 {
             read_refused(reader, resources.len(), sender.sent)?;
@@ -273,6 +266,21 @@ impl<'a> Hit<'a> {
             (_, min) => 6 + usize::from(min.is_some()),
         }
     }
+}
+
+fn read_hits<'a>(
+    reader: &mut Reader<'a>,
+    resources: usize,
+    sent: Timestamp,
+) -> Result<Box<[Hit<'a>]>, DecodeError> {
+    let len = reader.array("hits")? as usize;
+    // Memory grows with what there is, not with what is announced.
+    let room = len.min(reader.remaining() / HIT_BYTES_MIN);
+    let mut hits = Vec::with_capacity(room);
+    for _ in 0..len {
+        hits.push(read_hit(reader, resources, sent)?);
+    }
+    Ok(hits.into_boxed_slice())
 }
 
 fn read_hit<'a>(

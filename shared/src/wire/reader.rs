@@ -1,7 +1,8 @@
 //! A cursor over MessagePack bytes that never allocates and knows where it is.
 //!
 //! Every fault carries the byte at which it was met and the name of the field that was expected, so
-//! that a refused record can be found with a hex dump. Reads through the `rmp` crate.
+//! that a refused record can be found with a hex dump. Short values, which most are, are read here, and all others
+//! through the `rmp` crate.
 
 use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
 
@@ -179,7 +180,10 @@ impl<'a> Reader<'a> {
     /// Faults of the head, and [`Fault::Truncated`] where the rest cannot hold that many.
     pub fn array(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let before = *self;
-        let found = self.read(field, "an array", decode::read_array_len)?;
+        let found = match self.short_len(0x90, 0x0f) {
+            Some(len) => len as u32,
+            None => self.read(field, "an array", decode::read_array_len)?,
+        };
         if self.remaining() < found as usize {
             return Err(before.error(field, Fault::Truncated));
         }
@@ -191,7 +195,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Faults of the number; [`Fault::Range`] where it does not fit 64 bits without a sign.
+    #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
+        if let Some(value) = self.short() {
+            return Ok(u64::from(value));
+        }
         self.number(field, "a whole number of at most 64 bits", |bytes| {
             decode::read_int(bytes)
         })
@@ -202,7 +210,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`Reader::u64`].
+    #[inline]
     pub fn u32(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        if let Some(value) = self.short() {
+            return Ok(value);
+        }
         self.number(field, "a whole number of at most 32 bits", |bytes| {
             decode::read_int(bytes)
         })
@@ -224,7 +236,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`Reader::u64`].
+    #[inline]
     pub fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        if let Some(value) = self.short() {
+            return Ok(i64::from(value));
+        }
         self.number(field, "a number of at most 64 bits", |bytes| {
             decode::read_int(bytes)
         })
@@ -251,7 +267,10 @@ impl<'a> Reader<'a> {
         max: usize,
     ) -> Result<&'a str, DecodeError> {
         let before = *self;
-        let len = self.read(field, "a text", decode::read_str_len)? as usize;
+        let len = match self.short_len(0xa0, 0x1f) {
+            Some(len) => len,
+            None => self.read(field, "a text", decode::read_str_len)? as usize,
+        };
         if len < min || max < len {
             return Err(before.error(
                 field,
@@ -342,6 +361,33 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A number without a sign of at most 32 bits, of which most are. None, and nothing is read, where it is another
+    /// one, or none: then [`Self::number`] tells.
+    #[inline]
+    fn short(&mut self) -> Option<u32> {
+        let (value, len) = match *self.whole.get(self.at..)? {
+            [value @ ..0x80, ..] => (u32::from(value), 1),
+            [0xcc, value, ..] => (u32::from(value), 2),
+            [0xcd, a, b, ..] => (u32::from(u16::from_be_bytes([a, b])), 3),
+            [0xce, a, b, c, d, ..] => (u32::from_be_bytes([a, b, c, d]), 5),
+            _ => return None,
+        };
+        self.at += len;
+        Some(value)
+    }
+
+    /// The length of an array or a text that stands in the byte of its type, `kind` and the bits of `mask`.
+    #[inline]
+    fn short_len(&mut self, kind: u8, mask: u8) -> Option<usize> {
+        let head = *self.whole.get(self.at)?;
+        if head & !mask != kind {
+            return None;
+        }
+        self.at += 1;
+        Some(usize::from(head & mask))
+    }
+
+    #[cold]
     fn number<T, E: decode::RmpReadErr>(
         &mut self,
         field: &'static str,

@@ -104,8 +104,7 @@ impl<'a> Seen<'a> {
     }
 
     fn hits(batch: &HitBatch<'a>) -> Self {
-        let hits: Vec<_> = batch.hits().collect();
-        assert_eq!(hits.len(), batch.hits_len() as usize);
+        let hits: Vec<_> = batch.hits().to_vec();
         let refused: Vec<_> = batch.refused().collect();
         let named = hits.iter().map(|hit| hit.resource);
         let named = named.chain(refused.iter().map(|refused| refused.resource));

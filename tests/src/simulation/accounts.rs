@@ -223,11 +223,11 @@ impl Accounts {
                 ));
             };
             if !hit.is_refund()
-                && let Err(what) = life.guards.ruled((r, d), &hit)
+                && let Err(what) = life.guards.ruled((r, d), hit)
             {
                 self.wrong_mark.get_or_insert(what);
             }
-            let (through, ruled) = life.ruled((r, d), &hit);
+            let (through, ruled) = life.ruled((r, d), hit);
             if through < ruled {
                 let like = match hit.min {
                     Some(min) => format!("calls for {} copies, at least {min},", hit.copies),

@@ -69,8 +69,8 @@ pub fn rulings(
     if let Record::Hits(batch) = record {
         // What is not ruled of a settlement downwards is no copies that came.
         let copies = |hit: &Hit<'_>| if hit.is_refund() { 0 } else { hit.total() };
-        let hits = batch.hits();
-        let entries = hits.map(|hit| (batch.resource(hit.resource), copies(&hit)));
+        let hits = batch.hits().iter();
+        let entries = hits.map(|hit| (batch.resource(hit.resource), copies(hit)));
         let (got, expected) = (
             counts(&rulings.counts),
             expected_counts(entries, &outcome.entries),
@@ -286,7 +286,7 @@ fn cover_requests(
     times: &mut Times,
     cover: &mut Coverage,
 ) {
-    for (hit, ruling) in batch.hits().zip(&outcome.entries) {
+    for (hit, ruling) in batch.hits().iter().zip(&outcome.entries) {
         let EntryRuling::Ruled { at_us, outcome } = ruling else {
             continue;
         };

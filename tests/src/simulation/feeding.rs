@@ -26,6 +26,7 @@ pub(super) fn feed_hits(
 ) -> model::log::RecordOutcome {
     let entries = batch
         .hits()
+        .iter()
         .map(|hit| HitEntry {
             resource: batch.resource(hit.resource),
             domain: hit.domain,

@@ -325,7 +325,7 @@ fn kind_of(record: &[u8]) -> String {
                 "batch {} of {} with {} entries",
                 batch.sender.sequence,
                 batch.sender.agent,
-                batch.hits_len()
+                batch.hits().len()
             ),
             _ => "a batch that cannot be read".to_owned(),
         },

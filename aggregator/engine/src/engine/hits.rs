@@ -81,7 +81,7 @@ enum Unkept {
 struct Ahead<'a> {
     /// Its number in the record.
     number: u32,
-    hit: Hit<'a>,
+    hit: &'a Hit<'a>,
     /// Index of its resource's context.
     context: usize,
     identity: Identity,
@@ -170,7 +170,7 @@ impl Engine {
         batch: &HitBatch<'_>,
         rulings: &mut Rulings,
     ) -> Fate {
-        let entries = batch.hits_len();
+        let entries = batch.hits().len() as u32;
         let limits = self.steps.newest().limits.clone();
         let clock = match self.admit(&batch.sender, appended, entries, rulings) {
             Ok(clock) => clock,
@@ -273,7 +273,7 @@ impl Engine {
         ahead: &Ahead<'_>,
         rulings: &mut Rulings,
     ) {
-        let hit = &ahead.hit;
+        let hit = ahead.hit;
         let copies = copies_of(hit);
         context.meet(hit);
         let (limits, nothing) = (common.limits, &common.nothing);
@@ -370,7 +370,7 @@ impl Engine {
             identity: ahead.identity,
             place,
             at,
-            event: event_of(&ahead.hit, |stamp| common.clock.instant(stamp)),
+            event: event_of(ahead.hit, |stamp| common.clock.instant(stamp)),
             banned,
             ruled,
         };

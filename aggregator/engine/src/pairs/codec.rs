@@ -247,13 +247,13 @@ impl Stored {
     }
 
     /// What the state adds to the digest of all pairs. `buffer` is written over: with the state, up to
-    /// a whole word, if it fits a block.
+    /// a whole word, and with nothing if that is clearly more than a block holds.
     ///
     /// Of a state that fits a block it is its bytes', of a larger one that of what its windows come
     /// to; which one it is depends on the state alone, wherever it lies.
     pub fn digest(&mut self, identity: Identity, buffer: &mut Vec<u8>) -> u128 {
+        buffer.clear();
         if self.run_bytes() <= BLOCK_BYTES_MAX {
-            buffer.clear();
             self.write(buffer);
             pad(buffer);
             if buffer.len() <= BLOCK_BYTES_MAX {

@@ -207,8 +207,8 @@ impl Table {
             None => LARGE_BYTES,
         };
         let digest = self.working.digest(open.identity, &mut self.bytes);
-        // The digest of a small state has just written it.
-        let fits = self.working.run_bytes() <= bound && self.bytes.len() <= bound;
+        // The digest of a small state has just written it, and that of a large one nothing.
+        let fits = !self.bytes.is_empty() && self.bytes.len() <= bound;
         let apart = (!fits).then(|| self.put_apart(open, digest));
         if !self.store(open) {
             apart

@@ -160,7 +160,7 @@ impl ExcessLedger {
         }
         let moved_us = rulings.corrections.iter().map(|of| of.moved_us).sum();
         let mut excess = rulings.excess.iter().peekable();
-        for (number, mut hit) in (0u32..).zip(batch.hits()) {
+        for (number, mut hit) in (0u32..).zip(batch.hits().iter().copied()) {
             let Some((_, copies)) = excess.next_if(|(of, _)| *of == number) else {
                 continue;
             };

@@ -284,7 +284,7 @@ impl Reader<'_> {
     }
 
     fn batch(&mut self, batch: &HitBatch<'_>, latest: Timestamp) -> io::Result<()> {
-        self.counts.rows += u64::from(batch.hits_len());
+        self.counts.rows += batch.hits().len() as u64;
         calls_of(batch, latest, &mut |resource, domain, call| {
             match call.was_refused {
                 true => self.seen.refused_calls += call.calls(),
@@ -362,7 +362,7 @@ pub fn calls_of<E>(
     latest: Timestamp,
     each: &mut dyn FnMut(&str, &str, Call) -> Result<(), E>,
 ) -> Result<(), E> {
-    for hit in batch.hits().filter(|hit| !hit.is_refund()) {
+    for hit in batch.hits().iter().filter(|hit| !hit.is_refund()) {
         let call = Call {
             at: hit.at.min(latest),
             pair: 0,

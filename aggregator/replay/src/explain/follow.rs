@@ -197,7 +197,10 @@ impl Follow {
         for (number, hit) in (0u32..).zip(batch.hits()) {
             if self.is_ours(batch, hit.resource, hit.domain) {
                 numbers.push(number);
-                hits.push(Hit { resource: 0, ..hit });
+                hits.push(Hit {
+                    resource: 0,
+                    ..*hit
+                });
             }
         }
         let ours = |refused: &Refused<'_>| self.is_ours(batch, refused.resource, refused.domain);

@@ -236,7 +236,7 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
     };
     match Record::decode(&record.bytes) {
         Ok(Record::Hits(batch)) => {
-            let hit = batch.hits().nth(code.place.entry as usize);
+            let hit = batch.hits().get(code.place.entry as usize);
             let hit = hit.ok_or_else(|| none("the batch there has no such entry"))?;
             Ok(asked(batch.resource(hit.resource), Some(hit.domain)))
         }

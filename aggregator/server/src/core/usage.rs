@@ -139,11 +139,12 @@ impl Usage {
         self.turn_to(appended);
         // Offsets of an agent's batches may follow a pattern; their hashes do not.
         let drawn = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-        let every = 1 + u64::from(batch.hits_len() / LOOKED_AT);
+        let len = batch.hits().len() as u32;
+        let every = 1 + u64::from(len / LOOKED_AT);
         if drawn.is_multiple_of(every) {
-            let (first, step) = sample(batch.hits_len(), drawn);
+            let (first, step) = sample(len, drawn);
             let weight = every * step as u64;
-            for hit in batch.hits().skip(first).step_by(step) {
+            for hit in batch.hits().iter().skip(first).step_by(step) {
                 let count = hit.total() * weight;
                 self.add(By::Hits, batch.resource(hit.resource), hit.domain, count);
             }
