@@ -11,7 +11,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate_agent::{Agent, Confirmation, Copies, ReserveError};
+use tollgate_agent::{Agent, Confirmation, Copies, Refused};
 
 /// How long a report takes, and how long one may wait for another to end.
 const REPORT_TAKES: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Makes one report, at once or when another has ended, and says what became of it.
 async fn make(reports: Copies, tenant: String, number: u32) -> String {
     let (taken, waited) = match reports.reserve(&tenant, 1) {
-        Err(ReserveError::Denied(_)) => {
+        Err(Refused::Denied(_)) => {
             let taken = reports.until_ready(&tenant, 1, WAIT_MAX).await;
             (taken, " after waiting")
         }

@@ -20,7 +20,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use tollgate_agent::{Agent, Estimate, HitError, Settled};
+use tollgate_agent::{Agent, Estimate, Refused, Settled};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -220,7 +220,7 @@ fn offer(agent: &Agent, calls: &[Call], begin: Instant, speed: u64) -> Seen {
                     estimate,
                 }));
             }
-            Err(HitError::TooMany(_)) => seen.too_many += 1,
+            Err(Refused::TooMany(_)) => seen.too_many += 1,
             Err(_) => seen.refused += 1,
         }
     }

@@ -10,14 +10,15 @@ use tollgate_shared::descriptors::resource_of_rules;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
-use crate::answer::{Allowed, Denied, HitError};
+use crate::answer::{Allowed, Denied};
 use crate::builder::AgentBuilder;
-use crate::copies::{Copies, ReserveError, Together, take_together};
+use crate::copies::{Copies, Together, take_together};
 use crate::descriptors::Descriptors;
 use crate::error::BuildError;
 use crate::flusher::Ending;
 use crate::net::Order;
 use crate::rate::{self, Rate};
+use crate::refused::Refused;
 use crate::resource::{OF_COPIES, Resource};
 use crate::shared::Shared;
 use crate::stats::{Counters, Stats};
@@ -255,9 +256,9 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`HitError::TooMany`] for the first pair that can never be granted so many at once. Else
-    /// [`HitError::Denied`]: of those that are denied, the one that lasts longest.
-    pub fn hit_all_n(&self, hits: &[(&Rate, &str, u32)]) -> Result<Allowed, HitError> {
+    /// [`Refused::TooMany`] for the first pair that can never be granted so many at once. Else
+    /// [`Refused::Denied`]: of those that are denied, the one that lasts longest.
+    pub fn hit_all_n(&self, hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused> {
         rate::hit_all_n(hits)
     }
 
@@ -275,19 +276,19 @@ impl Agent {
     ///     &[(&cpu, "acme", 4), (&gpu, "acme", 1)],
     ///     Some((&jobs, "acme")),
     /// )?;
-    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     ///
     /// # Errors
     ///
     /// The first refusal, of the hit or else of the copies in their order; what was taken before it is
-    /// given back. [`ReserveError::Misuse`] of any of them comes before all refusals, and nothing is taken
+    /// given back. [`Refused::Misuse`] of any of them comes before all refusals, and nothing is taken
     /// or recorded.
     pub fn reserve_all(
         &self,
         copies: &[(&Copies, &str, u32)],
         hit: Option<(&Rate, &str)>,
-    ) -> Result<Together, ReserveError> {
+    ) -> Result<Together, Refused> {
         take_together(copies, hit)
     }
 

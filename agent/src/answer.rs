@@ -11,7 +11,6 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement as wire;
 pub use tollgate_shared::wire::statement::Cause;
 
-use crate::copies::Misuse;
 use crate::deny::Refusal;
 use crate::headers::Headers;
 use crate::resource::{Policy, whole_seconds};
@@ -69,42 +68,6 @@ pub struct Denied {
     scope: Scope,
     limit: u64,
     window: Span,
-}
-
-/// Why hits were not let through, where a call says how many. A call that makes no sense is neither
-/// granted nor refused, and recorded nowhere: to grant it, be it with 0 copies, would let a fault in the
-/// service's own sums go unseen, and a refusal would be counted against a domain that has done nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HitError {
-    /// A limit is reached, or nobody is heard and the blind policy says so.
-    #[error(transparent)]
-    Denied(#[from] Denied),
-    /// More at once than the limits can ever grant: to try it again is of no use.
-    #[error(transparent)]
-    TooMany(#[from] TooMany),
-    /// The call makes no sense.
-    #[error(transparent)]
-    Misuse(#[from] Misuse),
-}
-
-/// A call wants more copies at once than its limits can ever grant, whoever else calls. It is refused at
-/// once, and recorded as refused; calls of fewer copies may pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more copies than can ever be granted at once: expected at most {most}")]
-pub struct TooMany {
-    most: u64,
-}
-
-impl TooMany {
-    pub(crate) const fn new(most: u64) -> Self {
-        Self { most }
-    }
-
-    /// How many can be granted at once.
-    pub const fn most(&self) -> u64 {
-        self.most
-    }
 }
 
 /// What a refusal is about.
@@ -213,16 +176,6 @@ impl Allowed {
         match self.policy.get() {
             Some((name, limit, seconds)) => Headers::of_policy(name, limit, seconds),
             None => Headers::default(),
-        }
-    }
-}
-
-impl HitError {
-    /// The refusal, where it is one.
-    pub const fn denied(&self) -> Option<&Denied> {
-        match self {
-            Self::Denied(denied) => Some(denied),
-            Self::TooMany(_) | Self::Misuse(_) => None,
         }
     }
 }
@@ -495,6 +448,6 @@ mod tests {
     #[test]
     fn answers_are_small() {
         assert!(size_of::<Result<Allowed, Denied>>() <= 72);
-        assert!(size_of::<Result<Allowed, HitError>>() <= 72);
+        assert!(size_of::<Result<Allowed, crate::refused::Refused>>() <= 72);
     }
 }

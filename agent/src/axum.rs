@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use std::convert::Infallible;
 
-use crate::answer::{Denied, HitError, TooMany};
-use crate::copies::ReserveError;
+use crate::answer::Denied;
 use crate::headers::Headers;
 use crate::http::HttpAnswer;
+use crate::refused::{Refused, TooMany};
 
 impl IntoResponse for HttpAnswer {
     fn into_response(self) -> Response {
@@ -33,13 +33,7 @@ impl IntoResponse for TooMany {
     }
 }
 
-impl IntoResponse for HitError {
-    fn into_response(self) -> Response {
-        self.http().into_response()
-    }
-}
-
-impl IntoResponse for ReserveError {
+impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         self.http().into_response()
     }

@@ -13,9 +13,9 @@ use std::fmt::Write as _;
 
 use tollgate_shared::place::Code;
 
-use crate::answer::{Cause, Denied, HitError, TooMany};
-use crate::copies::ReserveError;
+use crate::answer::{Cause, Denied};
 use crate::headers::Headers;
+use crate::refused::{Refused, TooMany};
 
 /// The code by which `tollgate explain` finds why a call was refused.
 const CODE: &str = "x-tollgate-code";
@@ -158,22 +158,12 @@ impl TooMany {
     }
 }
 
-impl HitError {
+impl Refused {
     /// What an HTTP server answers the call with.
     pub fn http(&self) -> HttpAnswer {
         match self {
             Self::Denied(denied) => denied.http(),
             Self::TooMany(too_many) => too_many.http(),
-            Self::Misuse(_) => HttpAnswer::new(INTERNAL_SERVER_ERROR, self.to_string()),
-        }
-    }
-}
-
-impl ReserveError {
-    /// What an HTTP server answers the call with.
-    pub fn http(&self) -> HttpAnswer {
-        match self {
-            Self::Denied(denied) => denied.http(),
             Self::Misuse(_) => HttpAnswer::new(INTERNAL_SERVER_ERROR, self.to_string()),
             Self::Uncounted(_) => HttpAnswer::new(SERVICE_UNAVAILABLE, self.to_string()),
         }
@@ -183,7 +173,7 @@ impl ReserveError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copies::Misuse;
+    use crate::refused::Misuse;
     use tollgate_shared::time::Span;
 
     #[test]
@@ -194,16 +184,8 @@ mod tests {
             (of(Cause::Blind), 503, "temporary-reduced-capacity"),
             (of(Cause::NotRate), 500, "about:blank"),
             (TooMany::new(7).http(), 429, "quota-exceeded"),
-            (
-                HitError::Misuse(Misuse::NoCopies).http(),
-                500,
-                "about:blank",
-            ),
-            (
-                ReserveError::Misuse(Misuse::Strict).http(),
-                500,
-                "about:blank",
-            ),
+            (Refused::Misuse(Misuse::NoCopies).http(), 500, "about:blank"),
+            (Refused::Misuse(Misuse::Strict).http(), 500, "about:blank"),
         ] {
             assert_eq!(answer.status(), status, "{answer:?}");
             assert!(answer.body().contains(kind), "{}", answer.body());

@@ -64,6 +64,7 @@ mod most;
 mod net;
 mod rate;
 mod recorder;
+mod refused;
 mod resource;
 mod shared;
 mod sight;
@@ -78,11 +79,11 @@ mod timer;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};
-pub use answer::{Allowed, Cause, Denied, HitError, Room, Scope, TooMany};
+pub use answer::{Allowed, Cause, Denied, Room, Scope};
 pub use builder::AgentBuilder;
 pub use copies::{
-    Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Misuse, ReserveError,
-    Revoked, SeizeError, Together,
+    Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Revoked, SeizeError,
+    Together,
 };
 pub use descriptors::{Applied, Descriptors};
 pub use error::BuildError;
@@ -90,6 +91,7 @@ pub use headers::Headers;
 pub use heard::{Change, Heard, Near};
 pub use http::HttpAnswer;
 pub use rate::{Estimate, Rate, SettleError, Settled};
+pub use refused::{Misuse, Refused, TooMany};
 pub use stats::Stats;
 pub use tollgate_shared::descriptors::{DescriptorRule, Matched};
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, Recorded, TestAgent, WhenBlind};
-use tollgate_agent::{Cause, HitError, KillSwitch, Misuse, Scope};
+use tollgate_agent::{Cause, KillSwitch, Misuse, Refused, Scope};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -116,18 +116,18 @@ fn a_call_that_makes_no_sense_is_told_so_whatever_is_in_force_and_recorded_nowhe
     let mut used_up = 3..=3;
     used_up.next();
     let check = |when: &str| {
-        let none = Err(HitError::Misuse(Misuse::NoCopies));
+        let none = Err(Refused::Misuse(Misuse::NoCopies));
         assert_eq!(rate.hit_n("acme", 0), none, "{when}");
         assert_eq!(rate.hit_up_to("acme", 0..=0), none, "{when}");
         assert_eq!(
             rate.hit_up_to("acme", reversed()),
-            Err(HitError::Misuse(Misuse::MinAboveMax { min: 5, max: 4 })),
+            Err(Refused::Misuse(Misuse::MinAboveMax { min: 5, max: 4 })),
             "{when}"
         );
         assert!(
             matches!(
                 rate.hit_up_to("acme", used_up.clone()),
-                Err(HitError::Misuse(Misuse::MinAboveMax { .. }))
+                Err(Refused::Misuse(Misuse::MinAboveMax { .. }))
             ),
             "{when}"
         );
@@ -151,7 +151,7 @@ fn a_refusal_of_many_is_the_same_as_of_one() {
     let one = rate.hit("acme").expect_err("denied");
     let many = rate.hit_n("acme", 3).expect_err("denied");
     assert_eq!(many.denied(), Some(&one));
-    assert_eq!(rate.hit_up_to("acme", 1..=3), Err(HitError::Denied(one)));
+    assert_eq!(rate.hit_up_to("acme", 1..=3), Err(Refused::Denied(one)));
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, Ruling, TestAgent, WhenBlind};
 use tollgate_agent::{
-    Cause, Confirmation, Denied, EndedBy, FullScope, Hold, HoldChange, HoldFault, HoldNews,
-    KillSwitch, Misuse, ReserveError, Revoked, Scope, SeizeError, Why,
+    Cause, Confirmation, EndedBy, FullScope, Hold, HoldChange, HoldFault, HoldNews, KillSwitch,
+    Misuse, Refused, Revoked, Scope, SeizeError, Why,
 };
 
 #[path = "support/sandbox.rs"]
@@ -37,9 +37,9 @@ fn poll_with<T>(kit: &TestAgent, mut future: Pin<&mut impl Future<Output = T>>) 
     poll(future)
 }
 
-fn denied(result: Result<Hold, ReserveError>) -> (Cause, Scope) {
+fn denied(result: Result<Hold, Refused>) -> (Cause, Scope) {
     match result {
-        Err(ReserveError::Denied(denied)) => (denied.cause(), denied.scope()),
+        Err(Refused::Denied(denied)) => (denied.cause(), denied.scope()),
         other => panic!("{other:?}"),
     }
 }
@@ -88,8 +88,8 @@ fn a_hold_may_be_dropped_on_any_thread_and_kept_across_awaits() {
 #[test]
 fn what_makes_no_sense_is_told_and_changes_nothing() {
     let (kit, sandbox) = kit();
-    let misuse = |result: Result<Hold, ReserveError>| match result {
-        Err(ReserveError::Misuse(misuse)) => misuse,
+    let misuse = |result: Result<Hold, Refused>| match result {
+        Err(Refused::Misuse(misuse)) => misuse,
         other => panic!("{other:?}"),
     };
     assert_eq!(misuse(sandbox.reserve("acme", 0)), Misuse::NoCopies);
@@ -112,11 +112,9 @@ fn what_makes_no_sense_is_told_and_changes_nothing() {
     assert_eq!(hold.release(1), Err(none), "twice");
     kit.strict("sandbox");
     assert_eq!(misuse(sandbox.reserve("acme", 1)), Misuse::Strict);
-    let rate = Denied::from(ReserveError::Misuse(Misuse::NotCopies));
-    assert_eq!(
-        (rate.cause(), rate.retry_after()),
-        (Cause::Unconfigured, None)
-    );
+    let of_rate = Refused::Misuse(Misuse::NotCopies);
+    assert!(of_rate.is_caller_error(), "and no limit's refusal");
+    assert_eq!(of_rate.denied(), None);
 }
 
 #[test]
@@ -430,6 +428,6 @@ fn several_are_taken_together_or_not_at_all() {
     kit.lift("gpu", "acme");
     kit.deny("api.search", "acme", SECOND);
     let refused = kit.agent().reserve_all(&wanted, Some((&search, "acme")));
-    assert!(matches!(refused, Err(ReserveError::Denied(_))));
+    assert!(matches!(refused, Err(Refused::Denied(_))));
     assert!(held(&kit).is_empty());
 }

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tollgate_agent::testing::{Ruling, TestAgent, WhenBlind};
-use tollgate_agent::{Copies, Hold, Misuse, ReserveError, SeizeError, TransferId};
+use tollgate_agent::{Copies, Hold, Misuse, Refused, SeizeError, TransferId};
 
 #[path = "support/sandbox.rs"]
 mod sandbox;
@@ -73,7 +73,7 @@ fn strict_copies_are_had_in_part_by_who_has_use_for_fewer() {
     let misuse = |copies| {
         let mut asked = pin!(sandbox.reserve_confirmed_up_to("acme", copies, SECOND));
         match poll(asked.as_mut()) {
-            Poll::Ready(Err(ReserveError::Misuse(misuse))) => misuse,
+            Poll::Ready(Err(Refused::Misuse(misuse))) => misuse,
             other => panic!("{other:?}"),
         }
     };

@@ -12,7 +12,7 @@ mod support;
 use std::time::Duration;
 
 use support::Aggregator;
-use tollgate_agent::{Agent, AgentBuilder, Cause, Confirmation, FullScope, ReserveError};
+use tollgate_agent::{Agent, AgentBuilder, Cause, Confirmation, FullScope, Refused};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::Refusal;
@@ -124,7 +124,7 @@ async fn strict_copies_wait_for_the_word() {
         .reserve_confirmed("beta", 1, Duration::from_millis(50))
         .await;
     assert!(
-        matches!(late, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Blind),
+        matches!(late, Err(Refused::Denied(denied)) if denied.cause() == Cause::Blind),
         "{late:?}"
     );
     aggregator
@@ -208,7 +208,7 @@ async fn strict_copies_may_be_granted_in_part() {
     aggregator.rule("a", "sandbox", granted(2, 0)).await;
     let refused = asking.await.expect("no panic");
     assert!(
-        matches!(refused, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Full),
+        matches!(refused, Err(Refused::Denied(denied)) if denied.cause() == Cause::Full),
         "{refused:?}"
     );
     drop(hold);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, TestAgent, WhenBlind};
-use tollgate_agent::{Cause, Copies, KillSwitch, Misuse, ReserveError, Together};
+use tollgate_agent::{Cause, Copies, KillSwitch, Misuse, Refused, Together};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,16 +17,16 @@ fn kit() -> (TestAgent, Copies, Copies) {
     (kit, sandbox, gpu)
 }
 
-fn cause<T: std::fmt::Debug>(result: Result<T, ReserveError>) -> Cause {
+fn cause<T: std::fmt::Debug>(result: Result<T, Refused>) -> Cause {
     match result {
-        Err(ReserveError::Denied(denied)) => denied.cause(),
+        Err(Refused::Denied(denied)) => denied.cause(),
         other => panic!("{other:?}"),
     }
 }
 
-fn misuse<T: std::fmt::Debug>(result: Result<T, ReserveError>) -> Misuse {
+fn misuse<T: std::fmt::Debug>(result: Result<T, Refused>) -> Misuse {
     match result {
-        Err(ReserveError::Misuse(misuse)) => misuse,
+        Err(Refused::Misuse(misuse)) => misuse,
         other => panic!("{other:?}"),
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tollgate_agent::testing::{Outcome, TestAgent};
 use tollgate_agent::{
-    Cause, HitError, KillSwitch, Misuse, ReserveError, SeizeError, SettleError, Settled, TransferId,
+    Cause, KillSwitch, Misuse, Refused, SeizeError, SettleError, Settled, TransferId,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,9 +21,9 @@ fn outcomes(kit: &TestAgent) -> Vec<Outcome> {
     kit.recorded().iter().map(|one| one.outcome).collect()
 }
 
-fn most(result: Result<tollgate_agent::Allowed, HitError>) -> Option<u64> {
+fn most(result: Result<tollgate_agent::Allowed, Refused>) -> Option<u64> {
     match result {
-        Err(HitError::TooMany(too_many)) => Some(too_many.most()),
+        Err(Refused::TooMany(too_many)) => Some(too_many.most()),
         Err(other) => panic!("{other}"),
         Ok(_) => None,
     }
@@ -150,7 +150,7 @@ fn a_refused_call_has_no_estimate_and_charges_nothing() {
     assert!(error.denied().is_some());
     assert!(matches!(
         rate.hit_estimated("acme", 0),
-        Err(HitError::Misuse(_))
+        Err(Refused::Misuse(_))
     ));
     let refused = Outcome::Refused {
         copies: 8,
@@ -200,7 +200,7 @@ fn a_hold_of_a_resource_that_is_limited_by_rate_is_an_error() {
     assert!(copies.reserve("acme", 1).is_ok(), "nobody knows yet");
     kit.most_at_once("api.search", 5);
     let refused = copies.reserve("acme", 1).expect_err("a mistake");
-    assert!(matches!(refused, ReserveError::Misuse(Misuse::NotCopies)));
+    assert!(matches!(refused, Refused::Misuse(Misuse::NotCopies)));
     assert_eq!(
         refused.to_string(),
         "the resource is limited by rate, not by copies"

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{DEADLINE, Served, directory, run, serve};
-use tollgate_agent::{Agent, Cause, Confirmation, Rate, ReserveError};
+use tollgate_agent::{Agent, Cause, Confirmation, Rate, Refused};
 
 const LIMITS: &str = r#"
 version = 1
@@ -385,7 +385,7 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
     world.done(&["ban", "sandbox", "acme", "--for", "1h"]);
     until("it is denied", || sandbox.peek("acme").is_err()).await;
     assert!(sandbox.peek("globex").is_ok());
-    let Err(ReserveError::Denied(denied)) = sandbox.reserve("acme", 1) else {
+    let Err(Refused::Denied(denied)) = sandbox.reserve("acme", 1) else {
         panic!("it is banned");
     };
     assert_eq!(denied.cause(), Cause::Banned);

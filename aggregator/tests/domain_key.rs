@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Served, directory, run, serve};
-use tollgate_agent::{Agent, ReserveError};
+use tollgate_agent::{Agent, Refused};
 
 const LIMITS: &str = r#"
 version = 1
@@ -91,7 +91,7 @@ async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
     let denied = search.hit("acme-ltd").expect_err("its window is full");
     let hold = sandbox.reserve("croesus-inc", 1).expect("it has room");
     until("its own limit is reached", || {
-        matches!(sandbox.peek("croesus-inc"), Err(ReserveError::Denied(_)))
+        matches!(sandbox.peek("croesus-inc"), Err(Refused::Denied(_)))
     })
     .await;
     assert_eq!(sandbox.held("croesus-inc"), 1);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{DEADLINE, Served, directory, run, serve};
-use tollgate_agent::{Agent, Confirmation, Copies, Denied, Hold, ReserveError};
+use tollgate_agent::{Agent, Confirmation, Copies, Denied, Hold, Refused};
 
 const LIMITS: &str = r#"
 version = 1
@@ -39,7 +39,7 @@ async fn until(copies: &Copies, domain: &str, wanted: bool) -> Option<Denied> {
     let end = Instant::now() + DEADLINE;
     loop {
         let denied = match copies.peek(domain) {
-            Err(ReserveError::Denied(denied)) => Some(denied),
+            Err(Refused::Denied(denied)) => Some(denied),
             _ => None,
         };
         if denied.is_some() == wanted {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Dealer, Served, directory, run, serve};
-use tollgate_agent::{Agent, Confirmation, Copies, Hold, ReserveError, SeizeError};
+use tollgate_agent::{Agent, Confirmation, Copies, Hold, Refused, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
@@ -53,7 +53,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn is_denied(copies: &Copies, domain: &str) -> bool {
-    matches!(copies.peek(domain), Err(ReserveError::Denied(_)))
+    matches!(copies.peek(domain), Err(Refused::Denied(_)))
 }
 
 /// Who holds, as the command shows it to programs: resource, domain, agent, copies, state.

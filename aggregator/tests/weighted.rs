@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::{DEADLINE, Served, directory, serve};
-use tollgate_agent::{Agent, AgentBuilder, HitError, Near, Settled};
+use tollgate_agent::{Agent, AgentBuilder, Near, Refused, Settled};
 
 const LIMITS: &str = r#"
 [rate."llm.tokens"]
@@ -52,7 +52,7 @@ async fn what_a_domain_can_never_be_granted_is_too_many_for_it() {
     let (_dir, _served, agent) = world().await;
     let tokens = agent.rate("llm.tokens");
     let is_too_many = |domain, copies| match tokens.hit_n(domain, copies) {
-        Err(HitError::TooMany(too_many)) => Some(too_many.most()),
+        Err(Refused::TooMany(too_many)) => Some(too_many.most()),
         _ => None,
     };
     // Nobody here knows what limits acme has, until its denial says so.

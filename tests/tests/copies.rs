@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tollgate_agent::{
-    Agent, Cause, Change, Confirmation, Copies, FullScope, Hold, ReserveError, Scope, SeizeError,
-    Stats,
+    Agent, Cause, Change, Confirmation, Copies, FullScope, Hold, Refused, Scope, SeizeError, Stats,
 };
 use tollgate_tests::holders::{Counted, Place};
 use tollgate_tests::serving::Serving;
@@ -137,9 +136,9 @@ async fn confirmed(hold: &Hold) -> Confirmation {
     word.expect("a verdict")
 }
 
-fn refused(result: Result<Hold, ReserveError>) -> (Cause, Scope) {
+fn refused(result: Result<Hold, Refused>) -> (Cause, Scope) {
     match result {
-        Err(ReserveError::Denied(denied)) => (denied.cause(), denied.scope()),
+        Err(Refused::Denied(denied)) => (denied.cause(), denied.scope()),
         other => panic!("{other:?}"),
     }
 }

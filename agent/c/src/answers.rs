@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use tollgate_agent::{Allowed, Denied, HitError, HttpAnswer, ReserveError};
+use tollgate_agent::{Allowed, Denied, HttpAnswer, Refused};
 
 /// Let through.
 pub(crate) const ALLOWED: i32 = 0;
@@ -100,8 +100,8 @@ pub(crate) enum CallOutcome {
     /// Copies were taken.
     Held(u32),
     Forked,
-    Hit(HitError),
-    Reserve(ReserveError),
+    Hit(Refused),
+    Reserve(Refused),
 }
 
 impl CallOutcome {
@@ -137,13 +137,13 @@ impl CallOutcome {
                 flags: FORKED,
                 ..allowed
             },
-            Self::Hit(HitError::TooMany(most)) => TgAnswerHead {
+            Self::Hit(Refused::TooMany(most)) => TgAnswerHead {
                 flags: NEVER,
                 remaining: most.most(),
                 ..allowed
             },
             Self::Hit(error) => refused(allowed, error.denied()),
-            Self::Reserve(ReserveError::Denied(denied)) => refused(allowed, Some(denied)),
+            Self::Reserve(Refused::Denied(denied)) => refused(allowed, Some(denied)),
             Self::Reserve(_) => allowed,
         }
     }
@@ -160,7 +160,7 @@ impl CallOutcome {
     const fn denied(&self) -> Option<&Denied> {
         match self {
             Self::Hit(error) => error.denied(),
-            Self::Reserve(ReserveError::Denied(denied)) => Some(denied),
+            Self::Reserve(Refused::Denied(denied)) => Some(denied),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_agent::{AgentBuilder, Cause, Copies, HitError, Rate, ReserveError};
+use tollgate_agent::{AgentBuilder, Cause, Copies, Rate, Refused};
 
 use crate::answers::{CallOutcome, TgCounts};
 use crate::faults::CallFault;
@@ -172,11 +172,11 @@ pub(crate) fn hit_estimated(
     }
 }
 
-fn of_hit_error(error: HitError) -> Result<CallOutcome, CallFault> {
+fn of_hit_error(error: Refused) -> Result<CallOutcome, CallFault> {
     match error {
-        HitError::Misuse(misuse) => Err(misuse.into()),
+        Refused::Misuse(misuse) => Err(misuse.into()),
         // A mistake of the service, as copies of a rate are, for which nobody is to be refused.
-        HitError::Denied(denied) if denied.cause() == Cause::NotRate => Err(CallFault::NotRate),
+        Refused::Denied(denied) if denied.cause() == Cause::NotRate => Err(CallFault::NotRate),
         refused => Ok(CallOutcome::Hit(refused)),
     }
 }
@@ -243,7 +243,7 @@ fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome
                 Err(_) => Ok((CallOutcome::Unheld(held), 0)),
             }
         }
-        Err(ReserveError::Misuse(misuse)) => Err(misuse.into()),
+        Err(Refused::Misuse(misuse)) => Err(misuse.into()),
         Err(refused) => Ok((CallOutcome::Reserve(refused), 0)),
     }
 }

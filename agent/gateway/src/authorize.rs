@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use tollgate_agent::{Allowed, Cause, HitError, Rate};
+use tollgate_agent::{Allowed, Cause, Rate, Refused};
 
 use crate::state::{Shared, Undecided};
 use crate::subject::{Cost, DomainFrom};
@@ -116,7 +116,7 @@ pub(crate) fn decide(
     resource: &str,
     asked: &Asked,
     headers: &HeaderMap,
-) -> Result<Result<Allowed, HitError>, Undecided> {
+) -> Result<Result<Allowed, Refused>, Undecided> {
     let from = match &asked.domain {
         Some(text) => DomainFrom::parse(text),
         None => shared.settings.domain.clone(),
@@ -132,15 +132,13 @@ pub(crate) fn decide(
         }
     };
     match hit(&shared.rate(resource), &domain, copies) {
-        Err(HitError::Denied(denied)) if denied.cause() == Cause::NotRate => {
-            Err(Undecided::NotRate)
-        }
+        Err(Refused::Denied(denied)) if denied.cause() == Cause::NotRate => Err(Undecided::NotRate),
         decided => Ok(decided),
     }
 }
 
 /// A hit of so many copies; none: asks without counting.
-pub(crate) fn hit(rate: &Rate, domain: &str, copies: u32) -> Result<Allowed, HitError> {
+pub(crate) fn hit(rate: &Rate, domain: &str, copies: u32) -> Result<Allowed, Refused> {
     match copies {
         0 => Ok(rate.peek(domain)?),
         1 => Ok(rate.hit(domain)?),

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_agent::{Copies, Hold, ReserveError};
+use tollgate_agent::{Copies, Hold, Refused};
 
 /// What is asked for.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct TakenHold {
 }
 
 /// Asks for all of them, and waits for the last answer. In their order.
-pub(crate) async fn reserve(asks: Vec<ConfirmedAsk>) -> Vec<Result<TakenHold, ReserveError>> {
+pub(crate) async fn reserve(asks: Vec<ConfirmedAsk>) -> Vec<Result<TakenHold, Refused>> {
     let mut waiting = JoinSet::new();
     for (at, ask) in asks.into_iter().enumerate() {
         waiting.spawn(async move { (at, ask.answer().await) });
@@ -43,7 +43,7 @@ pub(crate) async fn reserve(asks: Vec<ConfirmedAsk>) -> Vec<Result<TakenHold, Re
 }
 
 impl ConfirmedAsk {
-    async fn answer(self) -> Result<TakenHold, ReserveError> {
+    async fn answer(self) -> Result<TakenHold, Refused> {
         let began = Instant::now();
         let asked = self
             .resource

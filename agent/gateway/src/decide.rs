@@ -26,7 +26,7 @@ use axum::{Extension, Json};
 use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
-use tollgate_agent::{Allowed, Copies, Denied, HitError, Misuse, Rate, ReserveError, Settled};
+use tollgate_agent::{Allowed, Copies, Denied, Misuse, Rate, Refused, Settled};
 
 use crate::authorize::hit;
 use crate::confirmed::{self, ConfirmedAsk, TakenHold};
@@ -354,7 +354,7 @@ async fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
 }
 
 /// Copies of all, in their order, or of none: what was taken before a refusal is given back.
-async fn take_all(shared: &Shared, asked: &[AskedHold]) -> Result<Vec<TakenHold>, ReserveError> {
+async fn take_all(shared: &Shared, asked: &[AskedHold]) -> Result<Vec<TakenHold>, Refused> {
     let granted = confirmed::reserve(to_confirm(shared, asked)).await;
     let granted = granted.into_iter().collect::<Result<Vec<TakenHold>, _>>()?;
     let at_once = asked
@@ -398,20 +398,20 @@ fn of_allowed(allowed: &Allowed) -> Decision {
     }
 }
 
-fn of_hit_error(error: &HitError) -> Decision {
+fn of_hit_error(error: &Refused) -> Decision {
     match error {
-        HitError::Denied(denied) => of_denied(denied),
+        Refused::Denied(denied) => of_denied(denied),
         error => of_cause(error.to_string()),
     }
 }
 
-fn of_reserve_error(error: &ReserveError) -> Decision {
+fn of_reserve_error(error: &Refused) -> Decision {
     match error {
-        ReserveError::Denied(denied) => of_denied(denied),
-        ReserveError::Misuse(Misuse::Strict) => {
+        Refused::Denied(denied) => of_denied(denied),
+        Refused::Misuse(Misuse::Strict) => {
             of_cause("the resource is strict: expected confirmed_within_ms".to_owned())
         }
-        ReserveError::Misuse(Misuse::Optimistic) => {
+        Refused::Misuse(Misuse::Optimistic) => {
             of_cause("the resource is not strict: expected no confirmed_within_ms".to_owned())
         }
         error => of_cause(error.to_string()),

@@ -99,7 +99,7 @@ impl PyDenied {
 
 pub(crate) fn of_answer(
     py: Python<'_>,
-    answer: Result<agent::Allowed, agent::HitError>,
+    answer: Result<agent::Allowed, agent::Refused>,
 ) -> PyResult<Py<PyAny>> {
     match answer {
         Ok(allowed) => Ok(PyAllowed(allowed).into_pyobject(py)?.into_any().unbind()),
@@ -107,9 +107,9 @@ pub(crate) fn of_answer(
     }
 }
 
-pub(crate) fn of_refused(py: Python<'_>, error: &agent::HitError) -> PyResult<Py<PyAny>> {
+pub(crate) fn of_refused(py: Python<'_>, error: &agent::Refused) -> PyResult<Py<PyAny>> {
     match error {
-        agent::HitError::Misuse(misuse) => Err(PyValueError::new_err(misuse.to_string())),
+        agent::Refused::Misuse(misuse) => Err(PyValueError::new_err(misuse.to_string())),
         error => denied(py, error.http(), retry_after(error.denied())),
     }
 }

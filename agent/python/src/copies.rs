@@ -62,9 +62,7 @@ impl PyCopies {
                 };
                 Ok(hold.into_pyobject(py)?.into_any().unbind())
             }
-            Err(agent::ReserveError::Misuse(misuse)) => {
-                Err(PyValueError::new_err(misuse.to_string()))
-            }
+            Err(agent::Refused::Misuse(misuse)) => Err(PyValueError::new_err(misuse.to_string())),
             Err(error) => denied(py, error.http(), retry_after(denied_of(&error))),
         }
     }
@@ -136,9 +134,9 @@ impl Drop for PyHold {
     }
 }
 
-fn denied_of(error: &agent::ReserveError) -> Option<&agent::Denied> {
+fn denied_of(error: &agent::Refused) -> Option<&agent::Denied> {
     match error {
-        agent::ReserveError::Denied(denied) => Some(denied),
+        agent::Refused::Denied(denied) => Some(denied),
         _ => None,
     }
 }

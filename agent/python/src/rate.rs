@@ -55,7 +55,7 @@ impl PyRate {
             let mut rate = slf.borrow_mut();
             let rate = rate.current(py)?;
             match copies {
-                1 => rate.hit(domain).map_err(agent::HitError::Denied),
+                1 => rate.hit(domain).map_err(agent::Refused::Denied),
                 copies => rate.hit_n(domain, copies),
             }
         };
@@ -66,7 +66,7 @@ impl PyRate {
     fn peek(slf: &Bound<'_, Self>, domain: &str) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let answer = slf.borrow_mut().current(py)?.peek(domain);
-        of_answer(py, answer.map_err(agent::HitError::Denied))
+        of_answer(py, answer.map_err(agent::Refused::Denied))
     }
 
     /// Counts copies that were used whatever the limits say.

@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 use tollgate_shared::time::Span;
 
 use super::desk::{Taken, Wanted};
-use super::errors::{Misuse, ReserveError};
 use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
 use crate::recorder::{Event, Happened};
+use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
 use crate::sight;
@@ -128,16 +128,16 @@ impl Copies {
     /// assert!(reports.reserve("acme", 1).is_err());
     /// drop(hold);
     /// assert!(reports.reserve("acme", 1).is_ok());
-    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ReserveError::Denied`] while a limit is reached, or where the blind policy refuses;
-    /// [`ReserveError::Misuse`] for 0 copies, and on a resource that is known to be strict or limited by
+    /// [`Refused::Denied`] while a limit is reached, or where the blind policy refuses;
+    /// [`Refused::Misuse`] for 0 copies, and on a resource that is known to be strict or limited by
     /// rate.
     #[inline]
-    pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
+    pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, Refused> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
@@ -155,7 +155,7 @@ impl Copies {
     /// let hold = workers.reserve_up_to("acme", 1..=8)?;
     /// println!("work on {} at once", hold.copies());
     /// # assert_eq!(hold.copies(), 8);
-    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Copies {
         &self,
         domain: &str,
         copies: RangeInclusive<u32>,
-    ) -> Result<Hold, ReserveError> {
+    ) -> Result<Hold, Refused> {
         let (min, max) = copies.into_inner();
         if max < min {
             return Err(Misuse::MinAboveMax { min, max }.into());
@@ -184,7 +184,7 @@ impl Copies {
     /// let reports = kit.agent().copies("reports");
     /// let _hold = reports.reserve("acme", 3)?;
     /// assert_eq!(reports.held("acme"), 3);
-    /// # Ok::<(), tollgate_agent::ReserveError>(())
+    /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     pub fn held(&self, domain: &str) -> u64 {
         let Inner { resource, shared } = &*self.inner;
@@ -209,7 +209,7 @@ impl Copies {
     /// # Errors
     ///
     /// Those of [`Copies::reserve`], except [`Misuse::Strict`].
-    pub fn peek(&self, domain: &str) -> Result<(), ReserveError> {
+    pub fn peek(&self, domain: &str) -> Result<(), Refused> {
         let Inner { resource, shared } = &*self.inner;
         let domain = shared.admit(domain);
         if resource.flags() & STRICT == 0 {
@@ -233,15 +233,10 @@ impl Copies {
 
     /// Whether `copies` could be taken beside so many `more` that the same call wants for the domain, all
     /// or none; a refusal ends that call, and is recorded.
-    pub(super) fn look_beside(
-        &self,
-        domain: &str,
-        more: u32,
-        copies: u32,
-    ) -> Result<(), ReserveError> {
+    pub(super) fn look_beside(&self, domain: &str, more: u32, copies: u32) -> Result<(), Refused> {
         let domain = self.inner.shared.admit(domain);
         let looked = self.would_take(&domain, Want::all_of(copies.saturating_add(more)));
-        if let Err(ReserveError::Denied(denied)) = &looked {
+        if let Err(Refused::Denied(denied)) = &looked {
             if denied.code().is_none() {
                 let Inner { resource, shared } = &*self.inner;
                 shared.resources.doubt_limits(resource);
@@ -257,7 +252,7 @@ impl Copies {
     }
 
     /// What [`Copies::take`] would say.
-    fn would_take(&self, domain: &str, want: Want) -> Result<(), ReserveError> {
+    fn would_take(&self, domain: &str, want: Want) -> Result<(), Refused> {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
         let leave = self.judge(fingerprint, domain, want, Asking::Look)?;
@@ -270,7 +265,7 @@ impl Copies {
     }
 
     #[inline]
-    fn take_and_record(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+    fn take_and_record(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
         if !self.inner.shared.is_itself(domain) {
             return self.take_and_record_renamed(domain, want);
         }
@@ -278,10 +273,10 @@ impl Copies {
     }
 
     #[inline]
-    fn take_and_record_admitted(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+    fn take_and_record_admitted(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
         let taken = self.take(domain, want);
         match &taken {
-            Err(ReserveError::Denied(denied)) => self.record_refused(domain, want.max, denied),
+            Err(Refused::Denied(denied)) => self.record_refused(domain, want.max, denied),
             Ok(_) | Err(_) => return taken,
         }
         if want.min == 0 {
@@ -291,13 +286,13 @@ impl Copies {
     }
 
     #[cold]
-    fn take_and_record_renamed(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+    fn take_and_record_renamed(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
         self.take_and_record_admitted(&self.inner.shared.admit(domain), want)
     }
 
     /// Takes, and records no refusal.
     #[inline]
-    pub(super) fn take(&self, domain: &str, want: Want) -> Result<Hold, ReserveError> {
+    pub(super) fn take(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
         if shared.view.maybe(fingerprint)
@@ -311,12 +306,7 @@ impl Copies {
     }
 
     #[inline]
-    fn take_up_to(
-        &self,
-        fingerprint: u64,
-        domain: &str,
-        leave: Leave,
-    ) -> Result<Hold, ReserveError> {
+    fn take_up_to(&self, fingerprint: u64, domain: &str, leave: Leave) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
         let wanted = self.wanted(fingerprint, domain, leave);
         match shared.desk.take(resource, &wanted) {
@@ -352,7 +342,7 @@ impl Copies {
         fingerprint: u64,
         domain: &str,
         want: Want,
-    ) -> Result<Hold, ReserveError> {
+    ) -> Result<Hold, Refused> {
         let leave = self.judge(fingerprint, domain, want, Asking::Take)?;
         self.take_up_to(fingerprint, domain, leave)
     }
@@ -365,7 +355,7 @@ impl Copies {
         domain: &str,
         want: Want,
         asking: Asking,
-    ) -> Result<Leave, ReserveError> {
+    ) -> Result<Leave, Refused> {
         self.check_kind()?;
         if let Some(denied) = self.look(fingerprint, domain) {
             if !self.lets_all_through() {

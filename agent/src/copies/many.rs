@@ -1,10 +1,10 @@
 //! Several resources at once: all of them, or none.
 
-use super::errors::ReserveError;
 use super::handle::Copies;
 use super::hold::Hold;
 use crate::answer::Allowed;
 use crate::rate::Rate;
+use crate::refused::Refused;
 
 /// What was taken together.
 #[derive(Debug)]
@@ -24,16 +24,13 @@ type Wish<'a> = (&'a Copies, &'a str, u32);
 pub(crate) fn take_together(
     copies: &[Wish<'_>],
     rate: Option<(&Rate, &str)>,
-) -> Result<Together, ReserveError> {
+) -> Result<Together, Refused> {
     for (handle, _, copies) in copies {
         handle.check(*copies)?;
     }
     let mut looked = Ok(());
     if let Some((rate, domain)) = rate {
-        looked = rate
-            .look_for_one(domain)
-            .map(|_| ())
-            .map_err(ReserveError::from);
+        looked = rate.look_for_one(domain).map(|_| ()).map_err(Refused::from);
     }
     for (at, wish) in copies.iter().enumerate() {
         let earlier = copies.get(..at).unwrap_or_default();
@@ -52,7 +49,7 @@ pub(crate) fn take_together(
 
 /// Looks at one wish beside those before it: together they may be too many for a domain that has room for
 /// each of them.
-fn look_beside(earlier: &[Wish<'_>], wish: &Wish<'_>) -> Result<(), ReserveError> {
+fn look_beside(earlier: &[Wish<'_>], wish: &Wish<'_>) -> Result<(), Refused> {
     let (handle, domain, copies) = *wish;
     let more = earlier
         .iter()

@@ -23,7 +23,7 @@ mod told;
 mod until;
 
 pub(crate) use desk::{Desk, HOLDS_MAX};
-pub use errors::{HoldFault, Misuse, ReserveError, SeizeError};
+pub use errors::{HoldFault, SeizeError};
 pub use handle::Copies;
 pub use hold::{Confirmation, Hold, Revoked};
 pub(crate) use holdings::{BeatCargo, HoldsCargo, Keeper, Origin};

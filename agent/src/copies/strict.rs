@@ -17,12 +17,13 @@ use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::Why;
 
-use super::errors::{Misuse, ReserveError, SeizeError};
+use super::errors::SeizeError;
 use super::handle::{Copies, Inner};
 use super::hold::{Hold, Pending};
 use super::told::{Answer, Seldom};
 use crate::answer::{Cause, Denied, Scope};
 use crate::clock::Mono;
+use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, OF_RATE, STRICT};
 use crate::stats::Counters;
 
@@ -62,15 +63,15 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`ReserveError::Denied`] where a limit is reached, or the deadline; [`ReserveError::Misuse`] of
-    /// no copies and of resources that are not strict; [`ReserveError::Uncounted`] where the
+    /// [`Refused::Denied`] where a limit is reached, or the deadline; [`Refused::Misuse`] of
+    /// no copies and of resources that are not strict; [`Refused::Uncounted`] where the
     /// aggregators have no room.
     pub async fn reserve_confirmed(
         &self,
         domain: &str,
         copies: u32,
         deadline: Duration,
-    ) -> Result<Hold, ReserveError> {
+    ) -> Result<Hold, Refused> {
         self.reserve_confirmed_up_to(domain, copies..=copies, deadline)
             .await
     }
@@ -101,7 +102,7 @@ impl Copies {
         domain: &str,
         copies: RangeInclusive<u32>,
         deadline: Duration,
-    ) -> Result<Hold, ReserveError> {
+    ) -> Result<Hold, Refused> {
         let (min, copies) = copies.into_inner();
         if min == 0 {
             return Err(Misuse::NoCopies.into());
@@ -147,14 +148,14 @@ impl Copies {
                     Counters::add(&shared.counters.kill_switch_grants, 1);
                     drop(pending);
                     let taken = self.take_anyhow(fingerprint, &domain, copies);
-                    return taken.ok_or(ReserveError::Uncounted(Why::AtCapacity));
+                    return taken.ok_or(Refused::Uncounted(Why::AtCapacity));
                 }
                 Some(Answer::Full(by)) => {
                     let denied = Denied::of_full(by.as_ref().map_or(Scope::Pair, Scope::from));
                     self.record_refused(&domain, copies, &denied);
                     return Err(denied.into());
                 }
-                Some(Answer::Refused(why)) => return Err(ReserveError::Uncounted(why)),
+                Some(Answer::Refused(why)) => return Err(Refused::Uncounted(why)),
                 // Lost on its way: there is time for another.
                 Some(Answer::Lost) => {}
                 None => break,
@@ -176,7 +177,7 @@ impl Copies {
     }
 
     /// Nobody has said anything in time.
-    fn beyond(&self, fingerprint: u64, domain: &str, copies: u32) -> Result<Hold, ReserveError> {
+    fn beyond(&self, fingerprint: u64, domain: &str, copies: u32) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
         // What is not known to be otherwise is closed.
         let known = resource.is_known_as_copies();
@@ -195,7 +196,7 @@ impl Copies {
         if taken.is_some() {
             Counters::add(&shared.counters.holds_beyond_strict, u64::from(copies));
         }
-        taken.ok_or(ReserveError::Uncounted(Why::AtCapacity))
+        taken.ok_or(Refused::Uncounted(Why::AtCapacity))
     }
 
     /// Takes over what was staged under an id by [`Hold::transfer`], in this process or another, and

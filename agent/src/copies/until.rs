@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tollgate_shared::time::Span;
 
-use super::errors::{Misuse, ReserveError};
 use super::handle::{Copies, Want};
 use super::hold::Hold;
 use crate::answer::Cause;
+use crate::refused::{Misuse, Refused};
 use crate::waiting::Backoff;
 
 impl Copies {
@@ -38,7 +38,7 @@ impl Copies {
         domain: &str,
         copies: u32,
         max_wait: Duration,
-    ) -> Result<Hold, ReserveError> {
+    ) -> Result<Hold, Refused> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
@@ -49,7 +49,7 @@ impl Copies {
         let mut backoff = Backoff::new();
         loop {
             let denied = match self.take(&domain, want) {
-                Err(ReserveError::Denied(denied)) => denied,
+                Err(Refused::Denied(denied)) => denied,
                 taken => return taken,
             };
             let left = until.since(shared.clock.read());

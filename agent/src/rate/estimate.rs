@@ -13,10 +13,10 @@
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::{Rate, Want};
-use crate::answer::{Allowed, HitError};
+use crate::answer::Allowed;
 use crate::clock::{Mono, Reading};
-use crate::copies::Misuse;
 use crate::recorder::Happened;
+use crate::refused::{Misuse, Refused};
 use crate::resource::Asking;
 
 /// After so long nothing is settled any more: aggregators remember what was charged for as long.
@@ -95,7 +95,7 @@ impl Rate {
     /// # Errors
     ///
     /// As [`Rate::hit_n`].
-    pub fn hit_estimated(&self, domain: &str, copies: u32) -> Result<Estimate, HitError> {
+    pub fn hit_estimated(&self, domain: &str, copies: u32) -> Result<Estimate, Refused> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }

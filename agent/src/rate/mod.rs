@@ -23,10 +23,10 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
-use crate::answer::{Allowed, Cause, Denied, HitError};
+use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::Reading;
-use crate::copies::Misuse;
 use crate::recorder::{Event, Happened};
+use crate::refused::{Misuse, Refused};
 use crate::resource::{
     ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource,
     UNHEARD, WHOLE,
@@ -131,23 +131,23 @@ impl Rate {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_agent::{HitError, testing::TestAgent};
+    /// # use tollgate_agent::{Refused, testing::TestAgent};
     /// # let kit = TestAgent::new();
     /// # let search = kit.agent().rate("api.search");
     /// match search.hit_n("acme", 20) {
     ///     Ok(_allowed) => println!("go on"),
-    ///     Err(HitError::TooMany(too_many)) => println!("at most {} at once", too_many.most()),
+    ///     Err(Refused::TooMany(too_many)) => println!("at most {} at once", too_many.most()),
     ///     Err(error) => println!("not now: {error}"),
     /// }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`HitError::Denied`] as [`Rate::hit`]. [`HitError::TooMany`] for more copies than the limits can
+    /// [`Refused::Denied`] as [`Rate::hit`]. [`Refused::TooMany`] for more copies than the limits can
     /// ever grant at once: those of the resource, or those of the domain where a denial of the last ten
-    /// minutes said what they are; recorded as refused. [`HitError::Misuse`] for no copies, which is
+    /// minutes said what they are; recorded as refused. [`Refused::Misuse`] for no copies, which is
     /// recorded nowhere.
-    pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, HitError> {
+    pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, Refused> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
         }
@@ -170,19 +170,15 @@ impl Rate {
     /// let granted = mails.hit_up_to("acme", 0..=50)?;
     /// println!("{} are sent now", granted.copies());
     /// # assert_eq!(granted.copies(), 50);
-    /// # Ok::<(), tollgate_agent::HitError>(())
+    /// # Ok::<(), tollgate_agent::Refused>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`HitError::Denied`] as [`Rate::hit`]; [`HitError::TooMany`] as [`Rate::hit_n`], for the start of
-    /// the range; [`HitError::Misuse`] for a range that is empty, or has nothing but 0 in it, which is
+    /// [`Refused::Denied`] as [`Rate::hit`]; [`Refused::TooMany`] as [`Rate::hit_n`], for the start of
+    /// the range; [`Refused::Misuse`] for a range that is empty, or has nothing but 0 in it, which is
     /// recorded nowhere.
-    pub fn hit_up_to(
-        &self,
-        domain: &str,
-        copies: RangeInclusive<u32>,
-    ) -> Result<Allowed, HitError> {
+    pub fn hit_up_to(&self, domain: &str, copies: RangeInclusive<u32>) -> Result<Allowed, Refused> {
         let is_empty = copies.is_empty();
         let (min, max) = copies.into_inner();
         if is_empty {

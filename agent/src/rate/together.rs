@@ -4,8 +4,9 @@
 //! and nothing is taken of local blind rates.
 
 use super::{ONE, Rate, Want};
-use crate::answer::{Allowed, Cause, Denied, HitError, Left};
+use crate::answer::{Allowed, Cause, Denied, Left};
 use crate::clock::Reading;
+use crate::refused::Refused;
 use crate::resource::{Asking, NOT_OPEN, NOT_RATE, Policy};
 
 impl Rate {
@@ -41,7 +42,7 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
 }
 
 /// Asks for some hits of each pair, and records all of them or none. Of none it is asked whether one could be made.
-pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, HitError> {
+pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused> {
     for (rate, domain, copies) in hits {
         rate.within_most(domain, Want::all_of(*copies))?;
     }

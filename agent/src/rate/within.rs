@@ -7,7 +7,8 @@ use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Span;
 
 use super::{Rate, Want};
-use crate::answer::{Cause, Denied, TooMany};
+use crate::answer::{Cause, Denied};
+use crate::refused::TooMany;
 use crate::shared::Shared;
 
 impl Rate {

@@ -12,7 +12,7 @@
 //! kit.rule("sandbox", kit.held()[0].number, Ruling::Confirmed);
 //! drop(hold);
 //! assert!(kit.held().is_empty());
-//! # Ok::<(), tollgate_agent::ReserveError>(())
+//! # Ok::<(), tollgate_agent::Refused>(())
 //! ```
 //!
 //! Desk, keeper and calls are those of any agent; nothing is sent, and nothing is said but by the test.

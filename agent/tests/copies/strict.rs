@@ -84,5 +84,5 @@ fn optimistic_and_strict_calls_are_not_mixed() {
     let Poll::Ready(Err(refused)) = poll(pin!(sandbox.reserve_confirmed("acme", 1, SECOND))) else {
         panic!("mixed");
     };
-    assert_eq!(refused, ReserveError::Misuse(Misuse::Optimistic));
+    assert_eq!(refused, Refused::Misuse(Misuse::Optimistic));
 }

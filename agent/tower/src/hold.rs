@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_agent::{Copies, ReserveError};
+use tollgate_agent::{Copies, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -86,7 +86,7 @@ impl HoldLayer {
         self.subject.undecided()
     }
 
-    fn reserve(&self, head: Head<'_>) -> Result<Option<HeldCopies>, ReserveError> {
+    fn reserve(&self, head: Head<'_>) -> Result<Option<HeldCopies>, Refused> {
         let Some((domain, copies)) = self.subject.of(head) else {
             return Ok(None);
         };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_agent::{Allowed, Headers, HitError, HttpAnswer, Rate};
+use tollgate_agent::{Allowed, Headers, HttpAnswer, Rate, Refused};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -94,7 +94,7 @@ impl LimitLayer {
     }
 
     /// What a call is told that is let through, if it is told anything.
-    fn decide(&self, head: Head<'_>) -> Result<Option<Allowed>, HitError> {
+    fn decide(&self, head: Head<'_>) -> Result<Option<Allowed>, Refused> {
         let Some((domain, copies)) = self.subject.of(head) else {
             return Ok(None);
         };
@@ -112,7 +112,7 @@ impl LimitLayer {
         }
     }
 
-    fn refusal(&self, error: &HitError) -> HttpAnswer {
+    fn refusal(&self, error: &Refused) -> HttpAnswer {
         match self.tells_legacy {
             true => error.http().with_legacy_headers(),
             false => error.http(),

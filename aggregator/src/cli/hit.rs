@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tollgate_agent::{
-    Agent, Cause, Copies, Denied, Hold, Misuse, Rate, ReserveError, Scope, Stats,
-};
+use tollgate_agent::{Agent, Cause, Copies, Denied, Hold, Misuse, Rate, Refused, Scope, Stats};
 use tollgate_limits::{self, print_span};
 use tollgate_shared::time::Span;
 
@@ -224,7 +222,7 @@ impl<'a> Door<'a> {
             held.pop_front();
         }
         let taken = match copies.reserve(domain, 1) {
-            Err(ReserveError::Misuse(Misuse::Strict)) => {
+            Err(Refused::Misuse(Misuse::Strict)) => {
                 copies.reserve_confirmed(domain, 1, CONFIRMED_WITHIN).await
             }
             taken => taken,
@@ -234,7 +232,7 @@ impl<'a> Door<'a> {
                 held.push_back((Instant::now() + hold_for, hold));
                 Ok(Ok(false))
             }
-            Err(ReserveError::Denied(denied)) => Ok(Err(denied)),
+            Err(Refused::Denied(denied)) => Ok(Err(denied)),
             Err(fault) => Err(Failure::Usage(format!(
                 "hit: --hold: {}: {fault}",
                 copies.resource()

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
-use tollgate_agent::{Cause, Confirmation, Copies, Hold, ReserveError};
+use tollgate_agent::{Cause, Confirmation, Copies, Hold, Refused};
 
 use super::clock::monotonic_ns;
 use super::part::AgentPart;
@@ -142,7 +142,7 @@ impl Holder {
 
     fn is_full(&self) -> bool {
         let peeked = self.copies.peek(&self.domain);
-        matches!(peeked, Err(ReserveError::Denied(denied)) if denied.cause() == Cause::Full)
+        matches!(peeked, Err(Refused::Denied(denied)) if denied.cause() == Cause::Full)
     }
 
     /// Takes all, and says how many of them are not too many by the aggregators' word.

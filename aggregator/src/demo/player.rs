@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tollgate_agent::{Agent, HitError, Rate};
+use tollgate_agent::{Agent, Rate, Refused};
 use tollgate_shared::place::Code;
 
 use super::clock::{monotonic_ns, wall_us};
@@ -203,7 +203,7 @@ fn make_calls(
                 counts.let_through.fetch_add(1, Ordering::Relaxed);
                 writeln!(seen, "{index} {wall} {monotonic} a")?;
             }
-            Err(HitError::Denied(denied)) => {
+            Err(Refused::Denied(denied)) => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
                 match denied.code() {
                     Some(code) => writeln!(seen, "{index} {wall} {monotonic} r {code}")?,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use tollgate_agent::{Agent, Change, Copies, Hold, ReserveError};
+use tollgate_agent::{Agent, Change, Copies, Hold, Refused};
 
 use crate::harness::Session;
 use crate::harness::agents::block_on;
@@ -201,7 +201,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
 fn is_denied(copies: &Copies, domain: &str) -> bool {
     let until = Instant::now() + HEARD_WITHIN;
     while Instant::now() < until {
-        if matches!(copies.peek(domain), Err(ReserveError::Denied(_))) {
+        if matches!(copies.peek(domain), Err(Refused::Denied(_))) {
             return true;
         }
         std::thread::yield_now();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, ReserveError};
+use tollgate_agent::{Agent, Cause, Confirmation, Copies, Hold, Refused};
 
 use super::process::DOMAINS;
 use super::{ByDomain, Counted, Holder, Place, SOON};
@@ -272,7 +272,7 @@ impl Probes {
         );
         match self.exceeds.reserve(domain, 1) {
             // Heard already that it is full.
-            Err(ReserveError::Denied(denied)) => assert_eq!(denied.cause(), Cause::Full),
+            Err(Refused::Denied(denied)) => assert_eq!(denied.cause(), Cause::Full),
             Err(other) => panic!("{domain}: {other}"),
             Ok(more) => match word(&more).await {
                 Confirmation::Excess { copies: 1, .. } => {}

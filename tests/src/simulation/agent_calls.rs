@@ -3,7 +3,7 @@
 //! What stays true: every call is counted, and every refusal is checked unless the very same one was.
 
 use bytes::Bytes;
-use tollgate_agent::{Allowed, Cause, Denied, HitError, Scope};
+use tollgate_agent::{Allowed, Cause, Denied, Refused, Scope};
 use tollgate_model::log::Scope as ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::wire::link::FromAggregator;
@@ -193,14 +193,14 @@ impl World {
         &mut self,
         agent: usize,
         (r, d): (usize, usize),
-    ) -> (Result<Allowed, HitError>, (u32, u32)) {
+    ) -> (Result<Allowed, Refused>, (u32, u32)) {
         if let Some((answer, copies)) = self.estimates(agent, (r, d)) {
             return (answer, (copies, copies));
         }
         let host = &mut self.agents[agent];
         let (rate, domain) = (&host.rates[r], DOMAINS[d]);
         if !host.random.chance(host.plan.bulk_ppm) {
-            return (rate.hit(domain).map_err(HitError::from), (1, 1));
+            return (rate.hit(domain).map_err(Refused::from), (1, 1));
         }
         let copies = host.random.between(2, host.plan.bulk_max) as u32;
         match host.random.below(3) {
@@ -223,7 +223,7 @@ impl World {
         let estimates = self.agents[agent].estimates.len();
         let (answer, (min, asked)) = self.ask_for(agent, (r, d));
         let is_estimated = estimates < self.agents[agent].estimates.len();
-        if let Err(HitError::TooMany(too_many)) = &answer {
+        if let Err(Refused::TooMany(too_many)) = &answer {
             return self.refused_too_many((r, d), min, too_many.most());
         }
         match answer {
@@ -246,7 +246,7 @@ impl World {
                     self.estimate_stands_at(agent, called_at);
                 }
             }
-            Err(HitError::Denied(denied)) => {
+            Err(Refused::Denied(denied)) => {
                 self.note_calm_call(agent, (r, d), (asked, 0), Guard::Unknown);
                 self.refused(agent, (r, d), &denied);
             }

@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_agent::{Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, ReserveError};
+use tollgate_agent::{Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, Refused};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::verdict::EndedBy;
 
 use super::agent_host::AgentHost;
-use super::awaited::{Awaited, Refused};
+use super::awaited::{Awaited, NotHad};
 use super::copy_limits::COPIES;
 use super::documents::DOMAINS;
 use super::plan::QUIET_US;
@@ -250,7 +250,7 @@ impl World {
             && let Some((resource, id)) = self.offered.0.pop_front()
         {
             let copies = holding.copies[resource].clone();
-            let seize = async move { copies.seize_within(id, WAIT).await.map_err(Refused::Seize) };
+            let seize = async move { copies.seize_within(id, WAIT).await.map_err(NotHad::Seize) };
             holding
                 .awaited
                 .push(Awaited::new(resource, None, now_us, seize));
@@ -265,7 +265,7 @@ impl World {
         if limits.is_some_and(|limits| limits.is_strict(resource)) {
             let reserve = async move {
                 let reserve = copies.reserve_confirmed(DOMAINS[d], wanted, WAIT);
-                reserve.await.map_err(Refused::Reserve)
+                reserve.await.map_err(NotHad::Reserve)
             };
             holding
                 .awaited
@@ -329,10 +329,10 @@ impl World {
         agent: usize,
         (resource, d): (usize, usize),
         min: u32,
-        error: ReserveError,
+        error: Refused,
     ) {
         let denied = match error {
-            ReserveError::Denied(denied) => denied,
+            Refused::Denied(denied) => denied,
             // Before the first word of it, nobody knows that it is strict.
             other => return self.violated(7, "calls make sense here", other.to_string()),
         };

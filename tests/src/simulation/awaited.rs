@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use tollgate_agent::{Cause, Denied, Hold, ReserveError, SeizeError};
+use tollgate_agent::{Cause, Denied, Hold, Refused, SeizeError};
 use tollgate_shared::names::partition_of_resource;
 
 use super::agent_holds::WAIT;
@@ -29,12 +29,12 @@ pub(super) struct Awaited {
     /// Whom a strict reserve is for; none: it is a seize.
     domain: Option<usize>,
     asked_us: u64,
-    comes: Pin<Box<dyn Future<Output = Result<Hold, Refused>>>>,
+    comes: Pin<Box<dyn Future<Output = Result<Hold, NotHad>>>>,
 }
 
 /// Why nothing came.
-pub(super) enum Refused {
-    Reserve(ReserveError),
+pub(super) enum NotHad {
+    Reserve(Refused),
     Seize(SeizeError),
 }
 
@@ -44,7 +44,7 @@ impl Awaited {
         resource: usize,
         domain: Option<usize>,
         asked_us: u64,
-        comes: impl Future<Output = Result<Hold, Refused>> + 'static,
+        comes: impl Future<Output = Result<Hold, NotHad>> + 'static,
     ) -> Self {
         Self {
             resource,
@@ -60,7 +60,7 @@ struct Came {
     resource: usize,
     domain: Option<usize>,
     asked_us: u64,
-    result: Result<Hold, Refused>,
+    result: Result<Hold, NotHad>,
 }
 
 impl World {
@@ -103,20 +103,20 @@ impl World {
         let is_over = WAIT.as_micros() as u64 <= waited_us + SLACK_US;
         match came.result {
             Ok(hold) => self.granted(agent, (resource, came.domain), hold, is_over),
-            Err(Refused::Seize(SeizeError::Unknown)) if is_over => {
+            Err(NotHad::Seize(SeizeError::Unknown)) if is_over => {
                 self.watch.cover.see("seize found nothing");
             }
-            Err(Refused::Seize(SeizeError::Refused(_))) => {}
-            Err(Refused::Seize(SeizeError::TimedOut)) if is_over => {}
-            Err(Refused::Reserve(ReserveError::Denied(denied))) => {
+            Err(NotHad::Seize(SeizeError::Refused(_))) => {}
+            Err(NotHad::Seize(SeizeError::TimedOut)) if is_over => {}
+            Err(NotHad::Reserve(Refused::Denied(denied))) => {
                 self.not_granted(agent, (resource, came.domain), &denied, is_over);
             }
-            Err(Refused::Reserve(ReserveError::Uncounted(_))) => {}
-            Err(Refused::Seize(error)) => {
+            Err(NotHad::Reserve(Refused::Uncounted(_))) => {}
+            Err(NotHad::Seize(error)) => {
                 let what = format!("agent {agent}, after {waited_us} us: {error}");
                 self.violated(7, "calls make sense here", what);
             }
-            Err(Refused::Reserve(error)) => {
+            Err(NotHad::Reserve(error)) => {
                 let what = format!("agent {agent}, after {waited_us} us: {error}");
                 self.violated(7, "calls make sense here", what);
             }

@@ -9,7 +9,7 @@
 //! Knows nothing of limits. What stays true: an estimate is settled once at most, by the life that made it, and what
 //! is settled is accounted for like a call.
 
-use tollgate_agent::{Allowed, Estimate, HitError, SettleError, Settled};
+use tollgate_agent::{Allowed, Estimate, Refused, SettleError, Settled};
 
 use super::calm_effect::CalledAt;
 use super::documents::DOMAINS;
@@ -48,7 +48,7 @@ impl World {
         &mut self,
         agent: usize,
         (r, d): (usize, usize),
-    ) -> Option<(Result<Allowed, HitError>, u32)> {
+    ) -> Option<(Result<Allowed, Refused>, u32)> {
         let host = &mut self.agents[agent];
         let ppm = host.plan.estimates_ppm;
         if ppm == 0 || !host.random.chance(ppm) {

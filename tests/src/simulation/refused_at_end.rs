@@ -9,7 +9,7 @@
 //! whatever it has heard. Knows nothing of how agents hear. What stays true: what the log took in the last second says
 //! nothing against anybody.
 
-use tollgate_agent::{Cause, ReserveError, Scope as DeniedScope};
+use tollgate_agent::{Cause, Refused, Scope as DeniedScope};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
@@ -131,7 +131,7 @@ impl World {
         let name = COPIES[resource];
         let refused = self.agents[agent].holding.copies[resource].peek(domain);
         let denied = match refused.err()? {
-            ReserveError::Denied(denied) => denied,
+            Refused::Denied(denied) => denied,
             other => return Some(format!("{name} for {domain}: {other}")),
         };
         let Some(code) = denied.code() else {

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use tollgate_agent::{
-    Agent, Allowed, Cause, Copies, Denied, Headers, HitError, HttpAnswer, Rate, ReserveError, Room,
+    Agent, Allowed, Cause, Copies, Denied, Headers, HttpAnswer, Rate, Refused, Room,
 };
 
 use super::asks::{DescriptorAct, DescriptorAsk, DescriptorRead};
@@ -249,14 +249,14 @@ fn set_room(decision: &mut Decision, at: usize, room: Option<Room>) {
 }
 
 /// Refuses by an error of hits together: one that is known of no descriptor is told of the first that asks for most.
-fn refuse_by(error: &HitError, hits: &[Hits<'_>], decision: &mut Decision) {
+fn refuse_by(error: &Refused, hits: &[Hits<'_>], decision: &mut Decision) {
     let room = match error {
-        HitError::Denied(denied) if denied.cause() == Cause::NotRate => {
+        Refused::Denied(denied) if denied.cause() == Cause::NotRate => {
             // Its limits came between the look and the hit.
             return Shared::note_undecided(Undecided::NotRate);
         }
-        HitError::Misuse(_) => return Shared::note_undecided(Undecided::Misuse),
-        HitError::Denied(denied) => denied.room(),
+        Refused::Misuse(_) => return Shared::note_undecided(Undecided::Misuse),
+        Refused::Denied(denied) => denied.room(),
         _ => None,
     };
     Shared::note("refused");
@@ -276,14 +276,14 @@ type TakenCopies<'u, 'a> = Vec<(&'u Uses<'a>, tollgate_agent::Hold)>;
 fn take<'u, 'a>(
     agent: &Agent,
     uses: &'u [Uses<'a>],
-) -> Result<TakenCopies<'u, 'a>, (usize, ReserveError)> {
+) -> Result<TakenCopies<'u, 'a>, (usize, Refused)> {
     let mut asked: Vec<&Uses<'a>> = Vec::new();
     for one in uses {
         if one.copies.is_strict() {
             Shared::note_undecided(Undecided::Strict);
         } else if one.count != 0 {
             asked.push(one);
-        } else if let Err(error @ ReserveError::Denied(_)) = one.copies.peek(&one.ask.domain) {
+        } else if let Err(error @ Refused::Denied(_)) = one.copies.peek(&one.ask.domain) {
             return Err((one.at, error));
         }
     }
@@ -293,7 +293,7 @@ fn take<'u, 'a>(
     let wishes: Vec<(&Copies, &str, u32)> = wishes.collect();
     match agent.reserve_all(&wishes, None) {
         Ok(together) => Ok(asked.into_iter().zip(together.holds).collect()),
-        Err(error @ ReserveError::Denied(_)) => {
+        Err(error @ Refused::Denied(_)) => {
             let is_full = |one: &&&Uses<'_>| one.copies.peek(&one.ask.domain).is_err();
             let full = asked.iter().find(is_full).or(asked.first());
             Err((full.map_or(0, |one| one.at), error))
@@ -306,9 +306,9 @@ fn take<'u, 'a>(
     }
 }
 
-fn room_of(error: &ReserveError) -> Option<Room> {
+fn room_of(error: &Refused) -> Option<Room> {
     match error {
-        ReserveError::Denied(denied) => denied.room(),
+        Refused::Denied(denied) => denied.room(),
         _ => None,
     }
 }
