@@ -8,74 +8,13 @@
 //! there. What stays true: the next version rules as the document with the change in it does, unless a plan
 //! stands behind what is taken away, which only the document knows.
 
-use tollgate_shared::names::{NAME_BYTES_MAX, NameFault};
-
-use super::fault::{FaultKind, Faults};
+use super::network_names::domain_of;
+use super::own::{NotChanged, Own};
 use super::rate::RateClass;
-use super::read::overrides::domain_of;
 use super::resource::{CopiesResource, RateOverride, RateResource, Resource};
 use super::stated::Stated;
 use super::version::Limits;
 use super::words::Words;
-
-/// What a domain states of itself, in the words of a document. What is none stays as it was.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Own {
-    /// Hits in a time, as `100/s`; it takes the place of tiers.
-    pub rate: Option<Box<str>>,
-    /// Hits a second, as `200/s`.
-    pub hard: Option<Box<str>>,
-    /// Copies.
-    pub limit: Option<u64>,
-}
-
-/// Why a change is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotChanged {
-    /// There is no such resource.
-    #[error("resource {0:?} is not configured")]
-    NotConfigured(Box<str>),
-    /// The resource is limited by something else.
-    #[error("resource {resource:?} is limited by {by}: expected {expected}")]
-    Kind {
-        /// The resource.
-        resource: Box<str>,
-        /// By what it is limited.
-        by: &'static str,
-        /// What can be stated.
-        expected: &'static str,
-    },
-    /// What is to be taken away is not there.
-    #[error("domain {0:?} has nothing of its own")]
-    Nothing(Box<str>),
-    /// No document may have the name.
-    #[error("domain {domain:?}: {fault}")]
-    Name {
-        /// The name.
-        domain: Box<str>,
-        /// What is wrong with it.
-        fault: NameFault,
-    },
-    /// It is no network that the resource could limit.
-    #[error("domain {domain:?}: {kind}")]
-    Network {
-        /// The domain.
-        domain: Box<str>,
-        /// What is wrong with it.
-        kind: FaultKind,
-    },
-    /// No record has room for what is stated.
-    #[error("a {field} of {found} bytes: expected at most {NAME_BYTES_MAX}")]
-    Long {
-        /// Rate or hard limit.
-        field: &'static str,
-        /// How long it is.
-        found: usize,
-    },
-    /// What is stated is wrong.
-    #[error("{0}")]
-    Faults(Faults),
-}
 
 impl Limits {
     /// These limits with what one domain states of itself changed; none: it has nothing of its own any
@@ -159,7 +98,7 @@ fn change_rate(
     rate: &mut RateResource,
     domain: &str,
     stated: Option<Stated>,
-    mut class_of: impl FnMut(RateClass) -> super::version::ClassId,
+    mut class_of: impl FnMut(RateClass) -> super::numbers::ClassId,
 ) -> Result<(), NotChanged> {
     let before = rate.override_of(domain).map(|of| of.stated.clone());
     let Some(stated) = stated else {

@@ -19,12 +19,13 @@ use super::changed::Changed;
 use super::descriptors::Descriptors;
 use super::names::NameTable;
 use super::networks::Networks;
+use super::numbers::{ClassId, ResourceIx};
 use super::patterns::Patterns;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, Mode, RateOverride, RateResource, RateTable, Resource};
 use super::settings::{BlindPolicy, EngineSettings, Namespaces};
 use super::stated::Stated;
-use super::version::{ClassId, Classes, Limits, ResourceIx};
+use super::version::{Classes, Limits};
 
 /// A rate-limited resource before classes are numbered.
 #[derive(Clone, Debug)]

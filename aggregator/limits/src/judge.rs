@@ -13,12 +13,13 @@
 use tollgate_shared::time::Span;
 
 use super::fault::FaultKind;
+use super::numbers::ClassId;
 use super::path::{Path, Step};
 use super::quotas;
 use super::rate::{RateClass, Tier, Window};
 use super::resource::{RateOverride, RateResource};
 use super::source::Notes;
-use super::version::{ClassId, Limits};
+use super::version::Limits;
 use super::warning::{Collector, WarningKind};
 
 /// State of one pair and constraint with one hit remembered, as the engine is built to keep it.

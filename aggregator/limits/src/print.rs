@@ -12,6 +12,7 @@ use super::print_stated::write_stated;
 use super::resource::{CopiesResource, Excess, Mode, RateResource, Reserve, Resource};
 use super::settings::{BlindPolicy, EngineSettings, Namespace};
 use super::spelling::print_rate;
+use super::toml_text::{TomlKey, TomlText};
 use super::units::print_span;
 use super::version::Limits;
 use super::zone_tables::table_text;
@@ -46,7 +47,10 @@ impl RateResource {
 fn write_limits(out: &mut String, limits: &Limits) -> fmt::Result {
     writeln!(out, "version = 1\nrules = {}\n", limits.rules())?;
     if !limits.record_keys().is_empty() {
-        let ids = limits.record_keys().iter().map(|id| Text(id).to_string());
+        let ids = limits
+            .record_keys()
+            .iter()
+            .map(|id| TomlText(id).to_string());
         let ids: Vec<String> = ids.collect();
         writeln!(out, "record_keys = [{}]\n", ids.join(", "))?;
     }
@@ -84,14 +88,14 @@ fn write_namespace(out: &mut String, name: &str, namespace: &Namespace) -> fmt::
         ignore_configured,
         blind,
     } = namespace;
-    writeln!(out, "\n[namespace.{}]", Key(name))?;
+    writeln!(out, "\n[namespace.{}]", TomlKey(name))?;
     writeln!(out, "allow_unconfigured = {allow_unconfigured}")?;
     writeln!(out, "ignore_configured = {ignore_configured}")?;
     writeln!(out, "blind = {}", Blind(*blind))
 }
 
 fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
-    let name = Key(rate.name());
+    let name = TomlKey(rate.name());
     writeln!(out, "\n[rate.{name}]")?;
     write_stated(out, rate.stated(), "\n")?;
     if let Some(global) = rate.global() {
@@ -114,7 +118,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
         writeln!(out, "\n[rate.{name}.domains]")?;
     }
     for (domain, over) in rate.overrides() {
-        write!(out, "{} = {{ ", Key(domain))?;
+        write!(out, "{} = {{ ", TomlKey(domain))?;
         write_stated(out, &over.stated, ", ")?;
         // The last field brought a separator; nothing stated leaves none.
         if out.ends_with(", ") {
@@ -127,7 +131,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
 }
 
 fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
-    let name = Key(copies.name());
+    let name = TomlKey(copies.name());
     writeln!(out, "\n[copies.{name}]\nlimit = {}", copies.limit)?;
     if let Some(global) = copies.global {
         writeln!(out, "global = {global}")?;
@@ -146,31 +150,31 @@ fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
     }
     writeln!(out, "blind = {}", Blind(copies.blind))?;
     for (group, of) in &copies.groups {
-        writeln!(out, "\n[copies.{name}.groups.{}]", Key(group))?;
+        writeln!(out, "\n[copies.{name}.groups.{}]", TomlKey(group))?;
         writeln!(out, "limit = {}", of.limit)?;
-        let members: Vec<String> = of.members.iter().map(|m| Text(m).to_string()).collect();
+        let members: Vec<String> = of.members.iter().map(|m| TomlText(m).to_string()).collect();
         writeln!(out, "members = [{}]", members.join(", "))?;
     }
     if copies.overrides().next().is_some() {
         writeln!(out, "\n[copies.{name}.domains]")?;
     }
     for (domain, limit) in copies.overrides() {
-        writeln!(out, "{} = {limit}", Key(domain))?;
+        writeln!(out, "{} = {limit}", TomlKey(domain))?;
     }
     Ok(())
 }
 
 /// Writes the rules of a domain of descriptors as in a document.
 fn write_descriptors(out: &mut String, name: &str, rules: &[DescriptorRule]) -> fmt::Result {
-    writeln!(out, "\n[descriptors.{}]\nrules = [", Key(name))?;
+    writeln!(out, "\n[descriptors.{}]\nrules = [", TomlKey(name))?;
     for rule in rules {
         let keys = rule
             .keys()
             .iter()
-            .map(|key| Text(&key.to_string()).to_string());
+            .map(|key| TomlText(&key.to_string()).to_string());
         let keys: Vec<String> = keys.collect();
-        let resource = Text(rule.resource().text());
-        let domain = Text(rule.domain().text());
+        let resource = TomlText(rule.resource().text());
+        let domain = TomlText(rule.domain().text());
         let record = if rule.records() {
             ", record = true"
         } else {
@@ -195,36 +199,6 @@ impl fmt::Display for Blind {
             BlindPolicy::Closed => f.write_str("\"closed\""),
             BlindPolicy::Local(rate) => write!(f, "{{ local = \"{}\" }}", print_rate(rate)),
         }
-    }
-}
-
-/// A key as TOML: bare where it can be.
-pub(super) struct Key<'a>(pub(super) &'a str);
-
-impl fmt::Display for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if !self.0.is_empty() && self.0.bytes().all(bare) {
-            f.write_str(self.0)
-        } else {
-            Text(self.0).fmt(f)
-        }
-    }
-}
-
-/// A string as TOML. Checked names have no control characters.
-struct Text<'a>(&'a str);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            if c == '"' || c == '\\' {
-                f.write_char('\\')?;
-            }
-            f.write_char(c)?;
-        }
-        f.write_char('"')
     }
 }
 

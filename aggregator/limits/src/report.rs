@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::fault::{Fault, Faults};
 use super::judge::state_bytes_at_limit;
+use super::numbers::ClassId;
 use super::resource::{RateOverride, Resource};
-use super::version::{ClassId, Limits};
+use super::version::Limits;
 use super::warning::{Bytes, Warning, Warnings};
 
 /// The most kinds of limits whose bytes are reported for one resource; the greatest are.

@@ -14,11 +14,11 @@ use tollgate_shared::time::Span;
 use super::changed::Changed;
 use super::fault::FaultKind;
 use super::names::NameTable;
+use super::network_names::domain_of;
 use super::networks::Networks;
-use super::read::overrides::domain_of;
+use super::numbers::{ClassId, ResourceIx};
 use super::settings::BlindPolicy;
 use super::stated::Stated;
-use super::version::{ClassId, ResourceIx};
 
 /// Whether denials are announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

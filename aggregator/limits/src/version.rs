@@ -13,18 +13,11 @@ use std::sync::Arc;
 
 use super::descriptors::Descriptors;
 use super::names::NameTable;
+use super::numbers::ClassId;
 use super::patterns::Patterns;
 use super::rate::RateClass;
 use super::resource::{CopiesResource, RateResource, Resource};
 use super::settings::{EngineSettings, Namespace, Namespaces};
-
-/// The number of a class of limits within one version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassId(pub u32);
-
-/// The number of a resource within one version: dense, in the order of names, over rates and copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceIx(pub u32);
 
 /// Everything that a limits document says, checked and normalised.
 ///
@@ -173,7 +166,7 @@ impl Limits {
         }
     }
 
-    /// All resources, ascending by name; the position is the [`ResourceIx`].
+    /// All resources, ascending by name; the position is the [`ResourceIx`](crate::ResourceIx).
     pub fn resources(&self) -> &[Resource] {
         &self.resources
     }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::names::{NAME_BYTES_MAX, check_name};
 
-use super::amend::{NotChanged, Own};
-use super::print::Key;
+use super::own::{NotChanged, Own};
 use super::stated::Stated;
+use super::toml_text::TomlKey;
 use super::version::Limits;
 
 /// What was read already: many domains mostly state the same, and reading that is most of the work.
@@ -49,7 +49,7 @@ impl Words {
 }
 
 /// What a domain states of a rate-limited resource, read as in a document of that alone.
-fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotChanged> {
+fn stated_of(resource: &str, domain: &TomlKey<'_>, own: &Own) -> Result<Stated, NotChanged> {
     if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
         return Err(NotChanged::Kind {
             resource: resource.into(),
@@ -72,7 +72,7 @@ fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotC
         "[rate.{r}]\nrate = \"1/s\"\n[rate.{r}.domains.{d}]\n{}{}",
         field("rate", &own.rate),
         field("hard", &own.hard),
-        r = Key(resource),
+        r = TomlKey(resource),
         d = domain,
     );
     let limits = parsed(&text)?;
@@ -82,7 +82,7 @@ fn stated_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<Stated, NotC
     Ok(of.map(|of| of.stated.clone()).unwrap_or_default())
 }
 
-fn limit_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<u64, NotChanged> {
+fn limit_of(resource: &str, domain: &TomlKey<'_>, own: &Own) -> Result<u64, NotChanged> {
     let (None, None, Some(limit)) = (&own.rate, &own.hard, own.limit) else {
         return Err(NotChanged::Kind {
             resource: resource.into(),
@@ -92,7 +92,7 @@ fn limit_of(resource: &str, domain: &Key<'_>, own: &Own) -> Result<u64, NotChang
     };
     let text = format!(
         "[copies.{r}]\nlimit = 1\ndomains = {{ {d} = {limit} }}\n",
-        r = Key(resource),
+        r = TomlKey(resource),
         d = domain,
     );
     let limits = parsed(&text)?;
@@ -113,9 +113,9 @@ fn parsed(text: &str) -> Result<Limits, NotChanged> {
 }
 
 /// A name that a document may have, as TOML.
-fn key_of(domain: &str) -> Result<Key<'_>, NotChanged> {
+fn key_of(domain: &str) -> Result<TomlKey<'_>, NotChanged> {
     match check_name(domain) {
-        Ok(()) => Ok(Key(domain)),
+        Ok(()) => Ok(TomlKey(domain)),
         Err(fault) => Err(NotChanged::Name {
             domain: domain.into(),
             fault,

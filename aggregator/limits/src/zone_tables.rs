@@ -17,7 +17,7 @@ use jiff::tz::TimeZoneDatabase;
 use tollgate_shared::time::Timestamp;
 
 use super::fault::Faults;
-use super::print::Key;
+use super::toml_text::TomlKey;
 use super::version::Limits;
 use super::zone::Zone;
 
@@ -167,7 +167,7 @@ pub fn without_zone_tables(text: &str) -> String {
 pub(super) fn table_text(zone: &Zone) -> String {
     let rows = print_table(zone);
     let rows: Vec<String> = rows.iter().map(|row| format!("\"{row}\"")).collect();
-    let name = Key(zone.name());
+    let name = TomlKey(zone.name());
     format!("\n[zones.{name}]\noffsets = [{}]\n", rows.join(", "))
 }
 

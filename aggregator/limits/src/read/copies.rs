@@ -11,11 +11,11 @@ use super::{COPIES_MAX, Reading, SPAN_MAX, read_names};
 use crate::changed::Changed;
 use crate::names::NameTable;
 use crate::networks::Networks;
+use crate::numbers::ResourceIx;
 use crate::path::{Path, Step};
 use crate::resource::{CopiesResource, CopiesTable, Excess, Group, Reserve};
 use crate::settings::BlindPolicy;
 use crate::source::{Item, Section};
-use crate::version::ResourceIx;
 use crate::warning::{Collector, WarningKind};
 
 pub(super) const RESOURCE_FIELDS: &[&str] = &[

@@ -32,10 +32,9 @@ use crate::version::{Limits, RULES};
 use crate::warning::{Collector, Warnings};
 use crate::zone::Zone;
 
-pub use self::overrides::spelt_domain;
-
-use self::overrides::{domain_of, warn_of_name};
+use self::overrides::warn_of_name;
 use self::zones::ZoneReader;
+use crate::network_names::domain_of;
 
 /// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
 /// for a moment, so more than that belongs into amendments. Every table stays within 32 bits.

@@ -7,12 +7,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
+use tollgate_shared::networks::AddressPrefixes;
 
 use super::{Plans, Reading};
 use crate::assemble::OverridesDraft;
 use crate::fault::FaultKind;
 use crate::names::NameTable;
+use crate::network_names::domain_of;
 use crate::networks::meant_as;
 use crate::path::{Path, Step};
 use crate::source::{Item, Section, nearest};
@@ -137,52 +138,6 @@ fn note_narrow(
     if let Err(kind @ FaultKind::NarrowNetwork { .. }) = domain_of(domain, addresses) {
         resource.place_fault_below(Step::Named("domain", domain), item, kind);
     }
-}
-
-/// The one spelling of a domain that may be a network, of no resource in particular.
-///
-/// # Errors
-///
-/// Where it is meant as a network, and is not one.
-pub fn spelt_domain(name: &str) -> Result<Cow<'_, str>, FaultKind> {
-    domain_of(name, None)
-}
-
-/// The domain that a name in a document stands for: a network in its one spelling, an address as the resource
-/// limits it, else the name itself.
-pub(crate) fn domain_of(
-    name: &str,
-    addresses: Option<AddressPrefixes>,
-) -> Result<Cow<'_, str>, FaultKind> {
-    let mut text = NetworkText::default();
-    let own = |text: &str| match text == name {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(text.to_owned()),
-    };
-    let found = match network(name) {
-        NetworkName::Network(found) => found,
-        NetworkName::HostBits(expected) => {
-            return Err(FaultKind::HostBits {
-                expected: text.write(expected).into(),
-            });
-        }
-        NetworkName::Length => return Err(FaultKind::NetworkLength),
-        NetworkName::Other => {
-            return Ok(match (addresses, address(name)) {
-                (Some(addresses), Some(address)) => own(text.write(addresses.network_of(address))),
-                _ => Cow::Borrowed(name),
-            });
-        }
-    };
-    if let Some(addresses) = addresses {
-        let limited = addresses.network_of(found.addr());
-        if limited.prefix_len() < found.prefix_len() {
-            return Err(FaultKind::NarrowNetwork {
-                limited: text.write(limited).into(),
-            });
-        }
-    }
-    Ok(own(text.write(found)))
 }
 
 /// Statements, each once.
