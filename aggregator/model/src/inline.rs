@@ -12,8 +12,9 @@
 use std::collections::BTreeMap;
 
 use crate::hits::Hits;
+use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::{DomainLimits, ResourceLimits, Window};
-use crate::rules::{FOR_EVER_US, Granted, PairState, SECOND_US, first_instant};
+use crate::rules::{Granted, PairState, SECOND_US};
 use crate::verdict::{Cause, Standing, Until};
 use crate::window::WindowState;
 

@@ -42,9 +42,11 @@ macro_rules! planted {
 mod bucket;
 mod calendar;
 mod hits;
+mod instants;
 mod names;
 mod quota;
 mod rules;
+mod scope;
 mod tiers;
 mod verdict;
 mod window;

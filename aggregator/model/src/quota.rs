@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use crate::bucket::SETTLED_US;
+use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::Quota;
-use crate::rules::{FOR_EVER_US, first_instant};
 
 /// The state of one quota.
 #[derive(Clone, Debug)]

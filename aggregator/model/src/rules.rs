@@ -11,6 +11,7 @@
 //! asks that very question, so that it cannot disagree with the rule.
 
 use crate::bucket::{BucketState, rate};
+use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::{DomainLimits, Window};
 use crate::quota::QuotaState;
 use crate::tiers::TiersState;
@@ -19,10 +20,6 @@ use crate::window::WindowState;
 
 /// What hard and global limits count over, in microseconds.
 pub(crate) const SECOND_US: u64 = 1_000_000;
-
-/// The instant that stands for "for ever": sums that cannot be written down end here, so nothing
-/// that is said to happen at it ever does.
-pub(crate) const FOR_EVER_US: u64 = u64::MAX;
 
 /// What one request got.
 #[derive(Clone, Copy, Debug, Default)]
@@ -450,27 +447,4 @@ fn hard_window(limits: &DomainLimits) -> Option<Window> {
         limit,
         window_us: SECOND_US,
     })
-}
-
-/// The first instant of `start_us..=last_us` at which `is_open`, which must not turn from yes to no
-/// within it.
-pub(crate) fn first_instant(
-    start_us: u64,
-    last_us: u64,
-    is_open: impl Fn(u64) -> bool,
-) -> Option<u64> {
-    if !is_open(last_us) {
-        return None;
-    }
-    let (mut low_us, mut high_us) = (start_us, last_us);
-    // `is_open(high_us)` holds all along, and nothing before `low_us` is open.
-    while low_us < high_us {
-        let middle_us = low_us + (high_us - low_us) / 2;
-        if is_open(middle_us) {
-            high_us = middle_us;
-        } else {
-            low_us = middle_us + 1;
-        }
-    }
-    Some(high_us)
 }

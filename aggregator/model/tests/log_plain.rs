@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use support::log::{Log, START, hits, of_resource};
 use support::plain::PlainOutcome;
 use support::{Plain, SECOND, any_limits};
-use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, Scope};
+use tollgate_model::log::{EntryRuling, HitEntry, NotRuled, ScopeName};
 use tollgate_model::{DomainLimits, End};
 
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ proptest! {
         };
         let names = ["a", "b", "c", "d", "e", "f"];
         let (mut now, mut version) = (START, 1);
-        let mut told: BTreeMap<Scope, Option<End>> = BTreeMap::new();
+        let mut told: BTreeMap<ScopeName, Option<End>> = BTreeMap::new();
         for (pause, record) in records {
             // Whole milliseconds, so that no stamp lies after its append.
             now += pause / 1000 * 1000;
@@ -197,7 +197,7 @@ proptest! {
             }
             for (domain, pair) in &plain.pairs {
                 // What the statements say is what holds, but for what ended by itself.
-                let scope = Scope::new("r", Some(names[*domain]));
+                let scope = ScopeName::new("r", Some(names[*domain]));
                 let in_force = |end: &End| end.is_after(pair.time.max(now));
                 let told = told.get(&scope).copied().flatten().filter(in_force);
                 prop_assert_eq!(told, pair.denied.filter(in_force));

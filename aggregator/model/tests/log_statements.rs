@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use support::log::*;
 use support::{MS, SECOND, limits, tier};
 use tollgate_model::log::{
-    EntryKind, EntryRuling, HitEntry, LogInput, NotRuled, Place, Scope, Total, TotalPart,
+    EntryKind, EntryRuling, HitEntry, LogInput, NotRuled, Place, ScopeName, Total, TotalPart,
     TotalRuling,
 };
 use tollgate_model::{Cause, End, Limits};
@@ -91,7 +91,7 @@ fn a_refusal_is_justified_by_the_statement_at_its_place_and_until_its_end() {
     let (scope, statement) = model.justification(denied, "r", "d", end - 1).unwrap();
     assert_eq!(
         (scope, statement.place),
-        (Scope::new("r", Some("d")), denied)
+        (ScopeName::new("r", Some("d")), denied)
     );
     assert_eq!(
         model.justification(denied, "r", "d", end),

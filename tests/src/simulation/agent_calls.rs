@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use tollgate_agent::{Allowed, Cause, Denied, Refused, Scope};
-use tollgate_model::log::Scope as ScopeName;
+use tollgate_model::log::ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::wire::link::FromAggregator;
 

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
-use tollgate_model::log::Scope;
+use tollgate_model::log::ScopeName;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::wire::amendment::Act;
 
@@ -204,7 +204,7 @@ impl World {
         };
         let ruled = &self.watch.ruled[partition as usize];
         let judged_us = self.log_clock.wall(self.judged_since_us()).as_micros();
-        let scope = Scope::new(resource, Some(domain));
+        let scope = ScopeName::new(resource, Some(domain));
         ruled.model.statements(&scope).iter().any(|one| {
             let taken = ruled.taken.get(one.place.offset as usize);
             let is_before = taken.is_none_or(|(at_us, _)| *at_us <= since_us);

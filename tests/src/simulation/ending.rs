@@ -4,7 +4,7 @@
 //! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
 //! and every deny list agrees with the replay: what is in force is refused, and nothing else is, of rates and copies.
 
-use tollgate_model::log::Scope;
+use tollgate_model::log::ScopeName;
 use tollgate_server::core::recordings::Waiting;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
@@ -324,7 +324,7 @@ impl World {
         for (r, resource) in RESOURCES.iter().enumerate() {
             for domain in DOMAINS {
                 let partition = partition_of_pair(resource, domain, self.plan.partitions);
-                let scope = Scope::new(resource, Some(domain));
+                let scope = ScopeName::new(resource, Some(domain));
                 let Some(place) = self.should_be_denied(agent, partition, &scope) else {
                     continue;
                 };
@@ -339,7 +339,7 @@ impl World {
             }
             let partition = partition_of_resource(resource, self.plan.partitions);
             if let Some(place) =
-                self.should_be_denied(agent, partition, &Scope::new(resource, None))
+                self.should_be_denied(agent, partition, &ScopeName::new(resource, None))
                 && self.agents[agent].rates[r].peek("nobody").is_ok()
             {
                 let what = format!("agent {agent} does not refuse all of {resource}: {place}");
@@ -349,7 +349,7 @@ impl World {
     }
 
     /// The place of a denial that everybody should have heard of by now and that is not over.
-    fn should_be_denied(&self, agent: usize, partition: u32, scope: &Scope) -> Option<Place> {
+    fn should_be_denied(&self, agent: usize, partition: u32, scope: &ScopeName) -> Option<Place> {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled.model.statements(scope).last()?;
         let denial = statement.denied?;

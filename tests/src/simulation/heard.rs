@@ -8,7 +8,7 @@
 //! greater place holds, whatever comes first, twice or late. Knows nothing of frames. What stays true: what is
 //! near its end, and what was stated before the log's clock was right again that jumped or stood still, is left out.
 
-use tollgate_model::log::{Scope, Statement};
+use tollgate_model::log::{ScopeName, Statement};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::Place;
 
@@ -157,7 +157,7 @@ impl World {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled
             .model
-            .statements(&Scope::new(resource, Some(domain)))
+            .statements(&ScopeName::new(resource, Some(domain)))
             .last()?;
         let process = host.process.as_ref()?;
         let heard = process.heard_upto(resource, partition)?;

@@ -9,7 +9,7 @@
 //! any more; nor does it last for what `heard` leaves out. Knows nothing of frames. What stays true: it looks only
 //! while nothing is wrong, and at what was stated since nothing was.
 
-use tollgate_model::log::Scope;
+use tollgate_model::log::ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
 
@@ -52,7 +52,7 @@ impl World {
                 (partition, Some(domain))
             });
             for (partition, domain) in pairs.into_iter().chain([(whole, None)]) {
-                let scope = Scope::new(resource, domain);
+                let scope = ScopeName::new(resource, domain);
                 let Some(place) = self.should_be_told(partition, &scope, (calm_us, since_us))
                 else {
                     continue;
@@ -126,7 +126,7 @@ impl World {
     fn should_be_told(
         &self,
         partition: u32,
-        scope: &Scope,
+        scope: &ScopeName,
         (calm_us, since_us): (u64, u64),
     ) -> Option<Place> {
         let ruled = &self.watch.ruled[partition as usize];

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::{EffectParams, EffectViolation, InForce, OfferedCall, effect_violations};
 use crate::limits::DomainLimits;
-use crate::log::Scope;
+use crate::scope::ScopeName;
 use crate::stream::EntryOutcome;
 
 /// One pair, or a whole resource.
@@ -123,9 +123,9 @@ const ENTRIES_MAX: u64 = 1_000_000;
 /// All pairs of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectRecords {
-    scopes: BTreeMap<Scope, EffectRecord>,
+    scopes: BTreeMap<ScopeName, EffectRecord>,
     /// Of scopes that left the partition's table, and so forgot what counted.
-    left: Vec<(Scope, EffectRecord)>,
+    left: Vec<(ScopeName, EffectRecord)>,
     entries: u64,
     unjudged: u64,
 }
@@ -134,7 +134,7 @@ impl EffectRecords {
     /// An entry of a pair was ruled under these limits. What came too late counts nowhere.
     pub fn entry(
         &mut self,
-        scope: Scope,
+        scope: ScopeName,
         limits: &DomainLimits,
         at_us: u64,
         outcome: &EntryOutcome,
@@ -149,7 +149,7 @@ impl EffectRecords {
     }
 
     /// A settlement took copies back that had been let through under a stamp.
-    pub fn taken_back(&mut self, scope: &Scope, made_us: u64, copies: u64) {
+    pub fn taken_back(&mut self, scope: &ScopeName, made_us: u64, copies: u64) {
         if let Some(record) = self.scopes.get_mut(scope) {
             record.taken_back(made_us, copies);
         }
@@ -167,7 +167,10 @@ impl EffectRecords {
         if self.is_full() {
             return;
         }
-        let record = self.scopes.entry(Scope::new(resource, None)).or_default();
+        let record = self
+            .scopes
+            .entry(ScopeName::new(resource, None))
+            .or_default();
         let limits = DomainLimits {
             hard: Some(limit),
             ..DomainLimits::default()
@@ -177,14 +180,14 @@ impl EffectRecords {
     }
 
     /// New limits of whatever is known: none where nothing limits it.
-    pub fn new_limits(&mut self, limits_of: impl Fn(&Scope) -> Option<DomainLimits>) {
+    pub fn new_limits(&mut self, limits_of: impl Fn(&ScopeName) -> Option<DomainLimits>) {
         for (scope, record) in &mut self.scopes {
             record.limits(&limits_of(scope).unwrap_or_default(), false);
         }
     }
 
     /// An operator changed what counts in a pair.
-    pub fn starts_anew(&mut self, scope: &Scope) {
+    pub fn starts_anew(&mut self, scope: &ScopeName) {
         if let Some(record) = self.scopes.get_mut(scope) {
             record.starts_anew();
         }
@@ -194,14 +197,14 @@ impl EffectRecords {
     ///
     /// At the cap a pair leaves whose windows are over by the log's time, and that may be ahead of the pair's own:
     /// what it let through before counts nowhere then, as the cap's rule says.
-    pub fn enters(&mut self, scope: &Scope) {
+    pub fn enters(&mut self, scope: &ScopeName) {
         if let Some(record) = self.scopes.remove(scope) {
             self.left.push((scope.clone(), record));
         }
     }
 
     /// Every scope in which more was let through than is allowed.
-    pub fn violations(&self) -> Vec<(Scope, EffectViolation)> {
+    pub fn violations(&self) -> Vec<(ScopeName, EffectViolation)> {
         let left = self.left.iter().map(|(scope, record)| (scope, record));
         let all = self.scopes.iter().chain(left).flat_map(|(scope, record)| {
             let found = record.violations().into_iter();
@@ -246,7 +249,7 @@ mod tests {
             }],
             ..DomainLimits::default()
         };
-        let (mut records, scope) = (EffectRecords::default(), Scope::new("r", Some("d")));
+        let (mut records, scope) = (EffectRecords::default(), ScopeName::new("r", Some("d")));
         let granted = EntryOutcome {
             granted: 1,
             ..EntryOutcome::default()
@@ -282,7 +285,7 @@ mod tests {
             }],
             ..DomainLimits::default()
         };
-        let scope = Scope::new("r", Some("d"));
+        let scope = ScopeName::new("r", Some("d"));
         let granted = EntryOutcome {
             granted: 1,
             ..EntryOutcome::default()
@@ -319,7 +322,7 @@ mod tests {
             ..DomainLimits::default()
         };
         let found = |late_us| {
-            let (mut records, scope) = (EffectRecords::default(), Scope::new("r", Some("d")));
+            let (mut records, scope) = (EffectRecords::default(), ScopeName::new("r", Some("d")));
             let mut entry = |at_us, granted, excess| {
                 let outcome = EntryOutcome {
                     granted,
@@ -344,7 +347,7 @@ mod tests {
             ..EffectRecords::default()
         };
         for _ in 0..3 {
-            let scope = Scope::new("r", Some("d"));
+            let scope = ScopeName::new("r", Some("d"));
             let outcome = EntryOutcome::default();
             records.entry(scope, &DomainLimits::default(), 1, &outcome, false);
         }

@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{Act, Change, Place, RecordOutcome, Scope};
+use super::input::{Act, Change, Place, RecordOutcome};
 use super::{PartitionModel, ends_differ};
 use crate::names::{is_network, is_within, networks_of, spelt};
+use crate::scope::ScopeName;
 use crate::stream::{Over, StreamPair};
 use crate::verdict::End;
 
@@ -72,7 +73,7 @@ impl PartitionModel {
         self.version = Some(version);
         let place = Place { offset, entry: 0 };
         for (resource, domain) in self.meant(act, at_us) {
-            let scope = Scope::new(&resource, Some(&domain));
+            let scope = ScopeName::new(&resource, Some(&domain));
             let before = self.table.denied(&scope);
             self.amend_pair(&resource, &domain, act, at_us);
             if let Some(effect) = &mut self.effect {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{Change, Place, Scope};
+use super::input::{Change, Place};
+use crate::scope::ScopeName;
 use crate::stream::Denial;
 
 /// One statement about some scope.
@@ -20,7 +21,7 @@ pub struct Statement {
 /// The statements by scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    scopes: BTreeMap<Scope, Vec<Statement>>,
+    scopes: BTreeMap<ScopeName, Vec<Statement>>,
 }
 
 impl History {
@@ -37,18 +38,18 @@ impl History {
         }
     }
 
-    pub fn of(&self, scope: &Scope) -> &[Statement] {
+    pub fn of(&self, scope: &ScopeName) -> &[Statement] {
         self.scopes.get(scope).map_or(&[], Vec::as_slice)
     }
 
     /// The newest statement about `scope` at or before `place`.
-    pub fn at(&self, scope: &Scope, place: Place) -> Option<Statement> {
+    pub fn at(&self, scope: &ScopeName, place: Place) -> Option<Statement> {
         let statements = self.of(scope);
         let upto = statements.partition_point(|statement| statement.place <= place);
         upto.checked_sub(1).map(|newest| statements[newest])
     }
 
-    pub fn scopes(&self) -> impl Iterator<Item = (&Scope, &[Statement])> {
+    pub fn scopes(&self) -> impl Iterator<Item = (&ScopeName, &[Statement])> {
         self.scopes
             .iter()
             .map(|(scope, all)| (scope, all.as_slice()))

@@ -4,6 +4,7 @@
 //! records, so that the model depends on no wire format. What stays true: one outcome for each
 //! entry, in the record's order.
 
+use crate::scope::ScopeName;
 use std::collections::BTreeMap;
 
 use crate::limits::Limits;
@@ -188,30 +189,11 @@ pub struct Place {
     pub entry: u32,
 }
 
-/// What a denial is about: a pair, or a whole resource if there is no domain.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scope {
-    /// The resource.
-    pub resource: String,
-    /// The domain of a pair.
-    pub domain: Option<String>,
-}
-
-impl Scope {
-    /// The pair of a resource and a domain, or the whole resource.
-    pub fn new(resource: &str, domain: Option<&str>) -> Self {
-        Self {
-            resource: resource.to_owned(),
-            domain: domain.map(str::to_owned),
-        }
-    }
-}
-
 /// One statement about a scope: it is denied, or its denial is lifted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The scope.
-    pub scope: Scope,
+    pub scope: ScopeName,
     /// What caused it.
     pub place: Place,
     /// The denial; none is a lift.

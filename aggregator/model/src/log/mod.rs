@@ -25,6 +25,7 @@ mod whole;
 
 use crate::effect::{EffectRecords, EffectViolation};
 use crate::limits::{DomainLimits, Limits};
+pub use crate::scope::ScopeName;
 use crate::stream::{Denial, EntryOutcome, SLOT_US, StreamPair};
 use crate::verdict::End;
 use agents::{Agents, Freshness};
@@ -33,7 +34,7 @@ use history::History;
 pub use history::Statement;
 pub use input::{
     Act, Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place,
-    RecordOutcome, Scope, Total, TotalPart, TotalRuling,
+    RecordOutcome, Total, TotalPart, TotalRuling,
 };
 use table::Table;
 pub use whole::{TotalCount, WholeResource};
@@ -112,7 +113,7 @@ impl PartitionModel {
 
     /// The scopes in which more was let through, in some span, than a constraint and what one denial
     /// delay brought explain.
-    pub fn effect_violations(&self) -> Vec<(Scope, EffectViolation)> {
+    pub fn effect_violations(&self) -> Vec<(ScopeName, EffectViolation)> {
         let effect = self.effect.as_ref();
         effect.map(EffectRecords::violations).unwrap_or_default()
     }
@@ -167,13 +168,15 @@ impl PartitionModel {
     /// The pair's denial by the newest statement at or before a place.
     pub fn denied_at_place(&self, place: Place, resource: &str, domain: &str) -> Option<Denial> {
         self.history
-            .at(&Scope::new(resource, Some(domain)), place)?
+            .at(&ScopeName::new(resource, Some(domain)), place)?
             .denied
     }
 
     /// The whole resource's denial by the newest statement at or before a place.
     pub fn whole_denied_at_place(&self, place: Place, resource: &str) -> Option<Denial> {
-        self.history.at(&Scope::new(resource, None), place)?.denied
+        self.history
+            .at(&ScopeName::new(resource, None), place)?
+            .denied
     }
 
     /// What justifies a refusal of the pair at `at_us` by someone who had heard the partition's
@@ -185,10 +188,10 @@ impl PartitionModel {
         resource: &str,
         domain: &str,
         at_us: u64,
-    ) -> Option<(Scope, Statement)> {
+    ) -> Option<(ScopeName, Statement)> {
         let scopes = [
-            Scope::new(resource, Some(domain)),
-            Scope::new(resource, None),
+            ScopeName::new(resource, Some(domain)),
+            ScopeName::new(resource, None),
         ];
         scopes.into_iter().find_map(|scope| {
             let statement = self.history.at(&scope, place)?;
@@ -198,12 +201,12 @@ impl PartitionModel {
     }
 
     /// Every statement about a scope, in order.
-    pub fn statements(&self, scope: &Scope) -> &[Statement] {
+    pub fn statements(&self, scope: &ScopeName) -> &[Statement] {
         self.history.of(scope)
     }
 
     /// Every scope with its statements.
-    pub fn all_statements(&self) -> impl Iterator<Item = (&Scope, &[Statement])> {
+    pub fn all_statements(&self) -> impl Iterator<Item = (&ScopeName, &[Statement])> {
         self.history.scopes()
     }
 
@@ -304,7 +307,7 @@ impl PartitionModel {
             let stays_us = pair.stays_until_us();
             if stays_us.is_some_and(|stays_us| stayed_us.is_none_or(|us| stays_us < us)) {
                 self.table
-                    .leaves_sooner(&Scope::new(resource, Some(domain)));
+                    .leaves_sooner(&ScopeName::new(resource, Some(domain)));
             }
         } else if !self.table.is_full(cap, slot) {
             let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
@@ -315,7 +318,7 @@ impl PartitionModel {
             now_us = at_us;
             self.table.add_pair(resource, domain, pair);
             if let Some(effect) = &mut self.effect {
-                effect.enters(&Scope::new(resource, Some(domain)));
+                effect.enters(&ScopeName::new(resource, Some(domain)));
             }
         } else {
             // Nobody remembers it: the global limit hears what a pair of its own would tell at its first entry.
@@ -329,13 +332,13 @@ impl PartitionModel {
             return self.not_ruled(NotRuled::AtCap);
         }
         self.table
-            .leave_if_rested(&Scope::new(resource, Some(domain)));
+            .leave_if_rested(&ScopeName::new(resource, Some(domain)));
         // What had ended by itself at the pair's time needs no lift.
         let before = before.filter(|denial| denial.end.is_after(now_us));
         let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
         if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
             outcome.changes.push(Change {
-                scope: Scope::new(entry.resource, Some(entry.domain)),
+                scope: ScopeName::new(entry.resource, Some(entry.domain)),
                 place,
                 denied: ruled.denied,
             });
@@ -343,7 +346,7 @@ impl PartitionModel {
         if let Some(effect) = &mut self.effect {
             let limits = self.limits.of(resource);
             let limits = limits.map(|limits| limits.of(domain)).unwrap_or_default();
-            let scope = Scope::new(resource, Some(domain));
+            let scope = ScopeName::new(resource, Some(domain));
             if let EntryKind::Refund { made_us, .. } = entry.kind {
                 effect.taken_back(&scope, made_us, ruled.refunded);
             }

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::input::Scope;
 use super::whole::WholeResource;
 use crate::limits::Limits;
+use crate::scope::ScopeName;
 use crate::stream::{Denial, StreamPair};
 
 /// All pairs of a partition.
@@ -21,7 +21,7 @@ pub(super) struct Table {
     count: u64,
     /// A pair is looked at again only at its instant here, since looking at all pairs at each tick
     /// takes hours on a long log.
-    leaving: BTreeSet<(u64, Scope)>,
+    leaving: BTreeSet<(u64, ScopeName)>,
     /// The slot of the last counted tick when room was made last.
     room_made: u64,
 }
@@ -42,7 +42,7 @@ impl Table {
     /// Puts in a new pair, after its first entry.
     pub fn add_pair(&mut self, resource: &str, domain: &str, pair: StreamPair) {
         if let Some(stays_us) = pair.stays_until_us() {
-            let scope = Scope::new(resource, Some(domain));
+            let scope = ScopeName::new(resource, Some(domain));
             self.leaving.insert((stays_us, scope));
         }
         let domains = self.pairs.entry(resource.to_owned()).or_default();
@@ -61,7 +61,8 @@ impl Table {
     /// Puts in a new whole resource, after its first hits.
     pub fn add_whole(&mut self, resource: &str, whole: WholeResource) {
         if let Some(stays_us) = whole.stays_until_us() {
-            self.leaving.insert((stays_us, Scope::new(resource, None)));
+            self.leaving
+                .insert((stays_us, ScopeName::new(resource, None)));
         }
         self.wholes.insert(resource.to_owned(), whole);
         self.count += 1;
@@ -84,14 +85,14 @@ impl Table {
     }
 
     /// After its entry, a pair leaves at once if all that it remembers was over when room was made last.
-    pub fn leave_if_rested(&mut self, scope: &Scope) {
+    pub fn leave_if_rested(&mut self, scope: &ScopeName) {
         if self.has_rested(scope) {
             self.remove(scope);
             self.leaving.retain(|(_, leaving)| leaving != scope);
         }
     }
 
-    fn has_rested(&self, scope: &Scope) -> bool {
+    fn has_rested(&self, scope: &ScopeName) -> bool {
         match &scope.domain {
             Some(domain) => self.pairs[&scope.resource][domain].rested_by(self.room_made),
             None => self.wholes[&scope.resource].rested_by(self.room_made),
@@ -140,7 +141,7 @@ impl Table {
     }
 
     /// After its entry, a pair may go earlier than it could before: other limits rule it now, or a cost was less.
-    pub fn leaves_sooner(&mut self, scope: &Scope) {
+    pub fn leaves_sooner(&mut self, scope: &ScopeName) {
         self.leaving.retain(|(_, leaving)| leaving != scope);
         if let Some(stays_us) = self.stays_until_us(scope) {
             self.leaving.insert((stays_us, scope.clone()));
@@ -189,7 +190,7 @@ impl Table {
     }
 
     /// The denials in force at the greater of their pair's time and `at_us`, by scope.
-    pub fn denials_in_force(&self, at_us: u64) -> Vec<(Scope, Denial)> {
+    pub fn denials_in_force(&self, at_us: u64) -> Vec<(ScopeName, Denial)> {
         let mut denials = Vec::new();
         for scope in self.scopes() {
             if let Some(denial) = self.denied(&scope)
@@ -202,28 +203,28 @@ impl Table {
     }
 
     /// The scope's denial as it was ruled last.
-    pub fn denied(&self, scope: &Scope) -> Option<Denial> {
+    pub fn denied(&self, scope: &ScopeName) -> Option<Denial> {
         match &scope.domain {
             Some(domain) => self.pair(&scope.resource, domain)?.denied(),
             None => self.whole(&scope.resource)?.denied(),
         }
     }
 
-    fn time_us(&self, scope: &Scope) -> u64 {
+    fn time_us(&self, scope: &ScopeName) -> u64 {
         match &scope.domain {
             Some(domain) => self.pairs[&scope.resource][domain].time_us().unwrap_or(0),
             None => self.wholes[&scope.resource].time_us(),
         }
     }
 
-    fn stays_until_us(&self, scope: &Scope) -> Option<u64> {
+    fn stays_until_us(&self, scope: &ScopeName) -> Option<u64> {
         match &scope.domain {
             Some(domain) => self.pairs[&scope.resource][domain].stays_until_us(),
             None => self.wholes[&scope.resource].stays_until_us(),
         }
     }
 
-    fn remove(&mut self, scope: &Scope) {
+    fn remove(&mut self, scope: &ScopeName) {
         self.count -= 1;
         match &scope.domain {
             Some(domain) => {
@@ -237,12 +238,12 @@ impl Table {
     }
 
     /// All pairs, in the order of their scopes.
-    fn scopes(&self) -> BTreeSet<Scope> {
+    fn scopes(&self) -> BTreeSet<ScopeName> {
         let wholes = self.wholes.keys();
-        let wholes = wholes.map(|resource| Scope::new(resource, None));
+        let wholes = wholes.map(|resource| ScopeName::new(resource, None));
         let pairs = self.pairs.iter().flat_map(|(resource, domains)| {
             let domains = domains.keys();
-            domains.map(move |domain| Scope::new(resource, Some(domain)))
+            domains.map(move |domain| ScopeName::new(resource, Some(domain)))
         });
         wholes.chain(pairs).collect()
     }

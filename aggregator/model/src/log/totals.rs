@@ -3,10 +3,11 @@
 //! Knows nothing of the records that they total. What stays true: a total is applied only if it names the
 //! last applied one of its resource and source partition.
 
-use super::input::{Change, Place, RecordOutcome, Scope, Total, TotalRuling};
+use super::input::{Change, Place, RecordOutcome, Total, TotalRuling};
 use super::whole::WholeResource;
 use super::{APPEND_UNIT_US, PartitionModel, ends_differ};
 use crate::limits::{DomainLimits, Limits};
+use crate::scope::ScopeName;
 
 impl PartitionModel {
     pub(super) fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
@@ -50,7 +51,7 @@ impl PartitionModel {
         }
         let is_new = self.table.whole(total.resource).is_none();
         if is_new && let Some(effect) = &mut self.effect {
-            effect.enters(&Scope::new(total.resource, None));
+            effect.enters(&ScopeName::new(total.resource, None));
         }
         let mut fresh = WholeResource::default();
         let whole = self.table.whole_mut(total.resource).unwrap_or(&mut fresh);
@@ -70,7 +71,7 @@ impl PartitionModel {
         let before = before.filter(|denial| denial.end.is_after(whole.time_us()));
         if ends_differ(before, whole.denied()) {
             outcome.changes.push(Change {
-                scope: Scope::new(total.resource, None),
+                scope: ScopeName::new(total.resource, None),
                 place,
                 denied: whole.denied(),
             });
@@ -79,7 +80,7 @@ impl PartitionModel {
             self.table.add_whole(total.resource, fresh);
         }
         self.table
-            .leave_if_rested(&Scope::new(total.resource, None));
+            .leave_if_rested(&ScopeName::new(total.resource, None));
         TotalRuling::Ruled {
             granted,
             excess,
@@ -89,7 +90,7 @@ impl PartitionModel {
 }
 
 /// What limits a scope: a global limit is one of a second.
-pub(super) fn limits_of(limits: &Limits, scope: &Scope) -> Option<DomainLimits> {
+pub(super) fn limits_of(limits: &Limits, scope: &ScopeName) -> Option<DomainLimits> {
     let resource = limits.of(&scope.resource)?;
     match &scope.domain {
         Some(domain) => Some(resource.of(domain)),

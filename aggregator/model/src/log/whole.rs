@@ -11,8 +11,9 @@
 //! other counts under its own stamp.
 
 use crate::hits::has_left;
+use crate::instants::{FOR_EVER_US, first_instant};
 use crate::limits::Window;
-use crate::rules::{FOR_EVER_US, SECOND_US, first_instant};
+use crate::rules::SECOND_US;
 use crate::stream::{Denial, SLOT_US, STAYS_US, rest_us};
 use crate::verdict::{Cause, End};
 use crate::window::WindowState;

@@ -3,8 +3,8 @@
 //! Knows nothing of wire formats: the records are the model's own inputs.
 
 use tollgate_model::log::{
-    Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, Place, RecordOutcome, Scope,
-    Total, TotalPart,
+    Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, Place, RecordOutcome,
+    ScopeName, Total, TotalPart,
 };
 use tollgate_model::{DomainLimits, End, EntryOutcome, Limits, PartitionModel, ResourceLimits};
 
@@ -165,11 +165,11 @@ pub fn change(
     offset: u64,
     entry: u32,
     end: Option<End>,
-) -> (Scope, Place, Option<End>) {
-    (Scope::new("r", domain), Place { offset, entry }, end)
+) -> (ScopeName, Place, Option<End>) {
+    (ScopeName::new("r", domain), Place { offset, entry }, end)
 }
 
-pub fn changes(outcome: &RecordOutcome) -> Vec<(Scope, Place, Option<End>)> {
+pub fn changes(outcome: &RecordOutcome) -> Vec<(ScopeName, Place, Option<End>)> {
     let plain = |change: &Change| {
         let end = change.denied.map(|denial| denial.end);
         (change.scope.clone(), change.place, end)

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_model::log::{EntryKind, HitEntry, HitsRecord, LogInput, Scope};
+use tollgate_model::log::{EntryKind, HitEntry, HitsRecord, LogInput, ScopeName};
 use tollgate_model::{End, Limits, PartitionModel};
 
 /// How long hits are held back, in microseconds: older ones than this are only counted.
@@ -23,14 +23,14 @@ type Intervals = Vec<(u64, u64)>;
 /// Denials of pairs, as they are said one after the other.
 #[derive(Debug, Default)]
 struct Denied {
-    pairs: BTreeMap<Scope, Intervals>,
+    pairs: BTreeMap<ScopeName, Intervals>,
     /// The greatest instant among each pair's entries.
-    times: BTreeMap<Scope, u64>,
+    times: BTreeMap<ScopeName, u64>,
 }
 
 enum Event {
     Hit {
-        scope: Scope,
+        scope: ScopeName,
         n: u64,
         kind: EntryKind,
         unguarded: bool,
@@ -49,7 +49,7 @@ pub struct Reorder {
 }
 
 impl Denied {
-    fn passed(&mut self, scope: &Scope, at_us: u64) {
+    fn passed(&mut self, scope: &ScopeName, at_us: u64) {
         match self.times.get_mut(scope) {
             Some(time) => *time = at_us.max(*time),
             None => {
@@ -58,7 +58,7 @@ impl Denied {
         }
     }
 
-    fn said(&mut self, scope: &Scope, not_before_us: u64, end: Option<End>) {
+    fn said(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
         let time = self
             .times
             .get(scope)
@@ -80,7 +80,7 @@ impl Denied {
 impl Reorder {
     /// An entry was ruled, in the order of the log.
     pub fn hit(&mut self, entry: &HitEntry<'_>, at_us: u64) {
-        let scope = Scope::new(entry.resource, Some(entry.domain));
+        let scope = ScopeName::new(entry.resource, Some(entry.domain));
         self.in_log_order.passed(&scope, at_us);
         self.number += 1;
         let event = Event::Hit {
@@ -104,7 +104,7 @@ impl Reorder {
 
     /// The model said something about a pair, in the order of the log; `not_before_us` is the record's
     /// time where limits led to it.
-    pub fn said(&mut self, scope: &Scope, not_before_us: u64, end: Option<End>) {
+    pub fn said(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
         if scope.domain.is_some() {
             self.in_log_order.said(scope, not_before_us, end);
         }

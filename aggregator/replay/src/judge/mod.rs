@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tollgate_limits::Limits;
 use tollgate_model::log::{
-    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, Scope, Statement, Total,
+    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, ScopeName, Statement, Total,
     TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
@@ -82,7 +82,7 @@ pub struct RuledBatch<'a> {
     /// Its entries with their rulings, in order.
     pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
     /// The statements that it caused.
-    pub statements: Vec<(Scope, Statement)>,
+    pub statements: Vec<(ScopeName, Statement)>,
 }
 
 /// Records that the model never saw, because nobody could.
@@ -356,7 +356,7 @@ impl Judge {
             return format!("and there is no partition {}", code.partition);
         };
         let of = |domain: Option<&str>| {
-            let scope = Scope::new(resource, domain);
+            let scope = ScopeName::new(resource, domain);
             let said = model.statements(&scope).iter();
             match said.take_while(|one| one.place <= place).last() {
                 None => "nothing said".to_owned(),
