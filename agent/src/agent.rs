@@ -11,10 +11,8 @@ use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Span;
 
 use crate::answer::{Allowed, Denied};
-use crate::builder::AgentBuilder;
 use crate::copies::{Copies, Together, take_together};
 use crate::descriptors::Descriptors;
-use crate::error::BuildError;
 use crate::flusher::Ending;
 use crate::net::Order;
 use crate::rate::{self, Rate};
@@ -93,27 +91,6 @@ impl Drop for Inner {
 }
 
 impl Agent {
-    /// Settings, to build an agent from.
-    ///
-    /// ```
-    /// use tollgate_agent::Agent;
-    ///
-    /// let agent = Agent::builder().name("checkout-1").aggregator("127.0.0.1:7401").build()?;
-    /// # Ok::<(), tollgate_agent::BuildError>(())
-    /// ```
-    pub fn builder() -> AgentBuilder {
-        AgentBuilder::default()
-    }
-
-    /// An agent with settings from the environment: see [`AgentBuilder::from_env`].
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] for bad settings; never because of the network.
-    pub fn from_env() -> Result<Self, BuildError> {
-        AgentBuilder::from_env()?.build()
-    }
-
     pub(crate) fn of(inner: Inner) -> Self {
         Self {
             inner: Arc::new(inner),

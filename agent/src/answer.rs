@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::statement as wire;
 pub use tollgate_shared::wire::statement::Cause;
 
 use crate::deny::Refusal;
 use crate::headers::Headers;
+use crate::left::Left;
 use crate::resource::{Policy, whole_seconds};
+use crate::scope::Scope;
 
 /// A call that was let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +24,6 @@ pub struct Allowed {
     blind: bool,
     policy: Policy,
     left: Option<Left>,
-}
-
-/// What a pair near its limit has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
-    pub(crate) remaining: u64,
-    pub(crate) limit: u64,
-    pub(crate) window: Span,
-    /// Until there is more; none: there may be already, [`Span::MAX`]: nobody knows when.
-    pub(crate) more_in: Span,
-    pub(crate) cause: Cause,
 }
 
 /// What is known of the limit that a call is nearest to, or was refused by.
@@ -68,28 +58,6 @@ pub struct Denied {
     scope: Scope,
     limit: u64,
     window: Span,
-}
-
-/// What a refusal is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Scope {
-    /// One domain's use of the resource.
-    Pair,
-    /// Everybody's use of the resource.
-    Resource,
-    /// The use by all domains of a group.
-    Group,
-}
-
-impl From<&wire::Scope> for Scope {
-    fn from(scope: &wire::Scope) -> Self {
-        match scope {
-            wire::Scope::Pair(_) => Self::Pair,
-            wire::Scope::Resource => Self::Resource,
-            wire::Scope::Group(_) => Self::Group,
-        }
-    }
 }
 
 impl Allowed {
@@ -299,16 +267,6 @@ const fn copies_name(scope: Scope) -> &'static str {
         Scope::Pair => "copies",
         Scope::Resource => "copies-global",
         Scope::Group => "copies-group",
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pair => "by the domain",
-            Self::Resource => "by all domains",
-            Self::Group => "by a group of domains",
-        })
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod checks;
 mod epochs;
+#[cfg(feature = "simulation")]
+mod identity;
 mod security;
 mod start;
 
@@ -12,9 +14,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::copies::{HOLDS_MAX, HoldNews, OnHold};
+use crate::agent::Agent;
 use crate::error::BuildError;
 use crate::heard::{Heard, Near, OnHeard, OnNear};
+use crate::holds::news::HoldNews;
+use crate::holds::{HOLDS_MAX, OnHold};
+#[cfg(feature = "simulation")]
+pub use identity::Identity;
 use security::Security;
 
 /// Settings of an agent.
@@ -82,6 +88,29 @@ impl Default for AgentBuilder {
             epoch_file: None,
             flush_relaxed: Duration::from_millis(25),
         }
+    }
+}
+
+impl Agent {
+    /// Settings, to build an agent from.
+    ///
+    /// ```
+    /// use tollgate_agent::Agent;
+    ///
+    /// let agent = Agent::builder().name("checkout-1").aggregator("127.0.0.1:7401").build()?;
+    /// # Ok::<(), tollgate_agent::BuildError>(())
+    /// ```
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// An agent with settings from the environment: see [`AgentBuilder::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] for bad settings; never because of the network.
+    pub fn from_env() -> Result<Self, BuildError> {
+        AgentBuilder::from_env()?.build()
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use tollgate_shared::place::{Code, Place};
 
-use crate::answer::{Cause, Scope};
+use crate::answer::Cause;
+use crate::scope::Scope;
 
 /// A denial that was entered into the deny list, or one that left it before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

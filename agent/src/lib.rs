@@ -42,6 +42,7 @@ mod agent;
 mod answer;
 #[cfg(feature = "axum")]
 mod axum;
+mod batch;
 mod blind;
 mod builder;
 mod callback;
@@ -55,7 +56,9 @@ mod flusher;
 mod guard;
 mod headers;
 mod heard;
+mod holds;
 mod http;
+mod left;
 mod listener;
 mod log_lines;
 #[cfg(feature = "metrics")]
@@ -66,6 +69,7 @@ mod rate;
 mod recorder;
 mod refused;
 mod resource;
+mod scope;
 mod shared;
 mod sight;
 #[cfg(feature = "simulation")]
@@ -79,19 +83,18 @@ mod timer;
 mod waiting;
 
 pub use agent::{Agent, Flushed, KillSwitch};
-pub use answer::{Allowed, Cause, Denied, Room, Scope};
+pub use answer::{Allowed, Cause, Denied, Room};
 pub use builder::AgentBuilder;
-pub use copies::{
-    Confirmation, Copies, FullScope, Hold, HoldChange, HoldFault, HoldNews, Revoked, SeizeError,
-    Together,
-};
+pub use copies::{Confirmation, Copies, Hold, HoldFault, Revoked, SeizeError, Together};
 pub use descriptors::{Applied, Descriptors};
 pub use error::BuildError;
 pub use headers::Headers;
 pub use heard::{Change, Heard, Near};
+pub use holds::news::{FullScope, HoldChange, HoldNews};
 pub use http::HttpAnswer;
 pub use rate::{Estimate, Rate, SettleError, Settled};
 pub use refused::{Misuse, Refused, TooMany};
+pub use scope::Scope;
 pub use stats::Stats;
 pub use tollgate_shared::descriptors::{DescriptorRule, Matched};
 pub use tollgate_shared::holdings::{TransferId, TransferIdFault};

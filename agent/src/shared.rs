@@ -8,8 +8,8 @@ use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
-use crate::copies::{Desk, Struck};
 use crate::deny::DenyView;
+use crate::holds::{Desk, Struck};
 use crate::most::Mosts;
 use crate::recorder::Recorder;
 use crate::resource::Resources;

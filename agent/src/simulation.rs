@@ -7,16 +7,17 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 
 use crate::agent::Agent;
+use crate::batch::calls::Parcel;
 use crate::builder::AgentBuilder;
-use crate::copies::Told;
+pub use crate::builder::Identity;
 use crate::courier::Outgoing;
-use crate::flusher::{Flusher, Parcel};
+use crate::flusher::Flusher;
+use crate::holds::Told;
 use crate::net::{Event, Hub, Wires};
 use crate::resource::ResourceId;
 use crate::timer::Timer;
@@ -26,19 +27,6 @@ const LINK_MESSAGES_MAX: usize = 256;
 
 /// Parcels between flusher and hub, as the real channel takes.
 const PARCELS_MAX: usize = 1_024;
-
-/// All that an agent otherwise draws at random.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Its name.
-    pub name: String,
-    /// The secret of its epoch.
-    pub secret: EpochSecret,
-    /// Seeds its fingerprints.
-    pub seed: u64,
-    /// Its nonces count on from this.
-    pub nonce: u64,
-}
 
 /// What sockets say. Aggregators and resources go by number.
 #[derive(Clone, Debug)]

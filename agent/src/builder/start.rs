@@ -12,11 +12,11 @@ use tollgate_shared::time::Span;
 use super::{AgentBuilder, epochs};
 use crate::agent::{Agent, Inner};
 use crate::clock::Clock;
-use crate::copies::{Desk, Keeper, Origin};
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
 use crate::flusher::{self, Ending, Packer, Urgency};
+use crate::holds::{Desk, Keeper, Origin};
 use crate::listener::{Listener, Surroundings};
 use crate::net::{self, Carrier, Hub, Sockets};
 use crate::recorder::Recorder;
@@ -113,7 +113,7 @@ impl AgentBuilder {
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated<W: net::Wires>(
         self,
-        identity: &crate::simulation::Identity,
+        identity: &super::Identity,
         aggregators: usize,
         wall: tollgate_shared::time::Timestamp,
         wires: W,

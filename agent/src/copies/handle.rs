@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 
 use tollgate_shared::time::Span;
 
-use super::desk::{Taken, Wanted};
 use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
+use crate::holds::table::{Taken, Wanted};
 use crate::recorder::{Event, Happened};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};

@@ -9,11 +9,11 @@ use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::{EndedBy, Why};
 
-use super::desk::Ticket;
 use super::errors::HoldFault;
 use super::handle::Inner;
-use super::news::FullScope;
-use super::told::{Seldom, What, Word};
+use crate::holds::news::FullScope;
+use crate::holds::notice::{Seldom, What, Word};
+use crate::holds::table::Ticket;
 
 /// Copies in use. Dropping it gives them back: on any thread, without waiting, and never with a panic.
 /// It may be kept across awaits.

@@ -20,11 +20,12 @@ use tollgate_shared::wire::verdict::Why;
 use super::errors::SeizeError;
 use super::handle::{Copies, Inner};
 use super::hold::{Hold, Pending};
-use super::told::{Answer, Seldom};
-use crate::answer::{Cause, Denied, Scope};
+use crate::answer::{Cause, Denied};
 use crate::clock::Mono;
+use crate::holds::notice::{Answer, Seldom};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, OF_RATE, STRICT};
+use crate::scope::Scope;
 use crate::stats::Counters;
 
 /// How long a seize waits at most, unless it is told otherwise.

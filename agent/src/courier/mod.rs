@@ -13,8 +13,6 @@
 //! A state machine: it knows no socket and no clock, whoever drives it says what happened and when.
 //! What stays true: a record's bytes never change; a sequence is given once.
 
-mod cargo;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -24,8 +22,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 
-pub(crate) use cargo::Cargo;
-
+use crate::batch::Cargo;
 use crate::clock::Mono;
 use crate::resource::Resources;
 

@@ -23,8 +23,8 @@ use tollgate_shared::wire::notice::Notice;
 use tollgate_shared::wire::statement::Cause;
 
 use super::view::DenyView;
-use crate::answer::Left;
 use crate::clock::Mono;
+use crate::left::Left;
 use crate::resource::{NEAR_WHOLE, Resource, ResourceId};
 
 /// Pairs that are kept. At some 450 bytes each they take 7 MB.

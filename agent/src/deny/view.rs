@@ -17,9 +17,9 @@ use tollgate_shared::wire::statement::{Cause, Denial};
 use super::filter::Filter;
 use super::lately::Lately;
 use super::near::NearEntry;
-use crate::answer::Scope;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
+use crate::scope::Scope;
 
 /// More shards than the usual four for each core: it halves what readers on several cores cost each
 /// other, and more than this brings nothing.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use tollgate_shared::time::Span;
 
-use super::parcel::{Loads, Parcel};
+use crate::batch::calls::{Loads, Parcel};
 use crate::clock::Mono;
 
 /// Parcels under way with which a lane still hands over at once.

@@ -13,7 +13,6 @@ mod ending;
 mod lane;
 mod pace;
 mod packer;
-mod parcel;
 mod urgency;
 
 use std::sync::Arc;
@@ -24,11 +23,11 @@ use tokio::sync::mpsc::error::TrySendError;
 
 pub(crate) use ending::Ending;
 pub(crate) use packer::Packer;
-pub(crate) use parcel::Parcel;
 pub(crate) use urgency::Urgency;
 
+use crate::batch::calls::Parcel;
 use crate::clock::Mono;
-use crate::copies::Told;
+use crate::holds::Told;
 use crate::recorder::Drain;
 use crate::shared::Shared;
 use crate::stats::Counters;

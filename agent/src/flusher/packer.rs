@@ -25,8 +25,8 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
 use super::lane::Lane;
-use super::parcel::{Calls, Parcel, RefusedSum};
 use super::urgency::Urgency;
+use crate::batch::calls::{Calls, Parcel, RefusedSum};
 use crate::clock::Mono;
 use crate::guard::Guards;
 use crate::recorder::{Event, Happened};

@@ -19,9 +19,9 @@ use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 use super::Event;
 #[cfg(feature = "kafka")]
 use super::Outcome;
-use crate::copies::{Keeper, Told};
+use crate::batch::calls::Parcel;
 use crate::courier::{Counts, Courier, Outgoing};
-use crate::flusher::Parcel;
+use crate::holds::{Keeper, Told};
 use crate::listener::{Act, Listener};
 use crate::log_lines::LogLines;
 use crate::resource::ResourceId;

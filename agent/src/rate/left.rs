@@ -6,8 +6,8 @@ use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Timestamp;
 
 use super::Rate;
-use crate::answer::Left;
 use crate::deny::Taking;
+use crate::left::Left;
 use crate::resource::NEAR_WHOLE;
 use crate::shared::Shared;
 

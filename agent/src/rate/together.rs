@@ -4,8 +4,9 @@
 //! and nothing is taken of local blind rates.
 
 use super::{ONE, Rate, Want};
-use crate::answer::{Allowed, Cause, Denied, Left};
+use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::Reading;
+use crate::left::Left;
 use crate::refused::Refused;
 use crate::resource::{Asking, NOT_OPEN, NOT_RATE, Policy};
 

@@ -26,9 +26,10 @@ use tollgate_shared::wire::statement::{self, Denial};
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 
 use super::{PARTITIONS, TestAgent, WhatIsSaid};
-use crate::answer::{Cause, Scope};
+use crate::answer::Cause;
 use crate::clock::Mono;
 use crate::deny::Said;
+use crate::scope::Scope;
 
 /// The epoch of every agent of the kit.
 pub(super) const EPOCH: u128 = 1;

@@ -21,7 +21,7 @@ use crate::resource::{NO_RESOURCE, ResourceId, Resources};
 
 /// Bytes of a parcel at which it is full. Larger ones save nothing more a hit, and this leaves more
 /// than ten times the room in a record.
-pub(super) const BYTES_MAX: usize = 64 * 1024;
+pub(crate) const BYTES_MAX: usize = 64 * 1024;
 
 /// What an entry takes in a record beside its name, at most; a refund takes [`REFUND_BYTES`] more.
 const ENTRY_BYTES: usize = 40;
@@ -34,9 +34,9 @@ const REFUSED_BYTES: usize = 80;
 
 /// Parcels of one lane that were handed over and are not done, and the bytes of all lanes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Loads {
-    pub(super) lane: Arc<AtomicU32>,
-    pub(super) bytes: Arc<AtomicUsize>,
+pub(crate) struct Loads {
+    pub(crate) lane: Arc<AtomicU32>,
+    pub(crate) bytes: Arc<AtomicUsize>,
 }
 
 /// Accounts for a parcel as long as it lives.
@@ -62,21 +62,21 @@ struct Name {
 
 /// Equal calls of one pair at one instant, on their way into a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Calls<'a> {
-    pub(super) resource: ResourceId,
-    pub(super) domain: &'a str,
-    pub(super) at: Timestamp,
+pub(crate) struct Calls<'a> {
+    pub(crate) resource: ResourceId,
+    pub(crate) domain: &'a str,
+    pub(crate) at: Timestamp,
     /// Of each call.
-    pub(super) copies: u32,
-    pub(super) calls: u32,
-    pub(super) min: Option<u32>,
-    pub(super) kind: HitKind,
-    pub(super) unguarded: bool,
+    pub(crate) copies: u32,
+    pub(crate) calls: u32,
+    pub(crate) min: Option<u32>,
+    pub(crate) kind: HitKind,
+    pub(crate) unguarded: bool,
 }
 
 impl Calls<'_> {
     /// Whether other calls of the same kind may be of the same entry.
-    pub(super) fn may_merge(&self) -> bool {
+    pub(crate) fn may_merge(&self) -> bool {
         self.min.is_none() && !matches!(self.kind, HitKind::Refund { .. })
     }
 }
@@ -135,7 +135,7 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    pub(super) fn new(partition: u32) -> Self {
+    pub(crate) fn new(partition: u32) -> Self {
         Self {
             partition,
             ..Self::default()
@@ -144,7 +144,7 @@ impl Parcel {
 
     /// An empty one for the same partition, with room for as much, within bounds: what comes next is
     /// much like it.
-    pub(super) fn next(&self) -> Self {
+    pub(crate) fn next(&self) -> Self {
         const ENTRIES_MAX: usize = 256;
         Self {
             text: String::with_capacity(self.text.len().min(16 * ENTRIES_MAX)),
@@ -153,11 +153,11 @@ impl Parcel {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.refused.is_empty()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         BYTES_MAX <= self.bytes() || RESOURCES_MAX as usize <= self.resources.len()
     }
 
@@ -171,7 +171,7 @@ impl Parcel {
     }
 
     /// Adds an entry; its number.
-    pub(super) fn push(&mut self, calls: &Calls<'_>) -> u32 {
+    pub(crate) fn push(&mut self, calls: &Calls<'_>) -> u32 {
         let resource = self.index_of(calls.resource);
         let domain = self.name(calls.domain);
         self.hits += u64::from(calls.calls);
@@ -192,7 +192,7 @@ impl Parcel {
     }
 
     /// Adds calls to an entry, if they are equal to its own.
-    pub(super) fn merge(&mut self, number: u32, calls: &Calls<'_>) -> bool {
+    pub(crate) fn merge(&mut self, number: u32, calls: &Calls<'_>) -> bool {
         let (text, resources) = (&self.text, &self.resources);
         let Some(entry) = self.entries.get_mut(number as usize) else {
             return false;
@@ -213,7 +213,7 @@ impl Parcel {
     }
 
     /// Adds refused calls of one pair.
-    pub(super) fn push_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum) {
+    pub(crate) fn push_refused(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum) {
         let resource = self.index_of(resource);
         let domain = self.name(domain);
         self.refused_calls += sum.calls;
@@ -258,7 +258,7 @@ impl Parcel {
     }
 
     /// Every entry of what was let through.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Calls<'_>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Calls<'_>> {
         self.entries.iter().map(|one| Calls {
             resource: self.resource(one.resource),
             domain: text_of(&self.text, one.domain),
@@ -272,7 +272,7 @@ impl Parcel {
     }
 
     /// Every entry of refused calls.
-    pub(super) fn refused(&self) -> impl Iterator<Item = (ResourceId, &str, RefusedSum)> {
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (ResourceId, &str, RefusedSum)> {
         self.refused.iter().map(|one| {
             (
                 self.resource(one.resource),
@@ -283,7 +283,7 @@ impl Parcel {
     }
 
     /// From here on it counts among those handed over.
-    pub(super) fn handed_over(&mut self, loads: &Loads) {
+    pub(crate) fn handed_over(&mut self, loads: &Loads) {
         let bytes = self.bytes();
         loads.lane.fetch_add(1, Ordering::Relaxed);
         loads.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Parcel {
     }
 
     /// It was not taken, and waits where it came from.
-    pub(super) fn taken_back(&mut self) {
+    pub(crate) fn taken_back(&mut self) {
         self.load = None;
     }
 

@@ -12,12 +12,12 @@ use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 
 use super::Keeper;
-use super::cargo::{Act, Operation};
-use super::table::{Held, Kept, Stands};
+use super::entry::{Held, Kept, Stands};
+use crate::batch::holds::{Act, Operation};
 use crate::callback;
 use crate::clock::Mono;
-use crate::copies::news::{FullScope, HoldChange, HoldNews};
-use crate::copies::told::{Answer, Word};
+use crate::holds::news::{FullScope, HoldChange, HoldNews};
+use crate::holds::notice::{Answer, Word};
 use crate::resource::ResourceId;
 use crate::stats::Counters;
 

@@ -7,8 +7,8 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::bench::{Bench, EPOCH, NOW, counted, digest, full, text_of};
-use super::cargo::BeatSays;
 use super::*;
+use crate::batch::holds::BeatSays;
 use tollgate_shared::wire::public::OnExcess;
 
 #[test]

@@ -1,13 +1,17 @@
-//! What a courier carries: hits, operations on holds, beats; each written when it is first sent.
+//! What goes into one record of the log: calls, operations on holds, or a heartbeat.
 //!
-//! Knows nothing of lanes. What stays true: one of these is one record.
+//! Each owns its content until the courier writes it, when it is first sent. Knows nothing of queues and sockets. What
+//! stays true: one of these is one record.
+
+pub(crate) mod calls;
+pub(crate) mod holds;
 
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 
-use crate::copies::{BeatCargo, HoldsCargo};
-use crate::flusher::Parcel;
 use crate::resource::Resources;
+use calls::Parcel;
+use holds::{BeatCargo, HoldsCargo};
 
 /// One record's content.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl Cargo {
     }
 
     /// Calls let through that stand in it.
-    pub(super) fn hits(&self) -> u64 {
+    pub(crate) fn hits(&self) -> u64 {
         match self {
             Self::Hits(parcel) => parcel.hits,
             Self::Holds(_) | Self::Beat(_) => 0,
@@ -44,7 +48,7 @@ impl Cargo {
     }
 
     /// Calls refused that stand in it.
-    pub(super) fn refused_calls(&self) -> u64 {
+    pub(crate) fn refused_calls(&self) -> u64 {
         match self {
             Self::Hits(parcel) => parcel.refused_calls,
             Self::Holds(_) | Self::Beat(_) => 0,
@@ -52,12 +56,12 @@ impl Cargo {
     }
 
     /// Whether it is about holds, and so of use only in its order.
-    pub(super) fn is_of_holdings(&self) -> bool {
+    pub(crate) fn is_of_holdings(&self) -> bool {
         !matches!(self, Self::Hits(_))
     }
 
     /// Writes the record.
-    pub(super) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
+    pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
         match self {
             Self::Hits(parcel) => parcel.encode(writer, sender, resources),
             Self::Holds(cargo) => cargo.encode(writer, sender),

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_shared::time::Timestamp;
 
-use super::told::{Seldom, Told, What};
+use super::notice::{Seldom, Told, What};
 use crate::deny::Unhashed;
 use crate::resource::{NO_RESOURCE, Resource, ResourceId};
 
@@ -412,5 +412,5 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "desk_tests.rs"]
+#[path = "table_tests.rs"]
 mod tests;

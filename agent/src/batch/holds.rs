@@ -51,7 +51,7 @@ pub(crate) enum Act {
 
 impl Operation {
     /// About as many bytes as it takes in a record.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         64 + match &self.act {
             Act::Reserve { domain, .. } | Act::Hold { domain, .. } => domain.len(),
             _ => 0,
@@ -95,22 +95,22 @@ pub(crate) struct HoldsCargo {
 }
 
 impl HoldsCargo {
-    pub(super) fn new(partition: u32) -> Self {
+    pub(crate) fn new(partition: u32) -> Self {
         Self {
             partition,
             ..Self::default()
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, name: &Arc<str>, operation: Operation) {
+    pub(crate) fn push(&mut self, name: &Arc<str>, operation: Operation) {
         let known = self
             .resources
             .iter()
@@ -126,12 +126,12 @@ impl HoldsCargo {
     }
 
     /// How many resources it names.
-    pub(super) fn resources(&self) -> usize {
+    pub(crate) fn resources(&self) -> usize {
         self.resources.len()
     }
 
     #[cfg(test)]
-    pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.operations.iter().map(|(_, operation)| operation)
     }
 
@@ -152,21 +152,21 @@ impl HoldsCargo {
 #[derive(Debug, Default)]
 pub(crate) struct BeatCargo {
     pub(crate) partition: u32,
-    pub(super) head: BeatHead,
-    pub(super) parts: Vec<BeatPart>,
+    pub(crate) head: BeatHead,
+    pub(crate) parts: Vec<BeatPart>,
 }
 
 /// What a beat says of one resource.
 #[derive(Debug)]
-pub(super) struct BeatPart {
-    pub(super) name: Arc<str>,
-    pub(super) awaiting: Vec<u64>,
-    pub(super) asked: Vec<u64>,
-    pub(super) says: BeatSays,
+pub(crate) struct BeatPart {
+    pub(crate) name: Arc<str>,
+    pub(crate) awaiting: Vec<u64>,
+    pub(crate) asked: Vec<u64>,
+    pub(crate) says: BeatSays,
 }
 
 #[derive(Debug)]
-pub(super) enum BeatSays {
+pub(crate) enum BeatSays {
     Digest(Holdings),
     List {
         from: u64,
@@ -176,18 +176,18 @@ pub(super) enum BeatSays {
 }
 
 #[derive(Debug)]
-pub(super) struct BeatHold {
-    pub(super) number: u64,
-    pub(super) domain: Arc<str>,
-    pub(super) copies: u32,
-    pub(super) start: Timestamp,
-    pub(super) strict: bool,
-    pub(super) seized: Option<TransferId>,
+pub(crate) struct BeatHold {
+    pub(crate) number: u64,
+    pub(crate) domain: Arc<str>,
+    pub(crate) copies: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) strict: bool,
+    pub(crate) seized: Option<TransferId>,
 }
 
 impl BeatPart {
     /// About as many bytes as it takes in a record.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let listed: usize = match &self.says {
             BeatSays::Digest(_) => 0,
             BeatSays::List { listed, .. } => listed.iter().map(BeatHold::bytes).sum(),
@@ -197,7 +197,7 @@ impl BeatPart {
 }
 
 impl BeatHold {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         64 + self.domain.len()
     }
 }

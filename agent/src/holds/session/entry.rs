@@ -11,7 +11,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::clock::Mono;
-use crate::copies::told::{Answer, Word};
+use crate::holds::notice::{Answer, Word};
 use crate::resource::Resource;
 
 /// The silence after which an agent is gone, where it is not known yet.

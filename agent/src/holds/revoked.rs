@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::told::{Seldom, What, Word};
+use super::notice::{Seldom, What, Word};
 
 /// Those of one agent, by their numbers.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
 
-use super::cargo::BeatSays;
 use super::*;
+use crate::batch::holds::BeatSays;
 
 pub(super) const NOW: Mono = Mono(100_000_000);
 pub(super) const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);

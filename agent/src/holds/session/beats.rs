@@ -10,10 +10,10 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
 use super::Keeper;
-use super::cargo::{BeatCargo, BeatHold, BeatPart, BeatSays};
-use super::table::{Held, Kept};
+use super::entry::{Held, Kept};
+use crate::batch::Cargo;
+use crate::batch::holds::{BeatCargo, BeatHold, BeatPart, BeatSays};
 use crate::clock::Mono;
-use crate::courier::Cargo;
 use crate::stats::Counters;
 
 /// How often everything is listed: what a lost release keeps at most, while the agent beats.

@@ -17,8 +17,7 @@
 mod beats;
 #[cfg(test)]
 mod bench;
-mod cargo;
-mod table;
+mod entry;
 mod verdicts;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,15 +30,15 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
-use cargo::{Act, Operation};
-pub(crate) use cargo::{BeatCargo, HoldsCargo};
-use table::{Held, Kept, Stands};
+use entry::{Held, Kept, Stands};
 
 use super::news::OnHold;
-use super::struck::Struck;
-use super::told::{Answer, Seldom, Told, What, Word};
+use super::notice::{Answer, Seldom, Told, What, Word};
+use super::revoked::Struck;
+use crate::batch::Cargo;
+use crate::batch::holds::{Act, BeatCargo, HoldsCargo, Operation};
 use crate::clock::Mono;
-use crate::courier::{Cargo, UnderWay};
+use crate::courier::UnderWay;
 use crate::resource::{Resource, ResourceId, Resources};
 use crate::stats::Counters;
 
@@ -405,7 +404,7 @@ impl Keeper {
         let before = lane.heard.replace(now);
         let silence = before.map_or(Span::ZERO, |before| now.since(before));
         // Nearly always: who is idle comes by with every turn.
-        if silence < table::SILENCE_MIN {
+        if silence < entry::SILENCE_MIN {
             return;
         }
         let held = self.held.values_mut();

@@ -1,0 +1,21 @@
+//! What this agent holds: where calls take copies and give them back, and what it tells the log about them.
+//!
+//! ```text
+//! calls ──> hold table ── notices ──> hold session ── operations, heartbeats ──> courier
+//!                                          ^── verdicts ── listener
+//! ```
+//!
+//! Knows nothing of limits, calls' answers and sockets. What stays true: everything here is bounded, and no lock is held
+//! while anybody waits.
+
+pub(crate) mod news;
+pub(crate) mod notice;
+mod revoked;
+mod session;
+pub(crate) mod table;
+
+pub(crate) use news::OnHold;
+pub(crate) use notice::Told;
+pub(crate) use revoked::Struck;
+pub(crate) use session::{Keeper, Origin};
+pub(crate) use table::{Desk, HOLDS_MAX};
