@@ -104,6 +104,14 @@ fn the_readme_shows_the_two_commands() {
 }
 
 #[test]
+fn the_readme_is_read_in_minutes() {
+    const LINES_MAX: usize = 120;
+    let readme = fs::read_to_string(root().join("README.md")).expect("the readme");
+    let lines = readme.lines().count();
+    assert!(lines <= LINES_MAX, "{lines} lines, expected {LINES_MAX}");
+}
+
+#[test]
 fn every_source_says_what_it_is_for() {
     let mut files = Vec::new();
     sources(&root(), &mut files);
