@@ -14,7 +14,7 @@ use crate::answer::{Allowed, Denied};
 use crate::copies::{Copies, Together, take_together};
 use crate::descriptors::Descriptors;
 use crate::flusher::Ending;
-use crate::net::Order;
+use crate::net::AgentOrder;
 use crate::rate::{self, Rate};
 use crate::refused::Refused;
 use crate::resource::{OF_COPIES, Resource};
@@ -27,7 +27,7 @@ use crate::stats::{Counters, Stats};
 /// [`Agent::shutdown`] sends it first. Handles taken from it go on letting through.
 #[derive(Clone)]
 pub struct Agent {
-    inner: Arc<Inner>,
+    inner: Arc<AgentInner>,
 }
 
 impl fmt::Debug for Agent {
@@ -57,20 +57,20 @@ pub enum KillSwitch {
 }
 
 /// Ends the threads when the last handle is gone.
-pub(crate) struct Inner {
+pub(crate) struct AgentInner {
     shared: Arc<Shared>,
     name: String,
     ending: Arc<Ending>,
     /// None: there are no threads.
-    orders: Option<mpsc::Sender<Order>>,
+    orders: Option<mpsc::Sender<AgentOrder>>,
 }
 
-impl Inner {
+impl AgentInner {
     pub(crate) fn new(
         shared: Arc<Shared>,
         name: String,
         ending: Arc<Ending>,
-        orders: Option<mpsc::Sender<Order>>,
+        orders: Option<mpsc::Sender<AgentOrder>>,
     ) -> Self {
         Self {
             shared,
@@ -81,7 +81,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for AgentInner {
     fn drop(&mut self) {
         // The hub sees the end of its orders, the flusher this.
         self.ending.ask_to_end();
@@ -91,7 +91,7 @@ impl Drop for Inner {
 }
 
 impl Agent {
-    pub(crate) fn of(inner: Inner) -> Self {
+    pub(crate) fn of(inner: AgentInner) -> Self {
         Self {
             inner: Arc::new(inner),
         }
@@ -322,7 +322,7 @@ impl Agent {
             let (done, wait) = oneshot::channel();
             let deadline = tokio::time::Instant::now() + deadline;
             // Refused where it has ended, or another call is at it already.
-            let _ = orders.send(Order::Flush { deadline, done }).await;
+            let _ = orders.send(AgentOrder::Flush { deadline, done }).await;
             let _ = wait.await;
         }
         let stats = self.stats();

@@ -39,8 +39,8 @@ const WINDOW_MAX: Span = Span::from_secs(100 * 366 * 86_400);
 
 /// A fallback rate for each domain of one resource.
 pub(crate) struct Local {
-    limiter: RateLimiter<Asked, Domains, Hand, NoOpMiddleware<Nanos>>,
-    domains: Domains,
+    limiter: RateLimiter<BlindAsk, BlindDomains, Hand, NoOpMiddleware<Nanos>>,
+    domains: BlindDomains,
     hand: Hand,
     /// What one copy takes of its domain's time.
     each: Nanos,
@@ -48,7 +48,7 @@ pub(crate) struct Local {
 
 /// Whose rate is asked about, and whether anything is taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asked {
+struct BlindAsk {
     fingerprint: u64,
     taking: bool,
 }
@@ -58,9 +58,9 @@ struct Asked {
 /// which is bounded: at the bound those leave that are seldom asked for, so that who comes often is
 /// limited whoever else comes; who leaves begins anew.
 #[derive(Clone)]
-struct Domains(Cache<u64, Arc<InMemoryState>>);
+struct BlindDomains(Cache<u64, Arc<InMemoryState>>);
 
-impl Domains {
+impl BlindDomains {
     /// Those of a rate that is all there again after `window`.
     fn new(window: Duration, domains_max: u64) -> Self {
         let cache = Cache::builder()
@@ -89,10 +89,10 @@ impl Domains {
     }
 }
 
-impl StateStore for Domains {
-    type Key = Asked;
+impl StateStore for BlindDomains {
+    type Key = BlindAsk;
 
-    fn measure_and_replace<T, F, E>(&self, asked: &Asked, measure: F) -> Result<T, E>
+    fn measure_and_replace<T, F, E>(&self, asked: &BlindAsk, measure: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
@@ -144,7 +144,7 @@ impl Local {
             .filter(|each| !each.is_zero())?;
         let quota = Quota::with_period(each)?.allow_burst(burst);
         let hand = Hand::default();
-        let domains = Domains::new(window.min(WINDOW_MAX).to_std(), domains_max);
+        let domains = BlindDomains::new(window.min(WINDOW_MAX).to_std(), domains_max);
         Some(Self {
             limiter: RateLimiter::new(quota, domains.clone(), hand.clone()),
             domains,
@@ -155,7 +155,7 @@ impl Local {
 
     /// Takes `copies` for a domain, or says how long until they may be had.
     pub(crate) fn take(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
-        let asked = Asked {
+        let asked = BlindAsk {
             fingerprint,
             taking: true,
         };
@@ -164,7 +164,7 @@ impl Local {
 
     /// What [`Local::take`] would say.
     pub(crate) fn look(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
-        let asked = Asked {
+        let asked = BlindAsk {
             fingerprint,
             taking: false,
         };
@@ -177,7 +177,7 @@ impl Local {
         self.domains.give_back(fingerprint, Nanos::new(time));
     }
 
-    fn ask(&self, asked: Asked, copies: u32, now: Mono) -> Result<(), Span> {
+    fn ask(&self, asked: BlindAsk, copies: u32, now: Mono) -> Result<(), Span> {
         self.hand
             .0
             .fetch_max(now.0, std::sync::atomic::Ordering::Relaxed);

@@ -37,7 +37,7 @@ pub struct AgentBuilder {
     domain_key_file: Option<PathBuf>,
     security: Security,
     kill_switch: bool,
-    bounds: Bounds,
+    bounds: AgentBounds,
     on_heard: Option<OnHeard>,
     on_near: Option<OnNear>,
     on_hold: Option<OnHold>,
@@ -47,7 +47,7 @@ pub struct AgentBuilder {
 
 /// What an agent may take of memory.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct AgentBounds {
     /// Eight bytes each in the filter, and about 200 for a denial that is there.
     denials: usize,
     resources: usize,
@@ -74,7 +74,7 @@ impl Default for AgentBuilder {
             domain_key_file: None,
             security: Security::default(),
             kill_switch: false,
-            bounds: Bounds {
+            bounds: AgentBounds {
                 denials: 1 << 20,
                 resources: 10_000,
                 threads: 1_024,

@@ -57,11 +57,11 @@ pub(crate) struct Clock {
     wall_us: AtomicU64,
     /// The thread that moves the numbers on: the flusher's.
     keeper: OnceLock<Thread>,
-    source: Source,
+    source: ClockSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum ClockSource {
     Machine {
         origin: Instant,
     },
@@ -82,7 +82,7 @@ impl Clock {
             mono_us: AtomicU64::new(0),
             wall_us: AtomicU64::new(0),
             keeper: OnceLock::new(),
-            source: Source::Machine {
+            source: ClockSource::Machine {
                 origin: Instant::now(),
             },
         };
@@ -97,7 +97,7 @@ impl Clock {
             mono_us: AtomicU64::new(BEGIN_US),
             wall_us: AtomicU64::new(wall.as_micros()),
             keeper: OnceLock::new(),
-            source: Source::Hand {
+            source: ClockSource::Hand {
                 mono_us: AtomicU64::new(BEGIN_US),
                 wall_us: AtomicU64::new(wall.as_micros()),
             },
@@ -158,19 +158,23 @@ impl Clock {
     /// The monotonic clock itself.
     pub(crate) fn read(&self) -> Mono {
         match &self.source {
-            Source::Machine { origin } => Mono(BEGIN_US.saturating_add(micros(origin.elapsed()))),
-            Source::Hand { mono_us, .. } => Mono(mono_us.load(Ordering::Relaxed)),
+            ClockSource::Machine { origin } => {
+                Mono(BEGIN_US.saturating_add(micros(origin.elapsed())))
+            }
+            ClockSource::Hand { mono_us, .. } => Mono(mono_us.load(Ordering::Relaxed)),
         }
     }
 
     /// The wall clock itself.
     pub(crate) fn read_wall(&self) -> Timestamp {
         match &self.source {
-            Source::Machine { .. } => {
+            ClockSource::Machine { .. } => {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 Timestamp::from_micros(since.map_or(0, micros).max(ASLEEP + 1))
             }
-            Source::Hand { wall_us, .. } => Timestamp::from_micros(wall_us.load(Ordering::Relaxed)),
+            ClockSource::Hand { wall_us, .. } => {
+                Timestamp::from_micros(wall_us.load(Ordering::Relaxed))
+            }
         }
     }
 
@@ -199,7 +203,7 @@ impl Clock {
     /// Moves a clock that is moved by hand; the machine's takes no notice.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn advance(&self, by: Span) {
-        if let Source::Hand { mono_us, wall_us } = &self.source {
+        if let ClockSource::Hand { mono_us, wall_us } = &self.source {
             mono_us.fetch_add(by.as_micros(), Ordering::Relaxed);
             wall_us.fetch_add(by.as_micros(), Ordering::Relaxed);
         }
@@ -209,7 +213,7 @@ impl Clock {
     /// Sets a clock that is moved by hand, whichever way; what is cached stays.
     #[cfg(feature = "simulation")]
     pub(crate) fn set(&self, since_start_us: u64, wall: Timestamp) {
-        if let Source::Hand { mono_us, wall_us } = &self.source {
+        if let ClockSource::Hand { mono_us, wall_us } = &self.source {
             mono_us.store(BEGIN_US.saturating_add(since_start_us), Ordering::Relaxed);
             wall_us.store(wall.as_micros(), Ordering::Relaxed);
         }
@@ -218,11 +222,11 @@ impl Clock {
     /// The machine's instant that a monotonic one is, for those who measure.
     pub(crate) fn instant(&self, at: Mono) -> Instant {
         match &self.source {
-            Source::Machine { origin } => {
+            ClockSource::Machine { origin } => {
                 let since = Duration::from_micros(at.0.saturating_sub(BEGIN_US));
                 origin.checked_add(since).unwrap_or(*origin)
             }
-            Source::Hand { .. } => Instant::now(),
+            ClockSource::Hand { .. } => Instant::now(),
         }
     }
 }
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn a_call_that_asked_the_clock_is_stamped_by_the_clock() {
         let clock = Clock::by_hand(Timestamp::from_millis(5));
-        if let Source::Hand { wall_us, .. } = &clock.source {
+        if let ClockSource::Hand { wall_us, .. } = &clock.source {
             wall_us.fetch_add(300, Ordering::Relaxed);
         }
         let reading = Reading::of(&clock);

@@ -28,7 +28,7 @@ const KEPT_FOR: Span = Span::from_secs(600);
 const PAIRS_MAX: u64 = 65_536;
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownMost {
     resource: ResourceId,
     domain: Box<str>,
     /// Of limits of this version.
@@ -41,7 +41,7 @@ struct Known {
 /// What is remembered.
 #[derive(Debug)]
 pub(crate) struct Mosts {
-    pairs: Cache<u64, Known>,
+    pairs: Cache<u64, KnownMost>,
 }
 
 impl Default for Mosts {
@@ -71,7 +71,7 @@ impl Mosts {
             return;
         }
         resource.lower_most_of_any(version, most);
-        let known = Known {
+        let known = KnownMost {
             resource: resource.id,
             domain: domain.into(),
             version,

@@ -9,11 +9,11 @@ use tollgate_shared::holdings::TransferId;
 
 use crate::clock::Clock;
 use crate::deny::DenyView;
-use crate::holds::{Desk, Struck};
+use crate::holds::{HoldTable, RevokedHolds};
 use crate::most::Mosts;
 use crate::recorder::Recorder;
 use crate::resource::Resources;
-use crate::sight::Sight;
+use crate::sight::Liveness;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timer;
 
@@ -22,13 +22,13 @@ use crate::timer::Timer;
 pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) view: Arc<DenyView>,
-    pub(crate) sight: Arc<Sight>,
+    pub(crate) sight: Arc<Liveness>,
     pub(crate) resources: Arc<Resources>,
     /// What denials said of how much their pairs can be granted at once.
     pub(crate) mosts: Arc<Mosts>,
     pub(crate) recorder: Recorder,
-    pub(crate) desk: Desk,
-    pub(crate) struck: Arc<Struck>,
+    pub(crate) desk: HoldTable,
+    pub(crate) struck: Arc<RevokedHolds>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
     /// Under which domains are hashed; none: they stand in the log by their names.

@@ -21,7 +21,7 @@ const NONE: u8 = 2;
 
 /// What is heard.
 #[derive(Debug)]
-pub(crate) struct Sight {
+pub(crate) struct Liveness {
     state: AtomicU8,
     /// 0: not known.
     partitions: AtomicU32,
@@ -36,7 +36,7 @@ pub(crate) struct Sight {
     pub(crate) guard: Guard,
 }
 
-impl Sight {
+impl Liveness {
     pub(crate) fn new(now: Mono) -> Self {
         Self {
             state: AtomicU8::new(NONE),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_blind_while_the_lease_of_its_partition_has_not_begun_or_has_run_out() {
-        let sight = Sight::new(Mono(5));
+        let sight = Liveness::new(Mono(5));
         assert!(sight.is_blind("r", "acme", Mono(5)));
         let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();
         sight.set_partitions(4, leases.clone(), Vec::new());

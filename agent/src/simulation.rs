@@ -12,13 +12,13 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 
 use crate::agent::Agent;
-use crate::batch::calls::Parcel;
+use crate::batch::calls::CallBatch;
 use crate::builder::AgentBuilder;
 pub use crate::builder::Identity;
 use crate::courier::Outgoing;
 use crate::flusher::Flusher;
-use crate::holds::Told;
-use crate::net::{Event, Hub, Wires};
+use crate::holds::HoldNotice;
+use crate::net::{Driver, DriverEvent, Transport};
 use crate::resource::ResourceId;
 use crate::timer::Timer;
 
@@ -113,7 +113,7 @@ struct Queues {
     wishes: Vec<Wish>,
 }
 
-impl Wires for Queues {
+impl Transport for Queues {
     fn links(&self) -> usize {
         self.messages.len()
     }
@@ -182,11 +182,11 @@ impl Wires for Queues {
 #[derive(Debug)]
 pub struct SimulatedAgent {
     agent: Agent,
-    hub: Hub<Queues>,
+    hub: Driver<Queues>,
     flusher: Flusher,
-    parcels: VecDeque<Parcel>,
+    parcels: VecDeque<CallBatch>,
     /// What was said at the desk.
-    words: Vec<Told>,
+    words: Vec<HoldNotice>,
 }
 
 impl SimulatedAgent {
@@ -322,20 +322,20 @@ impl SimulatedAgent {
     }
 }
 
-fn event_of(happening: Happening) -> Event {
+fn event_of(happening: Happening) -> DriverEvent {
     match happening {
-        Happening::LinkUp { peer } => Event::LinkUp { peer },
-        Happening::LinkSaid { peer, message } => Event::LinkSaid { peer, message },
-        Happening::LinkDown { peer } => Event::LinkDown { peer },
-        Happening::FeedUp { peer, subscribed } => Event::FeedUp {
+        Happening::LinkUp { peer } => DriverEvent::LinkUp { peer },
+        Happening::LinkSaid { peer, message } => DriverEvent::LinkSaid { peer, message },
+        Happening::LinkDown { peer } => DriverEvent::LinkDown { peer },
+        Happening::FeedUp { peer, subscribed } => DriverEvent::FeedUp {
             peer,
             subscribed: subscribed.into_iter().map(ResourceId).collect(),
         },
-        Happening::Subscribed { peer, resource } => Event::Subscribed {
+        Happening::Subscribed { peer, resource } => DriverEvent::Subscribed {
             peer,
             resource: ResourceId(resource),
         },
-        Happening::FeedSaid { peer, topic, frame } => Event::FeedSaid { peer, topic, frame },
-        Happening::FeedDown { peer } => Event::FeedDown { peer },
+        Happening::FeedSaid { peer, topic, frame } => DriverEvent::FeedSaid { peer, topic, frame },
+        Happening::FeedDown { peer } => DriverEvent::FeedDown { peer },
     }
 }

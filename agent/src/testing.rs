@@ -28,14 +28,14 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::public::{BlindPolicy, Public, PublicTier};
 use tollgate_shared::wire::statement::Denial;
 
-use crate::agent::{Agent, Inner};
+use crate::agent::{Agent, AgentInner};
 use crate::answer::Cause;
 use crate::builder::AgentBuilder;
 use crate::clock::{Clock, Mono};
-use crate::deny::{DenyList, Lease, NEAR_MAX, NearList, Said, Word};
+use crate::deny::{DenyList, Lease, NEAR_MAX, NearList, ScopeNotice, ScopeSays};
 use crate::flusher::Ending;
 use crate::holds::news::HoldNews;
-use crate::holds::{Keeper, Origin};
+use crate::holds::{HoldSession, Origin};
 use crate::recorder::{Drain, Happened};
 use crate::resource::Resource;
 use crate::timer::Timer;
@@ -68,7 +68,7 @@ struct WhatIsSaid {
     next_offset: u64,
     drain: Drain,
     recorded: Vec<Recorded>,
-    keeper: Keeper,
+    keeper: HoldSession,
 }
 
 /// A call that was recorded.
@@ -176,7 +176,7 @@ impl TestAgent {
         };
         let mut keeper = builder.keeper(&shared, origin);
         keeper.set_partitions(PARTITIONS, shared.clock.read());
-        let agent = Agent::of(Inner::new(
+        let agent = Agent::of(AgentInner::new(
             shared,
             "test".to_owned(),
             Arc::new(Ending::default()),
@@ -227,7 +227,7 @@ impl TestAgent {
             most: u64::MAX,
         };
         let until = self.agent.shared().clock.read().plus(window);
-        let denied = Said::Denied(until, denial);
+        let denied = ScopeSays::Denied(until, denial);
         self.say(
             resource,
             (&self.agent.shared().admit(domain), false),
@@ -248,7 +248,11 @@ impl TestAgent {
             most: u64::MAX,
         };
         let until = self.agent.shared().clock.read().plus(window);
-        self.say(resource, (EVERYBODY, false), Said::Denied(until, denial));
+        self.say(
+            resource,
+            (EVERYBODY, false),
+            ScopeSays::Denied(until, denial),
+        );
     }
 
     /// Ends a domain's denial before its time.
@@ -256,7 +260,7 @@ impl TestAgent {
         self.say(
             resource,
             (&self.agent.shared().admit(domain), false),
-            Said::Open,
+            ScopeSays::Open,
         );
     }
 
@@ -341,7 +345,7 @@ impl TestAgent {
         recorded.clear();
     }
 
-    fn say(&self, resource: &str, (domain, is_group): (&str, bool), what: Said) {
+    fn say(&self, resource: &str, (domain, is_group): (&str, bool), what: ScopeSays) {
         let Some(resource) = self.resource(resource) else {
             return;
         };
@@ -354,7 +358,7 @@ impl TestAgent {
         said.next_offset += 1;
         let lease = said.lease.clone();
         let partition = partition_of_pair(&resource.name, domain, PARTITIONS);
-        let word = Word {
+        let word = ScopeNotice {
             is_group,
             resource: &resource,
             domain,

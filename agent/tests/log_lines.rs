@@ -19,7 +19,7 @@ use tollgate_agent::Agent;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member, Refusal};
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, error, message, opening};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, error, message, opening};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
@@ -123,7 +123,7 @@ fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
         }
         _ => stream.write_all(&opened).ok()?,
     }
-    let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+    let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
     let mut bytes = [0; 4_096];
     let mut answered = 0;
     // A link is of use for a while, so that others follow.

@@ -50,7 +50,7 @@ impl From<Exit> for ExitCode {
 pub enum Failure {
     /// The configuration is wrong: in its file, in the environment, or in flags alone.
     #[error("{0}")]
-    Config(#[from] tollgate_server::config::Faults),
+    Config(#[from] tollgate_server::config::OptionFaults),
     /// An input cannot be read.
     #[error("{name}: {source}")]
     Input {

@@ -20,9 +20,9 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::write_hits;
-use tollgate_shared::wire::record::{OwnersPen, Record, kind};
+use tollgate_shared::wire::record::{Record, RecordPen, kind};
 use tollgate_shared::wire::statement::Says;
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::testimony::StateDigest;
 
 const LIMITS: &str = r#"
 version = 1
@@ -473,7 +473,7 @@ async fn what_owners_said_of_their_states_is_compared_with_the_replay() {
             ("other", noted.2 ^ 1, DIGEST_FORM + 1),
         ];
         for (owner, digest, form) in said {
-            let testimony = Testimony {
+            let testimony = StateDigest {
                 offset: noted.0,
                 rules: noted.1,
                 form,
@@ -482,7 +482,7 @@ async fn what_owners_said_of_their_states_is_compared_with_the_replay() {
                 owner,
                 instance: 7,
             };
-            let pen = OwnersPen::new(&MacKey::UNPROTECTED, partition);
+            let pen = RecordPen::new(&MacKey::UNPROTECTED, partition);
             let last = records.last().unwrap();
             records.push(Delivered {
                 offset: last.offset + 1,

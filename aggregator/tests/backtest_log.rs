@@ -18,7 +18,7 @@ use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"5/m\"\n";
 const LOOSE: &str = "[rate.\"api.search\"]\nrate = \"999/s\"\n";
@@ -244,11 +244,11 @@ async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
             panic!("it is short");
         };
         put(all, Stream::Limits, 0, chunk.clone());
-        let pointer = Pointer {
+        let pointer = LimitsActivation {
             version: known + 1,
             digest: digest(later.as_bytes()),
         };
-        let record = OwnersPen::new(&MacKey::UNPROTECTED, 2).pointer(&pointer);
+        let record = RecordPen::new(&MacKey::UNPROTECTED, 2).pointer(&pointer);
         put(all, Stream::Hits, 2, record);
     });
     let (code, err) = refused(dir.path(), &["audit", "--export", "rules"]);

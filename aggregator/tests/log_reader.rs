@@ -12,7 +12,7 @@ use support::{Dealer, directory, run, serve};
 use tempfile::TempDir;
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::source::journal::JournalSource;
-use tollgate_replay::source::{Source, Step};
+use tollgate_replay::source::{ReadStep, Source};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
@@ -220,7 +220,7 @@ fn golden_bytes_of_every_kind_say_to_it_what_they_say() {
 fn records(source: &JournalSource, stream: Stream, partition: u32) -> Vec<Delivered> {
     let mut cursor = source.open(stream, partition, 0).expect("a cursor");
     let mut records = Vec::new();
-    while let Step::Records(more) = cursor.read().expect("records") {
+    while let ReadStep::Records(more) = cursor.read().expect("records") {
         records.extend(more);
     }
     records

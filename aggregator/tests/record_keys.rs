@@ -12,7 +12,7 @@ use tollgate_log::journal::{Ground, Journal, JournalConfig};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::wire::record::{OwnersPen, Total};
+use tollgate_shared::wire::record::{RecordPen, Total};
 
 const PARTITIONS: u32 = 4;
 
@@ -62,7 +62,7 @@ async fn forge(dir: &Path) {
     let source = ((target + 1) % PARTITIONS, 1 << 40);
     let total = Total::guarded(wall().as_millis(), 10_000_000);
     let record =
-        OwnersPen::new(&MacKey::UNPROTECTED, target).totals("api.wide", source, None, &[total]);
+        RecordPen::new(&MacKey::UNPROTECTED, target).totals("api.wide", source, None, &[total]);
     journal.append(Stream::Hits, target, Ticket(1), record);
     journal.close();
     let closed = async {

@@ -11,7 +11,7 @@ use support::{Dealer, LIMITS, Subscriber, directory, serve};
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Stream;
 use tollgate_log::journal::disk::OsDisk;
-use tollgate_log::journal::reader::{JournalReader, Read};
+use tollgate_log::journal::reader::{JournalRead, JournalReader};
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::ruler::Ruler;
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
@@ -198,7 +198,7 @@ fn replay_agrees(served: &support::Served, dir: &Path) {
     let records = |stream, partition, upto: u64| {
         let mut reader = reader.read(stream, partition, 0);
         let mut all = Vec::new();
-        while let Read::Records(records) = reader.read().unwrap() {
+        while let JournalRead::Records(records) = reader.read().unwrap() {
             all.extend(records.into_iter().filter(|record| record.offset < upto));
         }
         all

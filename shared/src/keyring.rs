@@ -270,7 +270,7 @@ impl fmt::Debug for Keyring {
 mod tests {
     use super::*;
     use crate::place::LogId;
-    use crate::wire::record::OwnersPen;
+    use crate::wire::record::RecordPen;
 
     const K1: &str = "5f2c1e0c41aa87b39d6e5f2c1e0c41aa87b39d6e";
     const K2: &str = "0c41aa87b39d6e5f2c1e0c41aa87b39d6e5f2c1e";
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn signed(key: &MacKey) -> Vec<u8> {
-        OwnersPen::new(key, 3).genesis(LogId::default())
+        RecordPen::new(key, 3).genesis(LogId::default())
     }
 
     #[test]

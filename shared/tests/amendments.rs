@@ -6,7 +6,7 @@ use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{Act, Amendment};
 use tollgate_shared::wire::set_rows::{ROWS_BYTES_MAX, ROWS_MAX, SetRow, fit};
-use tollgate_shared::wire::{Fault, Writer};
+use tollgate_shared::wire::{FieldFault, Writer};
 
 fn bytes(act: &Act) -> Vec<u8> {
     let mut writer = Writer::new();
@@ -209,7 +209,7 @@ fn an_act_that_is_not_known_or_has_another_number_of_elements_is_refused() {
     let act = 3 + COMMON.len() / 2;
     other[act] = 99;
     let error = Amendment::decode(&other).expect_err("act 99");
-    assert_eq!(error.fault, Fault::Kind { found: 99 });
+    assert_eq!(error.fault, FieldFault::Kind { found: 99 });
     let mut longer = reset;
     longer[2] = 0x98;
     let error = Amendment::decode(&longer).expect_err("8 elements");
@@ -231,7 +231,7 @@ fn rows_of_one_record_are_at_least_one_and_bounded_in_number_and_in_bytes() {
         let error = read(rows).expect_err("out of bounds");
         assert_eq!((error.field, error.at), ("rows", 3 + COMMON.len() / 2 + 1));
         match error.fault {
-            Fault::Length { found, .. } => found as usize,
+            FieldFault::Length { found, .. } => found as usize,
             fault => panic!("{fault}"),
         }
     };

@@ -14,7 +14,7 @@ use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
 use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
@@ -25,10 +25,10 @@ use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, Kind, OnExcess, Public, PublicBucket, PublicCopies, PublicGroup,
     PublicQuota, PublicTier, QuotaUnit, Reserving,
 };
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total, authentic};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
-use tollgate_shared::wire::testimony::Testimony;
-use tollgate_shared::wire::{Fault, MESSAGE_BYTES_MAX, Writer};
+use tollgate_shared::wire::testimony::StateDigest;
+use tollgate_shared::wire::{FieldFault, MESSAGE_BYTES_MAX, Writer};
 
 #[test]
 fn golden_bytes_are_read_and_written_for_ever() {
@@ -64,16 +64,19 @@ fn every_cut_of_a_message_is_refused_with_its_place() {
 fn other_versions_and_oversized_messages_are_refused() {
     for Decoder { decode, .. } in decoders() {
         let error = decode(&[9, 1, 0x90]).expect_err("version");
-        assert_eq!((error.at, error.fault), (0, Fault::Version { found: 9 }));
+        assert_eq!(
+            (error.at, error.fault),
+            (0, FieldFault::Version { found: 9 })
+        );
         let error = decode(&vec![1; MESSAGE_BYTES_MAX + 1]).expect_err("size");
         assert_eq!(
             error.fault,
-            Fault::Oversized {
+            FieldFault::Oversized {
                 bytes: MESSAGE_BYTES_MAX + 1
             }
         );
         let error = decode(&[]).expect_err("nothing");
-        assert_eq!(error.fault, Fault::Truncated);
+        assert_eq!(error.fault, FieldFault::Truncated);
     }
 }
 
@@ -91,7 +94,7 @@ fn an_array_that_promises_more_than_there_is_costs_nothing() {
         .expect("the array of hits");
     bytes.splice(head..=head, [0xdd, 0xff, 0xff, 0xff, 0xff]);
     let error = Record::decode(&bytes).expect_err("too many");
-    assert_eq!((error.field, error.fault), ("hits", Fault::Truncated));
+    assert_eq!((error.field, error.fault), ("hits", FieldFault::Truncated));
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_forged_or_moved_record_is_not_authentic() {
         generation: 1,
         random: 2,
     };
-    let tick = OwnersPen::new(&key, 3).tick(&Tick {
+    let tick = RecordPen::new(&key, 3).tick(&Tick {
         log,
         owner: "agg-1",
         instance: 4,
@@ -189,7 +192,7 @@ fn nobody_records_calls_of_everybody() {
         let (hits, refused) = (hits.into_iter(), refused.into_iter());
         write_hits(&mut writer, &sender, &["r"], hits, refused);
         let error = Record::decode(writer.as_slice()).expect_err("of everybody");
-        assert_eq!(error.fault, Fault::Everybody, "{error}");
+        assert_eq!(error.fault, FieldFault::Everybody, "{error}");
     }
 }
 
@@ -237,7 +240,7 @@ proptest! {
         first in 0u64..1 << 50, counted in prop::collection::vec((0u64..1000, 1u32.., any::<bool>()), 0..20), partition: u32,
     ) {
         let key = MacKey::derive(b"fleet");
-        let pen = || OwnersPen::new(&key, partition);
+        let pen = || RecordPen::new(&key, partition);
         let log = LogId { generation, random };
 
         let bytes = pen().genesis(log);
@@ -248,11 +251,11 @@ proptest! {
         let bytes = pen().tick(&tick);
         prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Tick(read)) if read == tick));
 
-        let pointer = Pointer { version: number, digest };
+        let pointer = LimitsActivation { version: number, digest };
         let bytes = pen().pointer(&pointer);
         prop_assert!(matches!(Record::decode(&bytes), Ok(Record::Pointer(read)) if read == pointer));
 
-        let testimony = Testimony {
+        let testimony = StateDigest {
             offset: number, rules: generation, form: partition, digest: instance, group: &resource, owner: &owner, instance,
         };
         let bytes = pen().testimony(&testimony);

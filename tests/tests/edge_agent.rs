@@ -13,11 +13,11 @@ use tollgate_agent::Agent;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, message, opening};
 
 #[path = "edge_agent/hostile.rs"]
 mod hostile;
@@ -243,8 +243,8 @@ fn feed(frames: Vec<Vec<u8>>) -> String {
 }
 
 /// A statement that a domain is denied for a minute.
-fn denied(domain: &str, offset: u64) -> Told {
-    Told {
+fn denied(domain: &str, offset: u64) -> StatementNotice {
+    StatementNotice {
         partition: 1,
         remaining: Span::from_secs(60),
         statement: Statement {
@@ -263,7 +263,7 @@ fn denied(domain: &str, offset: u64) -> Told {
 }
 
 /// One part of an answer about `api.search`.
-fn part(nonce: u64, number: u32, more: bool, told: Vec<Told>) -> Vec<u8> {
+fn part(nonce: u64, number: u32, more: bool, told: Vec<StatementNotice>) -> Vec<u8> {
     let mut writer = Writer::new();
     FromAggregator::Snapshot(Snapshot {
         nonce,
@@ -291,7 +291,7 @@ fn aggregator(
 ) -> Hostile {
     Hostile::start(move |_, mut stream| {
         let _ = stream.write_all(&opening(SocketType::Router));
-        let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+        let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
         let mut bytes = [0; 4_096];
         while let Ok(read @ 1..) = stream.read(&mut bytes) {
             let mut input = &bytes[..read];
@@ -360,7 +360,7 @@ fn frames_and_answers_with_every_bit_flipped_deny_nobody_else() {
         sequence: 1,
         sent: Span::from_secs(1),
         resource: "api.search".into(),
-        evidence: vec![Evidence {
+        evidence: vec![Watermark {
             partition: 1,
             log: LogId::default(),
             ruled: 9,

@@ -25,7 +25,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
 
 /// The word by which this program is told that it is counted.
 const COUNT: &str = "count";
@@ -186,12 +186,12 @@ fn apply() {
     let limits = Limits::parse(LIMITS).expect("limits");
     let versions = BTreeMap::from([(1, Arc::new(limits))]);
     let (mut engine, mut rulings) = (Engine::new(0, 1), Rulings::default());
-    let pen = || OwnersPen::new(&MacKey::UNPROTECTED, 0);
+    let pen = || RecordPen::new(&MacKey::UNPROTECTED, 0);
     let log = LogId {
         generation: 1,
         random: 0x5EED,
     };
-    let pointer = Pointer {
+    let pointer = LimitsActivation {
         version: 1,
         digest: [0; 32],
     };

@@ -20,7 +20,7 @@ use tollgate_agent::Agent;
 use tollgate_log::Stream;
 use tollgate_log::journal::JournalReader;
 use tollgate_log::journal::disk::OsDisk;
-use tollgate_log::journal::reader::Read;
+use tollgate_log::journal::reader::JournalRead;
 use tollgate_tests::serving::Serving;
 use tollgate_tests::twin::{self, LIMITS, Random, Seen, WITHIN, WholeLog, get, sample};
 
@@ -195,9 +195,9 @@ fn read_all(dir: &Path) -> WholeLog {
         let mut records = Vec::new();
         loop {
             match reader.read().expect("readable") {
-                Read::Records(some) => records.extend(some),
-                Read::Gone { .. } => panic!("nothing may be missing"),
-                Read::End => return ((stream, partition), records),
+                JournalRead::Records(some) => records.extend(some),
+                JournalRead::Gone { .. } => panic!("nothing may be missing"),
+                JournalRead::End => return ((stream, partition), records),
             }
         }
     })

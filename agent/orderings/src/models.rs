@@ -7,7 +7,7 @@ use tollgate_shared::time::Timestamp;
 use crate::doubts::{Doubt, Doubts};
 use crate::ending::Ending;
 use crate::filter::Filter;
-use crate::recorder::{Drain, Event, Happened, Recorder};
+use crate::recorder::{Drain, Happened, Recorder, RecorderEvent};
 use crate::resource::ResourceId;
 use crate::stretch::Stretch;
 
@@ -155,8 +155,8 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
         .for_each(|thread| thread.join().expect("it ends"));
 }
 
-fn hit(at: u64) -> Event<'static> {
-    Event {
+fn hit(at: u64) -> RecorderEvent<'static> {
+    RecorderEvent {
         resource: ResourceId(0),
         domain: "a",
         at: Timestamp::from_micros(at),

@@ -26,7 +26,7 @@ pub mod ring {
     use super::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     #[derive(Debug, Default)]
-    struct Shared {
+    struct RingShared {
         words: Mutex<VecDeque<u64>>,
         written: AtomicUsize,
         taken: AtomicUsize,
@@ -41,7 +41,7 @@ pub mod ring {
         /// The two ends of a new one.
         #[allow(clippy::new_ret_no_self)]
         pub fn new<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
-            let shared = Arc::new(Shared::default());
+            let shared = Arc::new(RingShared::default());
             let producer = Producer {
                 shared: Arc::clone(&shared),
                 capacity,
@@ -60,7 +60,7 @@ pub mod ring {
     /// The writing end. Its words are `u64`; the parameter is as `rtrb` has it.
     #[derive(Debug)]
     pub struct Producer<T> {
-        shared: Arc<Shared>,
+        shared: Arc<RingShared>,
         capacity: usize,
         written: usize,
         of: PhantomData<T>,
@@ -69,7 +69,7 @@ pub mod ring {
     /// The reading end.
     #[derive(Debug)]
     pub struct Consumer<T> {
-        shared: Arc<Shared>,
+        shared: Arc<RingShared>,
         taken: usize,
         of: PhantomData<T>,
     }
@@ -152,7 +152,7 @@ pub mod ring {
     /// Words that were read, and are taken out once this says so.
     #[derive(Debug)]
     pub struct Chunk<'c> {
-        shared: &'c Shared,
+        shared: &'c RingShared,
         taken: &'c mut usize,
         read: Vec<u64>,
     }

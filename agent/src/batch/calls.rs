@@ -82,7 +82,7 @@ impl Calls<'_> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CallEntry {
     /// Its index in the record.
     resource: u32,
     domain: Name,
@@ -115,14 +115,14 @@ pub(crate) struct RefusedSum {
 
 /// Entries for one partition.
 #[derive(Debug, Default)]
-pub(crate) struct Parcel {
+pub(crate) struct CallBatch {
     pub(crate) partition: u32,
     /// Calls that were let through and stand in it.
     pub(crate) hits: u64,
     /// Calls that were refused and stand in it.
     pub(crate) refused_calls: u64,
     text: String,
-    entries: Vec<Entry>,
+    entries: Vec<CallEntry>,
     refused: Vec<RefusedEntry>,
     /// The resources, by their index in the record.
     resources: Vec<ResourceId>,
@@ -134,7 +134,7 @@ pub(crate) struct Parcel {
     load: Option<Load>,
 }
 
-impl Parcel {
+impl CallBatch {
     pub(crate) fn new(partition: u32) -> Self {
         Self {
             partition,
@@ -178,7 +178,7 @@ impl Parcel {
         if matches!(calls.kind, HitKind::Refund { .. }) {
             self.refunds_bytes += REFUND_BYTES;
         }
-        self.entries.push(Entry {
+        self.entries.push(CallEntry {
             resource,
             domain,
             at: calls.at,

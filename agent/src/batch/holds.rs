@@ -20,12 +20,12 @@ pub(crate) struct Operation {
     pub(crate) resource: ResourceId,
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
-    pub(crate) act: Act,
+    pub(crate) act: HoldAct,
 }
 
 /// What an operation does; as the wire has it, but owned.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum HoldAct {
     Reserve {
         domain: Arc<str>,
         copies: u32,
@@ -53,14 +53,14 @@ impl Operation {
     /// About as many bytes as it takes in a record.
     pub(crate) fn bytes(&self) -> usize {
         64 + match &self.act {
-            Act::Reserve { domain, .. } | Act::Hold { domain, .. } => domain.len(),
+            HoldAct::Reserve { domain, .. } | HoldAct::Hold { domain, .. } => domain.len(),
             _ => 0,
         }
     }
 
     fn does(&self) -> Does<'_> {
         match &self.act {
-            Act::Reserve {
+            HoldAct::Reserve {
                 domain,
                 copies,
                 min,
@@ -69,32 +69,32 @@ impl Operation {
                 copies: *copies,
                 min: *min,
             },
-            Act::Hold { domain, copies } => Does::Hold {
+            HoldAct::Hold { domain, copies } => Does::Hold {
                 domain,
                 copies: *copies,
             },
-            Act::Release { copies } => Does::Release { copies: *copies },
-            Act::Transfer { copies, to, ttl } => Does::Transfer {
+            HoldAct::Release { copies } => Does::Release { copies: *copies },
+            HoldAct::Transfer { copies, to, ttl } => Does::Transfer {
                 copies: *copies,
                 to: *to,
                 ttl: *ttl,
             },
-            Act::Seize { from } => Does::Seize { from: *from },
-            Act::Cancel => Does::Cancel,
+            HoldAct::Seize { from } => Does::Seize { from: *from },
+            HoldAct::Cancel => Does::Cancel,
         }
     }
 }
 
 /// Operations for one partition.
 #[derive(Debug, Default)]
-pub(crate) struct HoldsCargo {
+pub(crate) struct HoldOps {
     pub(crate) partition: u32,
     resources: Vec<(ResourceId, Arc<str>)>,
     operations: Vec<(u32, Operation)>,
     bytes: usize,
 }
 
-impl HoldsCargo {
+impl HoldOps {
     pub(crate) fn new(partition: u32) -> Self {
         Self {
             partition,
@@ -150,7 +150,7 @@ impl HoldsCargo {
 
 /// A beat for one partition.
 #[derive(Debug, Default)]
-pub(crate) struct BeatCargo {
+pub(crate) struct Heartbeat {
     pub(crate) partition: u32,
     pub(crate) head: BeatHead,
     pub(crate) parts: Vec<BeatPart>,
@@ -202,7 +202,7 @@ impl BeatHold {
     }
 }
 
-impl BeatCargo {
+impl Heartbeat {
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>) {
         // A resource whose list was cut stands in several parts, and is named once.

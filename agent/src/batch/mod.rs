@@ -10,27 +10,27 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 
 use crate::resource::Resources;
-use calls::Parcel;
-use holds::{BeatCargo, HoldsCargo};
+use calls::CallBatch;
+use holds::{Heartbeat, HoldOps};
 
 /// One record's content.
 #[derive(Debug)]
-pub(crate) enum Cargo {
+pub(crate) enum Payload {
     /// Calls.
-    Hits(Parcel),
+    Hits(CallBatch),
     /// Operations on holds.
-    Holds(HoldsCargo),
+    Holds(HoldOps),
     /// What is held.
-    Beat(BeatCargo),
+    Beat(Heartbeat),
 }
 
-impl From<Parcel> for Cargo {
-    fn from(parcel: Parcel) -> Self {
+impl From<CallBatch> for Payload {
+    fn from(parcel: CallBatch) -> Self {
         Self::Hits(parcel)
     }
 }
 
-impl Cargo {
+impl Payload {
     pub(crate) fn partition(&self) -> u32 {
         match self {
             Self::Hits(parcel) => parcel.partition,

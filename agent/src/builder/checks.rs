@@ -6,7 +6,7 @@ use tollgate_shared::domain_key::DomainKey;
 use tollgate_shared::kafka_properties;
 use tollgate_shared::names::check_name;
 
-use super::{AgentBuilder, Bounds};
+use super::{AgentBounds, AgentBuilder};
 use crate::error::BuildError;
 #[cfg(feature = "kafka")]
 use crate::net;
@@ -87,7 +87,7 @@ impl AgentBuilder {
     }
 
     pub(super) fn check_bounds(&self) -> Result<(), BuildError> {
-        let Bounds {
+        let AgentBounds {
             denials,
             resources,
             threads,

@@ -10,19 +10,19 @@ use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::time::Span;
 
 use super::{AgentBuilder, epochs};
-use crate::agent::{Agent, Inner};
+use crate::agent::{Agent, AgentInner};
 use crate::clock::Clock;
 use crate::courier::Courier;
 use crate::deny::{DenyList, DenyView, NEAR_MAX, NearList};
 use crate::error::BuildError;
 use crate::flusher::{self, Ending, Packer, Urgency};
-use crate::holds::{Desk, Keeper, Origin};
-use crate::listener::{Listener, Surroundings};
-use crate::net::{self, Carrier, Hub, Sockets};
+use crate::holds::{HoldSession, HoldTable, Origin};
+use crate::listener::{Listener, ListenerContext};
+use crate::net::{self, Carrier, Driver, Sockets};
 use crate::recorder::Recorder;
 use crate::resource::Resources;
 use crate::shared::{Shared, TransferIds};
-use crate::sight::Sight;
+use crate::sight::Liveness;
 use crate::stats::Counters;
 use crate::timer::Timer;
 
@@ -84,7 +84,7 @@ impl AgentBuilder {
                 &events,
                 (&shared.counters, credentials),
             );
-            Hub::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
+            Driver::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };
         // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
         drop(events);
@@ -106,18 +106,23 @@ impl AgentBuilder {
             Arc::clone(&ending),
         )
         .map_err(BuildError::Thread)?;
-        Ok(Agent::of(Inner::new(shared, name, ending, Some(orders))))
+        Ok(Agent::of(AgentInner::new(
+            shared,
+            name,
+            ending,
+            Some(orders),
+        )))
     }
 
     /// The parts of an agent for one who drives them by hand.
     #[cfg(feature = "simulation")]
-    pub(crate) fn simulated<W: net::Wires>(
+    pub(crate) fn simulated<W: net::Transport>(
         self,
         identity: &super::Identity,
         aggregators: usize,
         wall: tollgate_shared::time::Timestamp,
         wires: W,
-    ) -> (Agent, Hub<W>, flusher::Flusher) {
+    ) -> (Agent, Driver<W>, flusher::Flusher) {
         let clock = Arc::new(Clock::by_hand(wall));
         let timer = Timer::Hand(Arc::new(Notify::new()));
         let mut shared = self.shared(clock, identity.seed, timer);
@@ -131,9 +136,14 @@ impl AgentBuilder {
         let secrets = (identity.secret, None);
         let (listener, courier, keeper) =
             self.thinkers(&shared, &name, secrets, aggregators, identity.nonce);
-        let hub = Hub::new(Arc::clone(&shared), listener, (courier, keeper), wires);
+        let hub = Driver::new(Arc::clone(&shared), listener, (courier, keeper), wires);
         let packer = self.packer(&shared);
-        let agent = Agent::of(Inner::new(shared, name, Arc::new(Ending::default()), None));
+        let agent = Agent::of(AgentInner::new(
+            shared,
+            name,
+            Arc::new(Ending::default()),
+            None,
+        ));
         (agent, hub, flusher::Flusher::new(packer))
     }
 
@@ -151,9 +161,9 @@ impl AgentBuilder {
         (secret, before): (EpochSecret, Option<EpochSecret>),
         aggregators: usize,
         nonce: u64,
-    ) -> (Listener, Courier, Keeper) {
+    ) -> (Listener, Courier, HoldSession) {
         let origin = Origin::new(secret, before);
-        let around = Surroundings {
+        let around = ListenerContext {
             agent: name.into(),
             secret,
             before,
@@ -173,8 +183,8 @@ impl AgentBuilder {
     }
 
     /// The keeper of an agent's holdings.
-    pub(crate) fn keeper(&self, shared: &Shared, origin: Origin) -> Keeper {
-        Keeper::new(
+    pub(crate) fn keeper(&self, shared: &Shared, origin: Origin) -> HoldSession {
+        HoldSession::new(
             origin,
             Arc::clone(&shared.resources),
             Arc::clone(&shared.counters),
@@ -186,11 +196,11 @@ impl AgentBuilder {
     pub(crate) fn shared(&self, clock: Arc<Clock>, seed: u64, timer: Timer) -> Shared {
         Shared {
             view: Arc::new(DenyView::new(self.bounds.denials)),
-            sight: Arc::new(Sight::new(clock.read())),
+            sight: Arc::new(Liveness::new(clock.read())),
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             mosts: Arc::default(),
             recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
-            desk: Desk::new(self.bounds.holds),
+            desk: HoldTable::new(self.bounds.holds),
             struck: Arc::default(),
             counters: Arc::new(Counters::default()),
             kill_switch: AtomicBool::new(self.kill_switch),
@@ -213,7 +223,7 @@ impl AgentBuilder {
         &self,
         name: &str,
         courier: Courier,
-        events: &mpsc::Sender<net::Event>,
+        events: &mpsc::Sender<net::DriverEvent>,
     ) -> Result<(Courier, Carrier), BuildError> {
         #[cfg(feature = "kafka")]
         if let Some(bootstrap) = &self.kafka {

@@ -18,8 +18,8 @@ use tollgate_shared::time::Span;
 use super::hold::Hold;
 use crate::answer::{Cause, Denied};
 use crate::deny::Refusal;
-use crate::holds::table::{Taken, Wanted};
-use crate::recorder::{Event, Happened};
+use crate::holds::table::{Taken, WantedCopies};
+use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, GROUPS, IGNORED, OF_RATE, REFUSED, Resource, STRICT, WHOLE};
 use crate::shared::Shared;
@@ -325,8 +325,8 @@ impl Copies {
     }
 
     #[inline]
-    fn wanted<'a>(&self, fingerprint: u64, domain: &'a str, leave: Leave) -> Wanted<'a> {
-        Wanted {
+    fn wanted<'a>(&self, fingerprint: u64, domain: &'a str, leave: Leave) -> WantedCopies<'a> {
+        WantedCopies {
             fingerprint,
             domain,
             max: leave.want.max,
@@ -434,7 +434,7 @@ impl Copies {
 
     pub(super) fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
         let Inner { resource, shared } = &*self.inner;
-        shared.recorder.record(&Event {
+        shared.recorder.record(&RecorderEvent {
             resource: resource.id,
             domain,
             at: shared.clock.cached_wall(),

@@ -12,7 +12,7 @@ use tollgate_shared::wire::verdict::{EndedBy, Why};
 use super::errors::HoldFault;
 use super::handle::Inner;
 use crate::holds::news::FullScope;
-use crate::holds::notice::{Seldom, What, Word};
+use crate::holds::notice::{HoldStanding, NoticeKind, RareNotice};
 use crate::holds::table::Ticket;
 
 /// Copies in use. Dropping it gives them back: on any thread, without waiting, and never with a panic.
@@ -152,7 +152,7 @@ impl Hold {
     pub fn release(&mut self, copies: u32) -> Result<(), HoldFault> {
         self.check(copies)?;
         self.copies -= copies;
-        self.tell(copies, self.copies == 0, || What::Release { copies });
+        self.tell(copies, self.copies == 0, || NoticeKind::Release { copies });
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Hold {
         let to = self.inner.shared.transfers.draw();
         let ttl = Span::from_std(ttl);
         self.tell(copies, self.copies == 0, || {
-            What::Seldom(Box::new(Seldom::Transfer { copies, to, ttl }))
+            NoticeKind::Seldom(Box::new(RareNotice::Transfer { copies, to, ttl }))
         });
         Ok(to)
     }
@@ -210,9 +210,9 @@ impl Hold {
             });
         }
         match self.inner.shared.struck.why(self.ticket.number) {
-            Some(Word::Ended(by)) => Err(HoldFault::Ended(by)),
-            Some(Word::Uncounted(_, why)) => Err(HoldFault::Uncounted(why)),
-            Some(Word::Confirmed | Word::Excess(..)) | None => Ok(()),
+            Some(HoldStanding::Ended(by)) => Err(HoldFault::Ended(by)),
+            Some(HoldStanding::Uncounted(_, why)) => Err(HoldFault::Uncounted(why)),
+            Some(HoldStanding::Confirmed | HoldStanding::Excess(..)) | None => Ok(()),
         }
     }
 
@@ -231,15 +231,15 @@ impl Hold {
     /// }
     /// ```
     pub async fn confirmed(&self) -> Confirmation {
-        match self.ask(|answer| Seldom::Confirm { answer }).await {
+        match self.ask(|answer| RareNotice::Confirm { answer }).await {
             None => Confirmation::Unknown,
-            Some(Word::Confirmed) => Confirmation::Confirmed,
-            Some(Word::Excess(copies, scope)) => Confirmation::Excess {
+            Some(HoldStanding::Confirmed) => Confirmation::Confirmed,
+            Some(HoldStanding::Excess(copies, scope)) => Confirmation::Excess {
                 copies,
                 scope: scope.map(FullScope::from),
             },
-            Some(Word::Ended(by)) => Confirmation::Ended(by),
-            Some(Word::Uncounted(_, why)) => Confirmation::Uncounted(why),
+            Some(HoldStanding::Ended(by)) => Confirmation::Ended(by),
+            Some(HoldStanding::Uncounted(_, why)) => Confirmation::Uncounted(why),
         }
     }
 
@@ -260,28 +260,31 @@ impl Hold {
         if self.ticket.number == 0 || self.copies == 0 {
             return std::future::pending().await;
         }
-        match self.ask(|answer| Seldom::Watch { answer }).await {
-            None | Some(Word::Confirmed) => Revoked::AgentEnded,
-            Some(Word::Excess(copies, scope)) => Revoked::GiveBack {
+        match self.ask(|answer| RareNotice::Watch { answer }).await {
+            None | Some(HoldStanding::Confirmed) => Revoked::AgentEnded,
+            Some(HoldStanding::Excess(copies, scope)) => Revoked::GiveBack {
                 copies,
                 scope: scope.map(FullScope::from),
             },
-            Some(Word::Ended(by)) => Revoked::Ended(by),
-            Some(Word::Uncounted(_, why)) => Revoked::Uncounted(why),
+            Some(HoldStanding::Ended(by)) => Revoked::Ended(by),
+            Some(HoldStanding::Uncounted(_, why)) => Revoked::Uncounted(why),
         }
     }
 
-    async fn ask(&self, question: impl FnOnce(oneshot::Sender<Word>) -> Seldom) -> Option<Word> {
+    async fn ask(
+        &self,
+        question: impl FnOnce(oneshot::Sender<HoldStanding>) -> RareNotice,
+    ) -> Option<HoldStanding> {
         if self.ticket.number == 0 || self.copies == 0 {
             return None;
         }
         let (answer, word) = oneshot::channel();
-        self.tell(0, false, || What::Seldom(Box::new(question(answer))));
+        self.tell(0, false, || NoticeKind::Seldom(Box::new(question(answer))));
         word.await.ok()
     }
 
     #[inline]
-    fn tell(&self, less: u32, over: bool, what: impl FnOnce() -> What) {
+    fn tell(&self, less: u32, over: bool, what: impl FnOnce() -> NoticeKind) {
         let shared = &self.inner.shared;
         shared
             .desk
@@ -294,7 +297,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let copies = self.copies;
         if copies != 0 {
-            self.tell(copies, true, || What::Release { copies });
+            self.tell(copies, true, || NoticeKind::Release { copies });
         }
     }
 }
@@ -332,7 +335,9 @@ impl Drop for Pending {
         if !self.over {
             let shared = &self.inner.shared;
             let at = shared.clock.cached_wall();
-            shared.desk.tell(self.ticket, at, 0, true, || What::Cancel);
+            shared
+                .desk
+                .tell(self.ticket, at, 0, true, || NoticeKind::Cancel);
         }
     }
 }

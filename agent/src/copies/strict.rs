@@ -22,7 +22,7 @@ use super::handle::{Copies, Inner};
 use super::hold::{Hold, Pending};
 use crate::answer::{Cause, Denied};
 use crate::clock::Mono;
-use crate::holds::notice::{Answer, Seldom};
+use crate::holds::notice::{HoldAnswer, RareNotice};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{Asking, OF_RATE, STRICT};
 use crate::scope::Scope;
@@ -130,7 +130,7 @@ impl Copies {
         }
         loop {
             let (answer, verdict) = oneshot::channel();
-            let seldom = Seldom::Reserve {
+            let seldom = RareNotice::Reserve {
                 domain: (*domain).into(),
                 copies,
                 min,
@@ -142,23 +142,23 @@ impl Copies {
             };
             let pending = Pending::new(Arc::clone(&self.inner), ticket);
             match self.verdict(verdict, until).await {
-                Some(Answer::Granted { domain, copies }) => {
+                Some(HoldAnswer::Granted { domain, copies }) => {
                     return Ok(pending.granted(&domain, copies));
                 }
-                Some(Answer::Full(_)) if self.lets_all_through() => {
+                Some(HoldAnswer::Full(_)) if self.lets_all_through() => {
                     Counters::add(&shared.counters.kill_switch_grants, 1);
                     drop(pending);
                     let taken = self.take_anyhow(fingerprint, &domain, copies);
                     return taken.ok_or(Refused::Uncounted(Why::AtCapacity));
                 }
-                Some(Answer::Full(by)) => {
+                Some(HoldAnswer::Full(by)) => {
                     let denied = Denied::of_full(by.as_ref().map_or(Scope::Pair, Scope::from));
                     self.record_refused(&domain, copies, &denied);
                     return Err(denied.into());
                 }
-                Some(Answer::Refused(why)) => return Err(Refused::Uncounted(why)),
+                Some(HoldAnswer::Refused(why)) => return Err(Refused::Uncounted(why)),
                 // Lost on its way: there is time for another.
-                Some(Answer::Lost) => {}
+                Some(HoldAnswer::Lost) => {}
                 None => break,
             }
         }
@@ -268,14 +268,14 @@ impl Copies {
             let (answer, verdict) = oneshot::channel();
             let at = shared.clock.cached_wall();
             let shard = resource.fingerprint(&id.to_string());
-            let seldom = Seldom::Seize { from: id, answer };
+            let seldom = RareNotice::Seize { from: id, answer };
             let ticket = shared.desk.begin(resource, shard, at, seldom);
             let pending = Pending::new(Arc::clone(&self.inner), ticket.ok_or(SeizeError::NoRoom)?);
             match self.verdict(verdict, until).await {
-                Some(Answer::Granted { domain, copies }) => {
+                Some(HoldAnswer::Granted { domain, copies }) => {
                     return Ok(pending.granted(&domain, copies));
                 }
-                Some(Answer::Full(_) | Answer::Refused(Why::UnknownTransfer)) => {
+                Some(HoldAnswer::Full(_) | HoldAnswer::Refused(Why::UnknownTransfer)) => {
                     drop(pending);
                     let left = until.since(shared.clock.read());
                     let pause = Span::from_millis(pause_ms).min(left);
@@ -293,8 +293,8 @@ impl Copies {
                         return Err(SeizeError::Unknown);
                     }
                 }
-                Some(Answer::Refused(why)) => return Err(SeizeError::Refused(why)),
-                Some(Answer::Lost) => {}
+                Some(HoldAnswer::Refused(why)) => return Err(SeizeError::Refused(why)),
+                Some(HoldAnswer::Lost) => {}
                 None if shared.has_ended() => return Err(SeizeError::NoRoom),
                 None => return Err(SeizeError::TimedOut),
             }
@@ -302,7 +302,11 @@ impl Copies {
     }
 
     /// The verdict, if it comes in time.
-    async fn verdict(&self, mut verdict: oneshot::Receiver<Answer>, until: Mono) -> Option<Answer> {
+    async fn verdict(
+        &self,
+        mut verdict: oneshot::Receiver<HoldAnswer>,
+        until: Mono,
+    ) -> Option<HoldAnswer> {
         let shared = &self.inner.shared;
         loop {
             let left = until.since(shared.clock.read());

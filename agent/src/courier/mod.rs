@@ -22,7 +22,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
 
-use crate::batch::Cargo;
+use crate::batch::Payload;
 use crate::clock::Mono;
 use crate::resource::Resources;
 
@@ -58,7 +58,7 @@ pub(crate) struct UnderWay {
 
 /// What became of parcels, in batches and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct CourierCounts {
     pub(crate) batches_sent: u64,
     pub(crate) batches_sent_again: u64,
     pub(crate) batches_acknowledged: u64,
@@ -79,13 +79,13 @@ struct Sent {
     send_at: Option<Mono>,
     sent: Mono,
     /// Accounts for its lane and bytes until it is done.
-    cargo: Cargo,
+    cargo: Payload,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct CourierQueue {
     last_sequence: u64,
-    waiting: VecDeque<Cargo>,
+    waiting: VecDeque<Payload>,
     under_way: BTreeMap<u64, Sent>,
     /// Of all of these, those about holds.
     holdings: usize,
@@ -99,7 +99,7 @@ pub(crate) struct Courier {
     agent: Box<str>,
     epoch: u128,
     resources: Arc<Resources>,
-    lanes: BTreeMap<u32, Lane>,
+    lanes: BTreeMap<u32, CourierQueue>,
     by_id: HashMap<u64, (u32, u64)>,
     last_id: u64,
     /// Whether to send again what is not answered; a carrier that does so by itself says what it lost.
@@ -107,7 +107,7 @@ pub(crate) struct Courier {
     /// Where the next look for something to send begins, so that no lane starves another.
     next_lane: u32,
     writer: Writer,
-    counts: Counts,
+    counts: CourierCounts,
     /// Partitions whose records about holds may have been overtaken by later ones, or lost.
     shaken: BTreeSet<u32>,
 }
@@ -124,7 +124,7 @@ impl Courier {
             answers_are_awaited: true,
             next_lane: 0,
             writer: Writer::new(),
-            counts: Counts::default(),
+            counts: CourierCounts::default(),
             shaken: BTreeSet::new(),
         }
     }
@@ -144,7 +144,7 @@ impl Courier {
         &self.agent
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> CourierCounts {
         self.counts
     }
 
@@ -158,7 +158,7 @@ impl Courier {
                 .sum::<usize>()
     }
 
-    pub(crate) fn take(&mut self, cargo: impl Into<Cargo>) {
+    pub(crate) fn take(&mut self, cargo: impl Into<Payload>) {
         let cargo = cargo.into();
         let lane = self.lanes.entry(cargo.partition()).or_default();
         lane.holdings += usize::from(cargo.is_of_holdings());
@@ -355,7 +355,7 @@ impl Courier {
         }
     }
 
-    fn count_lost(&mut self, cargo: &Cargo) {
+    fn count_lost(&mut self, cargo: &Payload) {
         self.counts.hits_given_up += cargo.hits();
         self.counts.refused_calls_given_up += cargo.refused_calls();
         if cargo.is_of_holdings() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::deny::DenyView;
 use crate::flusher::{Packer, Urgency};
-use crate::recorder::{Event, Happened};
+use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::ResourceId;
 use tollgate_shared::wire::record::Record;
 
@@ -30,7 +30,7 @@ impl Bench {
 
     /// One hit, in a parcel of its own.
     fn hit(&mut self, domain: &str) {
-        let event = Event {
+        let event = RecorderEvent {
             resource: ResourceId(0),
             domain,
             at: WALL,

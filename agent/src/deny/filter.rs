@@ -27,7 +27,7 @@ pub(crate) struct Filter {
 
 /// Where a fingerprint's counters are.
 #[derive(Clone, Copy)]
-struct Slot {
+struct FilterSlot {
     word: usize,
     /// By how much to shift the word for each of its three counters; all different.
     shifts: [u32; 3],
@@ -116,14 +116,14 @@ impl Filter {
     }
 
     #[inline]
-    fn slot(&self, fingerprint: u64) -> Slot {
+    fn slot(&self, fingerprint: u64) -> FilterSlot {
         // The product of two numbers below 2^32 keeps the upper half spread evenly over the words.
         let word = ((fingerprint >> 32) * self.words.len() as u64) >> 32;
         // Steps of 1 to 4 and of 1 to 8: together below 16, so that the three differ.
         let first = fingerprint as u32 & 15;
         let second = first + 1 + ((fingerprint as u32 >> 4) & 3);
         let third = second + 1 + ((fingerprint as u32 >> 6) & 7);
-        Slot {
+        FilterSlot {
             word: word as usize,
             shifts: [first * 4, (second & 15) * 4, (third & 15) * 4],
         }

@@ -21,13 +21,13 @@ use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
 
 use super::lately::REMEMBERED;
-use super::view::{Closed, DenyView, Entry, Lease};
+use super::view::{Closed, DenialEntry, DenyView, Lease};
 use crate::clock::Mono;
 use crate::resource::{GROUPS, Resource, ResourceId, WHOLE};
 
 /// What is said about one scope of a resource.
 #[derive(Clone, Debug)]
-pub(crate) struct Word<'a> {
+pub(crate) struct ScopeNotice<'a> {
     pub(crate) resource: &'a Arc<Resource>,
     /// `*` for the whole resource.
     pub(crate) domain: &'a str,
@@ -35,13 +35,13 @@ pub(crate) struct Word<'a> {
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: Place,
-    pub(crate) said: Said,
+    pub(crate) said: ScopeSays,
     pub(crate) lease: &'a Lease,
     /// Statements below this place about scopes without an entry are from before what is known.
     pub(crate) settled: Option<Place>,
 }
 
-impl Word<'_> {
+impl ScopeNotice<'_> {
     /// That of the scope that it is about.
     pub(crate) fn fingerprint(&self) -> u64 {
         if self.is_group {
@@ -54,7 +54,7 @@ impl Word<'_> {
 
 /// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum ScopeSays {
     /// Denied until then, by the agent's monotonic clock.
     Denied(Mono, Denial),
     /// Open.
@@ -63,7 +63,7 @@ pub(crate) enum Said {
 
 /// What became of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum StatementOutcome {
     /// The scope is denied now.
     Denied,
     /// The scope was denied and is open now.
@@ -76,7 +76,7 @@ pub(crate) enum Taken {
 
 /// A denial that is over because a snapshot did not list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedDenial {
     pub(crate) resource: ResourceId,
     pub(crate) domain: Box<str>,
     pub(crate) is_group: bool,
@@ -84,8 +84,8 @@ pub(crate) struct Ended {
     pub(crate) place: Place,
 }
 
-impl Ended {
-    fn of(entry: &Entry) -> Self {
+impl EndedDenial {
+    fn of(entry: &DenialEntry) -> Self {
         Self {
             resource: entry.resource,
             domain: entry.domain.clone(),
@@ -98,7 +98,7 @@ impl Ended {
 
 /// A scope that was opened at a place, which evidence has not passed yet.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
+struct OpenedScope {
     resource: ResourceId,
     partition: u32,
     place: Place,
@@ -112,7 +112,7 @@ pub(crate) struct DenyList {
     len: usize,
     /// By resource and partition that have any, how many denials.
     counts: BTreeMap<(ResourceId, u32), usize>,
-    opened: HashMap<u64, Opened>,
+    opened: HashMap<u64, OpenedScope>,
     /// Once notes were dropped at the bound: by resource and partition, the greatest place of one.
     /// Statements at or below it about scopes without an entry are ignored.
     forgotten: HashMap<(ResourceId, u32), Place>,
@@ -155,7 +155,7 @@ impl DenyList {
     }
 
     /// Takes a statement.
-    pub(crate) fn take(&mut self, word: &Word<'_>, now: Mono) -> Taken {
+    pub(crate) fn take(&mut self, word: &ScopeNotice<'_>, now: Mono) -> StatementOutcome {
         let fingerprint = word.fingerprint();
         self.remember(word, fingerprint);
         let before = self.view.exact.get(&fingerprint).map(|entry| {
@@ -166,9 +166,9 @@ impl DenyList {
         });
         match before {
             // Two pairs with one fingerprint: the second stays open.
-            Some((false, ..)) => return Taken::NoRoom,
+            Some((false, ..)) => return StatementOutcome::NoRoom,
             Some((true, place, _)) if word.place < place && !planted(Bug::OlderWins) => {
-                return Taken::Known;
+                return StatementOutcome::Known;
             }
             Some((true, place, until)) if word.place == place => {
                 return self.said_again(word, fingerprint, until, now);
@@ -176,22 +176,24 @@ impl DenyList {
             Some((true, ..)) => {}
             None => {
                 if self.is_older(word, fingerprint) {
-                    return Taken::Known;
+                    return StatementOutcome::Known;
                 }
             }
         }
         match word.said {
-            Said::Denied(until, denial) if now < until => {
+            ScopeSays::Denied(until, denial) if now < until => {
                 self.deny(word, fingerprint, until, denial, before.is_some())
             }
             // Open, or denied until an instant that is past: either way not denied at this place.
-            Said::Denied(..) | Said::Open => self.open(word, fingerprint, before.is_some()),
+            ScopeSays::Denied(..) | ScopeSays::Open => {
+                self.open(word, fingerprint, before.is_some())
+            }
         }
     }
 
     /// Whatever becomes of a denial here, calls of its scope are urgent from now on.
-    fn remember(&self, word: &Word<'_>, fingerprint: u64) {
-        if let Said::Denied(until, _) = word.said {
+    fn remember(&self, word: &ScopeNotice<'_>, fingerprint: u64) {
+        if let ScopeSays::Denied(until, _) = word.said {
             let until = until.plus(REMEMBERED);
             match *word.domain == *EVERYBODY {
                 true => word.resource.hurry().extend(until),
@@ -200,7 +202,7 @@ impl DenyList {
         }
     }
 
-    fn is_older(&self, word: &Word<'_>, fingerprint: u64) -> bool {
+    fn is_older(&self, word: &ScopeNotice<'_>, fingerprint: u64) -> bool {
         let opened = self.opened.get(&fingerprint).map(|opened| opened.place);
         let forgotten = self
             .forgotten
@@ -212,12 +214,18 @@ impl DenyList {
     }
 
     /// Two owners may reckon the rest of one denial differently: the lesser end holds.
-    fn said_again(&mut self, word: &Word<'_>, fingerprint: u64, until: Mono, now: Mono) -> Taken {
-        let Said::Denied(again, _) = word.said else {
+    fn said_again(
+        &mut self,
+        word: &ScopeNotice<'_>,
+        fingerprint: u64,
+        until: Mono,
+        now: Mono,
+    ) -> StatementOutcome {
+        let ScopeSays::Denied(again, _) = word.said else {
             return self.open(word, fingerprint, true);
         };
         if until <= again {
-            return Taken::Known;
+            return StatementOutcome::Known;
         }
         if again <= now {
             return self.open(word, fingerprint, true);
@@ -227,23 +235,23 @@ impl DenyList {
         }
         self.ends.push(Reverse((again, fingerprint)));
         self.trim_ends();
-        Taken::Known
+        StatementOutcome::Known
     }
 
     fn deny(
         &mut self,
-        word: &Word<'_>,
+        word: &ScopeNotice<'_>,
         fingerprint: u64,
         until: Mono,
         denial: Denial,
         is_there: bool,
-    ) -> Taken {
+    ) -> StatementOutcome {
         if !is_there && self.max <= self.len {
             // As if opened here, so that nothing older than this closes the scope.
             self.note_opened(word, fingerprint);
-            return Taken::NoRoom;
+            return StatementOutcome::NoRoom;
         }
-        let entry = Entry {
+        let entry = DenialEntry {
             resource: word.resource.id,
             domain: word.domain.into(),
             is_group: word.is_group,
@@ -283,10 +291,15 @@ impl DenyList {
         }
         self.trim_ends();
         self.view.rebuild_filter_if_stuck();
-        Taken::Denied
+        StatementOutcome::Denied
     }
 
-    fn open(&mut self, word: &Word<'_>, fingerprint: u64, is_there: bool) -> Taken {
+    fn open(
+        &mut self,
+        word: &ScopeNotice<'_>,
+        fingerprint: u64,
+        is_there: bool,
+    ) -> StatementOutcome {
         if is_there {
             self.remove(fingerprint);
         }
@@ -294,14 +307,14 @@ impl DenyList {
             self.note_opened(word, fingerprint);
         }
         if is_there {
-            Taken::Lifted
+            StatementOutcome::Lifted
         } else {
-            Taken::Known
+            StatementOutcome::Known
         }
     }
 
-    fn note_opened(&mut self, word: &Word<'_>, fingerprint: u64) {
-        let note = Opened {
+    fn note_opened(&mut self, word: &ScopeNotice<'_>, fingerprint: u64) {
+        let note = OpenedScope {
             resource: word.resource.id,
             partition: word.partition,
             place: word.place,
@@ -309,7 +322,7 @@ impl DenyList {
         self.note(note, fingerprint);
     }
 
-    fn note(&mut self, note: Opened, fingerprint: u64) {
+    fn note(&mut self, note: OpenedScope, fingerprint: u64) {
         if self.max <= self.opened.len() && !self.opened.contains_key(&fingerprint) {
             let forgotten = self
                 .forgotten
@@ -344,7 +357,7 @@ impl DenyList {
         resources: &HashSet<ResourceId>,
         below: &HashMap<u32, Place>,
         listed: &HashSet<u64>,
-    ) -> Vec<Ended> {
+    ) -> Vec<EndedDenial> {
         self.remove_where(|fingerprint, entry| {
             resources.contains(&entry.resource)
                 && below
@@ -390,7 +403,7 @@ impl DenyList {
             // It may have been stated anew, with a later end.
             let ended = self.view.exact.get(&fingerprint).and_then(|entry| {
                 let is_over = entry.until <= now;
-                is_over.then(|| Opened {
+                is_over.then(|| OpenedScope {
                     resource: entry.resource,
                     partition: entry.partition,
                     place: entry.place,
@@ -405,13 +418,13 @@ impl DenyList {
         }
     }
 
-    fn remove_where(&mut self, wanted: impl Fn(u64, &Entry) -> bool) -> Vec<Ended> {
-        let found: Vec<(u64, Ended)> = self
+    fn remove_where(&mut self, wanted: impl Fn(u64, &DenialEntry) -> bool) -> Vec<EndedDenial> {
+        let found: Vec<(u64, EndedDenial)> = self
             .view
             .exact
             .iter()
             .filter(|entry| wanted(*entry.key(), entry.value()))
-            .map(|entry| (*entry.key(), Ended::of(&entry)))
+            .map(|entry| (*entry.key(), EndedDenial::of(&entry)))
             .collect();
         for (fingerprint, _) in &found {
             self.remove(*fingerprint);
@@ -435,7 +448,7 @@ impl DenyList {
         }
     }
 
-    fn one_less(&mut self, entry: &Entry) {
+    fn one_less(&mut self, entry: &DenialEntry) {
         let at = (entry.resource, entry.partition);
         if let Some(left) = self.counts.get_mut(&at) {
             *left -= 1;

@@ -9,7 +9,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial};
 
-use super::{DenyList, DenyView, Lease, Said, Taken, Word};
+use super::{DenyList, DenyView, Lease, ScopeNotice, ScopeSays, StatementOutcome};
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 
@@ -63,20 +63,20 @@ impl Bench {
         }
     }
 
-    fn take(&mut self, stated: Stated) -> Taken {
+    fn take(&mut self, stated: Stated) -> StatementOutcome {
         self.take_settled(stated, None)
     }
 
-    fn take_settled(&mut self, stated: Stated, settled: Option<Place>) -> Taken {
-        let word = Word {
+    fn take_settled(&mut self, stated: Stated, settled: Option<Place>) -> StatementOutcome {
+        let word = ScopeNotice {
             is_group: false,
             resource: &self.resource,
             domain: DOMAINS[stated.domain],
             partition: 0,
             place: stated.place,
-            said: stated
-                .until
-                .map_or(Said::Open, |until| Said::Denied(Mono(until), denial())),
+            said: stated.until.map_or(ScopeSays::Open, |until| {
+                ScopeSays::Denied(Mono(until), denial())
+            }),
             lease: &self.lease,
             settled,
         };
@@ -225,7 +225,7 @@ fn what_was_opened_and_denied_for_a_while_is_not_closed_by_what_was_stated_befor
     bench.take(denied(0, 12, 1_200_000));
     bench.list.expire(Mono(1_200_000));
     // A snapshot from before all that has been on its way for long.
-    assert_eq!(bench.take(older), Taken::Known);
+    assert_eq!(bench.take(older), StatementOutcome::Known);
     assert!(bench.denied().is_empty());
     // Evidence shows that nothing older is on its way any more.
     bench.list.settle(ResourceId(0), |_| Some(place(13)));
@@ -284,9 +284,18 @@ fn the_index_of_ends_stays_in_proportion() {
 #[test]
 fn at_the_bound_a_new_denial_finds_no_room() {
     let mut bench = Bench::new(1);
-    assert_eq!(bench.take(denied(0, 5, 9_000_000)), Taken::Denied);
-    assert_eq!(bench.take(denied(1, 6, 9_000_000)), Taken::NoRoom);
-    assert_eq!(bench.take(denied(0, 7, 9_500_000)), Taken::Denied);
+    assert_eq!(
+        bench.take(denied(0, 5, 9_000_000)),
+        StatementOutcome::Denied
+    );
+    assert_eq!(
+        bench.take(denied(1, 6, 9_000_000)),
+        StatementOutcome::NoRoom
+    );
+    assert_eq!(
+        bench.take(denied(0, 7, 9_500_000)),
+        StatementOutcome::Denied
+    );
 }
 
 #[test]
@@ -300,19 +309,19 @@ fn who_has_found_a_denial_is_not_let_through_by_the_filter_afterwards() {
         let writer = threads.spawn(|| {
             for (offset, domain) in (0..).zip(&names) {
                 let taken = bench.list.take(
-                    &Word {
+                    &ScopeNotice {
                         is_group: false,
                         resource: &bench.resource,
                         domain,
                         partition: 0,
                         place: place(offset),
-                        said: Said::Denied(Mono::MAX, denial()),
+                        said: ScopeSays::Denied(Mono::MAX, denial()),
                         lease: &bench.lease,
                         settled: None,
                     },
                     NOW,
                 );
-                assert_eq!(taken, Taken::Denied, "{domain}");
+                assert_eq!(taken, StatementOutcome::Denied, "{domain}");
             }
         });
         for domain in &names {
@@ -334,7 +343,7 @@ fn a_fingerprint_alone_decides_nothing() {
     let bench = Bench::new(10);
     let fingerprint = bench.resource.fingerprint("a");
     let refused = |resource: u32, domain: &str| {
-        let entry = super::view::Entry {
+        let entry = super::view::DenialEntry {
             is_group: false,
             resource: ResourceId(resource),
             domain: domain.into(),

@@ -59,7 +59,7 @@ impl From<&Denial> for Closed {
 
 /// One denial, as callers find it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct DenialEntry {
     pub(super) resource: ResourceId,
     /// `*` where the whole resource is denied.
     pub(super) domain: Box<str>,
@@ -83,7 +83,7 @@ pub(crate) struct Refusal {
     pub(crate) closed: Closed,
 }
 
-impl Entry {
+impl DenialEntry {
     fn refusal(&self, scope: Scope, now: impl FnOnce() -> Mono) -> Option<Refusal> {
         let now = now();
         let is_out = self.lease.until() <= now && !planted(Bug::LeaseForgotten);
@@ -130,7 +130,7 @@ pub(super) type ByFingerprint<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>
 #[derive(Debug)]
 pub(crate) struct DenyView {
     pub(super) filter: Filter,
-    pub(super) exact: ByFingerprint<Entry>,
+    pub(super) exact: ByFingerprint<DenialEntry>,
     /// Pairs that are near their limits.
     pub(super) near: ByFingerprint<NearEntry>,
     pub(super) near_len: AtomicUsize,

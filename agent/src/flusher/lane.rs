@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use tollgate_shared::time::Span;
 
-use crate::batch::calls::{Loads, Parcel};
+use crate::batch::calls::{CallBatch, Loads};
 use crate::clock::Mono;
 
 /// Parcels under way with which a lane still hands over at once.
@@ -24,22 +24,22 @@ pub(super) const GATHER: Span = Span::from_millis(5);
 
 /// A lane.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) open: Parcel,
+pub(super) struct PartitionQueue {
+    pub(super) open: CallBatch,
     pub(super) opened: Mono,
     /// Something in the open parcel is not to wait.
     pub(super) is_urgent: bool,
-    pub(super) full: VecDeque<Parcel>,
+    pub(super) full: VecDeque<CallBatch>,
     /// Entry of the open parcel by the hash of pair and instant.
     pub(super) index: HashMap<u64, u32, RandomState>,
     pub(super) loads: Loads,
 }
 
-impl Lane {
+impl PartitionQueue {
     /// One with nothing in it; all lanes have their bytes under way in common.
     pub(super) fn new(partition: u32, hash: RandomState, bytes: Arc<AtomicUsize>) -> Self {
         Self {
-            open: Parcel::new(partition),
+            open: CallBatch::new(partition),
             opened: Mono::ZERO,
             is_urgent: false,
             full: VecDeque::new(),
@@ -57,7 +57,7 @@ impl Lane {
     }
 
     /// Closes the open parcel; there is another.
-    pub(super) fn close(&mut self) -> Parcel {
+    pub(super) fn close(&mut self) -> CallBatch {
         self.index.clear();
         self.is_urgent = false;
         let next = self.open.next();
@@ -65,7 +65,7 @@ impl Lane {
     }
 
     /// The parcel that should go now; `last`: whatever is under way.
-    pub(super) fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
+    pub(super) fn next(&mut self, now: Mono, last: bool) -> Option<CallBatch> {
         let load = self.loads.lane.load(Ordering::Relaxed);
         if LOAD_MAX <= load && !last {
             return None;

@@ -25,9 +25,9 @@ pub(crate) use ending::Ending;
 pub(crate) use packer::Packer;
 pub(crate) use urgency::Urgency;
 
-use crate::batch::calls::Parcel;
+use crate::batch::calls::CallBatch;
 use crate::clock::Mono;
-use crate::holds::Told;
+use crate::holds::HoldNotice;
 use crate::recorder::Drain;
 use crate::shared::Shared;
 use crate::stats::Counters;
@@ -70,7 +70,7 @@ impl Flusher {
         &mut self,
         shared: &Shared,
         last: bool,
-        hand_over: impl FnMut(Parcel) -> Option<Parcel>,
+        hand_over: impl FnMut(CallBatch) -> Option<CallBatch>,
     ) -> Flushed {
         let (now, wall) = shared.clock.refresh();
         let packer = &mut self.packer;
@@ -104,7 +104,7 @@ impl Flusher {
 pub(crate) fn run(
     shared: &Shared,
     packer: Packer,
-    (parcels, words): &(mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
+    (parcels, words): &(mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
     ending: &Ending,
 ) {
     let clock = &shared.clock;
@@ -160,7 +160,7 @@ pub(crate) fn run(
 /// Hands over what is due; whether nothing is left of what is.
 fn hand_over_due(
     packer: &mut Packer,
-    mut hand_over: impl FnMut(Parcel) -> Option<Parcel>,
+    mut hand_over: impl FnMut(CallBatch) -> Option<CallBatch>,
     now: Mono,
     last: bool,
 ) -> bool {
@@ -174,7 +174,7 @@ fn hand_over_due(
 }
 
 /// Passes on what was said at the desk; whether nothing is left of it.
-fn tell(told: &mut Vec<Told>, words: &mpsc::Sender<Vec<Told>>) -> bool {
+fn tell(told: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bool {
     if told.is_empty() {
         return true;
     }
@@ -200,7 +200,7 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
 pub(crate) fn start(
     shared: Arc<Shared>,
     packer: Packer,
-    channels: (mpsc::Sender<Parcel>, mpsc::Sender<Vec<Told>>),
+    channels: (mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
     ending: Arc<Ending>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new()

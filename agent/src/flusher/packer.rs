@@ -24,12 +24,12 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
-use super::lane::Lane;
+use super::lane::PartitionQueue;
 use super::urgency::Urgency;
-use crate::batch::calls::{Calls, Parcel, RefusedSum};
+use crate::batch::calls::{CallBatch, Calls, RefusedSum};
 use crate::clock::Mono;
 use crate::guard::Guards;
-use crate::recorder::{Event, Happened};
+use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
 
 /// How often refused calls go out. Nobody waits for them.
@@ -58,7 +58,7 @@ pub(crate) struct Packer {
     urgent_at: Option<Mono>,
     /// None: not known yet, all entries wait in one lane.
     partitions: Option<u32>,
-    lanes: Vec<Lane>,
+    lanes: Vec<PartitionQueue>,
     next_lane: usize,
     bytes_max: usize,
     /// Bytes in full parcels of all lanes.
@@ -122,7 +122,7 @@ impl Packer {
     }
 
     /// Takes an event; `now` and `wall` are one instant.
-    pub(crate) fn take(&mut self, event: &Event<'_>, now: Mono, wall: Timestamp) {
+    pub(crate) fn take(&mut self, event: &RecorderEvent<'_>, now: Mono, wall: Timestamp) {
         // A resource beyond the bound on them has no number, and stands nowhere.
         if event.resource == NO_RESOURCE {
             match event.happened {
@@ -198,7 +198,12 @@ impl Packer {
 
     /// Whether a call is not to wait. What is taken back may: until then too much counts, which is what the
     /// estimate was for.
-    fn is_urgent(&mut self, event: &Event<'_>, (copies, kind): (u32, HitKind), now: Mono) -> bool {
+    fn is_urgent(
+        &mut self,
+        event: &RecorderEvent<'_>,
+        (copies, kind): (u32, HitKind),
+        now: Mono,
+    ) -> bool {
         if matches!(kind, HitKind::Refund { .. }) {
             return false;
         }
@@ -220,7 +225,7 @@ impl Packer {
 
     /// Whether nothing waits here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.refused.is_empty() && self.lanes.iter().all(Lane::is_empty)
+        self.refused.is_empty() && self.lanes.iter().all(PartitionQueue::is_empty)
     }
 
     /// Whether nobody who heard of a call could have said that it is to be refused, or denials were
@@ -373,7 +378,7 @@ impl Packer {
         self.waits_since = Some(Mono::ZERO);
     }
 
-    fn put_again(&mut self, parcel: &Parcel, now: Mono) {
+    fn put_again(&mut self, parcel: &CallBatch, now: Mono) {
         for calls in parcel.entries() {
             let index = self.lane_index(calls.resource, calls.domain);
             self.put(&calls, index, false, now);
@@ -386,13 +391,13 @@ impl Packer {
     fn make_lanes(&mut self, count: u32) {
         let bytes = &self.handed_over_bytes;
         self.lanes = (0..count)
-            .map(|partition| Lane::new(partition, self.hash.clone(), Arc::clone(bytes)))
+            .map(|partition| PartitionQueue::new(partition, self.hash.clone(), Arc::clone(bytes)))
             .collect();
         self.next_lane = 0;
     }
 
     /// The next parcel that should go now; `last` empties everything, whatever is under way.
-    pub(crate) fn next(&mut self, now: Mono, last: bool) -> Option<Parcel> {
+    pub(crate) fn next(&mut self, now: Mono, last: bool) -> Option<CallBatch> {
         self.partitions?;
         let is_over = |since: Option<Mono>, wait: Span| {
             since.is_some_and(|since| last || wait <= now.since(since))
@@ -433,7 +438,7 @@ impl Packer {
     }
 
     /// Takes back a parcel that could not be handed over.
-    pub(crate) fn take_back(&mut self, mut parcel: Parcel) {
+    pub(crate) fn take_back(&mut self, mut parcel: CallBatch) {
         parcel.taken_back();
         if let Some(lane) = self.lanes.get_mut(parcel.partition as usize) {
             self.full_bytes += if parcel.is_full() { parcel.bytes() } else { 0 };

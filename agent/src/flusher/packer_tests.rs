@@ -48,8 +48,8 @@ fn handed_over(packer: &mut Packer, now: Mono) -> Vec<(u32, u64)> {
         .collect()
 }
 
-fn hit(domain: &str, at: u64) -> Event<'_> {
-    Event {
+fn hit(domain: &str, at: u64) -> RecorderEvent<'_> {
+    RecorderEvent {
         resource: ResourceId(0),
         domain,
         at: Timestamp::from_micros(at),
@@ -61,8 +61,8 @@ fn hit(domain: &str, at: u64) -> Event<'_> {
     }
 }
 
-fn bulk(domain: &str, at: u64) -> Event<'_> {
-    Event {
+fn bulk(domain: &str, at: u64) -> RecorderEvent<'_> {
+    RecorderEvent {
         happened: Happened::Hit {
             copies: 5,
             min: Some(2),
@@ -72,8 +72,8 @@ fn bulk(domain: &str, at: u64) -> Event<'_> {
     }
 }
 
-fn refused(domain: &str, at: u64) -> Event<'_> {
-    Event {
+fn refused(domain: &str, at: u64) -> RecorderEvent<'_> {
+    RecorderEvent {
         happened: Happened::Refused {
             copies: 3,
             cause: Cause::Hard,
@@ -83,7 +83,7 @@ fn refused(domain: &str, at: u64) -> Event<'_> {
     }
 }
 
-fn record(packer: &Packer, parcel: &Parcel) -> Vec<u8> {
+fn record(packer: &Packer, parcel: &CallBatch) -> Vec<u8> {
     let mut writer = Writer::new();
     let sender = Sender {
         agent: "a",
@@ -96,7 +96,7 @@ fn record(packer: &Packer, parcel: &Parcel) -> Vec<u8> {
 }
 
 /// Entries of a parcel, as whoever reads the record sees them: pair, instant, copies, calls, min.
-fn read(packer: &Packer, parcel: &Parcel) -> Vec<(String, u64, u32, u32, Option<u32>)> {
+fn read(packer: &Packer, parcel: &CallBatch) -> Vec<(String, u64, u32, u32, Option<u32>)> {
     let bytes = record(packer, parcel);
     hits_of(&bytes)
         .iter()
@@ -160,7 +160,7 @@ fn hits_of_one_pair_and_instant_are_one_entry_and_bulk_calls_stay_apart() {
 fn only_equal_calls_are_one_entry_and_refunds_never() {
     let mut packer = packer(1 << 20);
     packer.set_partitions(1, NOW);
-    let of = |happened| Event {
+    let of = |happened| RecorderEvent {
         happened,
         ..hit("a", 6)
     };
@@ -236,7 +236,7 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
         .expect("it")
         .set_flag(IGNORED, true);
     packer.set_partitions(1, NOW);
-    let mut mark = |event: &Event<'_>, guards: Guards, is_killed| {
+    let mut mark = |event: &RecorderEvent<'_>, guards: Guards, is_killed| {
         packer.guard_by(guards, is_killed, Mono::ZERO);
         packer.take(event, NOW, WALL);
         let parcel = packer.next(NOW, true).expect("a parcel");
@@ -252,7 +252,7 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
     );
     assert!(mark(&hit("a", 5), Guards::default(), false), "no news");
     assert!(mark(&hit("a", 5), guards(1), true), "the kill switch");
-    let shadow = Event {
+    let shadow = RecorderEvent {
         resource: ResourceId(1),
         ..hit("a", 5)
     };
@@ -372,7 +372,7 @@ fn an_urgent_call_goes_at_once_and_takes_along_what_waits_in_its_lane() {
 #[test]
 fn a_large_call_is_urgent_and_what_is_taken_back_is_not() {
     let mut packer = relaxed_packer(100, 1);
-    let refund = Event {
+    let refund = RecorderEvent {
         happened: Happened::Refund {
             estimated: 90,
             actual: 3,
@@ -384,7 +384,7 @@ fn a_large_call_is_urgent_and_what_is_taken_back_is_not() {
     assert_eq!(handed_over(&mut packer, NOW), []);
     packer.take(&bulk("a", 3), NOW, WALL);
     assert_eq!(handed_over(&mut packer, NOW), [(0, 2)]);
-    let charge = Event {
+    let charge = RecorderEvent {
         happened: Happened::Charge { copies: 60 },
         ..hit("b", 4)
     };
@@ -406,7 +406,7 @@ fn at_the_bound_the_newest_are_dropped_and_counted() {
     let hits: u64 = kept.iter().map(|parcel| parcel.hits).sum();
     let dropped = packer.take_dropped().hits;
     assert_eq!(hits + dropped, 20_000);
-    assert!(0 < dropped && kept.iter().map(Parcel::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
+    assert!(0 < dropped && kept.iter().map(CallBatch::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
     // What is done makes room.
     kept.clear();
     packer.take(&hit("late", 2), NOW, WALL);

@@ -15,7 +15,7 @@ mod session;
 pub(crate) mod table;
 
 pub(crate) use news::OnHold;
-pub(crate) use notice::Told;
-pub(crate) use revoked::Struck;
-pub(crate) use session::{Keeper, Origin};
-pub(crate) use table::{Desk, HOLDS_MAX};
+pub(crate) use notice::HoldNotice;
+pub(crate) use revoked::RevokedHolds;
+pub(crate) use session::{HoldSession, Origin};
+pub(crate) use table::{HOLDS_MAX, HoldTable};

@@ -16,19 +16,19 @@ use crate::resource::ResourceId;
 
 /// One word.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct HoldNotice {
     /// Counts all words of an agent.
     pub(crate) order: u64,
     pub(crate) resource: ResourceId,
     /// The hold.
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
-    pub(crate) what: What,
+    pub(crate) what: NoticeKind,
 }
 
 /// What was done. What is done seldom is boxed, so that a word of the hot path stays small.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum NoticeKind {
     /// Copies are in use.
     Hold { domain: Arc<str>, copies: u32 },
     /// So many fewer are.
@@ -36,19 +36,19 @@ pub(crate) enum What {
     /// None are any more, or none shall be.
     Cancel,
     /// Everything else.
-    Seldom(Box<Seldom>),
+    Seldom(Box<RareNotice>),
 }
 
 /// What is done seldom.
 #[derive(Debug)]
-pub(crate) enum Seldom {
+pub(crate) enum RareNotice {
     /// Copies are to be granted before they are used.
     Reserve {
         domain: Arc<str>,
         copies: u32,
         /// Fewer are of no use.
         min: u32,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<HoldAnswer>,
     },
     /// Copies move to the staging area.
     Transfer {
@@ -59,17 +59,21 @@ pub(crate) enum Seldom {
     /// What is staged is to be had.
     Seize {
         from: TransferId,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<HoldAnswer>,
     },
     /// Somebody wants to know whether the hold counts.
-    Confirm { answer: oneshot::Sender<Word> },
+    Confirm {
+        answer: oneshot::Sender<HoldStanding>,
+    },
     /// Somebody wants to know when the hold is to be given up.
-    Watch { answer: oneshot::Sender<Word> },
+    Watch {
+        answer: oneshot::Sender<HoldStanding>,
+    },
 }
 
 /// The answer to a reserve or a seize.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum HoldAnswer {
     /// These copies may be used.
     Granted { domain: Arc<str>, copies: u32 },
     /// None: this scope is full.
@@ -82,7 +86,7 @@ pub(crate) enum Answer {
 
 /// What is known of a hold in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum HoldStanding {
     /// It counts, and was not too much.
     Confirmed,
     /// It counts, and so much of it was too much, because that scope was full.
@@ -93,7 +97,7 @@ pub(crate) enum Word {
     Uncounted(Option<Op>, Why),
 }
 
-impl Word {
+impl HoldStanding {
     /// So many copies were given away: what was too much goes first, as in the aggregators' count.
     pub(crate) fn lessen(&mut self, by: u32) {
         if let Self::Excess(excess, _) = self {

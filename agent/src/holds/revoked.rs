@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::notice::{Seldom, What, Word};
+use super::notice::{HoldStanding, NoticeKind, RareNotice};
 
 /// Those of one agent, by their numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Struck {
+pub(crate) struct RevokedHolds {
     /// How many there are.
     count: AtomicUsize,
     holds: Mutex<HashMap<u64, One>>,
@@ -31,19 +31,19 @@ struct One {
     /// What its holder has of it still.
     copies: u32,
     /// Why it counts no more.
-    word: Word,
+    word: HoldStanding,
 }
 
-impl Struck {
+impl RevokedHolds {
     /// A hold in use counts no more.
-    pub(crate) fn put(&self, number: u64, copies: u32, word: Word) {
+    pub(crate) fn put(&self, number: u64, copies: u32, word: HoldStanding) {
         let mut holds = self.lock();
         holds.insert(number, One { copies, word });
         self.count.store(holds.len(), Ordering::Release);
     }
 
     /// Why a hold counts no more; none: nobody has said that.
-    pub(crate) fn why(&self, number: u64) -> Option<Word> {
+    pub(crate) fn why(&self, number: u64) -> Option<HoldStanding> {
         if self.is_empty() {
             return None;
         }
@@ -51,7 +51,7 @@ impl Struck {
     }
 
     /// Takes what a holder says of a hold that is struck off. Given back: it is of another one.
-    pub(crate) fn take(&self, number: u64, what: What) -> Option<What> {
+    pub(crate) fn take(&self, number: u64, what: NoticeKind) -> Option<NoticeKind> {
         if self.is_empty() {
             return Some(what);
         }
@@ -60,17 +60,17 @@ impl Struck {
             return Some(what);
         };
         let less = match what {
-            What::Release { copies } => copies,
-            What::Cancel => one.copies,
-            What::Hold { .. } => 0,
-            What::Seldom(seldom) => match *seldom {
-                Seldom::Transfer { copies, .. } => copies,
-                Seldom::Confirm { answer } | Seldom::Watch { answer } => {
+            NoticeKind::Release { copies } => copies,
+            NoticeKind::Cancel => one.copies,
+            NoticeKind::Hold { .. } => 0,
+            NoticeKind::Seldom(seldom) => match *seldom {
+                RareNotice::Transfer { copies, .. } => copies,
+                RareNotice::Confirm { answer } | RareNotice::Watch { answer } => {
                     // Nobody may be listening any more.
                     let _ = answer.send(one.word.clone());
                     0
                 }
-                Seldom::Reserve { .. } | Seldom::Seize { .. } => 0,
+                RareNotice::Reserve { .. } | RareNotice::Seize { .. } => 0,
             },
         };
         one.copies = one.copies.saturating_sub(less);

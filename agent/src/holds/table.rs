@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_shared::time::Timestamp;
 
-use super::notice::{Seldom, Told, What};
+use super::notice::{HoldNotice, NoticeKind, RareNotice};
 use crate::deny::Unhashed;
 use crate::resource::{NO_RESOURCE, Resource, ResourceId};
 
@@ -43,8 +43,8 @@ pub(crate) const HOLDS_MAX: usize = 1 << 18;
 
 /// The desk of one agent.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    shards: Box<[Shard]>,
+pub(crate) struct HoldTable {
+    shards: Box<[TableShard]>,
     /// The last stamp; stamps of holds are their numbers.
     order: AtomicU64,
     /// Recorded holds that are not over.
@@ -59,22 +59,22 @@ pub(crate) struct Desk {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard {
+struct TableShard {
     /// Words may be waiting. Set before a word is stamped.
     busy: AtomicBool,
-    table: Mutex<Table>,
+    table: Mutex<ShardTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    pairs: HashMap<u64, Pair, BuildHasherDefault<Unhashed>>,
-    words: Vec<Told>,
+struct ShardTable {
+    pairs: HashMap<u64, HeldPair, BuildHasherDefault<Unhashed>>,
+    words: Vec<HoldNotice>,
     closed: bool,
 }
 
 /// One domain's use of a resource, in this process.
 #[derive(Debug)]
-struct Pair {
+struct HeldPair {
     resource: ResourceId,
     domain: Arc<str>,
     /// Copies.
@@ -103,7 +103,7 @@ pub(crate) enum Taken {
 
 /// What a call wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedCopies<'a> {
     pub(crate) fingerprint: u64,
     pub(crate) domain: &'a str,
     pub(crate) max: u32,
@@ -113,7 +113,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) at: Timestamp,
 }
 
-impl Wanted<'_> {
+impl WantedCopies<'_> {
     /// As much of it as there is where so many copies are held; none: less than is of use.
     #[inline]
     pub(crate) fn fits_beside(&self, held: u64) -> Option<u32> {
@@ -124,10 +124,10 @@ impl Wanted<'_> {
     }
 }
 
-impl Desk {
+impl HoldTable {
     pub(crate) fn new(holds_max: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| TableShard::default()).collect(),
             order: AtomicU64::new(0),
             live: AtomicUsize::new(0),
             holds_max,
@@ -139,7 +139,7 @@ impl Desk {
 
     /// Takes copies that are in use from now on.
     #[inline]
-    pub(crate) fn take(&self, resource: &Resource, wanted: &Wanted<'_>) -> Taken {
+    pub(crate) fn take(&self, resource: &Resource, wanted: &WantedCopies<'_>) -> Taken {
         let Some(shard) = self.shard(wanted.fingerprint) else {
             return Taken::Full;
         };
@@ -172,7 +172,7 @@ impl Desk {
         };
         self.live.fetch_add(1, Ordering::Relaxed);
         ticket.number = self.write(shard, &mut table, resource.id, None, wanted.at, || {
-            What::Hold { domain, copies }
+            NoticeKind::Hold { domain, copies }
         });
         Taken::Copies(ticket, copies)
     }
@@ -183,7 +183,7 @@ impl Desk {
         resource: &Resource,
         fingerprint: u64,
         at: Timestamp,
-        seldom: Seldom,
+        seldom: RareNotice,
     ) -> Option<Ticket> {
         let shard = self.shard(fingerprint)?;
         let mut table = shard.lock();
@@ -193,7 +193,7 @@ impl Desk {
         }
         self.live.fetch_add(1, Ordering::Relaxed);
         let number = self.write(shard, &mut table, resource.id, None, at, || {
-            What::Seldom(Box::new(seldom))
+            NoticeKind::Seldom(Box::new(seldom))
         });
         Some(Ticket {
             resource: resource.id,
@@ -210,7 +210,7 @@ impl Desk {
         let Some(shard) = self.shard(ticket.fingerprint) else {
             return;
         };
-        let wanted = Wanted {
+        let wanted = WantedCopies {
             fingerprint: ticket.fingerprint,
             domain,
             max: copies,
@@ -232,7 +232,7 @@ impl Desk {
         at: Timestamp,
         less: u32,
         over: bool,
-        what: impl FnOnce() -> What,
+        what: impl FnOnce() -> NoticeKind,
     ) {
         let Some(shard) = self.shard(ticket.fingerprint) else {
             return;
@@ -269,10 +269,10 @@ impl Desk {
     #[inline]
     fn pair<'a>(
         &self,
-        table: &'a mut Table,
+        table: &'a mut ShardTable,
         resource: &Resource,
-        wanted: &Wanted<'_>,
-    ) -> Option<&'a mut Pair> {
+        wanted: &WantedCopies<'_>,
+    ) -> Option<&'a mut HeldPair> {
         if !table.pairs.contains_key(&wanted.fingerprint) {
             self.make_pair(table, resource, wanted);
         }
@@ -283,7 +283,7 @@ impl Desk {
     }
 
     #[cold]
-    fn make_pair(&self, table: &mut Table, resource: &Resource, wanted: &Wanted<'_>) {
+    fn make_pair(&self, table: &mut ShardTable, resource: &Resource, wanted: &WantedCopies<'_>) {
         if table.pairs.len() == self.pairs_idle_max {
             // All that are idle at once, so that the next ones find room without looking. Where there are more,
             // none is.
@@ -298,7 +298,7 @@ impl Desk {
             }
             self.pairs_beyond.fetch_add(1, Ordering::Relaxed);
         }
-        let pair = Pair {
+        let pair = HeldPair {
             resource: resource.id,
             domain: wanted.domain.into(),
             held: 0,
@@ -308,15 +308,15 @@ impl Desk {
 
     /// Nothing is held of a pair any more: it is remembered, where there is room for those that are idle.
     #[inline]
-    fn let_go(&self, table: &mut Table, fingerprint: u64) {
+    fn let_go(&self, table: &mut ShardTable, fingerprint: u64) {
         if self.pairs_idle_max < table.pairs.len() {
             self.forget(table, fingerprint);
         }
     }
 
     #[cold]
-    fn forget(&self, table: &mut Table, fingerprint: u64) {
-        let idle = |pair: &Pair| pair.held == 0;
+    fn forget(&self, table: &mut ShardTable, fingerprint: u64) {
+        let idle = |pair: &HeldPair| pair.held == 0;
         if table.pairs.get(&fingerprint).is_some_and(idle) {
             table.pairs.remove(&fingerprint);
             self.pairs_beyond.fetch_sub(1, Ordering::Relaxed);
@@ -332,18 +332,18 @@ impl Desk {
     #[inline]
     fn write(
         &self,
-        shard: &Shard,
-        table: &mut Table,
+        shard: &TableShard,
+        table: &mut ShardTable,
         resource: ResourceId,
         number: Option<u64>,
         at: Timestamp,
-        what: impl FnOnce() -> What,
+        what: impl FnOnce() -> NoticeKind,
     ) -> u64 {
         // Before the stamp: whoever sees the stamp sees this.
         shard.busy.store(true, Ordering::Relaxed);
         let order = self.order.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         let number = number.unwrap_or(order);
-        table.words.push(Told {
+        table.words.push(HoldNotice {
             order,
             resource,
             number,
@@ -354,7 +354,7 @@ impl Desk {
     }
 
     /// Hands out every word that was said before this call, in order. By one thread alone.
-    pub(crate) fn sweep(&self, words: &mut Vec<Told>) {
+    pub(crate) fn sweep(&self, words: &mut Vec<HoldNotice>) {
         let before = words.len();
         let upto = self.order.load(Ordering::Acquire);
         for shard in &self.shards {
@@ -398,15 +398,15 @@ impl Desk {
     }
 
     #[inline]
-    fn shard(&self, fingerprint: u64) -> Option<&Shard> {
+    fn shard(&self, fingerprint: u64) -> Option<&TableShard> {
         // The high bits: the tables use the low ones.
         self.shards.get((fingerprint >> 58) as usize % SHARDS)
     }
 }
 
-impl Shard {
+impl TableShard {
     #[inline]
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ShardTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use crate::resource::Resources;
 const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 struct Bench {
-    desk: Desk,
+    desk: HoldTable,
     resource: Arc<Resource>,
 }
 
@@ -14,7 +14,7 @@ impl Bench {
     fn new(holds_max: usize) -> Self {
         let resources = Resources::new(1, 10);
         Self {
-            desk: Desk::new(holds_max),
+            desk: HoldTable::new(holds_max),
             resource: resources.get("sandbox").0.expect("room"),
         }
     }
@@ -31,7 +31,7 @@ impl Bench {
         max: u32,
         limit: Option<u64>,
     ) -> Option<(Ticket, u32)> {
-        let wanted = Wanted {
+        let wanted = WantedCopies {
             fingerprint: self.resource.fingerprint(domain),
             domain,
             max,
@@ -47,7 +47,7 @@ impl Bench {
 
     fn give(&self, ticket: Ticket, copies: u32, over: bool) {
         self.desk
-            .tell(ticket, AT, copies, over, || What::Release { copies });
+            .tell(ticket, AT, copies, over, || NoticeKind::Release { copies });
     }
 
     fn held(&self, domain: &str) -> u64 {
@@ -59,11 +59,11 @@ impl Bench {
     fn sweep(&self) -> Vec<(u64, &'static str)> {
         let mut words = Vec::new();
         self.desk.sweep(&mut words);
-        let kind = |what: &What| match what {
-            What::Hold { .. } => "hold",
-            What::Release { .. } => "release",
-            What::Cancel => "cancel",
-            What::Seldom(_) => "seldom",
+        let kind = |what: &NoticeKind| match what {
+            NoticeKind::Hold { .. } => "hold",
+            NoticeKind::Release { .. } => "release",
+            NoticeKind::Cancel => "cancel",
+            NoticeKind::Seldom(_) => "seldom",
         };
         words
             .iter()
@@ -246,7 +246,7 @@ fn after_the_end_nothing_is_recorded_and_nobody_waits() {
     let ticket = bench.take("acme", 2, None).expect("granted");
     let (answer, mut word) = tokio::sync::oneshot::channel();
     bench.desk.tell(ticket, AT, 0, false, || {
-        What::Seldom(Box::new(Seldom::Watch { answer }))
+        NoticeKind::Seldom(Box::new(RareNotice::Watch { answer }))
     });
     bench.desk.close();
     assert!(word.try_recv().is_err());

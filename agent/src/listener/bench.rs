@@ -8,7 +8,7 @@ use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
@@ -31,7 +31,7 @@ pub(super) fn second(n: u64) -> Span {
     Span::from_secs(n)
 }
 
-pub(super) struct Bench {
+pub(super) struct ListenerBench {
     pub(super) listener: Listener,
     pub(super) view: Arc<DenyView>,
     pub(super) resource: Arc<Resource>,
@@ -45,20 +45,20 @@ pub(super) struct Bench {
     pub(super) public: Public,
 }
 
-impl Bench {
+impl ListenerBench {
     /// A listener with so many aggregators that have welcomed it, joined at offset 10.
     pub(super) fn joined(publishers: usize) -> Self {
         let resources = Arc::new(Resources::new(1, 10));
         let resource = resources.get("r").0.unwrap();
         let view = Arc::new(DenyView::new(1_000));
-        let around = Surroundings {
+        let around = ListenerContext {
             agent: "a".into(),
             secret: EpochSecret::new([1; 32]),
             before: None,
             clock: Arc::new(Clock::by_hand(Timestamp::from_millis(5))),
             resources,
             mosts: Arc::default(),
-            sight: Arc::new(Sight::new(BEGIN)),
+            sight: Arc::new(Liveness::new(BEGIN)),
             counters: Arc::new(Counters::default()),
             on_heard: None,
             on_near: None,
@@ -127,12 +127,18 @@ impl Bench {
     }
 
     /// Answers the ask that is under way: true at the publisher's sequences, ruled up to an offset.
-    pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, told: &[Told]) {
+    pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
         self.snapshot_part(peer, ruled, told, false);
     }
 
     /// One part of the answer that is under way.
-    pub(super) fn snapshot_part(&mut self, peer: usize, ruled: u64, told: &[Told], more: bool) {
+    pub(super) fn snapshot_part(
+        &mut self,
+        peer: usize,
+        ruled: u64,
+        told: &[StatementNotice],
+        more: bool,
+    ) {
         let (control, sequence) = self.sequences[peer];
         let nonce = self.asked(peer).expect("an ask is under way");
         let part = self.parts.entry(nonce).or_default();
@@ -159,8 +165,8 @@ impl Bench {
         &mut self,
         peer: usize,
         resource: &str,
-        evidence: Vec<Evidence>,
-        told: &[Told],
+        evidence: Vec<Watermark>,
+        told: &[StatementNotice],
     ) -> Frame {
         let (control, of_resource) = &mut self.sequences[peer];
         let sequence = if resource.is_empty() {
@@ -193,7 +199,7 @@ impl Bench {
     }
 
     /// A frame of the resource's topic that is heard at once.
-    pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[Told]) {
+    pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
         let frame = self.next_frame(peer, "r", evidence(self.log, ruled), told);
         self.hear(peer, &frame);
     }
@@ -235,9 +241,9 @@ impl Bench {
     }
 }
 
-pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Evidence> {
+pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Watermark> {
     (0..PARTITIONS)
-        .map(|partition| Evidence {
+        .map(|partition| Watermark {
             partition,
             log,
             ruled,
@@ -247,11 +253,16 @@ pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Evidence> {
         .collect()
 }
 
-pub(super) fn told(domain: &str, offset: u64, remaining: Option<Span>) -> Told {
+pub(super) fn told(domain: &str, offset: u64, remaining: Option<Span>) -> StatementNotice {
     told_in(1, domain, offset, remaining)
 }
 
-pub(super) fn told_in(generation: u32, domain: &str, offset: u64, remaining: Option<Span>) -> Told {
+pub(super) fn told_in(
+    generation: u32,
+    domain: &str,
+    offset: u64,
+    remaining: Option<Span>,
+) -> StatementNotice {
     let says = match remaining {
         Some(_) => Says::Denied(Denial {
             end: Timestamp::MAX,
@@ -263,7 +274,7 @@ pub(super) fn told_in(generation: u32, domain: &str, offset: u64, remaining: Opt
         }),
         None => Says::Open,
     };
-    Told {
+    StatementNotice {
         partition: partition_of_pair("r", domain, PARTITIONS),
         remaining: remaining.unwrap_or(Span::ZERO),
         statement: Statement {
@@ -278,6 +289,6 @@ pub(super) fn told_in(generation: u32, domain: &str, offset: u64, remaining: Opt
     }
 }
 
-pub(super) fn denied(domain: &str, offset: u64) -> Told {
+pub(super) fn denied(domain: &str, offset: u64) -> StatementNotice {
     told(domain, offset, Some(second(30)))
 }

@@ -7,17 +7,17 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictFrame;
 
 use super::ledger::{self, LogNews, TopicKey};
 use super::peer::Peer;
-use super::run::Heard as RunHeard;
+use super::run::FrameEffect as RunHeard;
 use super::{Listener, topic_of};
 use crate::callback;
 use crate::clock::Mono;
-use crate::deny::{Said, Taken, Word};
+use crate::deny::{ScopeNotice, ScopeSays, StatementOutcome};
 use crate::heard::{Change, Heard};
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
@@ -157,8 +157,8 @@ impl Listener {
     }
 
     /// Partitions of whose log, which takes the place of another, nobody has spoken before.
-    fn logs_anew(&self, evidence: &[Evidence]) -> HashSet<u32> {
-        let is_anew = |one: &&Evidence| {
+    fn logs_anew(&self, evidence: &[Watermark]) -> HashSet<u32> {
+        let is_anew = |one: &&Watermark| {
             let known = self.ledger.log_of(one.partition);
             known.is_some_and(|known| known != one.log)
         };
@@ -167,7 +167,7 @@ impl Listener {
     }
 
     /// Takes note of the logs that evidence is about; the partitions whose log is another fleet's.
-    pub(super) fn note_logs(&mut self, evidence: &[Evidence], now: Mono) -> HashSet<u32> {
+    pub(super) fn note_logs(&mut self, evidence: &[Watermark], now: Mono) -> HashSet<u32> {
         let mut foreign = HashSet::new();
         for one in evidence {
             match self.ledger.log(one, now) {
@@ -196,7 +196,7 @@ impl Listener {
     /// the agent knows that somebody is there who would say what is to be refused.
     pub(super) fn take_watermarks(
         &self,
-        evidence: &[Evidence],
+        evidence: &[Watermark],
         foreign: &HashSet<u32>,
         late: Span,
         now: Mono,
@@ -214,7 +214,7 @@ impl Listener {
     pub(super) fn take_evidence(
         &mut self,
         key: TopicKey,
-        evidence: &[Evidence],
+        evidence: &[Watermark],
         foreign: &HashSet<u32>,
         late: Span,
         now: Mono,
@@ -241,7 +241,7 @@ impl Listener {
     }
 
     /// Evidence of partitions that do not exist is not kept: whoever speaks chooses the numbers.
-    pub(super) fn drop_unknown_partitions(&self, evidence: &mut Vec<Evidence>) {
+    pub(super) fn drop_unknown_partitions(&self, evidence: &mut Vec<Watermark>) {
         let before = evidence.len();
         evidence.retain(|one| one.partition < self.partitions);
         let dropped = (before - evidence.len()) as u64;
@@ -253,7 +253,7 @@ impl Listener {
         &mut self,
         index: usize,
         resource: &Arc<Resource>,
-        told: &Told,
+        told: &StatementNotice,
         late: Span,
         settled: Option<Place>,
         now: Mono,
@@ -288,12 +288,12 @@ impl Listener {
                     let said = (denial.version, denial.most);
                     self.around.mosts.remember(resource, domain, said, now);
                 }
-                Said::Denied(Self::until(told.remaining, late, now), denial)
+                ScopeSays::Denied(Self::until(told.remaining, late, now), denial)
             }
-            Says::Open => Said::Open,
+            Says::Open => ScopeSays::Open,
         };
         let lease = self.ledger.lease(TopicKey::Of(resource.id), told.partition);
-        let word = Word {
+        let word = ScopeNotice {
             resource,
             domain,
             is_group,
@@ -310,16 +310,16 @@ impl Listener {
             place: statement.place,
         };
         match taken {
-            Taken::Denied => {
+            StatementOutcome::Denied => {
                 Counters::add(&counters.denials_taken, 1);
                 self.tell(resource, (domain, is_group), code, Change::Denied, now);
             }
-            Taken::Lifted => {
+            StatementOutcome::Lifted => {
                 Counters::add(&counters.lifts_taken, 1);
                 self.tell(resource, (domain, is_group), code, Change::Opened, now);
             }
-            Taken::Known => Counters::add(&counters.statements_known, 1),
-            Taken::NoRoom => {
+            StatementOutcome::Known => Counters::add(&counters.statements_known, 1),
+            StatementOutcome::NoRoom => {
                 Counters::add(&counters.denials_without_room, 1);
                 return None;
             }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::frame::Evidence;
+use tollgate_shared::wire::frame::Watermark;
 
 use crate::clock::Mono;
 use crate::deny::Lease;
@@ -46,7 +46,7 @@ pub(crate) enum LogNews {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownPartition {
     ruled: Option<Place>,
     lease: Lease,
     /// The shorter one, of what the control topic says about copies.
@@ -57,12 +57,12 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     logs: HashMap<u32, (LogId, Mono)>,
-    known: HashMap<(TopicKey, u32), Known>,
+    known: HashMap<(TopicKey, u32), KnownPartition>,
 }
 
 impl Ledger {
     /// Takes note of a partition's log.
-    pub(crate) fn log(&mut self, evidence: &Evidence, now: Mono) -> LogNews {
+    pub(crate) fn log(&mut self, evidence: &Watermark, now: Mono) -> LogNews {
         let found = evidence.log;
         let Some((log, heard)) = self.logs.get_mut(&evidence.partition) else {
             self.logs.insert(evidence.partition, (found, now));
@@ -114,7 +114,7 @@ impl Ledger {
     pub(crate) fn advance(
         &mut self,
         topic: TopicKey,
-        evidence: &Evidence,
+        evidence: &Watermark,
         lease: Span,
         late: Span,
         now: Mono,
@@ -182,9 +182,9 @@ mod tests {
 
     const NOW: Mono = Mono(100_000_000);
 
-    fn evidence(generation: u32, random: u64, ruled: u64) -> Evidence {
+    fn evidence(generation: u32, random: u64, ruled: u64) -> Watermark {
         let log = LogId { generation, random };
-        Evidence {
+        Watermark {
             partition: 3,
             log,
             ruled,

@@ -5,12 +5,12 @@ use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Cause, Says};
 
-use super::bench::{Bench, LOG, PARTITIONS, denied, second};
+use super::bench::{LOG, ListenerBench, PARTITIONS, denied, second};
 use crate::resource::REFUSED;
 
 #[test]
 fn a_newer_version_in_a_statement_asks_for_the_limits() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let mut newer = denied("acme", 11);
     if let Says::Denied(denial) = &mut newer.statement.says {
         denial.version = 5;
@@ -21,7 +21,7 @@ fn a_newer_version_in_a_statement_asks_for_the_limits() {
 
 #[test]
 fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let ignored = Public {
         version: 9,
         ignored: true,
@@ -42,19 +42,19 @@ fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
 
 #[test]
 fn limits_that_refused_somebody_are_asked_for_again_now_and_then() {
-    let mut bench = Bench::joined(2);
-    let doubt = |bench: &Bench| {
+    let mut bench = ListenerBench::joined(2);
+    let doubt = |bench: &ListenerBench| {
         let resources = &bench.listener.around.resources;
         resources.doubt_limits(&bench.resource);
     };
-    let asked = |bench: &Bench| [bench.asked(0).is_some(), bench.asked(1).is_some()];
-    let five_seconds = |bench: &mut Bench| {
+    let asked = |bench: &ListenerBench| [bench.asked(0).is_some(), bench.asked(1).is_some()];
+    let five_seconds = |bench: &mut ListenerBench| {
         for _ in 0..10 {
             bench.advance(Span::from_millis(500));
             for peer in 0..2 {
                 bench.heartbeat(peer, 10);
                 if bench.listener.peers[peer].hello.is_some() {
-                    bench.answer_hello(peer, Bench::instance(peer));
+                    bench.answer_hello(peer, ListenerBench::instance(peer));
                 }
             }
         }
@@ -93,13 +93,13 @@ fn limits(version: u64, refused: bool) -> Public {
     }
 }
 
-fn is_refused(bench: &Bench) -> bool {
+fn is_refused(bench: &ListenerBench) -> bool {
     bench.resource.flags() & REFUSED != 0
 }
 
 #[test]
 fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
     assert!(is_refused(&bench));
     // The aggregator comes back with an empty log. For two seconds it may be another fleet's.
@@ -118,7 +118,7 @@ fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
 
 #[test]
 fn limits_go_back_where_the_log_lost_its_end() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
     bench.log.generation = 2;
     bench.ask_again(0, 3, limits(4, false));
@@ -127,7 +127,7 @@ fn limits_go_back_where_the_log_lost_its_end() {
 
 #[test]
 fn an_aggregator_that_has_read_less_does_not_take_limits_back() {
-    let mut bench = Bench::joined(2);
+    let mut bench = ListenerBench::joined(2);
     bench.ask_again(0, 12, limits(5, true));
     bench.ask_again(1, 12, limits(4, false));
     assert_eq!(bench.resource.public().version, 5);
@@ -141,7 +141,7 @@ fn an_aggregator_that_has_read_less_does_not_take_limits_back() {
 
 #[test]
 fn an_aggregator_of_a_log_that_is_given_up_teaches_nothing() {
-    let mut bench = Bench::joined(2);
+    let mut bench = ListenerBench::joined(2);
     bench.log.generation = 2;
     bench.ask_again(0, 3, limits(1, false));
     bench.log = LOG;
@@ -152,13 +152,13 @@ fn an_aggregator_of_a_log_that_is_given_up_teaches_nothing() {
 
 #[test]
 fn limits_are_of_another_log_where_there_are_other_partitions() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
     bench.advance(second(1));
     let nonce = bench.listener.peers[0].hello.expect("a hello").nonce;
     let welcome = FromAggregator::Welcome {
         nonce,
-        instance: Bench::instance(0),
+        instance: ListenerBench::instance(0),
         partitions: PARTITIONS + 1,
         feeds: vec!["tcp://feed:1".into()],
         clock: bench.clock(),

@@ -47,11 +47,11 @@ use crate::deny::{DenyList, NearList};
 use crate::heard::{OnHeard, OnNear};
 use crate::most::Mosts;
 use crate::resource::{Resource, ResourceId, Resources};
-use crate::sight::Sight;
+use crate::sight::Liveness;
 use crate::stats::Counters;
 use ledger::{Ledger, TopicKey};
-use peer::{Ask, Asked, Feed, Peer};
-use taught::Taught;
+use peer::{Ask, FeedState, OpenQuestion, Peer};
+use taught::CachedLimits;
 
 /// The key of topic names where the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -80,7 +80,7 @@ const ASK_AGAIN: Span = Span::from_millis(50);
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum ListenerAct {
     /// Send this over the link of an aggregator.
     Say { peer: usize, message: Bytes },
     /// Make the link of an aggregator anew.
@@ -103,7 +103,7 @@ pub(crate) enum Act {
 
 /// What a listener needs to know of its agent.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct ListenerContext {
     pub(crate) agent: Box<str>,
     /// Proves the agent's epoch.
     pub(crate) secret: EpochSecret,
@@ -112,7 +112,7 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) mosts: Arc<Mosts>,
-    pub(crate) sight: Arc<Sight>,
+    pub(crate) sight: Arc<Liveness>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) on_heard: Option<OnHeard>,
     pub(crate) on_near: Option<OnNear>,
@@ -121,11 +121,11 @@ pub(crate) struct Surroundings {
 /// The listener of one agent.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    around: Surroundings,
+    around: ListenerContext,
     deny: DenyList,
     near: NearList,
     ledger: Ledger,
-    taught: Taught,
+    taught: CachedLimits,
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
@@ -141,7 +141,7 @@ pub(crate) struct Listener {
     /// When topics that say nothing are looked for next.
     next_look: Mono,
     writer: Writer,
-    acts: Vec<Act>,
+    acts: Vec<ListenerAct>,
     /// The agent's own topic.
     topic: Topic,
     verdicts: Vec<Verdict>,
@@ -150,7 +150,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// One that has heard nothing, for so many aggregators. Nonces count on from a random number.
     pub(crate) fn new(
-        around: Surroundings,
+        around: ListenerContext,
         (deny, near): (DenyList, NearList),
         peers: usize,
         nonce: u64,
@@ -163,7 +163,7 @@ impl Listener {
             deny,
             near,
             ledger: Ledger::default(),
-            taught: Taught::default(),
+            taught: CachedLimits::default(),
             peers: (0..peers).map(|_| Peer::new()).collect(),
             partitions: 0,
             last_nonce: nonce,
@@ -191,13 +191,13 @@ impl Listener {
         for Member { instance, address } in members {
             let known = |peer: &Peer| peer.instance == Some(instance);
             if !self.peers.iter().any(known) {
-                self.acts.push(Act::Meet { address });
+                self.acts.push(ListenerAct::Meet { address });
             }
         }
     }
 
     /// What is to be done, in order.
-    pub(crate) fn take_acts(&mut self) -> Vec<Act> {
+    pub(crate) fn take_acts(&mut self) -> Vec<ListenerAct> {
         std::mem::take(&mut self.acts)
     }
 
@@ -238,8 +238,8 @@ impl Listener {
         let topic = topic_of(resource);
         for (index, peer) in self.peers.iter().enumerate() {
             // One that is being opened gets it afterwards, in case it was opened without.
-            if peer.feed != Feed::Unknown {
-                self.acts.push(Act::Subscribe {
+            if peer.feed != FeedState::Unknown {
+                self.acts.push(ListenerAct::Subscribe {
                     peer: index,
                     resource: resource.id,
                     topic,
@@ -283,7 +283,7 @@ impl Listener {
         if let Some(peer) = self.peers.get_mut(index) {
             Counters::add(&self.around.counters.feeds_opened, 1);
             peer.interrupt();
-            peer.feed = Feed::Open;
+            peer.feed = FeedState::Open;
             peer.feed_heard = now;
             peer.wanted = subscribed.into_iter().collect();
         }
@@ -303,10 +303,10 @@ impl Listener {
     /// A feed's socket is gone; another is being made.
     pub(crate) fn feed_down(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index)
-            && peer.feed == Feed::Open
+            && peer.feed == FeedState::Open
         {
             peer.interrupt();
-            peer.feed = Feed::Opening;
+            peer.feed = FeedState::Opening;
         }
     }
 
@@ -314,7 +314,7 @@ impl Listener {
     pub(crate) fn feed_busy(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.interrupt();
-            peer.feed = Feed::Unknown;
+            peer.feed = FeedState::Unknown;
         }
     }
 
@@ -354,7 +354,7 @@ impl Listener {
                 peer.hello = None;
                 peer.link_up = false;
                 Counters::add(&self.around.counters.links_lost, 1);
-                self.acts.push(Act::ReopenLink { peer: index });
+                self.acts.push(ListenerAct::ReopenLink { peer: index });
                 return;
             }
             if now.since(hello.at) < HELLO_AGAIN {
@@ -365,7 +365,7 @@ impl Listener {
             return;
         }
         self.last_nonce = self.last_nonce.wrapping_add(1);
-        peer.hello = Some(Asked {
+        peer.hello = Some(OpenQuestion {
             nonce: self.last_nonce,
             at: now,
         });
@@ -378,7 +378,7 @@ impl Listener {
         };
         hello.encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(Act::Say {
+        self.acts.push(ListenerAct::Say {
             peer: index,
             message,
         });
@@ -388,10 +388,10 @@ impl Listener {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        if peer.feed == Feed::Unknown && !peer.feeds.is_empty() {
+        if peer.feed == FeedState::Unknown && !peer.feeds.is_empty() {
             return self.open_feed(index);
         }
-        if peer.feed == Feed::Open && peer.silence <= now.since(peer.feed_heard) {
+        if peer.feed == FeedState::Open && peer.silence <= now.since(peer.feed_heard) {
             // Two times as patient with the next one, in case it keeps a slower time than is known.
             let twice = Span::from_micros(peer.silence.as_micros().saturating_mul(2));
             peer.silence = twice.min(peer::SILENCE_MAX);
@@ -405,7 +405,7 @@ impl Listener {
             return;
         };
         peer.interrupt();
-        peer.feed = Feed::Opening;
+        peer.feed = FeedState::Opening;
         let addresses = peer.feeds.clone();
         let topics = self
             .around
@@ -414,7 +414,7 @@ impl Listener {
             .iter()
             .map(|one| (one.id, topic_of(one)))
             .collect();
-        self.acts.push(Act::OpenFeed {
+        self.acts.push(ListenerAct::OpenFeed {
             peer: index,
             addresses,
             topics,
@@ -433,7 +433,7 @@ impl Listener {
         let needed = !peer.is_joined(TopicKey::Control) || !peer.wanted.is_empty();
         let possible = peer.link_up
             && peer.instance.is_some()
-            && peer.feed == Feed::Open
+            && peer.feed == FeedState::Open
             && peer.ask.is_none();
         let possible = possible && peer.next_ask <= now;
         if !needed || !possible {
@@ -444,7 +444,7 @@ impl Listener {
             .filter_map(|id| self.around.resources.by_id(id))
             .collect();
         self.last_nonce = self.last_nonce.wrapping_add(1);
-        let asked = Asked {
+        let asked = OpenQuestion {
             nonce: self.last_nonce,
             at: now,
         };
@@ -463,7 +463,7 @@ impl Listener {
         }
         .encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(Act::Say {
+        self.acts.push(ListenerAct::Say {
             peer: index,
             message,
         });

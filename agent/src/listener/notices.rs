@@ -141,7 +141,7 @@ mod tests {
     use tollgate_shared::wire::Writer;
     use tollgate_shared::wire::statement::Cause;
 
-    use super::super::bench::{Bench, told};
+    use super::super::bench::{ListenerBench, told};
     use super::*;
     use crate::deny::Taking;
     use crate::heard::OnNear;
@@ -159,7 +159,7 @@ mod tests {
             since: Timestamp::from_millis(5),
         };
         NoticeFrame {
-            instance: Bench::instance(0),
+            instance: ListenerBench::instance(0),
             sequence,
             sent: Span::from_secs(5),
             resource: "r".into(),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    fn hear(bench: &mut Bench, frame: &NoticeFrame) {
+    fn hear(bench: &mut ListenerBench, frame: &NoticeFrame) {
         let mut writer = Writer::new();
         frame.encode(&mut writer);
         let topic = topic_of(&bench.resource).notices();
@@ -175,7 +175,7 @@ mod tests {
         bench.listener.feed_said(0, topic, writer.as_slice(), now);
     }
 
-    fn left(bench: &Bench, domain: &str) -> Option<u64> {
+    fn left(bench: &ListenerBench, domain: &str) -> Option<u64> {
         let taking = Taking {
             copies: 0,
             at: Timestamp::from_millis(6),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_gap_in_notices_voids_notices_alone() {
-        let mut bench = Bench::joined(1);
+        let mut bench = ListenerBench::joined(1);
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let calls = Arc::clone(&heard);
         bench.listener.around.on_near = Some(OnNear(Arc::new(move |near: &Near<'_>| {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn notices_end_with_the_feed_that_told_them() {
-        let mut bench = Bench::joined(1);
+        let mut bench = ListenerBench::joined(1);
         hear(&mut bench, &frame(3, &["acme"]));
         bench.listener.feed_down(0);
         bench.listener.tick(bench.now);

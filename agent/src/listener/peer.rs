@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::frame::Evidence;
+use tollgate_shared::wire::frame::Watermark;
 
 use super::delay::Delay;
 use super::ledger::TopicKey;
@@ -24,7 +24,7 @@ pub(super) const SILENCE_MAX: Span = Span::from_secs(10);
 
 /// A question that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct OpenQuestion {
     pub(super) nonce: u64,
     pub(super) at: Mono,
 }
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 /// A question for a snapshot, and what has come of it.
 #[derive(Debug)]
 pub(super) struct Ask {
-    pub(super) asked: Asked,
+    pub(super) asked: OpenQuestion,
     /// When its last part came, or it was asked.
     pub(super) heard: Mono,
     /// How many parts have come.
@@ -45,7 +45,7 @@ pub(super) struct Ask {
 
 /// The state of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feed {
+pub(super) enum FeedState {
     /// Nobody knows where it is.
     Unknown,
     /// The socket is being made.
@@ -61,11 +61,11 @@ pub(super) struct Peer {
     /// The instance that answered the last hello.
     pub(super) instance: Option<u128>,
     pub(super) feeds: Vec<Box<str>>,
-    pub(super) hello: Option<Asked>,
+    pub(super) hello: Option<OpenQuestion>,
     pub(super) next_hello: Mono,
     /// When anything came over the link.
     pub(super) link_heard: Mono,
-    pub(super) feed: Feed,
+    pub(super) feed: FeedState,
     pub(super) feed_heard: Mono,
     /// The last frame of the control topic: its sequence, and the publisher's clock.
     pub(super) heartbeat: Option<(u64, Span)>,
@@ -93,7 +93,7 @@ impl Peer {
             hello: None,
             next_hello: Mono::ZERO,
             link_heard: Mono::ZERO,
-            feed: Feed::Unknown,
+            feed: FeedState::Unknown,
             feed_heard: Mono::ZERO,
             heartbeat: None,
             silence: SILENCE_MIN,
@@ -139,7 +139,7 @@ impl Peer {
         denied: impl Iterator<Item = (ResourceId, u32)>,
         now: Mono,
     ) -> u64 {
-        let Some(ruled) = self.ruled.as_ref().filter(|_| self.feed == Feed::Open) else {
+        let Some(ruled) = self.ruled.as_ref().filter(|_| self.feed == FeedState::Open) else {
             return 0;
         };
         let mut silent = 0;
@@ -154,7 +154,7 @@ impl Peer {
     }
 
     /// A snapshot has said what is in force for a resource in these partitions.
-    pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Evidence]) {
+    pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Watermark]) {
         let logs = evidence
             .iter()
             .map(|one| (one.partition, one.log))
@@ -170,7 +170,7 @@ impl Peer {
     pub(super) fn unstated(
         &mut self,
         resource: ResourceId,
-        evidence: &[Evidence],
+        evidence: &[Watermark],
         anew: &HashSet<u32>,
     ) -> HashSet<u32> {
         let mut unstated = HashSet::new();
@@ -186,7 +186,7 @@ impl Peer {
     }
 
     /// A heartbeat names all partitions that it rules: of others, it will have to say anew what is in force.
-    pub(super) fn take_ruled(&mut self, evidence: &[Evidence]) {
+    pub(super) fn take_ruled(&mut self, evidence: &[Watermark]) {
         let ruled = || evidence.iter().map(|one| one.partition);
         let known = self.ruled.iter().flatten().copied();
         if self.ruled.is_some() && ruled().eq(known) {
@@ -215,7 +215,7 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bench::{Bench, second, told};
+    use super::super::bench::{ListenerBench, second, told};
     use super::*;
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
     }
     #[test]
     fn who_takes_a_partition_over_is_asked_once_what_was_lifted_while_nobody_ruled_it() {
-        let mut bench = Bench::joined(2);
+        let mut bench = ListenerBench::joined(2);
         let rules_nothing = bench.next_frame(1, "", Vec::new(), &[]);
         bench.hear(1, &rules_nothing);
         let long = |domain, offset| told(domain, offset, Some(second(600)));
@@ -254,11 +254,11 @@ mod tests {
 
     #[test]
     fn a_topic_that_says_nothing_of_what_it_denied_is_asked_about_once() {
-        let mut bench = Bench::joined(1);
+        let mut bench = ListenerBench::joined(1);
         bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
         // The last is lifted, and nothing of the topic follows.
         let _lost = bench.next_frame(0, "r", Vec::new(), &[told("acme", 13, None)]);
-        let waits = |bench: &mut Bench, times: u64| {
+        let waits = |bench: &mut ListenerBench, times: u64| {
             for ruled in 0..times {
                 bench.listener.link_alive(0, bench.now);
                 bench.advance(Span::from_millis(250));
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn a_silent_topic_is_asked_of_who_rules_what_it_denied() {
-        let mut bench = Bench::joined(2);
-        let beat = |bench: &mut Bench, times: u64, partitions: u32| {
+        let mut bench = ListenerBench::joined(2);
+        let beat = |bench: &mut ListenerBench, times: u64, partitions: u32| {
             for ruled in 0..times {
                 bench.advance(Span::from_millis(250));
                 let evidence = super::super::bench::evidence(bench.log, 14 + ruled);

@@ -18,7 +18,7 @@ use crate::clock::Mono;
 
 /// What a frame does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum FrameEffect {
     /// It continues a joined run: what it says is evidence.
     Continues,
     /// It continues a run whose beginning is not known.
@@ -46,18 +46,18 @@ impl Run {
         self.joined
     }
 
-    pub(crate) fn frame(&mut self, sequence: u64) -> Heard {
+    pub(crate) fn frame(&mut self, sequence: u64) -> FrameEffect {
         self.doubted = false;
         match self.span {
-            Some((_, last)) if sequence <= last => Heard::Again,
+            Some((_, last)) if sequence <= last => FrameEffect::Again,
             Some((first, last))
                 if sequence == last.saturating_add(1) || planted(Bug::GapUnseen) =>
             {
                 self.span = Some((first, sequence));
                 if self.joined {
-                    Heard::Continues
+                    FrameEffect::Continues
                 } else {
-                    Heard::Unjoined
+                    FrameEffect::Unjoined
                 }
             }
             before => {
@@ -67,9 +67,9 @@ impl Run {
                     ..*self
                 };
                 if before.is_some() {
-                    Heard::Gap
+                    FrameEffect::Gap
                 } else {
-                    Heard::Unjoined
+                    FrameEffect::Unjoined
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Run {
     }
 
     /// A frame that came now.
-    pub(crate) fn heard(&mut self, sequence: u64, now: Mono) -> Heard {
+    pub(crate) fn heard(&mut self, sequence: u64, now: Mono) -> FrameEffect {
         self.came(now);
         self.frame(sequence)
     }
@@ -124,16 +124,19 @@ impl Run {
 mod tests {
     use super::*;
 
-    fn frames(run: &mut Run, sequences: &[u64]) -> Vec<Heard> {
+    fn frames(run: &mut Run, sequences: &[u64]) -> Vec<FrameEffect> {
         sequences.iter().map(|one| run.frame(*one)).collect()
     }
 
     #[test]
     fn frames_count_once_a_snapshot_has_joined_them() {
         let mut run = Run::default();
-        assert_eq!(frames(&mut run, &[4, 5, 6]), [Heard::Unjoined; 3]);
+        assert_eq!(frames(&mut run, &[4, 5, 6]), [FrameEffect::Unjoined; 3]);
         assert!(run.snapshot(5));
-        assert_eq!(frames(&mut run, &[6, 7]), [Heard::Again, Heard::Continues]);
+        assert_eq!(
+            frames(&mut run, &[6, 7]),
+            [FrameEffect::Again, FrameEffect::Continues]
+        );
     }
 
     #[test]
@@ -142,17 +145,20 @@ mod tests {
         run.frame(4);
         assert!(!run.snapshot(2));
         assert!(run.snapshot(3));
-        assert_eq!(run.frame(5), Heard::Continues);
+        assert_eq!(run.frame(5), FrameEffect::Continues);
     }
 
     #[test]
     fn a_snapshot_that_comes_before_any_frame_is_continued() {
         let mut run = Run::default();
         assert!(run.snapshot(7));
-        assert_eq!(frames(&mut run, &[7, 8]), [Heard::Again, Heard::Continues]);
+        assert_eq!(
+            frames(&mut run, &[7, 8]),
+            [FrameEffect::Again, FrameEffect::Continues]
+        );
         let mut fresh = Run::default();
         fresh.snapshot(0);
-        assert_eq!(fresh.frame(1), Heard::Continues);
+        assert_eq!(fresh.frame(1), FrameEffect::Continues);
     }
 
     #[test]
@@ -162,7 +168,11 @@ mod tests {
         assert!(run.snapshot(6));
         assert_eq!(
             frames(&mut run, &[5, 6, 7]),
-            [Heard::Again, Heard::Again, Heard::Continues]
+            [
+                FrameEffect::Again,
+                FrameEffect::Again,
+                FrameEffect::Continues
+            ]
         );
     }
 
@@ -172,7 +182,11 @@ mod tests {
         run.snapshot(3);
         assert_eq!(
             frames(&mut run, &[4, 6, 7]),
-            [Heard::Continues, Heard::Gap, Heard::Unjoined]
+            [
+                FrameEffect::Continues,
+                FrameEffect::Gap,
+                FrameEffect::Unjoined
+            ]
         );
         assert!(!run.joined() && !run.snapshot(4) && run.snapshot(5));
         run.interrupted();

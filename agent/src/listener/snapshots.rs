@@ -11,7 +11,7 @@ use tollgate_shared::wire::public::Public;
 
 use super::Listener;
 use super::ledger::TopicKey;
-use super::peer::{Ask, Feed};
+use super::peer::{Ask, FeedState};
 use crate::clock::Mono;
 use crate::heard::Change;
 use crate::resource::Resource;
@@ -92,7 +92,7 @@ impl Listener {
         peer.feeds = feeds;
         if is_new || moved {
             // It is opened below, where the others are.
-            peer.feed = Feed::Unknown;
+            peer.feed = FeedState::Unknown;
         }
         self.set_partitions(partitions);
         self.tick(now);

@@ -32,18 +32,18 @@
 use std::collections::{HashMap, HashSet};
 
 use tollgate_shared::place::LogId;
-use tollgate_shared::wire::frame::Evidence;
+use tollgate_shared::wire::frame::Watermark;
 
 /// The logs that what is known of limits was taught with.
 #[derive(Debug, Default)]
-pub(super) struct Taught {
+pub(super) struct CachedLimits {
     logs: HashMap<u32, LogId>,
 }
 
-impl Taught {
+impl CachedLimits {
     /// Whether limits may be learnt from a snapshot that names these logs, of which those are not
     /// followed.
-    pub(super) fn take(&mut self, evidence: &[Evidence], foreign: &HashSet<u32>) -> bool {
+    pub(super) fn take(&mut self, evidence: &[Watermark], foreign: &HashSet<u32>) -> bool {
         if !foreign.is_empty() {
             return false;
         }
@@ -72,12 +72,12 @@ mod tests {
     use super::*;
     use tollgate_shared::time::Timestamp;
 
-    fn evidence(partitions: &[u32], generation: u32) -> Vec<Evidence> {
+    fn evidence(partitions: &[u32], generation: u32) -> Vec<Watermark> {
         let log = LogId {
             generation,
             random: 7,
         };
-        let of = |partition: &u32| Evidence {
+        let of = |partition: &u32| Watermark {
             partition: *partition,
             log,
             ruled: 9,
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn versions_are_void_once_for_partitions_that_come_to_a_new_log_one_after_the_other() {
-        let mut taught = Taught::default();
+        let mut taught = CachedLimits::default();
         let followed = HashSet::new();
         assert!(taught.take(&evidence(&[0, 1, 2, 3], 1), &followed));
         assert!(taught.give_up(0));
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn who_names_a_log_that_is_not_followed_teaches_nothing() {
-        let mut taught = Taught::default();
+        let mut taught = CachedLimits::default();
         assert!(!taught.take(&evidence(&[0, 1], 1), &HashSet::from([1])));
         assert!(taught.take(&evidence(&[2], 1), &HashSet::new()));
         assert!(!taught.give_up(0), "it did not teach");
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_was_taught_with_no_log_is_void_by_any() {
-        let mut taught = Taught::default();
+        let mut taught = CachedLimits::default();
         assert!(taught.take(&[], &HashSet::new()));
         assert!(taught.give_up(3));
     }

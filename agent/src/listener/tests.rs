@@ -7,13 +7,13 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member};
 
-use super::Act;
-use super::bench::{Bench, LOG, denied, evidence, second, told, told_in};
+use super::ListenerAct;
+use super::bench::{LOG, ListenerBench, denied, evidence, second, told, told_in};
 use super::ledger::TopicKey;
 
 #[test]
 fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), Some(second(30)));
     bench.advance(second(10));
@@ -24,7 +24,7 @@ fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
 
 #[test]
 fn what_a_frame_is_late_is_taken_off() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let frame = bench.next_frame(
         0,
         "r",
@@ -43,7 +43,7 @@ fn what_a_frame_is_late_is_taken_off() {
 
 #[test]
 fn of_two_owners_of_a_partition_either_may_fall_silent() {
-    let mut bench = Bench::joined(2);
+    let mut bench = ListenerBench::joined(2);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let until = bench.refused("acme");
     bench.frame(1, 12, &[denied("acme", 11)]);
@@ -71,7 +71,7 @@ fn of_two_owners_of_a_partition_either_may_fall_silent() {
 
 #[test]
 fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[told("acme", 12, None)]);
     bench.frame(0, 15, &[denied("beta", 14)]);
@@ -86,7 +86,7 @@ fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
 
 #[test]
 fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[told("acme", 11, Some(second(3_600)))]);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[]);
     for half in 1..=140 {
@@ -107,7 +107,7 @@ fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
 
 #[test]
 fn evidence_that_does_not_advance_renews_nothing() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[told("acme", 11, Some(second(3_600)))]);
     for half in 1..=120 {
         bench.advance(Span::from_millis(500));
@@ -124,7 +124,7 @@ fn evidence_that_does_not_advance_renews_nothing() {
 
 #[test]
 fn an_older_statement_about_an_open_scope_says_nothing() {
-    let mut bench = Bench::joined(2);
+    let mut bench = ListenerBench::joined(2);
     bench.frame(0, 13, &[denied("acme", 11)]);
     bench.frame(0, 14, &[told("acme", 13, None)]);
     // The other owner is behind.
@@ -139,7 +139,7 @@ fn an_older_statement_about_an_open_scope_says_nothing() {
 
 #[test]
 fn a_snapshot_that_fills_a_gap_is_heard_whatever_the_age_of_what_it_says() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 20, &[]);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 21), &[]);
     bench.frame(0, 22, &[]);
@@ -149,7 +149,7 @@ fn a_snapshot_that_fills_a_gap_is_heard_whatever_the_age_of_what_it_says() {
 
 #[test]
 fn a_snapshot_in_parts_ends_nothing_before_its_last() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(
         0,
         13,
@@ -166,7 +166,7 @@ fn a_snapshot_in_parts_ends_nothing_before_its_last() {
 
 #[test]
 fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("one", 11)]);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[denied("two", 12)]);
     bench.frame(0, 14, &[]);
@@ -186,20 +186,20 @@ fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
 
 #[test]
 fn what_a_lost_link_was_asked_is_asked_again() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);
     bench.frame(0, 13, &[]);
     assert!(bench.asked(0).is_some());
     bench.listener.link_down(0);
     bench.listener.link_up(0, bench.now);
-    bench.answer_hello(0, Bench::instance(0));
+    bench.answer_hello(0, ListenerBench::instance(0));
     bench.snapshot(0, 13, &[denied("acme", 11)]);
     assert!(bench.refused("acme").is_some());
 }
 
 #[test]
 fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let mut frame = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);
     frame.instance = 1;
     bench.hear(0, &frame);
@@ -215,7 +215,7 @@ fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
     );
     // And a topic is that of its resource.
     let frame = Frame {
-        instance: Bench::instance(0),
+        instance: ListenerBench::instance(0),
         resource: "other".into(),
         ..frame
     };
@@ -233,7 +233,7 @@ fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
 
 #[test]
 fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let anew = LogId {
         generation: 2,
@@ -254,20 +254,21 @@ fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
 
 #[test]
 fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.advance(Span::from_millis(749));
     assert!(
         bench
             .listener
             .take_acts()
             .iter()
-            .all(|act| !matches!(act, Act::OpenFeed { .. }))
+            .all(|act| !matches!(act, ListenerAct::OpenFeed { .. }))
     );
     bench.advance(Span::from_millis(1));
     let acts = bench.listener.take_acts();
     assert!(
-        acts.iter()
-            .any(|act| matches!(act, Act::OpenFeed { peer: 0, topics, .. } if topics.len() == 1)),
+        acts.iter().any(
+            |act| matches!(act, ListenerAct::OpenFeed { peer: 0, topics, .. } if topics.len() == 1)
+        ),
         "{acts:?}"
     );
     // The hello of after a second is not answered.
@@ -279,7 +280,7 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
         !bench
             .listener
             .take_acts()
-            .contains(&Act::ReopenLink { peer: 0 }),
+            .contains(&ListenerAct::ReopenLink { peer: 0 }),
         "something came"
     );
     bench.advance(Span::from_millis(1));
@@ -287,21 +288,21 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
         bench
             .listener
             .take_acts()
-            .contains(&Act::ReopenLink { peer: 0 })
+            .contains(&ListenerAct::ReopenLink { peer: 0 })
     );
     assert!(!bench.listener.is_welcome(0));
 }
 
 #[test]
 fn a_hello_whose_answer_is_lost_is_said_again_although_the_link_is_alive() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.listener.take_acts();
-    let says_hello = |bench: &mut Bench| {
+    let says_hello = |bench: &mut ListenerBench| {
         bench.listener.take_acts().iter().any(|act| match act {
-            Act::Say { message, .. } => {
+            ListenerAct::Say { message, .. } => {
                 matches!(FromAgent::decode(message), Ok(FromAgent::Hello { .. }))
             }
-            Act::ReopenLink { .. } => panic!("the link is alive"),
+            ListenerAct::ReopenLink { .. } => panic!("the link is alive"),
             _ => false,
         })
     };
@@ -318,13 +319,14 @@ fn a_hello_whose_answer_is_lost_is_said_again_although_the_link_is_alive() {
 
 #[test]
 fn another_instance_at_the_address_is_joined_from_the_beginning() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
     bench.advance(second(1));
     bench.answer_hello(0, 99);
     let acts = bench.listener.take_acts();
     assert!(
-        acts.iter().any(|act| matches!(act, Act::OpenFeed { .. })),
+        acts.iter()
+            .any(|act| matches!(act, ListenerAct::OpenFeed { .. })),
         "{acts:?}"
     );
     assert!(
@@ -336,7 +338,7 @@ fn another_instance_at_the_address_is_joined_from_the_beginning() {
 
 #[test]
 fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
-    let mut bench = Bench::joined(2);
+    let mut bench = ListenerBench::joined(2);
     bench.log.generation = 2;
     bench.frame(1, 17, &[told_in(2, "acme", 16, Some(second(30)))]);
     bench.snapshot(1, 18, &[told_in(2, "acme", 16, Some(second(30)))]);
@@ -357,7 +359,7 @@ fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
 
 #[test]
 fn an_ask_that_is_not_answered_is_asked_again() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     let _lost = bench.next_frame(0, "r", evidence(LOG, 12), &[]);
     bench.frame(0, 13, &[]);
     let first = bench.asked(0).expect("asked");
@@ -366,7 +368,7 @@ fn an_ask_that_is_not_answered_is_asked_again() {
     assert_eq!(bench.asked(0), Some(first));
     bench.heartbeat(0, 14);
     bench.advance(Span::from_millis(700));
-    bench.answer_hello(0, Bench::instance(0));
+    bench.answer_hello(0, ListenerBench::instance(0));
     bench.heartbeat(0, 15);
     bench.advance(Span::from_millis(700));
     assert!(bench.asked(0).is_some_and(|again| again != first));
@@ -374,14 +376,14 @@ fn an_ask_that_is_not_answered_is_asked_again() {
 
 #[test]
 fn others_are_followed_where_a_hello_is_answered_and_only_then() {
-    let mut bench = Bench::joined(1);
+    let mut bench = ListenerBench::joined(1);
     bench.advance(second(1));
     let asked = bench.listener.peers[0].hello.expect("a hello").nonce;
     bench.listener.take_acts();
     let mut say = |nonce: u64| {
         let welcome = FromAggregator::Welcome {
             nonce,
-            instance: Bench::instance(0),
+            instance: ListenerBench::instance(0),
             partitions: super::bench::PARTITIONS,
             feeds: vec!["tcp://feed:1".into()],
             clock: bench.clock(),
@@ -392,7 +394,8 @@ fn others_are_followed_where_a_hello_is_answered_and_only_then() {
         };
         bench.listener.link_said(0, welcome, bench.now);
         let acts = bench.listener.take_acts().into_iter();
-        acts.filter(|act| matches!(act, Act::Meet { .. })).count()
+        acts.filter(|act| matches!(act, ListenerAct::Meet { .. }))
+            .count()
     };
     assert_eq!(say(asked.wrapping_add(1)), 0, "nobody asked");
     assert_eq!(say(asked), 1);

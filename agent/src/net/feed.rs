@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::{SocketType, subscribe};
 
-use super::Event;
+use super::DriverEvent;
 use super::backoff::Backoff;
 use super::inbox::Inbox;
 use super::slots::{self, Slots};
@@ -22,7 +22,7 @@ const ORDERS_MAX: usize = 4_096;
 
 /// What the hub wants of a feed.
 #[derive(Debug)]
-enum Order {
+enum FeedOrder {
     /// A new socket, to one of these addresses, with these topics.
     Open {
         addresses: Vec<Box<str>>,
@@ -34,12 +34,12 @@ enum Order {
 
 /// The hub's end of a feed.
 #[derive(Debug)]
-pub(super) struct Feed {
-    orders: mpsc::Sender<Order>,
+pub(super) struct FeedHandle {
+    orders: mpsc::Sender<FeedOrder>,
     _task: Task,
 }
 
-impl Feed {
+impl FeedHandle {
     /// Starts a feed's task on the current runtime; it waits for an address.
     pub(super) fn start(peer: usize, own: Topic, slots: Slots, events: Inbox) -> Self {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
@@ -52,14 +52,14 @@ impl Feed {
     /// Makes the socket anew. False: too much is waiting, to be tried again.
     pub(super) fn open(&self, addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)>) -> bool {
         self.orders
-            .try_send(Order::Open { addresses, topics })
+            .try_send(FeedOrder::Open { addresses, topics })
             .is_ok()
     }
 
     /// Subscribes to a topic. False: too much is waiting, to be tried again.
     pub(super) fn subscribe(&self, resource: ResourceId, topic: Topic) -> bool {
         self.orders
-            .try_send(Order::Subscribe { resource, topic })
+            .try_send(FeedOrder::Subscribe { resource, topic })
             .is_ok()
     }
 }
@@ -99,13 +99,13 @@ impl Followed {
     }
 
     /// Takes an order; whether it asks for a new socket.
-    fn take(&mut self, order: Order) -> bool {
+    fn take(&mut self, order: FeedOrder) -> bool {
         match order {
-            Order::Open { addresses, topics } => {
+            FeedOrder::Open { addresses, topics } => {
                 *self = Self { addresses, topics };
                 true
             }
-            Order::Subscribe { resource, topic } => {
+            FeedOrder::Subscribe { resource, topic } => {
                 if !self.topics.contains(&(resource, topic)) {
                     self.topics.push((resource, topic));
                 }
@@ -118,7 +118,7 @@ impl Followed {
 async fn keep(
     peer: usize,
     own: Topic,
-    mut orders: mpsc::Receiver<Order>,
+    mut orders: mpsc::Receiver<FeedOrder>,
     slots: Slots,
     events: Inbox,
 ) {
@@ -141,14 +141,14 @@ async fn keep(
         if let Some(mut socket) = socket {
             let subscribed = followed.topics.iter().map(|(resource, _)| *resource);
             let subscribed = subscribed.collect();
-            if !events.send(Event::FeedUp { peer, subscribed }).await {
+            if !events.send(DriverEvent::FeedUp { peer, subscribed }).await {
                 return;
             }
             let mut heard = false;
             let (orders, followed) = (&mut orders, &mut followed);
             let over = follow(peer, &mut socket, orders, followed, &events, &mut heard).await;
             drop(socket);
-            if !events.send(Event::FeedDown { peer }).await {
+            if !events.send(DriverEvent::FeedDown { peer }).await {
                 return;
             }
             if heard {
@@ -171,7 +171,7 @@ async fn keep(
 /// Waits, and takes orders meanwhile; whether anybody is still there.
 async fn wait(
     pause: Duration,
-    orders: &mut mpsc::Receiver<Order>,
+    orders: &mut mpsc::Receiver<FeedOrder>,
     followed: &mut Followed,
 ) -> bool {
     let over = tokio::time::sleep(pause);
@@ -200,7 +200,7 @@ enum Over {
 async fn follow(
     peer: usize,
     socket: &mut Socket,
-    orders: &mut mpsc::Receiver<Order>,
+    orders: &mut mpsc::Receiver<FeedOrder>,
     followed: &mut Followed,
     events: &Inbox,
     heard: &mut bool,
@@ -213,7 +213,7 @@ async fn follow(
                     continue;
                 };
                 *heard = true;
-                if !events.send(Event::FeedSaid { peer, topic, frame }).await {
+                if !events.send(DriverEvent::FeedSaid { peer, topic, frame }).await {
                     return Ok(Over::Alone);
                 }
             }
@@ -222,8 +222,8 @@ async fn follow(
                     return Ok(Over::Alone);
                 };
                 let new = match order {
-                    Order::Subscribe { resource, topic } => Some((resource, topic)),
-                    Order::Open { .. } => None,
+                    FeedOrder::Subscribe { resource, topic } => Some((resource, topic)),
+                    FeedOrder::Open { .. } => None,
                 };
                 if followed.take(order) {
                     return Ok(Over::Anew);
@@ -235,7 +235,7 @@ async fn follow(
                 if let Some(notices) = followed.notices_of(topic) {
                     socket.send(subscribe(notices.as_bytes()));
                 }
-                if !events.send(Event::Subscribed { peer, resource }).await {
+                if !events.send(DriverEvent::Subscribed { peer, resource }).await {
                     return Ok(Over::Alone);
                 }
             }

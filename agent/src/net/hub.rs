@@ -16,20 +16,20 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 
-use super::Event;
 #[cfg(feature = "kafka")]
-use super::Outcome;
-use crate::batch::calls::Parcel;
-use crate::courier::{Counts, Courier, Outgoing};
-use crate::holds::{Keeper, Told};
-use crate::listener::{Act, Listener};
+use super::AppendOutcome;
+use super::DriverEvent;
+use crate::batch::calls::CallBatch;
+use crate::courier::{Courier, CourierCounts, Outgoing};
+use crate::holds::{HoldNotice, HoldSession};
+use crate::listener::{Listener, ListenerAct};
 use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
 
 /// What the hub asks of its sockets. None of them waits.
-pub(crate) trait Wires {
+pub(crate) trait Transport {
     /// How many aggregators there are links to.
     fn links(&self) -> usize;
 
@@ -63,30 +63,30 @@ pub(crate) trait Wires {
 
 /// The hub.
 #[derive(Debug)]
-pub(crate) struct Hub<W> {
+pub(crate) struct Driver<W> {
     shared: Arc<Shared>,
     listener: Listener,
     courier: Courier,
-    keeper: Keeper,
+    keeper: HoldSession,
     wires: W,
     /// The link that carries records now.
     carrying: Option<usize>,
     /// Resources that the listener knows of, and how many there were when all had been joined.
     resources: usize,
     joined: usize,
-    told: Counts,
+    told: CourierCounts,
     refusals: LogLines,
     #[cfg(feature = "metrics")]
     metrics_told: Option<Instant>,
     writer: Writer,
 }
 
-impl<W: Wires> Hub<W> {
+impl<W: Transport> Driver<W> {
     /// One that has heard nothing.
     pub(crate) fn new(
         shared: Arc<Shared>,
         listener: Listener,
-        (courier, keeper): (Courier, Keeper),
+        (courier, keeper): (Courier, HoldSession),
         wires: W,
     ) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl<W: Wires> Hub<W> {
             carrying: None,
             resources: 0,
             joined: 0,
-            told: Counts::default(),
+            told: CourierCounts::default(),
             refusals: LogLines::default(),
             #[cfg(feature = "metrics")]
             metrics_told: None,
@@ -111,12 +111,12 @@ impl<W: Wires> Hub<W> {
     }
 
     /// The flusher handed over a parcel.
-    pub(crate) fn take_parcel(&mut self, parcel: Parcel) {
+    pub(crate) fn take_parcel(&mut self, parcel: CallBatch) {
         self.courier.take(parcel);
     }
 
     /// The flusher passed on words about holds.
-    pub(crate) fn take_words(&mut self, told: Vec<Told>) {
+    pub(crate) fn take_words(&mut self, told: Vec<HoldNotice>) {
         self.keeper.take(told, self.shared.clock.read());
     }
 
@@ -164,32 +164,36 @@ impl<W: Wires> Hub<W> {
     }
 
     /// Something happened on a socket.
-    pub(crate) fn take(&mut self, event: Event) {
+    pub(crate) fn take(&mut self, event: DriverEvent) {
         let now = self.shared.clock.read();
         match event {
-            Event::LinkUp { peer } => self.listener.link_up(peer, now),
-            Event::LinkSaid { peer, message } => self.link_said(peer, &message),
-            Event::LinkDown { peer } => {
+            DriverEvent::LinkUp { peer } => self.listener.link_up(peer, now),
+            DriverEvent::LinkSaid { peer, message } => self.link_said(peer, &message),
+            DriverEvent::LinkDown { peer } => {
                 self.listener.link_down(peer);
                 self.carry_no_more(peer);
             }
-            Event::FeedUp { peer, subscribed } => self.listener.feed_up(peer, subscribed, now),
-            Event::Subscribed { peer, resource } => self.listener.subscribed(peer, resource, now),
-            Event::FeedSaid { peer, topic, frame } => {
+            DriverEvent::FeedUp { peer, subscribed } => {
+                self.listener.feed_up(peer, subscribed, now)
+            }
+            DriverEvent::Subscribed { peer, resource } => {
+                self.listener.subscribed(peer, resource, now)
+            }
+            DriverEvent::FeedSaid { peer, topic, frame } => {
                 self.listener.feed_said(peer, topic, &frame, now)
             }
-            Event::FeedDown { peer } => self.listener.feed_down(peer),
-            Event::Found { address } => self.act(Act::Meet { address }),
+            DriverEvent::FeedDown { peer } => self.listener.feed_down(peer),
+            DriverEvent::Found { address } => self.act(ListenerAct::Meet { address }),
             #[cfg(feature = "kafka")]
-            Event::Partitions(partitions) => self
+            DriverEvent::Partitions(partitions) => self
                 .shared
                 .log_partitions
                 .store(partitions, Ordering::Relaxed),
             #[cfg(feature = "kafka")]
-            Event::Delivered { id, outcome } => match outcome {
-                Outcome::Taken => self.courier.acknowledged(id),
-                Outcome::SendAgain => self.courier.not_now(id, now),
-                Outcome::GivenUp => self.courier.failed(id),
+            DriverEvent::Delivered { id, outcome } => match outcome {
+                AppendOutcome::Taken => self.courier.acknowledged(id),
+                AppendOutcome::SendAgain => self.courier.not_now(id, now),
+                AppendOutcome::GivenUp => self.courier.failed(id),
             },
         }
     }
@@ -292,15 +296,15 @@ impl<W: Wires> Hub<W> {
         self.resources = all.len();
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, act: ListenerAct) {
         match act {
             // What finds no room is asked again, by and by.
-            Act::Say { peer, message } => self.wires.say(peer, message),
-            Act::ReopenLink { peer } => {
+            ListenerAct::Say { peer, message } => self.wires.say(peer, message),
+            ListenerAct::ReopenLink { peer } => {
                 self.wires.reopen_link(peer);
                 self.carry_no_more(peer);
             }
-            Act::OpenFeed {
+            ListenerAct::OpenFeed {
                 peer,
                 addresses,
                 topics,
@@ -309,12 +313,12 @@ impl<W: Wires> Hub<W> {
                     self.listener.feed_busy(peer);
                 }
             }
-            Act::Meet { address } => {
+            ListenerAct::Meet { address } => {
                 if let Some(peer) = self.wires.meet(address) {
                     self.listener.add_peer(peer);
                 }
             }
-            Act::Subscribe {
+            ListenerAct::Subscribe {
                 peer,
                 resource,
                 topic,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Event;
+use super::DriverEvent;
 
 /// Bytes of messages and frames that may wait for the hub: sixteen of the greatest.
 const BYTES_MAX: usize = 16 << 20;
@@ -18,15 +18,15 @@ const MESSAGE_BYTES: usize = 256;
 /// The sockets' end.
 #[derive(Clone, Debug)]
 pub(super) struct Inbox {
-    events: mpsc::Sender<Event>,
-    room: Room,
+    events: mpsc::Sender<DriverEvent>,
+    room: InboxRoom,
 }
 
 /// The bytes that may wait.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct InboxRoom(Arc<Semaphore>);
 
-impl Room {
+impl InboxRoom {
     pub(super) fn new() -> Self {
         Self(Arc::new(Semaphore::new(BYTES_MAX)))
     }
@@ -38,12 +38,12 @@ impl Room {
 }
 
 impl Inbox {
-    pub(super) fn new(events: mpsc::Sender<Event>, room: Room) -> Self {
+    pub(super) fn new(events: mpsc::Sender<DriverEvent>, room: InboxRoom) -> Self {
         Self { events, room }
     }
 
     /// Hands an event over, once there is room; whether anybody takes events.
-    pub(super) async fn send(&self, event: Event) -> bool {
+    pub(super) async fn send(&self, event: DriverEvent) -> bool {
         let bytes = u32::try_from(cost(&event)).unwrap_or(u32::MAX);
         if bytes != 0 {
             match self.room.0.acquire_many(bytes).await {
@@ -56,10 +56,10 @@ impl Inbox {
 }
 
 /// The room that an event takes.
-pub(super) fn cost(event: &Event) -> usize {
+pub(super) fn cost(event: &DriverEvent) -> usize {
     match event {
-        Event::LinkSaid { message, .. } => (message.len() + MESSAGE_BYTES).min(BYTES_MAX),
-        Event::FeedSaid { frame, .. } => (frame.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        DriverEvent::LinkSaid { message, .. } => (message.len() + MESSAGE_BYTES).min(BYTES_MAX),
+        DriverEvent::FeedSaid { frame, .. } => (frame.len() + MESSAGE_BYTES).min(BYTES_MAX),
         _ => 0,
     }
 }
@@ -73,10 +73,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_floods_waits_until_the_hub_has_handled_what_came() {
         let (events, mut hub) = mpsc::channel(4_096);
-        let room = Room::new();
+        let room = InboxRoom::new();
         let inbox = Inbox::new(events, room.clone());
         let message = Bytes::from(vec![0; 1 << 20]);
-        let said = || Event::LinkSaid {
+        let said = || DriverEvent::LinkSaid {
             peer: 0,
             message: message.clone(),
         };

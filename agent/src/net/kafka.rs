@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::kafka_properties::{is_of_connection, may_be_shown};
 use tollgate_shared::log_lines::excerpt;
 
-use super::{Event, Outcome};
+use super::{AppendOutcome, DriverEvent};
 use crate::courier::Outgoing;
 use crate::error::BuildError;
 use crate::log_lines::LogLines;
@@ -122,7 +122,7 @@ impl Kafka {
         topic: String,
         agent: &str,
         properties: &[(String, String)],
-        events: &mpsc::Sender<Event>,
+        events: &mpsc::Sender<DriverEvent>,
     ) -> std::io::Result<()> {
         let mut config = ClientConfig::new();
         config
@@ -147,7 +147,7 @@ impl Kafka {
         topic: String,
         agent: &str,
         properties: &[(String, String)],
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<DriverEvent>,
     ) -> Result<Self, BuildError> {
         let (records, receiver) = mpsc::channel(RECORDS_MAX);
         let config = config(bootstrap, agent, properties);
@@ -168,7 +168,7 @@ impl Kafka {
 
 /// Turns delivery reports into events.
 struct Reports {
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<DriverEvent>,
     /// How many records were answered for.
     answered: Arc<AtomicU64>,
     /// That brokers do not let us in, or not write.
@@ -227,13 +227,13 @@ impl ProducerContext for Reports {
 
     fn delivery(&self, result: &DeliveryResult<'_>, id: usize) {
         let outcome = match result {
-            Ok(_) => Outcome::Taken,
+            Ok(_) => AppendOutcome::Taken,
             Err((error, _)) => match error.rdkafka_error_code() {
                 // Its client was let go.
                 Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) => {
-                    Outcome::SendAgain
+                    AppendOutcome::SendAgain
                 }
-                _ => Outcome::GivenUp,
+                _ => AppendOutcome::GivenUp,
             },
         };
         if let Err((error, message)) = result
@@ -244,7 +244,7 @@ impl ProducerContext for Reports {
             tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let delivered = Event::Delivered {
+        let delivered = DriverEvent::Delivered {
             id: id as u64,
             outcome,
         };
@@ -277,7 +277,7 @@ fn produce(
 struct Producing {
     config: ClientConfig,
     topic: String,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<DriverEvent>,
     producer: ThreadedProducer<Reports>,
     answered: Arc<AtomicU64>,
     lines: Arc<LogLines>,
@@ -291,7 +291,7 @@ impl Producing {
     fn begin(
         config: ClientConfig,
         topic: String,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<DriverEvent>,
         lines: Arc<LogLines>,
     ) -> Result<Self, KafkaError> {
         let answered = Arc::<AtomicU64>::default();
@@ -334,7 +334,7 @@ impl Producing {
             let asked = Instant::now();
             let partitions = self.partitions();
             if let Ok(Some(partitions)) = partitions {
-                let told = Event::Partitions(partitions);
+                let told = DriverEvent::Partitions(partitions);
                 return self.events.blocking_send(told).is_ok();
             }
             if partitions.is_ok()
@@ -416,9 +416,9 @@ impl Producing {
                 }
             }
         }
-        let _ = self.events.blocking_send(Event::Delivered {
+        let _ = self.events.blocking_send(DriverEvent::Delivered {
             id: outgoing.id,
-            outcome: Outcome::GivenUp,
+            outcome: AppendOutcome::GivenUp,
         });
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tollgate_zmtp::{SocketType, message};
 
-use super::Event;
+use super::DriverEvent;
 use super::backoff::Backoff;
 use super::inbox::Inbox;
 use super::slots::{Slots, connect};
@@ -87,7 +87,7 @@ async fn keep(
             // What waits was meant for the connection before; whoever still wants it sends it again.
             while orders.try_recv().is_ok() {}
             while reopens.try_recv().is_ok() {}
-            if !events.send(Event::LinkUp { peer }).await {
+            if !events.send(DriverEvent::LinkUp { peer }).await {
                 return;
             }
             let mut answered = false;
@@ -100,7 +100,7 @@ async fn keep(
             );
             slots.note(&endpoint, ended.await);
             down.set(Some(Instant::now()));
-            if !events.send(Event::LinkDown { peer }).await {
+            if !events.send(DriverEvent::LinkDown { peer }).await {
                 return;
             }
             if answered {
@@ -128,7 +128,7 @@ async fn converse(
                     continue;
                 };
                 *answered = true;
-                if !events.send(Event::LinkSaid { peer, message }).await {
+                if !events.send(DriverEvent::LinkSaid { peer, message }).await {
                     return Ok(());
                 }
             }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::wire::member::{MemberRecord, SILENCE_MAX};
 
-use super::Event;
+use super::DriverEvent;
 use super::kafka::lines_that_last;
 use crate::log_lines::LogLines;
 
@@ -41,7 +41,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(super) fn follow(
     mut config: ClientConfig,
     topic: String,
-    events: mpsc::WeakSender<Event>,
+    events: mpsc::WeakSender<DriverEvent>,
 ) -> std::io::Result<()> {
     // No group: everybody reads all of it.
     config
@@ -83,7 +83,7 @@ impl ConsumerContext for Quiet {}
 fn read(
     config: &ClientConfig,
     topic: &str,
-    events: &mpsc::WeakSender<Event>,
+    events: &mpsc::WeakSender<DriverEvent>,
     lines: &LogLines,
 ) -> Result<(), KafkaError> {
     let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet)?;
@@ -112,7 +112,10 @@ fn read(
             // All that there is has been read: now it is known who is silent.
             None => {
                 for address in book.alive() {
-                    if events.blocking_send(Event::Found { address }).is_err() {
+                    if events
+                        .blocking_send(DriverEvent::Found { address })
+                        .is_err()
+                    {
                         return Ok(());
                     }
                 }

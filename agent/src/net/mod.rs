@@ -23,12 +23,12 @@ mod wire;
 pub(crate) use credentials::Credentials;
 #[cfg(feature = "tls")]
 pub(crate) use credentials::TokenFile;
-pub(crate) use hub::Hub;
+pub(crate) use hub::Driver;
 #[cfg(feature = "simulation")]
-pub(crate) use hub::Wires;
+pub(crate) use hub::Transport;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::{Kafka, check_properties};
-pub(crate) use sockets::{Carrier, EVENTS_MAX, Order, Sockets};
+pub(crate) use sockets::{AgentOrder, Carrier, EVENTS_MAX, Sockets};
 
 use bytes::Bytes;
 use tollgate_shared::wire::frame::Topic;
@@ -37,7 +37,7 @@ use crate::resource::ResourceId;
 
 /// What sockets report to the hub.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum DriverEvent {
     /// A link can carry messages.
     LinkUp { peer: usize },
     /// A message came over a link.
@@ -66,13 +66,13 @@ pub(crate) enum Event {
     Partitions(u32),
     /// What became of a record that was given to Kafka.
     #[cfg(feature = "kafka")]
-    Delivered { id: u64, outcome: Outcome },
+    Delivered { id: u64, outcome: AppendOutcome },
 }
 
 /// What became of a record.
 #[cfg(feature = "kafka")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AppendOutcome {
     /// Kafka has it.
     Taken,
     /// Kafka may have it or not, and it is to be sent again.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Event;
+use super::DriverEvent;
 use super::socket::SocketFault;
 
 /// How often a name is asked for: members tell of each other within seconds; this is for a fleet of which
@@ -75,7 +75,7 @@ async fn apart<T: Send + 'static>(
 }
 
 /// Follows the names among these addresses for as long as somebody takes events.
-pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<Event>) {
+pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
         let (name, events) = (Box::<str>::from(name.as_str()), events.downgrade());
         let lookups = Arc::new(Semaphore::new(1));
@@ -87,7 +87,7 @@ pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<Event>) {
 }
 
 /// Follows one name; `ask` says what is behind it.
-async fn follow_one<Answer>(events: mpsc::WeakSender<Event>, ask: impl Fn() -> Answer)
+async fn follow_one<Answer>(events: mpsc::WeakSender<DriverEvent>, ask: impl Fn() -> Answer)
 where
     Answer: Future<Output = io::Result<BTreeSet<SocketAddr>>>,
 {
@@ -100,7 +100,7 @@ where
             return;
         };
         for address in new_ones(found, &mut known) {
-            if events.send(Event::Found { address }).await.is_err() {
+            if events.send(DriverEvent::Found { address }).await.is_err() {
                 return;
             }
         }
@@ -163,7 +163,7 @@ mod tests {
             let mut heard = Vec::new();
             for _ in 0..3 {
                 match found.recv().await {
-                    Some(Event::Found { address }) => heard.push(address),
+                    Some(DriverEvent::Found { address }) => heard.push(address),
                     other => panic!("{other:?}"),
                 }
             }

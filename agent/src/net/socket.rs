@@ -18,13 +18,13 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tollgate_shared::log_lines::excerpt;
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation, opening_with, ping, pong};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation, opening_with, ping, pong};
 
 use super::credentials::Credentials;
 use super::wire::Wire;
 
 /// A message of an aggregator has at most 1,000,000 bytes, behind its topic.
-const LIMITS: Limits = Limits {
+const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
     command_bytes_max: 512,

@@ -18,20 +18,20 @@ use tokio::time::Instant;
 use tollgate_shared::log_lines::excerpt;
 use tollgate_shared::wire::frame::Topic;
 
-use super::Event;
+use super::DriverEvent;
 use super::credentials::Credentials;
-use super::feed::Feed;
-use super::hub::{Hub, Wires};
-use super::inbox::{Inbox, Room, cost};
+use super::feed::FeedHandle;
+use super::hub::{Driver, Transport};
+use super::inbox::{Inbox, InboxRoom, cost};
 #[cfg(feature = "kafka")]
 use super::kafka::Kafka;
 use super::link::Link;
 use super::names;
 use super::slots::Slots;
-use crate::batch::calls::Parcel;
+use crate::batch::calls::CallBatch;
 use crate::courier::Outgoing;
 use crate::flusher::Ending;
-use crate::holds::Told;
+use crate::holds::HoldNotice;
 use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::stats::Counters;
@@ -64,7 +64,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the agent's owner wants.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum AgentOrder {
     /// Send what is there, until the deadline at the latest, then end.
     Flush {
         deadline: Instant,
@@ -86,13 +86,13 @@ pub(crate) enum Carrier {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     links: Vec<Link>,
-    feeds: Vec<Feed>,
+    feeds: Vec<FeedHandle>,
     carrier: Carrier,
     /// Of those above, in their order.
     addresses: Vec<Box<str>>,
     /// For sockets that are made later; the others have their own.
-    events: mpsc::WeakSender<Event>,
-    room: Room,
+    events: mpsc::WeakSender<DriverEvent>,
+    room: InboxRoom,
     /// For the links and for the feeds of aggregators that are met.
     met: (Slots, Slots),
     /// Aggregators that the agent was configured with, which come first.
@@ -116,11 +116,11 @@ impl Sockets {
         aggregators: &[String],
         topic: Topic,
         carrier: Carrier,
-        events: &mpsc::Sender<Event>,
+        events: &mpsc::Sender<DriverEvent>,
         (counters, credentials): (&Arc<Counters>, Credentials),
     ) -> Self {
         let slots = Slots::new(Arc::clone(counters), Arc::new(credentials));
-        let room = Room::new();
+        let room = InboxRoom::new();
         let inbox = || Inbox::new(events.clone(), room.clone());
         let endpoints = aggregators
             .iter()
@@ -132,7 +132,7 @@ impl Sockets {
                 .map(|(peer, endpoint)| Link::start(peer, endpoint, slots.another(), inbox()))
                 .collect(),
             feeds: (0..aggregators.len())
-                .map(|peer| Feed::start(peer, topic, slots.another(), inbox()))
+                .map(|peer| FeedHandle::start(peer, topic, slots.another(), inbox()))
                 .collect(),
             carrier,
             addresses: aggregators.iter().map(|one| one.as_str().into()).collect(),
@@ -175,7 +175,7 @@ fn put<T>(all: &mut Vec<T>, at: usize, one: T) {
     }
 }
 
-impl Wires for Sockets {
+impl Transport for Sockets {
     fn links(&self) -> usize {
         self.links.len()
     }
@@ -232,7 +232,7 @@ impl Wires for Sockets {
         put(
             &mut self.feeds,
             peer,
-            Feed::start(peer, self.topic, feeds, inbox),
+            FeedHandle::start(peer, self.topic, feeds, inbox),
         );
         put(&mut self.addresses, peer, address);
         Some(peer)
@@ -277,13 +277,13 @@ impl Wires for Sockets {
     }
 }
 
-impl Hub<Sockets> {
+impl Driver<Sockets> {
     /// Runs until the agent is flushed or dropped.
     pub(crate) async fn run(
         mut self,
-        mut events: mpsc::Receiver<Event>,
-        (mut parcels, mut words): (mpsc::Receiver<Parcel>, mpsc::Receiver<Vec<Told>>),
-        mut orders: mpsc::Receiver<Order>,
+        mut events: mpsc::Receiver<DriverEvent>,
+        (mut parcels, mut words): (mpsc::Receiver<CallBatch>, mpsc::Receiver<Vec<HoldNotice>>),
+        mut orders: mpsc::Receiver<AgentOrder>,
         ending: Arc<Ending>,
     ) {
         let shared = Arc::clone(self.shared());
@@ -308,7 +308,7 @@ impl Hub<Sockets> {
                     None => words_are_all = true,
                 },
                 order = orders.recv(), if flushing.is_none() => match order {
-                    Some(Order::Flush { deadline, done }) => flushing = Some((deadline, done)),
+                    Some(AgentOrder::Flush { deadline, done }) => flushing = Some((deadline, done)),
                     None => break,
                 },
                 () = shared.new_resource.notified() => {}
@@ -352,8 +352,8 @@ impl Hub<Sockets> {
     /// Takes what came while the last turn was at work, of each as many as are to be taken at once.
     fn take_waiting(
         &mut self,
-        events: &mut mpsc::Receiver<Event>,
-        parcels: &mut mpsc::Receiver<Parcel>,
+        events: &mut mpsc::Receiver<DriverEvent>,
+        parcels: &mut mpsc::Receiver<CallBatch>,
     ) {
         for _ in 0..AT_ONCE {
             let parcel = parcels.try_recv().map(|parcel| self.take_parcel(parcel));

@@ -25,7 +25,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use crate::admitted::Admitted;
 use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::Reading;
-use crate::recorder::{Event, Happened};
+use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{
     ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource,
@@ -451,7 +451,7 @@ impl Rate {
 
     #[inline]
     fn record_happened(&self, domain: &str, happened: Happened, at: Timestamp) {
-        self.shared.recorder.record(&Event {
+        self.shared.recorder.record(&RecorderEvent {
             resource: self.resource.id,
             domain,
             at,
@@ -460,7 +460,7 @@ impl Rate {
     }
 
     fn record_refused(&self, domain: &str, copies: u32, denied: &Denied) {
-        let event = Event {
+        let event = RecorderEvent {
             resource: self.resource.id,
             domain,
             at: self.shared.clock.cached_wall(),

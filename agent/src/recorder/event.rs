@@ -79,7 +79,7 @@ pub(crate) enum Happened {
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event<'a> {
+pub(crate) struct RecorderEvent<'a> {
     pub(crate) resource: ResourceId,
     pub(crate) domain: &'a str,
     pub(crate) at: Timestamp,
@@ -87,12 +87,12 @@ pub(crate) struct Event<'a> {
 }
 
 /// Room for the words of one event.
-pub(super) struct Words {
+pub(super) struct EventWords {
     words: [u64; WORDS_MAX],
     len: usize,
 }
 
-impl Words {
+impl EventWords {
     pub(super) const fn new() -> Self {
         Self {
             words: [0; WORDS_MAX],
@@ -114,7 +114,7 @@ impl Words {
 
     /// Writes an event over what was there.
     #[inline]
-    pub(super) fn write(&mut self, event: &Event<'_>) {
+    pub(super) fn write(&mut self, event: &RecorderEvent<'_>) {
         self.len = 0;
         let head = u64::from(event.resource.0) << 32 | (event.domain.len() as u64) << 16;
         self.push(event.at.as_micros());
@@ -179,11 +179,11 @@ impl Words {
 
 /// Reads events, one after the other.
 #[derive(Debug)]
-pub(super) struct Reader<'w> {
+pub(super) struct EventReader<'w> {
     words: std::slice::Iter<'w, u64>,
 }
 
-impl<'w> Reader<'w> {
+impl<'w> EventReader<'w> {
     pub(super) fn new(words: &'w [u64]) -> Self {
         Self {
             words: words.iter(),
@@ -191,7 +191,7 @@ impl<'w> Reader<'w> {
     }
 
     /// The next event; `room` takes its domain. `None` at the end, and at what is no event.
-    pub(super) fn next<'r>(&mut self, room: &'r mut Vec<u8>) -> Option<Event<'r>> {
+    pub(super) fn next<'r>(&mut self, room: &'r mut Vec<u8>) -> Option<RecorderEvent<'r>> {
         let at = Timestamp::from_micros(*self.words.next()?);
         let head = *self.words.next()?;
         let unguarded = head >> UNGUARDED_BIT & 1 == 1;
@@ -247,7 +247,7 @@ impl<'w> Reader<'w> {
         room.truncate(len);
         // What was written came from a text.
         let domain = std::str::from_utf8(room).ok()?;
-        Some(Event {
+        Some(RecorderEvent {
             resource: ResourceId((head >> 32) as u32),
             domain,
             at,
@@ -358,9 +358,9 @@ mod tests {
             events in prop::collection::vec((any::<u32>(), "\\PC{0,64}", any::<u64>(), happened()), 0..20),
         ) {
             let mut ring = Vec::new();
-            let mut words = Words::new();
+            let mut words = EventWords::new();
             for (resource, domain, at, happened) in &events {
-                words.write(&Event {
+                words.write(&RecorderEvent {
                     resource: ResourceId(*resource),
                     domain,
                     at: Timestamp::from_micros(*at),
@@ -368,11 +368,11 @@ mod tests {
                 });
                 ring.extend_from_slice(words.as_slice());
             }
-            let mut reader = Reader::new(&ring);
+            let mut reader = EventReader::new(&ring);
             let mut room = Vec::new();
             for (resource, domain, at, happened) in &events {
                 let read = reader.next(&mut room).expect("as many as were written");
-                prop_assert_eq!(read, Event {
+                prop_assert_eq!(read, RecorderEvent {
                     resource: ResourceId(*resource),
                     domain,
                     at: Timestamp::from_micros(*at),
@@ -386,8 +386,8 @@ mod tests {
     #[test]
     fn the_longest_domain_has_room() {
         let domain = "x".repeat(NAME_BYTES_MAX);
-        let mut words = Words::new();
-        let event = Event {
+        let mut words = EventWords::new();
+        let event = RecorderEvent {
             resource: ResourceId(1),
             domain: &domain,
             at: Timestamp::ZERO,
@@ -400,7 +400,7 @@ mod tests {
         words.write(&event);
         assert_eq!(words.as_slice().len(), WORDS_MAX);
         assert_eq!(
-            Reader::new(words.as_slice()).next(&mut Vec::new()),
+            EventReader::new(words.as_slice()).next(&mut Vec::new()),
             Some(event)
         );
     }

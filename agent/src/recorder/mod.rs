@@ -22,8 +22,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::ring::{Consumer, Producer, RingBuffer};
 use crate::sync::{Arc, Mutex, MutexGuard, per_thread};
 
-pub(crate) use event::{Event, Happened};
-use event::{Reader, WORDS_MAX, Words};
+use event::{EventReader, EventWords, WORDS_MAX};
+pub(crate) use event::{Happened, RecorderEvent};
 
 /// Tells agents of one process apart.
 static AGENTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
@@ -38,7 +38,7 @@ struct Ring {
     agent: u64,
     producer: Producer<u64>,
     counts: Arc<RingCounts>,
-    words: Words,
+    words: EventWords,
 }
 
 /// What one ring counted. Written by its own thread alone, so that a plain load and store will do; on
@@ -54,7 +54,7 @@ struct RingCounts {
 
 /// What the recorder counted, in calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Recorded {
+pub(crate) struct RecorderCounts {
     pub(crate) hits: u64,
     pub(crate) hits_dropped: u64,
     pub(crate) refused: u64,
@@ -78,7 +78,7 @@ struct Registry {
     fresh: Vec<(Consumer<u64>, Arc<RingCounts>)>,
     counts: Vec<Arc<RingCounts>>,
     /// Of rings whose threads have ended.
-    retired: Recorded,
+    retired: RecorderCounts,
     /// Hits and refused calls that were ever drained, once nobody drains any more.
     ended: Option<(u64, u64)>,
 }
@@ -98,7 +98,7 @@ impl Recorder {
 
     /// Records an event, or drops and counts it.
     #[inline]
-    pub(crate) fn record(&self, event: &Event<'_>) {
+    pub(crate) fn record(&self, event: &RecorderEvent<'_>) {
         let recorded = RINGS.try_with(|rings| {
             // Nothing here calls out while the borrow lasts, so it is always to be had.
             let Ok(mut rings) = rings.try_borrow_mut() else {
@@ -119,7 +119,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn count_ringless(&self, event: &Event<'_>) {
+    fn count_ringless(&self, event: &RecorderEvent<'_>) {
         let counter = match event.happened {
             Happened::Refused { .. } => &self.refused_ringless,
             _ => &self.hits_ringless,
@@ -128,7 +128,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn record_elsewhere(&self, rings: &mut Vec<Ring>, event: &Event<'_>) -> bool {
+    fn record_elsewhere(&self, rings: &mut Vec<Ring>, event: &RecorderEvent<'_>) -> bool {
         if let Some(ring) = rings.iter_mut().find(|ring| ring.agent == self.agent) {
             ring.record(event);
             return true;
@@ -156,12 +156,12 @@ impl Recorder {
             agent: self.agent,
             producer,
             counts,
-            words: Words::new(),
+            words: EventWords::new(),
         })
     }
 
     /// What was counted so far.
-    pub(crate) fn recorded(&self) -> Recorded {
+    pub(crate) fn recorded(&self) -> RecorderCounts {
         let registry = self.registry();
         let mut sum = registry.retired;
         registry.counts.iter().for_each(|counts| sum.add(counts));
@@ -185,7 +185,7 @@ impl Recorder {
 
 impl Ring {
     #[inline]
-    fn record(&mut self, event: &Event<'_>) {
+    fn record(&mut self, event: &RecorderEvent<'_>) {
         self.words.write(event);
         let taken = self
             .producer
@@ -201,7 +201,7 @@ impl Ring {
     }
 }
 
-impl Recorded {
+impl RecorderCounts {
     fn add(&mut self, counts: &RingCounts) {
         self.hits += counts.hits.load(Ordering::Relaxed);
         self.hits_dropped += counts.hits_dropped.load(Ordering::Relaxed);
@@ -224,7 +224,11 @@ pub(crate) struct Drain {
 
 impl Drain {
     /// Hands out everything that was recorded so far; how many events that were.
-    pub(crate) fn drain(&mut self, recorder: &Recorder, mut take: impl FnMut(Event<'_>)) -> usize {
+    pub(crate) fn drain(
+        &mut self,
+        recorder: &Recorder,
+        mut take: impl FnMut(RecorderEvent<'_>),
+    ) -> usize {
         self.rings.append(&mut recorder.registry().fresh);
         let mut events = 0;
         let mut ended = false;
@@ -241,7 +245,7 @@ impl Drain {
             self.words.extend_from_slice(second);
             chunk.commit_all();
             self.words_most = self.words_most.max(self.words.len());
-            let mut reader = Reader::new(&self.words);
+            let mut reader = EventReader::new(&self.words);
             while let Some(event) = reader.next(&mut self.room) {
                 match event.happened {
                     Happened::Refused { .. } => self.refused += 1,
@@ -287,8 +291,8 @@ mod tests {
     use tollgate_shared::time::Timestamp;
     use tollgate_shared::wire::statement::Cause;
 
-    fn hit(domain: &str, at: u64) -> Event<'_> {
-        Event {
+    fn hit(domain: &str, at: u64) -> RecorderEvent<'_> {
+        RecorderEvent {
             resource: ResourceId(0),
             domain,
             at: Timestamp::from_micros(at),
@@ -328,9 +332,9 @@ mod tests {
         assert_eq!(all, expected);
         assert_eq!(
             recorder.recorded(),
-            Recorded {
+            RecorderCounts {
                 hits: 5_000,
-                ..Recorded::default()
+                ..RecorderCounts::default()
             }
         );
     }
@@ -384,14 +388,14 @@ mod tests {
             cause: Cause::Hard,
             place: None,
         };
-        recorder.record(&Event {
+        recorder.record(&RecorderEvent {
             happened: refused,
             ..hit("a", 1)
         });
-        let expected = Recorded {
+        let expected = RecorderCounts {
             hits_dropped: 1,
             refused_dropped: 1,
-            ..Recorded::default()
+            ..RecorderCounts::default()
         };
         assert_eq!(recorder.recorded(), expected);
     }
@@ -405,10 +409,10 @@ mod tests {
         recorder.record(&hit("a", 2));
         drain.end(&recorder);
         recorder.record(&hit("a", 3));
-        let expected = Recorded {
+        let expected = RecorderCounts {
             hits: 1,
             hits_dropped: 2,
-            ..Recorded::default()
+            ..RecorderCounts::default()
         };
         assert_eq!(recorder.recorded(), expected);
         // A thread that comes only now gets no ring.

@@ -18,11 +18,11 @@ pub(crate) struct Resources {
     doubts: Doubts,
     /// Flags of one that is new.
     of_new: AtomicU32,
-    all: RwLock<Table>,
+    all: RwLock<RegistryTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct RegistryTable {
     by_name: HashMap<Arc<str>, Arc<Resource>>,
     by_id: Vec<Arc<Resource>>,
 }

@@ -28,7 +28,7 @@ use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 use super::{PARTITIONS, TestAgent, WhatIsSaid};
 use crate::answer::Cause;
 use crate::clock::Mono;
-use crate::deny::Said;
+use crate::deny::ScopeSays;
 use crate::scope::Scope;
 
 /// The epoch of every agent of the kit.
@@ -124,7 +124,7 @@ impl TestAgent {
 
     /// Says that a group has copies again.
     pub fn lift_group(&self, resource: &str, group: &str) {
-        self.say(resource, (group, true), Said::Open);
+        self.say(resource, (group, true), ScopeSays::Open);
     }
 
     /// Says that all copies of a resource are in use.
@@ -194,7 +194,7 @@ impl TestAgent {
     }
 }
 
-fn full() -> Said {
+fn full() -> ScopeSays {
     let denial = Denial {
         end: Timestamp::MAX,
         cause: Cause::Full,
@@ -203,7 +203,7 @@ fn full() -> Said {
         window: Span::ZERO,
         most: u64::MAX,
     };
-    Said::Denied(Mono::MAX, denial)
+    ScopeSays::Denied(Mono::MAX, denial)
 }
 
 fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {

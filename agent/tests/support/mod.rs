@@ -23,7 +23,7 @@ use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::beat::Beat;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::hits::{HitBatch, Sender};
 use tollgate_shared::wire::holds::{Does, HoldOp};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal, Snapshot, TopicSnapshot};

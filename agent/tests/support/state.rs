@@ -10,7 +10,7 @@ pub(super) struct State {
     pub ruled: u64,
     pub control: u64,
     pub sequences: HashMap<String, u64>,
-    pub live: BTreeMap<(String, String), Told>,
+    pub live: BTreeMap<(String, String), StatementNotice>,
     pub public: HashMap<String, Public>,
     pub appended: Vec<Appended>,
     pub said: Vec<Said>,
@@ -22,9 +22,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn evidence(&self) -> Vec<Evidence> {
+    pub fn evidence(&self) -> Vec<Watermark> {
         (0..PARTITIONS)
-            .map(|partition| Evidence {
+            .map(|partition| Watermark {
                 partition,
                 log: LogId {
                     generation: 1,
@@ -37,7 +37,12 @@ impl State {
             .collect()
     }
 
-    pub fn take(&mut self, resource: &str, domain: &str, remaining: Option<Duration>) -> Told {
+    pub fn take(
+        &mut self,
+        resource: &str,
+        domain: &str,
+        remaining: Option<Duration>,
+    ) -> StatementNotice {
         let place = Place {
             generation: 1,
             offset: self.ruled,
@@ -55,7 +60,7 @@ impl State {
             }),
             None => Says::Open,
         };
-        let told = Told {
+        let told = StatementNotice {
             partition: tollgate_shared::names::partition_of_pair(resource, domain, PARTITIONS),
             remaining: Span::from_std(remaining.unwrap_or_default()),
             statement: Statement {
@@ -73,7 +78,7 @@ impl State {
         told
     }
 
-    pub fn frame(&mut self, resource: &str, told: Vec<Told>, began: Instant) -> Vec<u8> {
+    pub fn frame(&mut self, resource: &str, told: Vec<StatementNotice>, began: Instant) -> Vec<u8> {
         let sequence = if resource.is_empty() {
             self.control += 1;
             self.control

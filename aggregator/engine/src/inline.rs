@@ -22,7 +22,7 @@ use tollgate_limits::SECOND;
 
 /// The answer to a request, and how things stand after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct InlineAnswer {
     /// Copies granted; 0 if refused.
     pub granted: u64,
     /// Whether a granted copy moved into another tier.
@@ -82,7 +82,7 @@ impl Inline {
         now: Timestamp,
         domain: &str,
         request: Request,
-    ) -> Answer {
+    ) -> InlineAnswer {
         self.latest = self.latest.max(now);
         let now = self.latest;
         let Domain { state, second } =
@@ -104,7 +104,7 @@ impl Inline {
             Until::At(opens) => opens,
             Until::Never => Timestamp::MAX,
         };
-        Answer {
+        InlineAnswer {
             granted: grant.hits,
             burst: grant.burst,
             limited_by: grant.limited_by,

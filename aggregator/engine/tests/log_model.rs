@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use support::log::{Entry, Log, any_log};
 use support::{DOMAINS, RESOURCES, at};
-use tollgate_engine::engine::{Counts, Engine, Fate, Rulings, Said};
+use tollgate_engine::engine::{Counts, Engine, Fate, ResourceStatement, Rulings};
 use tollgate_model as model;
 use tollgate_shared::wire::record::{Record, Total};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
@@ -30,7 +30,7 @@ fn apply(engine: &mut Engine, entry: &Entry, log: &Log, rulings: &mut Rulings) {
 /// several versions may state one scope several times.
 type Stated = BTreeMap<(String, Option<String>), Option<(u64, String)>>;
 
-fn stated(said: &[Said]) -> Stated {
+fn stated(said: &[ResourceStatement]) -> Stated {
     let mut stated = Stated::new();
     for said in said {
         let domain = match &said.statement.scope {
@@ -50,7 +50,7 @@ fn stated(said: &[Said]) -> Stated {
 
 /// What the model says. It has no word of its own for a resource without tiers, for which it blames
 /// the hard limit or no tier at all.
-fn expected_statements(changes: &[model::log::Change], got: &Stated) -> Stated {
+fn expected_statements(changes: &[model::log::ScopeChange], got: &Stated) -> Stated {
     let mut stated = Stated::new();
     for change in changes {
         let scope = (change.scope.resource.clone(), change.scope.domain.clone());

@@ -6,7 +6,7 @@ mod support;
 use support::play::{Play, pen};
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::record::{Pointer, Record};
+use tollgate_shared::wire::record::{LimitsActivation, Record};
 
 /// More than two slices' worth.
 const DENIED: usize = 3_000;
@@ -41,7 +41,7 @@ fn two_versions(play: &mut Play) -> Vec<u8> {
         let limits = limits.unwrap_or_else(|faults| panic!("{faults}"));
         play.versions.insert(version, limits.into());
     }
-    pen().pointer(&Pointer {
+    pen().pointer(&LimitsActivation {
         version: 1_001,
         digest: [0; 32],
     })

@@ -14,7 +14,7 @@ use super::rate::RateClass;
 use super::resource::{CopiesResource, RateOverride, RateResource, Resource};
 use super::stated::Stated;
 use super::version::Limits;
-use super::words::Words;
+use super::words::ReadStatements;
 
 impl Limits {
     /// These limits with what one domain states of itself changed; none: it has nothing of its own any
@@ -39,7 +39,7 @@ impl Limits {
 #[derive(Debug)]
 pub struct Revision {
     limits: Limits,
-    words: Words,
+    words: ReadStatements,
 }
 
 impl Revision {
@@ -47,7 +47,7 @@ impl Revision {
     pub fn of(limits: &Limits) -> Self {
         Self {
             limits: limits.clone(),
-            words: Words::default(),
+            words: ReadStatements::default(),
         }
     }
 

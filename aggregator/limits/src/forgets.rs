@@ -15,7 +15,7 @@ use std::fmt;
 use serde::Serialize;
 use tollgate_shared::time::Span;
 
-use super::path::{Path, Step};
+use super::path::{Path, PathStep};
 use super::rate::{RateClass, Tier};
 use super::resource::RateResource;
 use super::units::print_span;
@@ -39,10 +39,10 @@ pub struct Forgotten {
 
 impl fmt::Display for Forgotten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resource = Path::DOCUMENT.then(Step::Named("resource", &self.resource));
+        let resource = Path::DOCUMENT.then(PathStep::Named("resource", &self.resource));
         match &self.domain {
             None => write!(f, "{resource}")?,
-            Some(domain) => write!(f, "{}", resource.then(Step::Named("domain", domain)))?,
+            Some(domain) => write!(f, "{}", resource.then(PathStep::Named("domain", domain)))?,
         }
         write!(
             f,

@@ -14,7 +14,7 @@ use tollgate_shared::time::Span;
 
 use super::fault::FaultKind;
 use super::numbers::ClassId;
-use super::path::{Path, Step};
+use super::path::{Path, PathStep};
 use super::quotas;
 use super::rate::{RateClass, Tier, Window};
 use super::resource::{RateOverride, RateResource};
@@ -68,7 +68,7 @@ pub fn hits_max_in(window: Span, hard: u64) -> u64 {
 /// Says what is worth a look in limits that are right, and what takes too much memory to be.
 pub(super) fn judge(limits: &Limits, warnings: &Collector, notes: &Notes) {
     for rate in limits.rates() {
-        let resource = Path::DOCUMENT.then(Step::Named("resource", rate.name()));
+        let resource = Path::DOCUMENT.then(PathStep::Named("resource", rate.name()));
         let judgement = Judgement {
             limits,
             rate,
@@ -77,7 +77,7 @@ pub(super) fn judge(limits: &Limits, warnings: &Collector, notes: &Notes) {
         };
         judgement.judge_class(&resource, rate.default_class(), 0);
         if let Some(class) = rate.default.candidate {
-            let candidate = resource.then(Step::Section("candidate"));
+            let candidate = resource.then(PathStep::Section("candidate"));
             judgement.judge_class(&candidate, class, 0);
         }
         judgement.judge_bytes(&resource, &rate.default, 0);
@@ -97,7 +97,7 @@ impl Judgement<'_> {
     fn judge_overrides(&self, resource: &Path<'_>) {
         for (domain, domains, of) in self.rate.override_uses() {
             if of.class != self.rate.default_class() {
-                let path = resource.then(Step::Named("domain", domain));
+                let path = resource.then(PathStep::Named("domain", domain));
                 self.judge_class(&path, of.class, domains as u64 - 1);
                 self.judge_bytes(&path, of, domains as u64 - 1);
             }
@@ -111,17 +111,17 @@ impl Judgement<'_> {
             && global < hard
         {
             let kind = WarningKind::HardAboveGlobal { hard, global };
-            warn(&path.then(Step::Field("hard")), kind);
+            warn(&path.then(PathStep::Field("hard")), kind);
         }
         self.judge_windows(path, class, alike);
         for (step, kind) in quotas::idle(&class.quotas) {
             warn(&path.then(step), kind);
         }
         if let Some(kind) = windows_in_tiers_clothing(class.tiers()) {
-            warn(&path.then(Step::Field("tiers")), kind);
+            warn(&path.then(PathStep::Field("tiers")), kind);
         }
         for (index, tier) in class.tiers().iter().enumerate() {
-            let path = path.then(Step::item("tier", index));
+            let path = path.then(PathStep::item("tier", index));
             if let Some(kind) = never_reached(class, index) {
                 warn(&path, kind);
             } else if let Some(hits_max) = never_full(tier, class.hard) {
@@ -130,7 +130,7 @@ impl Judgement<'_> {
                     hard: class.hard.unwrap_or(u64::MAX),
                     hits_max,
                 };
-                warn(&path.then(Step::Field("limit")), kind);
+                warn(&path.then(PathStep::Field("limit")), kind);
             } else if let Some(kind) = always_there(class.tiers(), index) {
                 warn(&path, kind);
             }
@@ -157,8 +157,8 @@ impl Judgement<'_> {
             });
             if let Some((most, of)) = found {
                 let step = match class.windows.len() {
-                    1 => Step::Field("rate"),
-                    _ => Step::item("windows", index),
+                    1 => PathStep::Field("rate"),
+                    _ => PathStep::item("windows", index),
                 };
                 let (limit, window) = (of.limit, of.window);
                 let kind = WarningKind::NeverBinds {

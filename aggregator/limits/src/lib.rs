@@ -69,7 +69,7 @@ pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use network_names::spelt_domain;
 pub use networks::Networks;
-pub use normal::{Change, normalise};
+pub use normal::{TierChange, normalise};
 pub use numbers::{ClassId, ResourceIx};
 pub use own::{NotChanged, Own};
 pub use rate::{Bucket, Calendar, EXACT_MAX, Quota, RateClass, SECOND, Tier, Window};

@@ -14,11 +14,11 @@ use siphasher::sip::SipHasher13;
 pub struct NameTable {
     text: Box<str>,
     ends: Box<[u32]>,
-    slots: Box<[Slot]>,
+    slots: Box<[NameSlot]>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Slot {
+struct NameSlot {
     /// Half of the name's hash: tells most strangers apart without reading a name.
     tag: u32,
     /// The name's number plus one; zero: nobody here.
@@ -107,14 +107,14 @@ impl NameTable {
         }
         // At most three quarters full, so that a search for a stranger ends soon.
         let wanted = self.ends.len() + self.ends.len() / 3 + 1;
-        self.slots = vec![Slot::default(); wanted.next_power_of_two()].into_boxed_slice();
+        self.slots = vec![NameSlot::default(); wanted.next_power_of_two()].into_boxed_slice();
         let mask = self.slots.len() - 1;
         for number in 0..self.ends.len() {
             let (mut at, tag) = self.home_of(self.name(number));
             while self.slots[at].number != 0 {
                 at = (at + 1) & mask;
             }
-            self.slots[at] = Slot {
+            self.slots[at] = NameSlot {
                 tag,
                 number: number as u32 + 1,
             };

@@ -16,7 +16,7 @@ use super::rate::Tier;
 
 /// What normalisation did to one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum TierChange {
     /// The tier was never active and is gone.
     Dropped,
     /// The window was longer than the active time.
@@ -37,17 +37,17 @@ pub enum Change {
 
 /// The tiers as they rule, and what was changed: the tier's number as written, from 1, and the
 /// change.
-pub fn normalise(tiers: &[Tier]) -> (Box<[Tier]>, Vec<(usize, Change)>) {
+pub fn normalise(tiers: &[Tier]) -> (Box<[Tier]>, Vec<(usize, TierChange)>) {
     let mut changes = Vec::new();
     let mut normal = Vec::with_capacity(tiers.len());
     for (index, &tier) in tiers.iter().enumerate() {
         match normalise_tier(tier) {
-            None => changes.push((index + 1, Change::Dropped)),
+            None => changes.push((index + 1, TierChange::Dropped)),
             Some(after) => {
                 if after.window != tier.window {
                     changes.push((
                         index + 1,
-                        Change::WindowCut {
+                        TierChange::WindowCut {
                             before: tier.window,
                             after: after.window,
                         },
@@ -56,7 +56,7 @@ pub fn normalise(tiers: &[Tier]) -> (Box<[Tier]>, Vec<(usize, Change)>) {
                 if after.active != tier.active {
                     changes.push((
                         index + 1,
-                        Change::ActiveTrimmed {
+                        TierChange::ActiveTrimmed {
                             before: tier.active,
                             after: after.active,
                         },

@@ -15,7 +15,7 @@ const NAME_CHARS_SHOWN: usize = 64;
 
 /// One step on the way to a place.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum PathStep<'a> {
     /// The document itself.
     Document,
     /// A table of fixed name, as `engine`.
@@ -26,13 +26,13 @@ pub(super) enum Step<'a> {
     Named(&'static str, &'a str),
     /// A field, as `window`.
     Field(&'a str),
-    /// One of a list under a name of its own, as `tier[1]`; made by [`Step::item`], which numbers them.
+    /// One of a list under a name of its own, as `tier[1]`; made by [`PathStep::item`], which numbers them.
     Item(&'static str, usize),
     /// One of a list, from 1, behind the list's name, as in `members[1]`.
     Nth(usize),
 }
 
-impl Step<'_> {
+impl PathStep<'_> {
     /// One of a list by its index. Windows and quotas are numbered from 0, as denials name them (`window:0`); tiers
     /// and all else from 1.
     pub(super) fn item(name: &'static str, index: usize) -> Self {
@@ -47,17 +47,17 @@ impl Step<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path<'a> {
     up: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 impl<'a> Path<'a> {
     pub(super) const DOCUMENT: Path<'static> = Path {
         up: None,
-        step: Step::Document,
+        step: PathStep::Document,
     };
 
     /// The path one step further.
-    pub(super) fn then(&'a self, step: Step<'a>) -> Self {
+    pub(super) fn then(&'a self, step: PathStep<'a>) -> Self {
         Self {
             up: Some(self),
             step,
@@ -71,7 +71,7 @@ impl fmt::Display for Path<'_> {
         // A table that has no words of its own (`domains`) stands for the one above it.
         while let Some(Path {
             up: above,
-            step: Step::Through(_),
+            step: PathStep::Through(_),
         }) = up
         {
             up = *above;
@@ -79,19 +79,22 @@ impl fmt::Display for Path<'_> {
         if let Some(up) = up {
             up.fmt(f)?;
             let joint = match (up.step, self.step) {
-                (Step::Document, _) | (_, Step::Nth(_)) => "",
-                (Step::Item(..) | Step::Field(_), Step::Field(_) | Step::Item(..)) => ".",
+                (PathStep::Document, _) | (_, PathStep::Nth(_)) => "",
+                (
+                    PathStep::Item(..) | PathStep::Field(_),
+                    PathStep::Field(_) | PathStep::Item(..),
+                ) => ".",
                 _ => ": ",
             };
             f.write_str(joint)?;
         }
         match self.step {
-            Step::Document => Ok(()),
-            Step::Section(name) | Step::Through(name) => f.write_str(name),
-            Step::Named(kind, name) => write!(f, "{kind} {}", Quoted(name)),
-            Step::Field(name) => write!(f, "{}", Key(name)),
-            Step::Item(name, number) => write!(f, "{name}[{number}]"),
-            Step::Nth(number) => write!(f, "[{number}]"),
+            PathStep::Document => Ok(()),
+            PathStep::Section(name) | PathStep::Through(name) => f.write_str(name),
+            PathStep::Named(kind, name) => write!(f, "{kind} {}", Quoted(name)),
+            PathStep::Field(name) => write!(f, "{}", PathKey(name)),
+            PathStep::Item(name, number) => write!(f, "{name}[{number}]"),
+            PathStep::Nth(number) => write!(f, "[{number}]"),
         }
     }
 }
@@ -109,9 +112,9 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// A key as TOML has it: bare where it can be.
-struct Key<'a>(&'a str);
+struct PathKey<'a>(&'a str);
 
-impl fmt::Display for Key<'_> {
+impl fmt::Display for PathKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if self.0.len() <= NAME_CHARS_SHOWN && !self.0.is_empty() && self.0.bytes().all(bare) {
@@ -129,16 +132,16 @@ mod tests {
     #[test]
     fn a_path_reads_as_people_would_say_it() {
         let document = Path::DOCUMENT;
-        let resource = document.then(Step::Named("resource", "api.search"));
-        let domain = resource.then(Step::Named("domain", "acme"));
-        let tier = domain.then(Step::item("tier", 1));
+        let resource = document.then(PathStep::Named("resource", "api.search"));
+        let domain = resource.then(PathStep::Named("domain", "acme"));
+        let tier = domain.then(PathStep::item("tier", 1));
         assert_eq!(
-            tier.then(Step::Field("window")).to_string(),
+            tier.then(PathStep::Field("window")).to_string(),
             r#"resource "api.search": domain "acme": tier[2].window"#
         );
-        let engine = document.then(Step::Section("engine"));
+        let engine = document.then(PathStep::Section("engine"));
         assert_eq!(
-            engine.then(Step::Field("agent timeout")).to_string(),
+            engine.then(PathStep::Field("agent timeout")).to_string(),
             r#"engine: "agent timeout""#
         );
         assert_eq!(document.to_string(), "");
@@ -148,7 +151,7 @@ mod tests {
     fn a_name_that_fills_the_screen_is_cut() {
         let name = "é".repeat(400);
         let shown = Path::DOCUMENT
-            .then(Step::Named("resource", &name))
+            .then(PathStep::Named("resource", &name))
             .to_string();
         assert!(shown.chars().count() < 90, "{shown}");
     }

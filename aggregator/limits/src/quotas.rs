@@ -8,19 +8,21 @@
 //!
 //! Knows nothing of zones: all quotas of a class have the same.
 
-use super::path::Step;
+use super::path::PathStep;
 use super::rate::{Calendar, Quota};
 use super::warning::WarningKind;
 
 /// Those that another one keeps from being reached, each with the first that does.
-pub(super) fn idle(quotas: &[Quota]) -> impl Iterator<Item = (Step<'static>, WarningKind)> + '_ {
+pub(super) fn idle(
+    quotas: &[Quota],
+) -> impl Iterator<Item = (PathStep<'static>, WarningKind)> + '_ {
     quotas.iter().enumerate().filter_map(|(index, quota)| {
         let others = quotas.iter().enumerate();
         let mut others = others.filter(|(other, _)| *other != index);
         let kind = others.find_map(|(other, of)| beside(quota, of, other < index))?;
         let step = match quotas.len() {
-            1 => Step::Field("quota"),
-            _ => Step::item("quota", index),
+            1 => PathStep::Field("quota"),
+            _ => PathStep::item("quota", index),
         };
         Some((step, kind))
     })

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use tollgate_shared::time::Span;
 
 use super::assemble::{OverridesDraft, assemble};
-use super::path::{Path, Step};
+use super::path::{Path, PathStep};
 use super::rate::{Bucket, Tier};
 use super::settings::BlindPolicy;
 use super::stated::Stated;
@@ -57,12 +57,12 @@ impl Limits {
         let scale = Scale { speed };
         let mut draft = self.to_draft();
         for rate in &mut draft.rates {
-            let resource = Path::DOCUMENT.then(Step::Named("resource", &rate.name));
+            let resource = Path::DOCUMENT.then(PathStep::Named("resource", &rate.name));
             scale
                 .stated(&mut rate.default)
                 .map_err(|short| short.at(&resource))?;
             if let Some(candidate) = &mut rate.candidate {
-                let path = resource.then(Step::Section("candidate"));
+                let path = resource.then(PathStep::Section("candidate"));
                 scale.stated(candidate).map_err(|short| short.at(&path))?;
             }
             let OverridesDraft {
@@ -74,7 +74,7 @@ impl Limits {
                 scale.stated(stated).map_err(|short| {
                     let who = stated_of.iter().position(|&of| of as usize == number);
                     let domain = who.map_or("", |domain| domains.name(domain));
-                    short.at(&resource.then(Step::Named("domain", domain)))
+                    short.at(&resource.then(PathStep::Named("domain", domain)))
                 })?;
             }
             rate.global = rate.global.map(|global| scale.count(global));
@@ -93,7 +93,7 @@ impl Limits {
 
 /// A fault whose owner is not known yet.
 struct TooShort {
-    of: Step<'static>,
+    of: PathStep<'static>,
     field: Option<&'static str>,
     window: Span,
     scaled: Span,
@@ -104,7 +104,7 @@ impl TooShort {
     fn at(self, owner: &Path<'_>) -> ScaleFault {
         let of = owner.then(self.of);
         let path = match self.field {
-            Some(field) => of.then(Step::Field(field)).to_string(),
+            Some(field) => of.then(PathStep::Field(field)).to_string(),
             None => of.to_string(),
         };
         ScaleFault {
@@ -142,7 +142,7 @@ impl Scale {
 
     fn stated(&self, stated: &mut Stated) -> Result<(), TooShort> {
         let short = |name, index: usize, window, scaled| TooShort {
-            of: Step::item(name, index),
+            of: PathStep::item(name, index),
             field: (name == "tier").then_some("window"),
             window,
             scaled,

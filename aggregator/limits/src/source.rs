@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{FAULTS_MAX, Fault, FaultKind, Faults};
-use super::path::{Path, Quoted, Step};
+use super::path::{Path, PathStep, Quoted};
 use super::settings::Rate;
 use super::spelling::parse_rate;
 use super::units::parse_span;
@@ -71,7 +71,7 @@ impl Notes {
         if errors.is_empty() {
             return;
         }
-        let lines = Lines::of(text);
+        let lines = LineStarts::of(text);
         let line_of = |at: Option<usize>| at.map(|at| lines.place(text, at).0);
         let broken: Vec<Option<u32>> = errors
             .iter()
@@ -100,7 +100,7 @@ impl Notes {
 
     /// The faults in the order of the document.
     pub(super) fn into_faults(self, text: &str) -> Faults {
-        let lines = Lines::of(text);
+        let lines = LineStarts::of(text);
         let mut notes = self.notes.into_inner();
         notes.sort_by_key(|note| note.at);
         let list = notes
@@ -124,9 +124,9 @@ impl Notes {
 }
 
 /// Where the lines of a text begin.
-struct Lines(Vec<usize>);
+struct LineStarts(Vec<usize>);
 
-impl Lines {
+impl LineStarts {
     fn of(text: &str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         Self(
@@ -272,7 +272,7 @@ impl<'p, 't> Item<'p, 't> {
         Item {
             value: value.get_ref(),
             at: value.span().start,
-            path: self.path.then(Step::Nth(number)),
+            path: self.path.then(PathStep::Nth(number)),
             notes: self.notes,
         }
     }
@@ -317,7 +317,7 @@ impl<'p, 't> Section<'p, 't> {
                     suggestion: nearest(name, known.iter().copied()),
                     known,
                 };
-                let path = self.path.then(Step::Field(name));
+                let path = self.path.then(PathStep::Field(name));
                 self.notes.add(&path, Some(key.span().start), kind);
             }
         }
@@ -331,7 +331,7 @@ impl<'p, 't> Section<'p, 't> {
     /// The value of a field, if it is there.
     pub(super) fn get<'s>(&'s self, field: &'s str) -> Option<Item<'s, 't>> {
         let value = self.value(field)?;
-        Some(self.item(value, Step::Field(field)))
+        Some(self.item(value, PathStep::Field(field)))
     }
 
     /// The value of a field that has to be there.
@@ -349,18 +349,22 @@ impl<'p, 't> Section<'p, 't> {
 
     /// Notes that a field has to be there.
     pub(super) fn missing(&self, field: &str, expected: &'static str) {
-        let path = self.path.then(Step::Field(field));
+        let path = self.path.then(PathStep::Field(field));
         self.notes
             .add(&path, Some(self.at), FaultKind::Missing { expected });
     }
 
     /// Notes a fault of something in this table that another item brought about.
-    pub(super) fn place_fault_below(&self, step: Step<'_>, by: &Item<'_, '_>, kind: FaultKind) {
+    pub(super) fn place_fault_below(&self, step: PathStep<'_>, by: &Item<'_, '_>, kind: FaultKind) {
         self.notes.add(&self.path.then(step), Some(by.at), kind);
     }
 
     /// A table in this one that has a name of its own in paths, if it is there.
-    pub(super) fn section(&self, name: &'static str, step: Step<'p>) -> Option<Section<'_, 't>> {
+    pub(super) fn section(
+        &self,
+        name: &'static str,
+        step: PathStep<'p>,
+    ) -> Option<Section<'_, 't>> {
         self.item(self.value(name)?, step).table("a table")
     }
 
@@ -368,7 +372,7 @@ impl<'p, 't> Section<'p, 't> {
     pub(super) fn item<'s>(
         &'s self,
         value: &'t Spanned<DeValue<'t>>,
-        step: Step<'s>,
+        step: PathStep<'s>,
     ) -> Item<'s, 't> {
         Item {
             value: value.get_ref(),
@@ -387,7 +391,7 @@ impl<'p, 't> Section<'p, 't> {
             let name: &'t str = key.get_ref();
             let item = Item {
                 at: key.span().start,
-                ..self.item(value, Step::Named(kind, name))
+                ..self.item(value, PathStep::Named(kind, name))
             };
             (name, item)
         })
@@ -471,7 +475,7 @@ mod tests {
     #[test]
     fn places_count_lines_and_characters_from_one() {
         let text = "a\nää = 1\n";
-        let lines = Lines::of(text);
+        let lines = LineStarts::of(text);
         assert_eq!(lines.place(text, 0), (1, 1));
         assert_eq!(lines.place(text, text.find('=').unwrap_or(0)), (2, 4));
         assert_eq!(lines.place(text, text.len()), (3, 1));

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 use tollgate_shared::time::Span;
 
-use super::normal::Change;
+use super::normal::TierChange;
 use super::path::Path;
 use super::rate::Calendar;
 use super::units::print_span;
@@ -24,7 +24,7 @@ pub const WARNINGS_MAX: usize = 1_000;
 #[non_exhaustive]
 pub enum WarningKind {
     /// Normalisation changed a tier.
-    Normalised(Change),
+    Normalised(TierChange),
     /// Tiers were stated, but none is ever active.
     NoTierLeft,
     /// A limit on copies is above the global one.
@@ -119,9 +119,9 @@ impl WarningKind {
     /// A word for programs, stable from release to release.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Normalised(Change::Dropped) => "tier_dropped",
-            Self::Normalised(Change::WindowCut { .. }) => "window_cut",
-            Self::Normalised(Change::ActiveTrimmed { .. }) => "active_trimmed",
+            Self::Normalised(TierChange::Dropped) => "tier_dropped",
+            Self::Normalised(TierChange::WindowCut { .. }) => "window_cut",
+            Self::Normalised(TierChange::ActiveTrimmed { .. }) => "active_trimmed",
             Self::NoTierLeft => "no_tier_left",
             Self::LoweredToGlobal { .. } => "lowered_to_global",
             Self::HardAboveGlobal { .. } => "hard_above_global",
@@ -145,7 +145,8 @@ impl WarningKind {
     pub fn before_and_after(&self) -> Option<(String, String)> {
         match *self {
             Self::Normalised(
-                Change::WindowCut { before, after } | Change::ActiveTrimmed { before, after },
+                TierChange::WindowCut { before, after }
+                | TierChange::ActiveTrimmed { before, after },
             ) => Some((print_span(before), print_span(after))),
             Self::LoweredToGlobal { before, after } => {
                 Some((before.to_string(), after.to_string()))
@@ -159,14 +160,14 @@ impl fmt::Display for WarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |span: Span| format!("\"{}\"", print_span(span));
         match *self {
-            Self::Normalised(Change::Dropped) => f.write_str("never active, left out"),
-            Self::Normalised(Change::WindowCut { before, after }) => write!(
+            Self::Normalised(TierChange::Dropped) => f.write_str("never active, left out"),
+            Self::Normalised(TierChange::WindowCut { before, after }) => write!(
                 f,
                 "{} is longer than the tier is active, rules as {}",
                 quoted(before),
                 quoted(after)
             ),
-            Self::Normalised(Change::ActiveTrimmed { before, after }) => write!(
+            Self::Normalised(TierChange::ActiveTrimmed { before, after }) => write!(
                 f,
                 "{} is not a whole number of windows, rules as {}",
                 quoted(before),

@@ -14,12 +14,12 @@ use super::version::Limits;
 
 /// What was read already: many domains mostly state the same, and reading that is most of the work.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct ReadStatements {
     rates: BTreeMap<Own, Stated>,
     copies: BTreeSet<Own>,
 }
 
-impl Words {
+impl ReadStatements {
     /// What a domain states of a rate-limited resource.
     pub fn stated_of(
         &mut self,

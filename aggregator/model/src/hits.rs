@@ -20,7 +20,7 @@ pub(crate) fn has_left(at_us: u64, span_us: u64, now_us: u64) -> bool {
 
 /// All copies of one instant.
 #[derive(Clone, Debug)]
-struct Run {
+struct HitRun {
     at_us: u64,
     /// Copies ever taken, and not taken out again, that are stamped up to and including this instant.
     upto: u128,
@@ -29,7 +29,7 @@ struct Run {
 /// Copies that count, oldest stamp first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hits {
-    runs: VecDeque<Run>,
+    runs: VecDeque<HitRun>,
     /// `upto` of the newest run that was forgotten.
     forgotten: u128,
 }
@@ -46,7 +46,7 @@ impl Hits {
         }
         let before = self.upto(place);
         if place == 0 || self.runs[place - 1].at_us != at_us {
-            let run = Run {
+            let run = HitRun {
                 at_us,
                 upto: before,
             };

@@ -20,7 +20,7 @@ use crate::window::WindowState;
 
 /// The answer to a request, and how things stand after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct InlineOutcome {
     /// Granted copies; 0 if refused.
     pub granted: u64,
     /// Whether a granted copy moved into another tier (out of none counts).
@@ -78,7 +78,7 @@ impl InlineLimiter {
 
     /// Grants the largest n ≤ `copies` there is room for at `now_us`, or nothing if that is below
     /// `min`, and says how things stand then.
-    pub fn request(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> Outcome {
+    pub fn request(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> InlineOutcome {
         let granted = self.decide(now_us, domain, copies, min);
         let now_us = self.latest_us;
         let Domain {
@@ -88,7 +88,7 @@ impl InlineLimiter {
         } = &self.domains[domain];
         let standing = state.standing(limits, now_us);
         let tier = standing.tier.checked_sub(1);
-        Outcome {
+        InlineOutcome {
             granted: granted.copies,
             burst: granted.burst,
             limited_by: granted.stopped_by,

@@ -60,9 +60,9 @@ pub mod stream;
 
 pub use calendar::{Calendar, Zone};
 pub use ideal::{Call, IdealCount, ideal};
-pub use inline::{InlineLimiter, Outcome};
+pub use inline::{InlineLimiter, InlineOutcome};
 pub use limits::{
-    Bucket, DomainLimits, DomainOverride, Limits, Quota, ResourceLimits, Stated, Tier, Window,
+    Bucket, DomainLimits, DomainOverride, FieldStated, Limits, Quota, ResourceLimits, Tier, Window,
     normalize,
 };
 pub use log::PartitionModel;

@@ -117,7 +117,7 @@ impl DomainLimits {
 
 /// What a domain says of one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Stated<T> {
+pub enum FieldStated<T> {
     /// Nothing: it is inherited.
     #[default]
     Inherited,
@@ -127,7 +127,7 @@ pub enum Stated<T> {
     Own(T),
 }
 
-impl<T: Clone> Stated<T> {
+impl<T: Clone> FieldStated<T> {
     fn is_own(&self) -> bool {
         matches!(self, Self::Own(_))
     }
@@ -145,15 +145,15 @@ impl<T: Clone> Stated<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainOverride {
     /// The domain's own hard limit.
-    pub hard: Stated<u64>,
+    pub hard: FieldStated<u64>,
     /// The domain's own windows.
-    pub windows: Stated<Vec<Window>>,
+    pub windows: FieldStated<Vec<Window>>,
     /// The domain's own quotas.
-    pub quotas: Stated<Vec<Quota>>,
+    pub quotas: FieldStated<Vec<Quota>>,
     /// The domain's own bucket.
-    pub bucket: Stated<Bucket>,
+    pub bucket: FieldStated<Bucket>,
     /// The domain's own tiers. An own empty list closes the resource to it.
-    pub tiers: Stated<Vec<Tier>>,
+    pub tiers: FieldStated<Vec<Tier>>,
     /// Whether a settlement of the domain may not take copies back.
     pub no_refunds: Option<bool>,
 }

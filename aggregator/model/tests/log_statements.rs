@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use support::log::*;
 use support::{MS, SECOND, limits, tier};
 use tollgate_model::log::{
-    EntryKind, EntryRuling, HitEntry, LogInput, NotRuled, Place, ScopeName, Total, TotalPart,
+    EntryKind, EntryRuling, HitEntry, LogInput, ModelPlace, NotRuled, ScopeName, Total, TotalPart,
     TotalRuling,
 };
 use tollgate_model::{Cause, End, Limits};
@@ -61,11 +61,11 @@ fn a_refusal_is_justified_by_the_statement_at_its_place_and_until_its_end() {
     log.hits(START, &[hit("d", START)]);
     log.version(START + MS, 2, per_second(5));
     let (denied, lifted) = (
-        Place {
+        ModelPlace {
             offset: 2,
             entry: 0,
         },
-        Place {
+        ModelPlace {
             offset: 3,
             entry: 0,
         },
@@ -79,7 +79,7 @@ fn a_refusal_is_justified_by_the_statement_at_its_place_and_until_its_end() {
     assert_eq!(model.denied_at_place(lifted, "r", "d"), None);
     assert_eq!(
         model.denied_at_place(
-            Place {
+            ModelPlace {
                 offset: 1,
                 entry: 9
             },
@@ -172,7 +172,7 @@ fn a_global_limit_denies_the_whole_resource_until_a_second_after() {
     assert_eq!(changes(&second), [change(None, 3, 0, Some(End::At(end)))]);
     assert_eq!(second.changes[0].denied.unwrap().cause, Cause::Global);
     assert_eq!(log.model.whole_denied_until("r"), Some(End::At(end)));
-    let place = Place {
+    let place = ModelPlace {
         offset: 3,
         entry: 0,
     };

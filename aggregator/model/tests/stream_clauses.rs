@@ -6,8 +6,8 @@ mod support;
 
 use support::{MS, SECOND, limits, limits_hard, skippable, tier, window};
 use tollgate_model::{
-    Cause, DomainLimits, DomainOverride, End, EntryOutcome, InlineLimiter, ResourceLimits, Stated,
-    StreamPair, Tier, Until, Window, normalize,
+    Cause, DomainLimits, DomainOverride, End, EntryOutcome, FieldStated, InlineLimiter,
+    ResourceLimits, StreamPair, Tier, Until, Window, normalize,
 };
 
 /// (granted, excess, late)
@@ -377,20 +377,20 @@ fn at_its_end_a_denial_is_not_in_force_any_more() {
 fn a_field_that_a_domain_does_not_state_is_inherited() {
     let own = [tier(7, SECOND, SECOND, 0)];
     let tiers = DomainOverride {
-        tiers: Stated::Own(own.to_vec()),
+        tiers: FieldStated::Own(own.to_vec()),
         ..DomainOverride::default()
     };
     let hard = DomainOverride {
-        hard: Stated::Own(9),
+        hard: FieldStated::Own(9),
         ..DomainOverride::default()
     };
     let closed = DomainOverride {
-        tiers: Stated::Own(Vec::new()),
+        tiers: FieldStated::Own(Vec::new()),
         ..DomainOverride::default()
     };
     let windows = DomainOverride {
-        windows: Stated::Own(vec![window(3, SECOND)]),
-        hard: Stated::Nothing,
+        windows: FieldStated::Own(vec![window(3, SECOND)]),
+        hard: FieldStated::Nothing,
         ..DomainOverride::default()
     };
     let names = ["tiers", "hard", "closed", "windows"].map(str::to_owned);

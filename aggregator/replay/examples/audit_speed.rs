@@ -23,7 +23,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use tollgate_log::journal::{Ground, Journal, JournalConfig};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
@@ -110,7 +110,7 @@ fn main() {
     let mut writer = Writer::new();
     let limits = Arc::new(Limits::parse(LIMITS).expect("right"));
     let digest = *blake3::hash(LIMITS.as_bytes()).as_bytes();
-    let identity = OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
+    let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
     out.append(Stream::Limits, 0, BEGIN_US, identity);
     LimitsChunk {
         push: 1,
@@ -166,9 +166,9 @@ fn main() {
         }
     };
     for (index, p) in (0..).zip(&mut partitions) {
-        let pen = || OwnersPen::new(&MacKey::UNPROTECTED, index);
+        let pen = || RecordPen::new(&MacKey::UNPROTECTED, index);
         apply(&mut out, p, index, BEGIN_US, pen().genesis(LOG));
-        let pointer = Pointer { version: 1, digest };
+        let pointer = LimitsActivation { version: 1, digest };
         apply(&mut out, p, index, BEGIN_US, pen().pointer(&pointer));
     }
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -213,7 +213,7 @@ fn main() {
                     instance: 3,
                     number: ticks,
                 };
-                let record = OwnersPen::new(&MacKey::UNPROTECTED, index).tick(&tick);
+                let record = RecordPen::new(&MacKey::UNPROTECTED, index).tick(&tick);
                 apply(&mut out, p, index, appended, record);
             }
         }

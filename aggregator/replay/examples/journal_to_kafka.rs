@@ -18,7 +18,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::source::journal::JournalSource;
-use tollgate_replay::source::{Source as _, Step};
+use tollgate_replay::source::{ReadStep, Source as _};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,7 +48,7 @@ fn main() {
         for partition in 0..partitions {
             let mut cursor = journal.open(stream, partition, 0).expect("readable");
             let mut next = 0;
-            while let Step::Records(records) = cursor.read().expect("readable") {
+            while let ReadStep::Records(records) = cursor.read().expect("readable") {
                 for record in records {
                     assert_eq!(record.offset, next, "a journal that begins at 0");
                     next += 1;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tollgate_engine::engine::{Engine, Rulings, SnapshotFault};
 use tollgate_shared::keyring::Keyring;
-use tollgate_shared::wire::record::{Pointer, Record, needs_tag};
+use tollgate_shared::wire::record::{LimitsActivation, Record, needs_tag};
 
 use super::range::Cut;
 use super::source::{Source, SourceError, limits_of};
@@ -180,7 +180,7 @@ impl Replay {
     fn fault_of(
         &mut self,
         offset: u64,
-        pointer: &Pointer,
+        pointer: &LimitsActivation,
         source: &dyn Source,
     ) -> Result<Option<String>, ReplayError> {
         let known = self.engine.version().unwrap_or(0);

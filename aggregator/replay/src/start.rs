@@ -9,7 +9,7 @@ use tollgate_shared::time::Timestamp;
 
 use super::range::Point;
 use super::replay::{Replay, ReplayError};
-use super::source::Step;
+use super::source::ReadStep;
 use super::work::Work;
 use tollgate_log::Stream;
 
@@ -62,12 +62,12 @@ fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayE
     let mut cursor = work.source.open(Stream::Hits, index, 0)?;
     loop {
         match cursor.read()? {
-            Step::Records(records) => {
+            ReadStep::Records(records) => {
                 let first = records.first();
                 return Ok(first.map_or_else(Default::default, |r| (r.offset, r.appended)));
             }
-            Step::Gone { .. } => {}
-            Step::End => return Ok(Default::default()),
+            ReadStep::Gone { .. } => {}
+            ReadStep::End => return Ok(Default::default()),
         }
     }
 }

@@ -183,7 +183,7 @@ impl Domains {
         let Ok(mut document) = DocumentMut::from_str(&text) else {
             return Ok(text);
         };
-        let mut found = Found::default();
+        let mut found = FoundDomains::default();
         let mut changed = false;
         each_domain(&mut document, &mut |domain, addresses| {
             let called = self.of_resource(addresses, domain)?;
@@ -201,12 +201,12 @@ impl Domains {
 
 /// The domains of a document, as they come.
 #[derive(Default)]
-struct Found {
+struct FoundDomains {
     name: Option<String>,
     key: Option<String>,
 }
 
-impl Found {
+impl FoundDomains {
     fn take(&mut self, domain: &str) -> Result<(), Mixture> {
         let Some(id) = hashed_under(domain) else {
             self.name.get_or_insert_with(|| domain.to_owned());

@@ -17,10 +17,10 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::Global;
-use super::operator::{Spoken, Word, ask, get, name};
+use super::operator::{OperatorNote, Spoken, ask, get, name};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
-use tollgate_server::http::amend::Asked;
+use tollgate_server::http::amend::AmendRequest;
 
 /// What `reset` takes.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub struct ResetArgs {
     #[arg(value_parser = super::operator::domain)]
     domain: String,
     #[command(flatten)]
-    word: Word,
+    word: OperatorNote,
     #[command(flatten)]
     spoken: Spoken,
 }
@@ -50,7 +50,7 @@ pub struct RefundArgs {
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     hits: u64,
     #[command(flatten)]
-    word: Word,
+    word: OperatorNote,
     #[command(flatten)]
     spoken: Spoken,
 }
@@ -78,7 +78,7 @@ pub struct BanArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<jiff::Timestamp>,
     #[command(flatten)]
-    word: Word,
+    word: OperatorNote,
     #[command(flatten)]
     spoken: Spoken,
 }
@@ -89,7 +89,7 @@ pub struct UnbanArgs {
     #[command(flatten)]
     banned: Banned,
     #[command(flatten)]
-    word: Word,
+    word: OperatorNote,
     #[command(flatten)]
     spoken: Spoken,
 }
@@ -112,7 +112,7 @@ enum NamespaceVerb {
         #[arg(value_parser = namespace)]
         namespace: String,
         #[command(flatten)]
-        word: Word,
+        word: OperatorNote,
     },
     /// Removes a namespace's switches, so that the limits document decides again
     Restore {
@@ -120,7 +120,7 @@ enum NamespaceVerb {
         #[arg(value_parser = namespace)]
         namespace: String,
         #[command(flatten)]
-        word: Word,
+        word: OperatorNote,
     },
     /// Sets a namespace's switches, over what any limits document says
     Switch {
@@ -135,7 +135,7 @@ enum NamespaceVerb {
         #[arg(long, value_name = "true|false")]
         allow_unconfigured: Option<bool>,
         #[command(flatten)]
-        word: Word,
+        word: OperatorNote,
     },
 }
 
@@ -155,7 +155,7 @@ pub fn reset(global: &Global, args: &ResetArgs) -> Result<Exit, Failure> {
 ///
 /// As [`ask`].
 pub fn refund(global: &Global, args: &RefundArgs) -> Result<Exit, Failure> {
-    let act = Asked {
+    let act = AmendRequest {
         hits: Some(args.hits),
         ..pair("refund", &args.resource, &args.domain)
     };
@@ -179,7 +179,7 @@ pub fn ban(global: &Global, args: &BanArgs) -> Result<Exit, Failure> {
             "the end of the ban is not after now".to_owned(),
         ));
     }
-    let act = Asked {
+    let act = AmendRequest {
         until_us: until,
         ..args.banned.asked("ban")?
     };
@@ -203,15 +203,15 @@ pub fn unban(global: &Global, args: &UnbanArgs) -> Result<Exit, Failure> {
 /// As [`ask`].
 pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failure> {
     let url = &args.spoken.url;
-    let switch = |namespace: &str| Asked {
+    let switch = |namespace: &str| AmendRequest {
         act: "switch".to_owned(),
         namespace: Some(namespace.to_owned()),
-        ..Asked::default()
+        ..AmendRequest::default()
     };
     match &args.verb {
         None => list(global, url),
         Some(NamespaceVerb::Kill { namespace, word }) => {
-            let act = Asked {
+            let act = AmendRequest {
                 ignore_configured: Some(true),
                 ..switch(namespace)
             };
@@ -232,7 +232,7 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
                         .to_owned(),
                 ));
             }
-            let act = Asked {
+            let act = AmendRequest {
                 ignore_configured: *ignore_configured,
                 allow_unconfigured: *allow_unconfigured,
                 ..switch(namespace)
@@ -276,12 +276,12 @@ fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
 }
 
 impl Banned {
-    fn asked(&self, act: &str) -> Result<Asked, Failure> {
+    fn asked(&self, act: &str) -> Result<AmendRequest, Failure> {
         match (self.everywhere, self.names.as_slice()) {
-            (true, [domain]) => Ok(Asked {
+            (true, [domain]) => Ok(AmendRequest {
                 act: act.to_owned(),
                 domain: Some(domain.clone()),
-                ..Asked::default()
+                ..AmendRequest::default()
             }),
             (false, [resource, domain]) => Ok(pair(act, resource, domain)),
             _ => Err(Failure::Usage(format!(
@@ -292,12 +292,12 @@ impl Banned {
 }
 
 /// An act on a pair.
-pub(super) fn pair(act: &str, resource: &str, domain: &str) -> Asked {
-    Asked {
+pub(super) fn pair(act: &str, resource: &str, domain: &str) -> AmendRequest {
+    AmendRequest {
         act: act.to_owned(),
         resource: Some(resource.to_owned()),
         domain: Some(domain.to_owned()),
-        ..Asked::default()
+        ..AmendRequest::default()
     }
 }
 

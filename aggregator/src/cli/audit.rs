@@ -31,7 +31,7 @@ use tollgate_replay::work::{Model, Progress, Task};
 pub struct AuditArgs {
     /// A verb, or none.
     #[command(subcommand)]
-    pub verb: Option<Verb>,
+    pub verb: Option<AuditVerb>,
     /// The log.
     #[command(flatten)]
     pub log: LogArgs,
@@ -49,7 +49,7 @@ pub struct AuditArgs {
 
 /// What else can be done with a log.
 #[derive(Debug, clap::Subcommand)]
-pub enum Verb {
+pub enum AuditVerb {
     /// Writes a range of a log into one file with a digest (-o FILE), which other commands read like a log
     Export {
         /// The log.
@@ -67,7 +67,7 @@ pub enum Verb {
 ///
 /// Where the log cannot be read or ruled: then nothing is reported.
 pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
-    if let Some(Verb::Export { log, range }) = &args.verb {
+    if let Some(AuditVerb::Export { log, range }) = &args.verb {
         return run_export(global, log, range);
     }
     let source = args.log.open(global)?;

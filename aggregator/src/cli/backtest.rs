@@ -25,17 +25,17 @@ use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::html;
 use tollgate_replay::backtest::inputs::Inputs;
-use tollgate_replay::backtest::log::{self, LogFault, Seen};
-use tollgate_replay::backtest::read::{self, Input, ReadFault, Reading, Recording};
-use tollgate_replay::backtest::replay::{self, Played};
-use tollgate_replay::backtest::report::{Report, ResultReport};
+use tollgate_replay::backtest::log::{self, LogFault, SeenAttempts};
+use tollgate_replay::backtest::read::{self, Input, ReadFault, Recording, RowReading};
+use tollgate_replay::backtest::replay::{self, PlayedFile};
+use tollgate_replay::backtest::report::{BacktestReport, ResultReport};
 use tollgate_replay::backtest::suggest::{ShareE9, Suggestion, suggest};
 use tollgate_replay::backtest::table;
-use tollgate_replay::backtest::tape::Order;
+use tollgate_replay::backtest::tape::PlayOrder;
 use tollgate_replay::backtest::trace::{Trace, trace};
 use tollgate_replay::range::{Point, Range};
 use tollgate_replay::source;
-use tollgate_replay::traffic::Kind;
+use tollgate_replay::traffic::FileKind;
 
 /// The resource of requests that name none.
 const RESOURCE: &str = "http.requests";
@@ -145,9 +145,9 @@ fn share(text: &str) -> Result<ShareE9, &'static str> {
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let range = args.range.range()?;
     let reading = reading(global, args, &range)?;
-    let source = Source::of(global, args)?;
+    let source = RecordingSource::of(global, args)?;
     let limits = limits(global, args)?;
-    if let (true, Source::Log(log)) = (args.follow, &source) {
+    if let (true, RecordingSource::Log(log)) = (args.follow, &source) {
         return follow::follow(global, args, &**log, range, &reading, &limits);
     }
     let mut output = global.open_output()?;
@@ -163,7 +163,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
     let inputs = Inputs::new(source.names(), &recording, seen, reading.order);
     let results = results(args, &recording, &limits, &played);
-    let report = Report::new(inputs, results, suggestions);
+    let report = BacktestReport::new(inputs, results, suggestions);
     if let Some(mut page) = page.take() {
         let traces = traces(global, args, &recording, &limits, &played)?;
         page.line(html::page(&report, &traces).trim_end())?;
@@ -206,8 +206,8 @@ fn stamps(args: &BacktestArgs, range: &Range) -> Result<(Stamp, Stamp), Failure>
 
 type Stamp = Option<Timestamp>;
 
-fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Reading, Failure> {
-    Ok(Reading {
+fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<RowReading, Failure> {
+    Ok(RowReading {
         resource: args.resource.clone().unwrap_or_else(|| RESOURCE.to_owned()),
         only_resource: args.resource.clone(),
         only_domain: match args.log.is_named() {
@@ -218,8 +218,8 @@ fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Readin
         spread: args.form.stamps == Stamps::Spread,
         min: args.min,
         order: match args.as_recorded {
-            true => Order::Recorded,
-            false => Order::Stamps,
+            true => PlayOrder::Recorded,
+            false => PlayOrder::Stamps,
         },
         strict: args.strict,
         stamps: stamps(args, range)?,
@@ -227,12 +227,12 @@ fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<Readin
 }
 
 /// Where the recording is.
-enum Source {
+enum RecordingSource {
     Files(Vec<Input>),
     Log(Arc<dyn source::Source>),
 }
 
-impl Source {
+impl RecordingSource {
     fn of(global: &Global, args: &BacktestArgs) -> Result<Self, Failure> {
         let LogArgs {
             journal,
@@ -253,9 +253,9 @@ impl Source {
         };
         let inputs = [
             of_kind(&args.files, None),
-            of_kind(&args.access_log, Some(Kind::AccessLog)),
-            of_kind(&args.csv, Some(Kind::Csv)),
-            of_kind(&args.jsonl, Some(Kind::JsonLines)),
+            of_kind(&args.access_log, Some(FileKind::AccessLog)),
+            of_kind(&args.csv, Some(FileKind::Csv)),
+            of_kind(&args.jsonl, Some(FileKind::JsonLines)),
         ]
         .concat();
         match inputs.is_empty() {
@@ -275,10 +275,10 @@ impl Source {
 
     fn read(
         &self,
-        reading: &Reading,
+        reading: &RowReading,
         of_log: (&Range, &Keyring),
         progress: &Progress,
-    ) -> Result<(Recording, Option<Seen>), Failure> {
+    ) -> Result<(Recording, Option<SeenAttempts>), Failure> {
         let rows = |rows| progress.rows(rows);
         match self {
             Self::Files(inputs) => match read::read(inputs, reading, &rows) {
@@ -322,7 +322,7 @@ fn limits(global: &Global, args: &BacktestArgs) -> Result<Vec<Document>, Failure
 fn expect_configured(
     recording: &Recording,
     limits: &[Document],
-    reading: &Reading,
+    reading: &RowReading,
 ) -> Result<(), Failure> {
     let names = recording.pairs.resources();
     for document in limits {
@@ -353,7 +353,7 @@ fn play(
     recording: &Recording,
     limits: &[Document],
     progress: &Progress,
-) -> Result<Vec<Played>, Failure> {
+) -> Result<Vec<PlayedFile>, Failure> {
     let calls = recording.tape.extent().entries;
     progress.play(calls.saturating_mul(limits.len() as u64));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -401,7 +401,7 @@ fn results(
     args: &BacktestArgs,
     recording: &Recording,
     limits: &[Document],
-    played: &[Played],
+    played: &[PlayedFile],
 ) -> Vec<ResultReport> {
     let result = |(number, document): (usize, &Document)| {
         let first = (0 < number).then(|| (&*limits[0].name, &played[0]));
@@ -417,7 +417,7 @@ fn traces(
     args: &BacktestArgs,
     recording: &Recording,
     limits: &[Document],
-    played: &[Played],
+    played: &[PlayedFile],
 ) -> Result<Vec<Option<Trace>>, Failure> {
     let (tape, pairs) = (&recording.tape, &recording.pairs);
     let stated = match &*args.pair {
@@ -434,7 +434,7 @@ fn traces(
         }
         _ => None,
     };
-    let of_result = |(document, played): (&Document, &Played)| {
+    let of_result = |(document, played): (&Document, &PlayedFile)| {
         let tallies = played.pairs.iter().enumerate();
         let worst = tallies.max_by_key(|(number, of)| {
             let first = std::cmp::Reverse(*number);

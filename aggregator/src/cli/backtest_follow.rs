@@ -12,7 +12,7 @@ use super::backtest::{BacktestArgs, Document, log_failure};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::follow::Follow;
-use tollgate_replay::backtest::read::Reading;
+use tollgate_replay::backtest::read::RowReading;
 use tollgate_replay::range::{Point, Range};
 use tollgate_replay::source;
 
@@ -29,7 +29,7 @@ pub(super) fn follow(
     args: &BacktestArgs,
     log: &dyn source::Source,
     range: Range,
-    reading: &Reading,
+    reading: &RowReading,
     limits: &[Document],
 ) -> Result<Exit, Failure> {
     let began = Instant::now();

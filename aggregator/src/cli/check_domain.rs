@@ -110,7 +110,7 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
             Resource::Rate(rate) => limited_as_of(rate, name) == *ruling,
             Resource::Copies(_) => name == ruling,
         };
-        let stated = Stated::of(text, found, &is_ruling);
+        let stated = StatedAt::of(text, found, &is_ruling);
         entry.entry_plan = stated.plan;
         entry.entry_is_own = stated.own;
     }
@@ -125,12 +125,12 @@ fn limited_as_of(rate: &RateResource, name: &str) -> String {
 
 /// Where a document states something of a domain.
 #[derive(Default)]
-struct Stated {
+struct StatedAt {
     own: bool,
     plan: Option<String>,
 }
 
-impl Stated {
+impl StatedAt {
     fn of(text: &str, resource: &Resource, is_ruling: &dyn Fn(&str) -> bool) -> Self {
         let Ok(document) = DocumentMut::from_str(text) else {
             return Self::default();

@@ -12,9 +12,9 @@ use super::output::Format;
 use super::{Global, input_name, kafka_args, read_input, serve};
 use crate::demo::holder::{HolderPart, hold};
 use crate::demo::part::{AgentPart, KafkaPart};
-use crate::demo::player::{Part, play};
+use crate::demo::player::{PlayerPart, play};
 use crate::demo::replayed::AccessLog;
-use crate::demo::{Attached, Interrupted, Log, Plan, Source, run};
+use crate::demo::{Attached, Interrupted, Log, Plan, TrafficSource, run};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::read::ReadFault;
 use tollgate_server::config::Given;
@@ -174,7 +174,7 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
 ///
 /// Where something of it fails.
 pub fn run_agent(global: &Global, args: &DemoAgentArgs) -> Result<Exit, Failure> {
-    let part = Part {
+    let part = PlayerPart {
         agent: args.agent.part(global),
         schedule: args.schedule.clone(),
         seen: args.seen.clone(),
@@ -256,7 +256,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
         let run = format!("{:x}", std::process::id());
         return Ok(base(
             log,
-            Source::Against { resources, run },
+            TrafficSource::Against { resources, run },
             String::new(),
             limits,
         ));
@@ -282,7 +282,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
         None => Log::Journal,
     };
     let Some(path) = &args.access_log else {
-        return Ok(base(log, Source::MadeUp, text, limits));
+        return Ok(base(log, TrafficSource::MadeUp, text, limits));
     };
     if limits.rate(&args.resource).is_none() {
         return Err(Failure::Data(format!(
@@ -293,7 +293,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     let scaled = limits
         .scaled(args.speed)
         .map_err(|fault| Failure::Usage(format!("--speed {}: {name}: {fault}", args.speed)))?;
-    let source = Source::AccessLog(Box::new(replayed(args, path)?));
+    let source = TrafficSource::AccessLog(Box::new(replayed(args, path)?));
     Ok(base(log, source, scaled.normalised_text(), scaled))
 }
 

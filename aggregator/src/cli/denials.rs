@@ -19,7 +19,7 @@ use tollgate_shared::escape::escaped;
 
 use super::Global;
 use super::amend::pair;
-use super::operator::{Spoken, Word, ask, domain_on, ended, name, pages};
+use super::operator::{OperatorNote, Spoken, ask, domain_on, ended, name, pages};
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 
@@ -31,7 +31,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub struct DenialsArgs {
     /// What to do; without a command: lists denials
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<DenialsVerb>,
     /// Only this resource
     #[arg(long, value_parser = name)]
     resource: Option<String>,
@@ -52,7 +52,7 @@ pub struct DenialsArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum DenialsVerb {
     /// Lifts the denial of a domain on a resource, and denies the domain again only after its limits would
     /// have let it in by themselves
     Lift {
@@ -63,19 +63,19 @@ enum Verb {
         #[arg(value_parser = super::operator::domain)]
         domain: String,
         #[command(flatten)]
-        word: Word,
+        word: OperatorNote,
     },
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct DenialsAnswer {
     denials: Vec<Value>,
     omitted: usize,
     partitions_missing: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Denial {
+struct DenialRow {
     resource: String,
     scope: String,
     domain: Option<String>,
@@ -93,7 +93,7 @@ struct Denial {
 ///
 /// Where the aggregator does not answer, or the output cannot be written; of `lift` as [`ask`].
 pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
-    if let Some(Verb::Lift {
+    if let Some(DenialsVerb::Lift {
         resource,
         domain,
         word,
@@ -161,7 +161,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
     }
 }
 
-fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
+fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsAnswer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         (
@@ -175,7 +175,7 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<Answer, Failure> {
         ),
     ];
     let list = ("/v1/denials", "denials");
-    let mut answer: Answer = pages(&args.spoken.url, list, &query, args.limit as usize)?;
+    let mut answer: DenialsAnswer = pages(&args.spoken.url, list, &query, args.limit as usize)?;
     if let Some(cause) = &args.cause {
         answer.denials.retain(|denial| denial["cause"] == **cause);
     }
@@ -198,7 +198,8 @@ fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
 }
 
 fn row(denial: &Value) -> Result<[String; 6], Failure> {
-    let denial = Denial::deserialize(denial).map_err(|error| Failure::Data(error.to_string()))?;
+    let denial =
+        DenialRow::deserialize(denial).map_err(|error| Failure::Data(error.to_string()))?;
     let scope = match (denial.scope.as_str(), denial.domain, denial.group) {
         (_, Some(domain), _) => domain,
         (_, _, Some(group)) => format!("group {group}"),

@@ -14,7 +14,7 @@
 use serde_json::{Value, json};
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::frame::{Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic};
 use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::VerdictFrame;
@@ -33,11 +33,11 @@ const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 #[derive(Debug, clap::Args)]
 pub struct FeedArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: FeedVerb,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum FeedVerb {
     /// Follows the feed, and prints a line for each frame
     Tail(TailArgs),
 }
@@ -70,7 +70,7 @@ struct TailArgs {
 ///
 /// Where nobody answers at the address, or the output cannot be written.
 pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
-    let Verb::Tail(args) = &args.verb;
+    let FeedVerb::Tail(args) = &args.verb;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -226,7 +226,7 @@ fn view(name: &str, bytes: &[u8]) -> Value {
     view
 }
 
-fn statement(told: &Told) -> Value {
+fn statement(told: &StatementNotice) -> Value {
     let (kind, name) = match &told.statement.scope {
         Scope::Pair(domain) => ("domain", Some(domain)),
         Scope::Resource => ("everybody", None),
@@ -363,7 +363,7 @@ mod tests {
             instance: 7,
             sequence: 3,
             resource: "api.search".into(),
-            told: vec![Told {
+            told: vec![StatementNotice {
                 partition: 1,
                 remaining: Span::ZERO,
                 statement: Statement {

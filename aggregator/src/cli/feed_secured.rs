@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use tollgate_shared::escape::escaped;
 use tollgate_tls::{ClientTls, Session, read_secret};
 use tollgate_zmtp::{
-    Decoder, Event, Limits, SocketType, Token, Violation, opening_with, pong, subscribe,
+    Decoder, Event, PeerLimits, SocketType, Token, Violation, opening_with, pong, subscribe,
 };
 
 use crate::exit::{Exit, Failure};
 use crate::reach::{self, ReachArgs};
 
 /// What an aggregator's feed keeps to.
-const LIMITS: Limits = Limits {
+const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
     command_bytes_max: 512,

@@ -130,7 +130,7 @@ async fn hits(
     }
     let (count, every) = schedule(args);
     let began = Instant::now();
-    let mut sum = Sum::default();
+    let mut sum = HitSum::default();
     for n in 0..count {
         // From the start, so that no delay adds up.
         let at = began + every.mul_f64(n as f64);
@@ -141,7 +141,7 @@ async fn hits(
         }
         let answer = door.call().await?;
         sum.count(&answer);
-        let shown = Answer::new(n + 1, began.elapsed(), args, &answer);
+        let shown = ShownAnswer::new(n + 1, began.elapsed(), args, &answer);
         match format {
             Format::Json => output.json(&shown)?,
             Format::Text => output.line(shown.sentence())?,
@@ -268,12 +268,12 @@ fn schedule(args: &HitArgs) -> (u64, Duration) {
 }
 
 #[derive(Default)]
-struct Sum {
+struct HitSum {
     allowed: u64,
     refused: u64,
 }
 
-impl Sum {
+impl HitSum {
     fn count(&mut self, answer: &Called) {
         match answer {
             Ok(_) => self.allowed += 1,
@@ -284,7 +284,7 @@ impl Sum {
 
 /// An answer, as it is shown.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ShownAnswer<'a> {
     schema: &'static str,
     number: u64,
     since_start_us: u64,
@@ -298,7 +298,7 @@ struct Answer<'a> {
     code: Option<String>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ShownAnswer<'a> {
     fn new(number: u64, since_start: Duration, args: &'a HitArgs, answer: &Called) -> Self {
         let denied = answer.as_ref().err();
         Self {

@@ -15,11 +15,11 @@ use serde_json::Value;
 use tollgate_shared::holdings::TransferId;
 
 use super::Global;
-use super::operator::{self, Spoken, Word, domain, found_name, name};
+use super::operator::{self, OperatorNote, Spoken, domain, found_name, name};
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 use tollgate_server::core::holds::STATES;
-use tollgate_server::http::amend::Asked;
+use tollgate_server::http::amend::AmendRequest;
 use tollgate_shared::escape::escaped;
 
 /// Where holds are listed, and the field that has them.
@@ -30,7 +30,7 @@ const LIST: (&str, &str) = ("/v1/holds", "holds");
 pub struct HoldsArgs {
     /// What to do; without a command: lists holds
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<HoldsVerb>,
     #[command(flatten)]
     spoken: Spoken,
     /// Only this resource
@@ -59,7 +59,7 @@ pub struct HoldsArgs {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum HoldsVerb {
     /// Ends a hold, all holds of a domain or of an agent, or staged copies
     Release {
         /// One hold, written as the list has it: AGENT#NUMBER
@@ -78,20 +78,20 @@ enum Verb {
         #[arg(long, value_name = "ID", conflicts_with_all = ["hold", "domain", "agent"])]
         transfer: Option<TransferId>,
         #[command(flatten)]
-        word: Word,
+        word: OperatorNote,
     },
 }
 
 /// The answer, as far as it is shown to people.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct HoldsAnswer {
     holds: Vec<Value>,
     more: bool,
     partitions_missing: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Hold {
+struct HoldRow {
     resource: String,
     domain: String,
     groups: Vec<String>,
@@ -134,8 +134,8 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
 }
 
 /// Ends holds.
-fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
-    let Verb::Release {
+fn release(global: &Global, url: &str, verb: &HoldsVerb) -> Result<Exit, Failure> {
+    let HoldsVerb::Release {
         hold,
         resource,
         domain,
@@ -143,13 +143,13 @@ fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
         transfer,
         word,
     } = verb;
-    let act = Asked {
+    let act = AmendRequest {
         act: "release".to_owned(),
         resource: Some(resource.clone()),
         domain: domain.clone(),
         agent: agent.clone(),
         transfer: transfer.map(|transfer| transfer.to_string()),
-        ..Asked::default()
+        ..AmendRequest::default()
     };
     let act = match hold {
         None if domain.is_none() && agent.is_none() && transfer.is_none() => {
@@ -159,7 +159,7 @@ fn release(global: &Global, url: &str, verb: &Verb) -> Result<Exit, Failure> {
         None => act,
         Some(hold) => {
             let (agent, number, epoch) = find(url, resource, hold)?;
-            Asked {
+            AmendRequest {
                 agent: Some(agent),
                 epoch: Some(epoch),
                 number: Some(number),
@@ -186,7 +186,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         ("resource", Some(resource.to_owned())),
         ("agent", Some(agent.clone())),
     ];
-    let answer: Answer = operator::pages(url, LIST, &query, usize::MAX)?;
+    let answer: HoldsAnswer = operator::pages(url, LIST, &query, usize::MAX)?;
     let fits = |held: &&Value| held["number"].as_u64() == Some(number);
     let epochs: Vec<&str> = answer
         .holds
@@ -212,7 +212,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     }
 }
 
-fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<Answer, Failure> {
+fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<HoldsAnswer, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         ("domain", domain.clone()),
@@ -232,7 +232,7 @@ fn with_schema(hold: &Value) -> Value {
 }
 
 /// What an empty list means.
-fn nothing(answer: &Answer, args: &HoldsArgs) -> &'static str {
+fn nothing(answer: &HoldsAnswer, args: &HoldsArgs) -> &'static str {
     let filters = [
         &args.resource,
         &args.domain,
@@ -253,13 +253,13 @@ const COLUMNS: [&str; 7] = [
     "AGE", "RESOURCE", "DOMAIN", "GROUP", "COPIES", "STATE", "AGENT",
 ];
 
-fn print(answer: &Answer, args: &HoldsArgs, output: &mut Output) -> Result<(), Failure> {
+fn print(answer: &HoldsAnswer, args: &HoldsArgs, output: &mut Output) -> Result<(), Failure> {
     if answer.holds.is_empty() {
         return output.line(nothing(answer, args));
     }
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     for hold in &answer.holds {
-        let hold = Hold::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
+        let hold = HoldRow::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push(row(&hold));
     }
     let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
@@ -277,7 +277,7 @@ fn print(answer: &Answer, args: &HoldsArgs, output: &mut Output) -> Result<(), F
     Ok(())
 }
 
-fn row(hold: &Hold) -> [String; COLUMNS.len()] {
+fn row(hold: &HoldRow) -> [String; COLUMNS.len()] {
     let who = match (&hold.agent, &hold.transfer) {
         (Some(agent), _) => format!("{}#{}", escaped(agent), hold.number.unwrap_or(0)),
         (None, Some(transfer)) => format!("(transfer {transfer})"),
@@ -344,7 +344,7 @@ mod tests {
             "age_us": 12_000_000, "end_us": null, "strict": false, "seized": false,
         });
         let told = [seized, staged, evil]
-            .map(|hold| row(&Hold::deserialize(&hold).expect("a hold")).join(" | "));
+            .map(|hold| row(&HoldRow::deserialize(&hold).expect("a hold")).join(" | "));
         let expected = [
             "1h 2m | sandbox | acme | gold, new | 3 | held, strict, seized | web-1#17",
             "12s | sandbox | acme | - | 1 | staged, ends in 48s | (transfer ab)",
@@ -364,7 +364,7 @@ mod tests {
         }
         let told = |partitions_missing: &[u32], words: &[&str]| {
             let line = Line::parse_from([&["holds"], words].concat());
-            let answer = Answer {
+            let answer = HoldsAnswer {
                 holds: Vec::new(),
                 more: false,
                 partitions_missing: partitions_missing.to_vec(),

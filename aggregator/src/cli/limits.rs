@@ -17,23 +17,23 @@ use super::Global;
 use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_convert::{self, ConvertArgs};
-use super::limits_edit::Stated;
-use super::operator::{self, Word};
+use super::limits_edit::StatedEdit;
+use super::operator::{self, OperatorNote};
 use crate::exit::{Exit, Failure};
-use tollgate_server::http::amend::Asked;
+use tollgate_server::http::amend::AmendRequest;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]
 pub struct LimitsArgs {
     /// What to do; without a command: lists the versions
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<LimitsVerb>,
     #[command(flatten)]
     kafka: KafkaArgs,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-enum Verb {
+enum LimitsVerb {
     /// Lists the versions, the oldest first; the last one is in force
     List,
     /// Prints a version as it was pushed
@@ -53,7 +53,7 @@ enum Verb {
         /// The document; `-` is stdin
         file: PathBuf,
         #[command(flatten)]
-        act: Act,
+        act: ActArgs,
     },
     /// Changes the limits of one domain by one small record, or a resource's default by a new document
     Set {
@@ -64,7 +64,7 @@ enum Verb {
         #[arg(long, value_parser = super::operator::domain)]
         domain: Option<String>,
         #[command(flatten)]
-        stated: Stated,
+        stated: StatedEdit,
         /// Removes the domain's own limits
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
@@ -73,7 +73,7 @@ enum Verb {
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
-        act: Act,
+        act: ActArgs,
     },
     /// Changes the limits of many domains by the rows of a CSV file: by one record, or, above 8,192 rows or
     /// 512 KiB of them, by a new document
@@ -82,7 +82,7 @@ enum Verb {
         /// nothing; `-` is stdin
         file: PathBuf,
         #[command(flatten)]
-        act: Act,
+        act: ActArgs,
     },
     /// Shows what candidates would have refused, beside what the limits in force refused
     Compare(CompareArgs),
@@ -97,20 +97,20 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]
         file: Option<PathBuf>,
         #[command(flatten)]
-        act: Act,
+        act: ActArgs,
     },
     /// Pushes an earlier version again
     Rollback {
         /// The version
         version: u64,
         #[command(flatten)]
-        act: Act,
+        act: ActArgs,
     },
 }
 
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-struct Act {
+struct ActArgs {
     /// Why; recorded in the log
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -130,14 +130,14 @@ struct Act {
 /// came first (75), or the configuration is wrong (78).
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
     match &args.verb {
-        Some(Verb::Compare(compare)) => return limits_candidates::compare(global, compare),
-        Some(Verb::Convert(args)) => return limits_convert::run(global, args),
-        Some(Verb::Promote {
+        Some(LimitsVerb::Compare(compare)) => return limits_candidates::compare(global, compare),
+        Some(LimitsVerb::Convert(args)) => return limits_convert::run(global, args),
+        Some(LimitsVerb::Promote {
             resource,
             file: Some(file),
             act,
         }) => return limits_candidates::promote_in(file, resource, act.dry_run),
-        Some(Verb::Set {
+        Some(LimitsVerb::Set {
             resource,
             domain: Some(domain),
             stated,
@@ -145,13 +145,13 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             url: Some(url),
             act,
         }) => {
-            let asked = Asked {
+            let asked = AmendRequest {
                 resource: Some(resource.clone()),
                 domain: Some(domain.clone()),
                 remove: *remove,
                 ..stated.asked()
             };
-            let word = Word::new(act.reason.clone(), act.expect_version, act.dry_run);
+            let word = OperatorNote::new(act.reason.clone(), act.expect_version, act.dry_run);
             return operator::ask(global, url, &word, asked);
         }
         _ => {}
@@ -175,9 +175,9 @@ mod kafka {
     use tollgate_shared::wire::Writer;
     use tollgate_shared::wire::amendment::Amendment;
     use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
-    use tollgate_shared::wire::record::OwnersPen;
+    use tollgate_shared::wire::record::RecordPen;
 
-    use super::{Act, Exit, Failure, Global, Verb};
+    use super::{ActArgs, Exit, Failure, Global, LimitsVerb};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_diff::diff;
     use crate::cli::limits_edit;
@@ -186,7 +186,7 @@ mod kafka {
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input};
-    use tollgate_limits::versions::edit::Change;
+    use tollgate_limits::versions::edit::TextEdit;
     use tollgate_limits::versions::{Entered, Void, digest};
     use tollgate_log::clock::wall;
     use tollgate_log::kafka::{KafkaConfig, KafkaLog, Missing, check};
@@ -214,22 +214,22 @@ mod kafka {
 
     pub(super) fn run(
         global: &Global,
-        verb: Option<&Verb>,
+        verb: Option<&LimitsVerb>,
         config: &Config,
     ) -> Result<Exit, Failure> {
         let kafka = config.kafka.of_log();
         let keys = config.security.key_file.as_deref();
         match verb {
-            None | Some(Verb::List) => list(global, &read(&kafka)?),
-            Some(Verb::Show { version }) => {
+            None | Some(LimitsVerb::List) => list(global, &read(&kafka)?),
+            Some(LimitsVerb::Show { version }) => {
                 let history = read(&kafka)?;
                 let mut output = global.open_output()?;
                 output.line(history.find(*version)?.version.text.trim_end())?;
                 output.finish()?;
                 Ok(Exit::Done)
             }
-            Some(Verb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
-            Some(Verb::Push { file, act }) => {
+            Some(LimitsVerb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
+            Some(LimitsVerb::Push { file, act }) => {
                 let name = input_name(file);
                 let text = with_zone_tables(global.document(read_input(file)?, &name)?);
                 if let Err(faults) = Limits::parse(&text) {
@@ -237,7 +237,7 @@ mod kafka {
                 }
                 push(global, &kafka, act, |_| Wanted::Text(text).with_keys(keys))
             }
-            Some(Verb::Set {
+            Some(LimitsVerb::Set {
                 resource,
                 domain,
                 stated,
@@ -251,7 +251,7 @@ mod kafka {
                         set(&history.find(None)?.version, resource, &domain, own)
                     }),
                     None => push(global, &kafka, act, |history| {
-                        let change = Change {
+                        let change = TextEdit {
                             resource: resource.clone(),
                             domain: None,
                             own,
@@ -261,7 +261,7 @@ mod kafka {
                     }),
                 }
             }
-            Some(Verb::Import { file, act }) => {
+            Some(LimitsVerb::Import { file, act }) => {
                 let mut rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
                 for (_, change) in &mut rows {
                     change.domain = global.domain(change.domain.as_ref())?;
@@ -270,13 +270,15 @@ mod kafka {
                     imported(&history.find(None)?.version, &rows)
                 })
             }
-            Some(Verb::Promote { resource, act, .. }) => push(global, &kafka, act, |history| {
-                promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
-            }),
-            Some(Verb::Compare(_) | Verb::Convert(_)) => {
+            Some(LimitsVerb::Promote { resource, act, .. }) => {
+                push(global, &kafka, act, |history| {
+                    promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
+                })
+            }
+            Some(LimitsVerb::Compare(_) | LimitsVerb::Convert(_)) => {
                 Err(Failure::Bug("asks no log".to_owned()))
             }
-            Some(Verb::Rollback { version, act }) => push(global, &kafka, act, |history| {
+            Some(LimitsVerb::Rollback { version, act }) => push(global, &kafka, act, |history| {
                 let text = history.find(Some(*version))?.version.text.to_string();
                 Wanted::Text(text).with_keys(keys)
             }),
@@ -287,7 +289,7 @@ mod kafka {
     fn push(
         global: &Global,
         kafka: &KafkaConfig,
-        act: &Act,
+        act: &ActArgs,
         wanted: impl FnOnce(&History) -> Result<Wanted, Failure>,
     ) -> Result<Exit, Failure> {
         // Says what is wrong with topics and rights; an append would only be refused. Looking makes no topics:
@@ -359,7 +361,7 @@ mod kafka {
                 generation: 1,
                 random: rand::random(),
             };
-            records.insert(0, OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(id));
+            records.insert(0, RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(id));
         }
         for (ticket, record) in (1..).zip(records) {
             log.append(Stream::Limits, 0, Ticket(ticket), record);

@@ -41,7 +41,7 @@ pub struct CompareArgs {
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct CandidatesAnswer {
     version: u64,
     configured: Vec<String>,
     candidates: Vec<InPartition>,
@@ -54,12 +54,12 @@ struct InPartition {
     from_us: u64,
     to_us: u64,
     #[serde(flatten)]
-    counts: Counts,
+    counts: CandidateFigures,
     newest: Vec<Newest>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct Counts {
+struct CandidateFigures {
     let_through: u64,
     excess: u64,
     refused_calls: u64,
@@ -90,12 +90,12 @@ struct Compared {
     from_us: Option<u64>,
     to_us: Option<u64>,
     #[serde(flatten)]
-    counts: Counts,
+    counts: CandidateFigures,
     newest: Vec<Newest>,
 }
 
 impl Compared {
-    fn of(answer: &Answer, resource: &str) -> Self {
+    fn of(answer: &CandidatesAnswer, resource: &str) -> Self {
         let parts = || {
             answer
                 .candidates
@@ -111,13 +111,13 @@ impl Compared {
             resource: resource.to_owned(),
             from_us: parts().map(|of| of.from_us).min(),
             to_us: parts().map(|of| of.to_us).max(),
-            counts: parts().fold(Counts::default(), |sum, of| sum.and(&of.counts)),
+            counts: parts().fold(CandidateFigures::default(), |sum, of| sum.and(&of.counts)),
             newest,
         }
     }
 }
 
-impl Counts {
+impl CandidateFigures {
     fn and(self, other: &Self) -> Self {
         Self {
             let_through: self.let_through + other.let_through,
@@ -140,7 +140,7 @@ impl Counts {
 ///
 /// Where no aggregator answers (69), or there is no such candidate (65).
 pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
-    let answer: Answer = get(&args.spoken.url, "/v1/candidates", &[])?;
+    let answer: CandidatesAnswer = get(&args.spoken.url, "/v1/candidates", &[])?;
     let mut names = answer.configured.clone();
     if let Some(resource) = &args.resource {
         names.retain(|name| name == resource);

@@ -9,7 +9,7 @@ use tollgate_shared::escape::escaped_lines;
 
 use super::output::Format;
 use super::{Global, input_name, read_input};
-use crate::convert::{Difference, Source, convert};
+use crate::convert::{ConvertSource, Difference, convert};
 use crate::exit::{Exit, Failure};
 
 /// What `limits convert` takes.
@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 pub struct ConvertArgs {
     /// Whose configuration it is
     #[arg(long, value_name = "LIMITER")]
-    from: Source,
+    from: ConvertSource,
     /// The configuration, in YAML; `-` is stdin
     file: PathBuf,
 }

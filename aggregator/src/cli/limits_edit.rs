@@ -14,14 +14,14 @@ use std::collections::HashMap;
 use tollgate_limits::Own;
 
 use crate::exit::Failure;
-use tollgate_limits::versions::edit::{Change, listed};
+use tollgate_limits::versions::edit::{TextEdit, listed};
 use tollgate_replay::traffic::csv::fields as csv_fields;
-use tollgate_server::http::amend::Asked;
+use tollgate_server::http::amend::AmendRequest;
 
 /// What is stated of a resource or of a domain of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[group(id = "stated", multiple = true)]
-pub struct Stated {
+pub struct StatedEdit {
     /// Hits in a time, as "100/s"; it takes the place of tiers
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
@@ -33,7 +33,7 @@ pub struct Stated {
     pub limit: Option<u64>,
 }
 
-impl Stated {
+impl StatedEdit {
     /// The same for those who know no command line.
     pub fn own(&self) -> Own {
         Own {
@@ -44,13 +44,13 @@ impl Stated {
     }
 
     /// The same for an aggregator.
-    pub fn asked(&self) -> Asked {
-        Asked {
+    pub fn asked(&self) -> AmendRequest {
+        AmendRequest {
             act: "set".to_owned(),
             rate: self.rate.clone(),
             hard: self.hard.clone(),
             limit: self.limit,
-            ..Asked::default()
+            ..AmendRequest::default()
         }
     }
 }
@@ -60,7 +60,7 @@ impl Stated {
 /// # Errors
 ///
 /// Where columns are missing, or rows have faults: all of them are said.
-pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
+pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> {
     let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
     let heading = lines.next().map_or("", |(_, line)| line);
     let heading = csv_fields(heading).unwrap_or_default();
@@ -124,7 +124,7 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, Change)>, Failure> {
         for what in stated {
             stands.insert((field(resource), field(domain), what), number);
         }
-        let change = Change {
+        let change = TextEdit {
             resource: field(resource),
             domain: Some(field(domain)),
             own: Some(own),
@@ -147,7 +147,7 @@ mod tests {
         let rows = rows("f.csv", text).expect("good rows");
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].0, "f.csv:2");
-        let first = Change {
+        let first = TextEdit {
             resource: "api.search".to_owned(),
             domain: Some("new, inc".to_owned()),
             own: Some(Own {

@@ -13,13 +13,13 @@ use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_limits::versions::in_one_line;
 use tollgate_limits::versions::{Entered, LimitsBook, Version};
-use tollgate_log::kafka::reader::{KafkaReader, Read};
+use tollgate_log::kafka::reader::{KafkaRead, KafkaReader};
 use tollgate_log::kafka::{KafkaConfig, KafkaFault};
 use tollgate_log::{Delivered, Stream};
 use tollgate_shared::hex::hex;
 
 /// A version, and who pushed it.
-pub(super) struct Entry {
+pub(super) struct VersionEntry {
     pub(super) version: Arc<Version>,
     pub(super) who: String,
     pub(super) why: String,
@@ -45,7 +45,7 @@ struct VersionView<'a> {
 #[derive(Default)]
 pub(super) struct History {
     pub(super) book: LimitsBook,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<VersionEntry>,
     pub(super) next: u64,
 }
 
@@ -60,7 +60,7 @@ impl History {
             .ok()??;
         if let Entered::Version { version, .. } = &entered {
             let entry = match &version.made {
-                Some(made) => Entry {
+                Some(made) => VersionEntry {
                     version: Arc::clone(version),
                     who: made.who.to_string(),
                     why: made.why.to_string(),
@@ -68,7 +68,7 @@ impl History {
                 },
                 None => {
                     let chunk = LimitsChunk::decode(&record.bytes).ok()?;
-                    Entry {
+                    VersionEntry {
                         version: Arc::clone(version),
                         who: chunk.who.to_owned(),
                         why: chunk.why.to_owned(),
@@ -81,7 +81,7 @@ impl History {
         Some(entered)
     }
 
-    pub(super) fn find(&self, number: Option<u64>) -> Result<&Entry, Failure> {
+    pub(super) fn find(&self, number: Option<u64>) -> Result<&VersionEntry, Failure> {
         let wanted = number.unwrap_or_else(|| self.book.latest_number());
         let found = self.entries.iter().find(|e| e.version.number == wanted);
         found.ok_or_else(|| {
@@ -118,17 +118,17 @@ pub(super) fn read_if_there(kafka: &KafkaConfig) -> Result<Result<History, Kafka
             read => read?,
         };
         match read {
-            Read::Records(records) => {
+            KafkaRead::Records(records) => {
                 for record in &records {
                     history.enter(record);
                 }
             }
-            Read::Gone { wanted, first } => {
+            KafkaRead::Gone { wanted, first } => {
                 return Err(Failure::Data(format!(
                     "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
                 )));
             }
-            Read::End => return Ok(Ok(history)),
+            KafkaRead::End => return Ok(Ok(history)),
         }
     }
 }

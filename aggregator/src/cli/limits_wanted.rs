@@ -15,7 +15,7 @@ use tollgate_shared::wire::set_rows::{self, SetRow};
 
 use crate::exit::Failure;
 use tollgate_limits::versions::Version;
-use tollgate_limits::versions::edit::{Change, apply, listed};
+use tollgate_limits::versions::edit::{TextEdit, apply, listed};
 use tollgate_server::record_keys;
 
 /// What is to be the next version.
@@ -49,7 +49,7 @@ impl Wanted {
 }
 
 /// The document in force with changes, if it is a good one.
-pub(super) fn edited(version: &Version, changes: &[(String, Change)]) -> Result<Wanted, Failure> {
+pub(super) fn edited(version: &Version, changes: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     let text = apply(&version.text, changes).map_err(|why| Failure::Data(why.to_string()))?;
     match Limits::parse(&text) {
         Ok(_) => Ok(Wanted::Text(text)),
@@ -76,7 +76,7 @@ pub(super) fn set(
 ///
 /// Rows that leave all limits as they are go by the document: whoever imports a file twice is to be told that
 /// it is in force already, and only the texts tell that.
-pub(super) fn imported(version: &Version, rows: &[(String, Change)]) -> Result<Wanted, Failure> {
+pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     match record_of(rows) {
         Some(record) if changes(&version.limits, rows)? => Ok(Wanted::Change(Act::SetMany(record))),
         _ => edited(version, rows),
@@ -84,12 +84,12 @@ pub(super) fn imported(version: &Version, rows: &[(String, Change)]) -> Result<W
 }
 
 /// The rows for a record, if they fit into one.
-fn record_of(rows: &[(String, Change)]) -> Option<Vec<SetRow>> {
+fn record_of(rows: &[(String, TextEdit)]) -> Option<Vec<SetRow>> {
     // Longer ones are not even written down.
     if set_rows::ROWS_MAX < rows.len() {
         return None;
     }
-    let row = |(_, change): &(String, Change)| {
+    let row = |(_, change): &(String, TextEdit)| {
         let (domain, own) = (change.domain.as_ref()?, change.own.as_ref()?);
         Some(row_of(&change.resource, domain, own))
     };
@@ -108,7 +108,7 @@ fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
 }
 
 /// Whether rows change what anybody has of its own; all that cannot be done is said, each with its place.
-fn changes(before: &Limits, rows: &[(String, Change)]) -> Result<bool, Failure> {
+fn changes(before: &Limits, rows: &[(String, TextEdit)]) -> Result<bool, Failure> {
     let mut revision = Revision::of(before);
     let mut faults = Vec::new();
     for (place, change) in rows {

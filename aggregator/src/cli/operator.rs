@@ -23,7 +23,7 @@ use super::output::Format;
 use crate::exit::{Exit, Failure};
 use crate::reach;
 use tollgate_server::http::ROWS_MAX;
-use tollgate_server::http::amend::{Asked, FaultView};
+use tollgate_server::http::amend::{AmendRequest, FaultView};
 use tollgate_server::serve::host_name;
 
 /// Which aggregator is spoken to.
@@ -43,7 +43,7 @@ pub struct Spoken {
 
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-pub struct Word {
+pub struct OperatorNote {
     /// Why; recorded in the log
     #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = said)]
     reason: String,
@@ -58,7 +58,7 @@ pub struct Word {
     dry_run: bool,
 }
 
-impl Word {
+impl OperatorNote {
     /// The word of a command that states it otherwise.
     pub fn new(reason: String, expect_version: Option<u64>, dry_run: bool) -> Self {
         Self {
@@ -78,7 +78,7 @@ fn said(text: &str) -> Result<String, &'static str> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct OperatorAnswer {
     schema: String,
     amendment: String,
     version: u64,
@@ -96,13 +96,18 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 ///
 /// Another version in force (75), an unknown resource or a bad name (65), nothing that could be changed
 /// (1), no answer (69).
-pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, Failure> {
+pub fn ask(
+    global: &Global,
+    url: &str,
+    word: &OperatorNote,
+    act: AmendRequest,
+) -> Result<Exit, Failure> {
     let user = || {
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
     };
     let domain = domain_on(global, url, act.resource.as_deref(), act.domain.as_ref())?;
-    let asked = Asked {
+    let asked = AmendRequest {
         domain,
         who: word.by.clone().unwrap_or_else(user),
         why: word.reason.clone(),
@@ -136,7 +141,7 @@ pub fn ask(global: &Global, url: &str, word: &Word, act: Asked) -> Result<Exit, 
     if status != 200 {
         return Err(refusal(&url, status, &body));
     }
-    let answer: Answer =
+    let answer: OperatorAnswer =
         serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))?;
     let mut output = global.open_output()?;
     match global.format {
@@ -171,8 +176,8 @@ pub fn domain_on(
     })
 }
 
-fn told(answer: &Answer) -> String {
-    let Answer {
+fn told(answer: &OperatorAnswer) -> String {
+    let OperatorAnswer {
         amendment, version, ..
     } = answer;
     match (answer.done, answer.in_force) {
@@ -285,10 +290,10 @@ fn not_listed(url: &str, status: u16, body: &str) -> Failure {
 /// The words of an aggregator that refuses a request.
 fn said_by(body: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Fault {
+    struct ServerFault {
         error: String,
     }
-    serde_json::from_str::<Fault>(body)
+    serde_json::from_str::<ServerFault>(body)
         .ok()
         .map(|fault| fault.error)
 }

@@ -32,7 +32,7 @@ use crate::exit::{Exit, Failure};
 pub struct PairsArgs {
     /// What to do; without a command: lists the pairs with most hits
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<PairsVerb>,
     #[command(flatten)]
     spoken: Spoken,
     /// Only this resource
@@ -45,7 +45,7 @@ pub struct PairsArgs {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum PairsVerb {
     /// Shows the state of a pair: its tier, what counts in its windows, what is left, its denial
     Show {
         /// The resource
@@ -58,19 +58,19 @@ enum Verb {
 }
 
 #[derive(Debug, Deserialize)]
-struct Pair {
+struct PairRow {
     resource: String,
     domain: String,
     partition: u32,
     configured: bool,
     version: u64,
-    state: Option<State>,
-    denial: Option<Denial>,
+    state: Option<StateRow>,
+    denial: Option<PairDenial>,
     partitions_missing: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]
-struct State {
+struct StateRow {
     tier: u64,
     tier_limit: u64,
     tier_hits: u64,
@@ -78,7 +78,7 @@ struct State {
     as_of_us: u64,
     #[serde(default)]
     constraints: Vec<Constraint>,
-    bucket: Option<Bucket>,
+    bucket: Option<BucketRow>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,13 +90,13 @@ struct Constraint {
 }
 
 #[derive(Debug, Deserialize)]
-struct Bucket {
+struct BucketRow {
     level: i64,
     burst: u64,
 }
 
 #[derive(Debug, Deserialize)]
-struct Denial {
+struct PairDenial {
     cause: String,
     remaining_us: Option<u64>,
     code: String,
@@ -109,7 +109,7 @@ struct Denial {
 /// Where the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     let url = &args.spoken.url;
-    let Some(Verb::Show { resource, domain }) = &args.verb else {
+    let Some(PairsVerb::Show { resource, domain }) = &args.verb else {
         return top::show(global, url, "hits", args.resource.as_ref(), args.limit);
     };
     let query = [
@@ -120,7 +120,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
         ),
     ];
     let answer: Value = get(url, "/v1/pairs", &query)?;
-    let pair = Pair::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
+    let pair = PairRow::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
     if pair.partitions_missing.is_empty() {
         let mut output = global.open_output()?;
         match global.format {
@@ -132,7 +132,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     Ok(ended(&pair.partitions_missing))
 }
 
-fn print(pair: &Pair, output: &mut Output) -> Result<(), Failure> {
+fn print(pair: &PairRow, output: &mut Output) -> Result<(), Failure> {
     let rows: Vec<[String; 2]> = lines(pair)
         .into_iter()
         .map(|(what, told)| [what, told])
@@ -140,8 +140,8 @@ fn print(pair: &Pair, output: &mut Output) -> Result<(), Failure> {
     output.columns(&rows)
 }
 
-fn lines(pair: &Pair) -> Vec<(String, String)> {
-    let Pair {
+fn lines(pair: &PairRow) -> Vec<(String, String)> {
+    let PairRow {
         resource,
         domain,
         partition,
@@ -182,7 +182,7 @@ fn lines(pair: &Pair) -> Vec<(String, String)> {
     let denied = pair.denial.as_ref().map_or_else(
         || "no".to_owned(),
         |denial| {
-            let Denial { cause, code, .. } = denial;
+            let PairDenial { cause, code, .. } = denial;
             match denial.remaining_us {
                 Some(left) => format!("for {} still ({cause}, code {code})", span(left)),
                 None => format!("without end ({cause}, code {code})"),
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn told(view: Value) -> String {
-        let pair = Pair::deserialize(&view).expect("a pair");
+        let pair = PairRow::deserialize(&view).expect("a pair");
         let lines = lines(&pair).into_iter();
         lines
             .map(|(what, told)| format!("{what}: {told}\n"))

@@ -23,7 +23,7 @@ pub struct TopArgs {
     spoken: Spoken,
     /// Sorts by what
     #[arg(long, value_enum, default_value_t)]
-    by: By,
+    by: TopBy,
     /// Only this resource
     #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
@@ -34,7 +34,7 @@ pub struct TopArgs {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum By {
+enum TopBy {
     /// Hits that were let through
     #[default]
     Hits,
@@ -45,7 +45,7 @@ enum By {
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct UsageAnswer {
     from_us: u64,
     to_us: u64,
     pairs: Vec<Value>,
@@ -53,7 +53,7 @@ struct Answer {
 }
 
 #[derive(Debug, Deserialize)]
-struct Pair {
+struct TopPair {
     resource: String,
     domain: String,
     hits: Option<u64>,
@@ -68,9 +68,9 @@ struct Pair {
 /// Where the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &TopArgs) -> Result<Exit, Failure> {
     let by = match args.by {
-        By::Hits => "hits",
-        By::Refused => "refused",
-        By::Excess => "excess",
+        TopBy::Hits => "hits",
+        TopBy::Refused => "refused",
+        TopBy::Excess => "excess",
     };
     show(
         global,
@@ -94,7 +94,7 @@ pub(super) fn show(
         ("resource", resource.cloned()),
         ("limit", Some(limit.to_string())),
     ];
-    let mut answer: Answer = get(url, "/v1/top", &query)?;
+    let mut answer: UsageAnswer = get(url, "/v1/top", &query)?;
     let mut output = global.open_output()?;
     match global.format {
         Format::Json => {
@@ -112,7 +112,7 @@ pub(super) fn show(
     Ok(ended(&answer.partitions_missing))
 }
 
-fn rows(answer: &Answer) -> Result<Vec<[String; 5]>, Failure> {
+fn rows(answer: &UsageAnswer) -> Result<Vec<[String; 5]>, Failure> {
     let head = ["RESOURCE", "DOMAIN", "HITS/S", "REFUSED/S", "EXCESS/S"];
     let seconds = answer.to_us.saturating_sub(answer.from_us) as f64 / 1e6;
     let rate = |count: Option<u64>| match count {
@@ -122,7 +122,7 @@ fn rows(answer: &Answer) -> Result<Vec<[String; 5]>, Failure> {
     };
     let mut rows = vec![head.map(str::to_owned)];
     for pair in &answer.pairs {
-        let pair = Pair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
+        let pair = TopPair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push([
             pair.resource,
             pair.domain,
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn counts_are_shown_by_the_second_and_what_is_not_kept_as_a_dash() {
-        let answer = Answer {
+        let answer = UsageAnswer {
             from_us: 60_000_000,
             to_us: 160_000_000,
             pairs: vec![serde_json::json!({

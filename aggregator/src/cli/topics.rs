@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 pub struct TopicsArgs {
     /// What to do; without a command: lists all settings
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<TopicsVerb>,
     #[command(flatten)]
     kafka: KafkaArgs,
     /// How many brokers keep each record [default: 3, or as many as there are]
@@ -27,7 +27,7 @@ pub struct TopicsArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
-enum Verb {
+enum TopicsVerb {
     /// Creates the topics that are missing, then does what `check` does
     Create,
     /// Names settings that differ: exits with 78 if an aggregator would not start, with 1 if it would, but a
@@ -53,7 +53,7 @@ pub fn run(global: &Global, args: &TopicsArgs) -> Result<Exit, Failure> {
 mod kafka {
     use serde::Serialize;
 
-    use super::{Exit, Failure, Global, TopicsArgs, Verb};
+    use super::{Exit, Failure, Global, TopicsArgs, TopicsVerb};
     use crate::cli::output::{Format, Output};
     use tollgate_log::kafka::{KafkaConfig, Missing, Setting, TopicReport, Weight, survey};
     use tollgate_server::config::Config;
@@ -89,8 +89,8 @@ mod kafka {
             ..config.kafka.of_log()
         };
         let missing = match args.verb {
-            Some(Verb::Create) => Missing::Create,
-            Some(Verb::Check) | None => Missing::Report,
+            Some(TopicsVerb::Create) => Missing::Create,
+            Some(TopicsVerb::Check) | None => Missing::Report,
         };
         let reports = survey(&kafka, missing)?;
         let mut output = global.open_output()?;

@@ -50,7 +50,7 @@ impl LimitGrant {
 
 /// A resource.
 #[derive(Clone, Debug)]
-pub(super) struct Resource {
+pub(super) struct DraftResource {
     pub name: String,
     /// All of them hold.
     pub grants: Vec<LimitGrant>,
@@ -63,7 +63,7 @@ pub(super) struct Resource {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     names: BTreeSet<String>,
-    resources: Vec<Resource>,
+    resources: Vec<DraftResource>,
     /// By the domain of the descriptors, lines of a document.
     rules: BTreeMap<String, Vec<String>>,
     differences: Vec<Difference>,
@@ -103,7 +103,7 @@ impl Draft {
         }
     }
 
-    pub fn add(&mut self, resource: Resource) {
+    pub fn add(&mut self, resource: DraftResource) {
         self.resources.push(resource);
     }
 
@@ -159,7 +159,7 @@ impl Draft {
     }
 }
 
-fn write_resource(text: &mut String, resource: &Resource) {
+fn write_resource(text: &mut String, resource: &DraftResource) {
     let name = quoted(&resource.name);
     let _ = writeln!(text, "\n[rate.{name}]");
     let rates = resource.grants.iter().filter_map(|grant| match grant {

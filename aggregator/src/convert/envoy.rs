@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_yaml_ng::Value;
 use tollgate_shared::names::check_name;
 
-use super::draft::{Draft, LimitGrant, Resource};
+use super::draft::{Draft, DraftResource, LimitGrant};
 
 #[derive(Deserialize)]
 struct Root {
@@ -64,7 +64,7 @@ enum Values {
 
 /// A key on the way to a node.
 #[derive(Clone, Debug)]
-struct Step {
+struct NodeStep {
     key: String,
     values: Values,
     /// All values have one count together.
@@ -88,8 +88,8 @@ impl Node {
         }
     }
 
-    fn step(&self) -> Step {
-        Step {
+    fn step(&self) -> NodeStep {
+        NodeStep {
             key: self.key.clone(),
             values: self.values(),
             shared: self.share_threshold,
@@ -101,7 +101,7 @@ impl Node {
     }
 }
 
-impl Step {
+impl NodeStep {
     /// As a rule has it, and a name.
     fn text(&self) -> String {
         match &self.values {
@@ -119,7 +119,7 @@ impl Step {
 /// Reads a configuration.
 pub(super) fn read(text: &str) -> Result<Draft, String> {
     let root: Root = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
-    let mut reading = Reading {
+    let mut reading = EnvoyReading {
         domain: root.domain.clone(),
         draft: Draft::default(),
         slides: false,
@@ -134,7 +134,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     Ok(reading.draft)
 }
 
-struct Reading {
+struct EnvoyReading {
     domain: String,
     draft: Draft,
     /// Some limit is a sliding window.
@@ -143,7 +143,7 @@ struct Reading {
     unlimited: Option<String>,
 }
 
-impl Reading {
+impl EnvoyReading {
     fn others(&mut self, place: &str, other: &BTreeMap<String, Value>) {
         for key in other.keys() {
             self.draft
@@ -151,7 +151,7 @@ impl Reading {
         }
     }
 
-    fn walk(&mut self, nodes: &[Node], above: &[Step]) -> Result<(), String> {
+    fn walk(&mut self, nodes: &[Node], above: &[NodeStep]) -> Result<(), String> {
         let mut order: Vec<&Node> = nodes.iter().collect();
         // Of prefixes the first that matches counts in the original, too.
         order.sort_by_key(|node| match node.values() {
@@ -198,7 +198,7 @@ impl Reading {
         node: &Node,
         limit: &RateLimit,
         siblings: &[Node],
-        path: &[Step],
+        path: &[NodeStep],
     ) -> Result<(), String> {
         let place = place_of(path);
         let grant = self.grant(&place, limit)?;
@@ -223,7 +223,7 @@ impl Reading {
             domains.push((value, grant));
         }
         if self.lead(&place, path, &name) {
-            self.draft.add(Resource {
+            self.draft.add(DraftResource {
                 name,
                 grants: vec![grant],
                 shadow: node.shadow_mode,
@@ -234,13 +234,13 @@ impl Reading {
     }
 
     /// A value that is not limited where its key is.
-    fn except(&mut self, path: &[Step]) {
+    fn except(&mut self, path: &[NodeStep]) {
         let name = match &self.unlimited {
             Some(name) => name.clone(),
             None => {
                 let name = self.draft.name(&format!("{}.unlimited", self.domain));
                 self.unlimited = Some(name.clone());
-                self.draft.add(Resource {
+                self.draft.add(DraftResource {
                     name: name.clone(),
                     grants: vec![LimitGrant::Unlimited],
                     shadow: false,
@@ -253,8 +253,8 @@ impl Reading {
     }
 
     /// The rule from descriptors to a resource.
-    fn lead(&mut self, place: &str, path: &[Step], resource: &str) -> bool {
-        let keys: Vec<String> = path.iter().map(Step::text).collect();
+    fn lead(&mut self, place: &str, path: &[NodeStep], resource: &str) -> bool {
+        let keys: Vec<String> = path.iter().map(NodeStep::text).collect();
         let varies = path.iter().filter(|step| !step.is_one() && !step.shared);
         let varies: Vec<String> = varies.map(|step| format!("{{{}}}", step.key)).collect();
         let domain = match varies.is_empty() {
@@ -325,7 +325,7 @@ impl Reading {
 
 /// Whether a node says what one value of a key has in place of the key's default, so that it is a domain with limits
 /// of its own: all keys before it have one value each, and its value can be a domain's name.
-fn is_override(node: &Node, default: &Node, above: &[Step]) -> bool {
+fn is_override(node: &Node, default: &Node, above: &[NodeStep]) -> bool {
     let Values::One(value) = node.values() else {
         return false;
     };
@@ -334,12 +334,12 @@ fn is_override(node: &Node, default: &Node, above: &[Step]) -> bool {
     let is_name = check_name(&value).is_ok() && value.parse::<IpNet>().is_err();
     default.key == node.key
         && default.values() == Values::Any
-        && above.iter().all(Step::is_one)
+        && above.iter().all(NodeStep::is_one)
         && is_plain
         && is_name
 }
 
-fn place_of(path: &[Step]) -> String {
-    let steps: Vec<String> = path.iter().map(Step::text).collect();
+fn place_of(path: &[NodeStep]) -> String {
+    let steps: Vec<String> = path.iter().map(NodeStep::text).collect();
     steps.join(".")
 }

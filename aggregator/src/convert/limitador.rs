@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
-use super::draft::{Draft, LimitGrant, Resource};
+use super::draft::{Draft, DraftResource, LimitGrant};
 
 #[derive(Deserialize)]
 struct Limit {
@@ -46,7 +46,7 @@ const EVERY: (&str, &str) = ("generic_key", "all");
 pub(super) fn read(text: &str) -> Result<Draft, String> {
     let limits: Vec<Limit> = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
     let mut draft = Draft::default();
-    let mut resources: Vec<(String, Keys, Resource)> = Vec::new();
+    let mut resources: Vec<(String, Keys, DraftResource)> = Vec::new();
     for (index, limit) in limits.iter().enumerate() {
         let place = format!("limit {}", index + 1);
         for key in limit.other.keys() {
@@ -73,7 +73,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
         let called = limit.id.as_ref().or(limit.name.as_ref());
         let called = called.cloned().unwrap_or_else(|| keys.texts().join("."));
         let name = draft.name(&format!("{}.{called}", limit.namespace));
-        let resource = Resource {
+        let resource = DraftResource {
             name,
             grants: vec![grant],
             shadow: false,
@@ -91,7 +91,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     Ok(draft)
 }
 
-fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: Resource) {
+fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource) {
     let texts = keys.texts();
     let domain = match keys.variables.is_empty() {
         true => "all".to_owned(),

@@ -18,7 +18,7 @@ pub use draft::Difference;
 
 /// Whose configuration it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Source {
+pub enum ConvertSource {
     /// envoyproxy/ratelimit: `domain`, and a tree of `descriptors`
     EnvoyRatelimit,
     /// Limitador of Kuadrant: a list of limits
@@ -39,10 +39,10 @@ pub struct Converted {
 /// # Errors
 ///
 /// A line for each thing that cannot be read, or that no document can say.
-pub fn convert(source: Source, text: &str, name: &str) -> Result<Converted, String> {
+pub fn convert(source: ConvertSource, text: &str, name: &str) -> Result<Converted, String> {
     let draft = match source {
-        Source::EnvoyRatelimit => envoy::read(text),
-        Source::Limitador => limitador::read(text),
+        ConvertSource::EnvoyRatelimit => envoy::read(text),
+        ConvertSource::Limitador => limitador::read(text),
     };
     let draft = draft.map_err(|fault| format!("{name}: {fault}"))?;
     let (text, differences) = draft.finish(name);

@@ -18,8 +18,8 @@ use anyhow::{Context as _, bail};
 use tollgate_limits::{Limits, Reserve, Resource};
 
 use super::clock::monotonic_ns;
-use super::fleet::{Kept, News, Who};
-use super::holder::HolderTold;
+use super::fleet::{ChildGuard, News, Who};
+use super::holder::HolderNotice;
 use super::inbox::Inbox;
 use super::plan::Log;
 
@@ -114,7 +114,7 @@ impl Scene<'_> {
         let mut other = self.start(1, subject)?;
         for holder in [0, 1] {
             let ready = self.wait(holder, WITHIN, |told| match told {
-                HolderTold::Ready(ready) => Some(ready),
+                HolderNotice::Ready(ready) => Some(ready),
                 _ => None,
             })?;
             if !ready {
@@ -134,7 +134,7 @@ impl Scene<'_> {
         let within = subject.agent_timeout + GRACE;
         other.tell(&format!("follow {}", (WITHIN + within).as_millis()));
         self.wait(1, WITHIN, |told| match told {
-            HolderTold::Denied { at_ns } => Some(at_ns),
+            HolderNotice::Denied { at_ns } => Some(at_ns),
             _ => None,
         })?;
         (self.say)(&format!(
@@ -154,7 +154,7 @@ impl Scene<'_> {
         }))
     }
 
-    fn start(&mut self, holder: usize, subject: &Subject) -> anyhow::Result<Kept> {
+    fn start(&mut self, holder: usize, subject: &Subject) -> anyhow::Result<ChildGuard> {
         let name = format!("demo-{}-holder-{}", std::process::id(), holder + 1);
         let copies = subject.copies.to_string();
         let mut args: Vec<String> = [
@@ -176,14 +176,14 @@ impl Scene<'_> {
             args.push("--strict".to_owned());
         }
         args.extend(self.log.agent_args(self.kafka_properties));
-        Kept::holder(holder, &args, self.sender.clone()).context("cannot start a holder")
+        ChildGuard::holder(holder, &args, self.sender.clone()).context("cannot start a holder")
     }
 
     fn wait<T>(
         &mut self,
         holder: usize,
         within: Duration,
-        wanted: impl Fn(HolderTold) -> Option<T>,
+        wanted: impl Fn(HolderNotice) -> Option<T>,
     ) -> anyhow::Result<T> {
         self.inbox
             .wait_for(within, "a process that holds copies", |news| match news {
@@ -195,7 +195,7 @@ impl Scene<'_> {
             })
     }
 
-    fn end(&mut self, mut holder: Kept) -> anyhow::Result<()> {
+    fn end(&mut self, mut holder: ChildGuard) -> anyhow::Result<()> {
         holder.close();
         if holder.wait(WITHIN).is_none() {
             bail!("a holder did not end within {} s", WITHIN.as_secs());
@@ -204,9 +204,9 @@ impl Scene<'_> {
     }
 }
 
-fn held_of(told: HolderTold) -> Option<(u32, u64)> {
+fn held_of(told: HolderNotice) -> Option<(u32, u64)> {
     match told {
-        HolderTold::Held { copies, at_ns } => Some((copies, at_ns)),
+        HolderNotice::Held { copies, at_ns } => Some((copies, at_ns)),
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ use super::figures::percentile;
 /// A phase of the demonstration, as the parent announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub enum DemoPhase {
     /// All is well.
     Normal = 0,
     /// The aggregator is away.
@@ -25,7 +25,7 @@ pub enum Phase {
     Back = 2,
 }
 
-impl Phase {
+impl DemoPhase {
     /// The phase that is now.
     pub fn load(from: &AtomicU8) -> Self {
         match from.load(Ordering::Relaxed) {
@@ -91,7 +91,7 @@ impl CostMeter {
     pub fn measure(
         &self,
         start_us: u64,
-        phase: impl Fn() -> Phase,
+        phase: impl Fn() -> DemoPhase,
         over: &AtomicBool,
     ) -> (Option<Cost>, Option<Cost>) {
         let (mut normal, mut outage) = (Samples::default(), Samples::default());
@@ -103,9 +103,9 @@ impl CostMeter {
             // A turn across a change of phase belongs to neither.
             if before == phase() {
                 match before {
-                    Phase::Normal => normal.take(turn),
-                    Phase::Outage => outage.take(turn),
-                    Phase::Back => {}
+                    DemoPhase::Normal => normal.take(turn),
+                    DemoPhase::Outage => outage.take(turn),
+                    DemoPhase::Back => {}
                 }
             }
             std::thread::sleep(EVERY);

@@ -19,7 +19,7 @@ use tollgate_model::End;
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     /// Partition, offset, entry.
-    place: Place,
+    place: DenialPlace,
     /// When the call was made that filled the window, by the clock that all processes share.
     at_ns: u64,
     /// For how long from then on the pair was denied; none: for ever.
@@ -27,10 +27,10 @@ struct Filled {
 }
 
 /// Partition, offset and entry of a denial.
-pub(super) type Place = (u32, u64, u32);
+pub(super) type DenialPlace = (u32, u64, u32);
 
 /// When an agent entered denials.
-pub(super) type Heard = HashMap<Place, u64>;
+pub(super) type EnteredDenials = HashMap<DenialPlace, u64>;
 
 /// Denials of pairs, to be measured.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Delays {
     pub fn add(
         &mut self,
         pair: (String, String),
-        place: Place,
+        place: DenialPlace,
         (at_ns, at_wall_us): (u64, u64),
         end: End,
     ) {
@@ -75,7 +75,7 @@ impl Delays {
     }
 
     /// The delays, by what each agent entered when.
-    pub fn measure(&self, heard: &[Heard]) -> Measured {
+    pub fn measure(&self, heard: &[EnteredDenials]) -> Measured {
         let mut measured = Measured::default();
         for denials in self.by_pair.values() {
             for denial in denials {
@@ -98,7 +98,7 @@ impl Delays {
 }
 
 /// The longest time from a denial of one pair until one agent refused by it or by a later one.
-fn longest_us(denials: &[Filled], heard: &Heard) -> u64 {
+fn longest_us(denials: &[Filled], heard: &EnteredDenials) -> u64 {
     let (mut longest, mut next_ns) = (0, None::<u64>);
     for denial in denials.iter().rev() {
         let own_ns = heard.get(&denial.place).copied();
@@ -134,7 +134,7 @@ mod tests {
             all.map(|(number, ms)| ((0, *number as u64, 0), ms * MS))
                 .collect()
         };
-        let heard: Vec<Heard> = heard.iter().map(of_agent).collect();
+        let heard: Vec<EnteredDenials> = heard.iter().map(of_agent).collect();
         delays.measure(&heard)
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
 use tollgate_model::{DomainLimits, Limits};
 
-use super::player::{Answer, Seen};
+use super::player::{CallAnswer, PlayerLine};
 use super::schedule::Schedule;
 use super::verdict::names_of;
 
@@ -34,14 +34,14 @@ pub(super) struct Logged {
 /// many copies of the pair the agent let through before.
 pub(super) fn calls<'a>(
     schedule: &'a Schedule,
-    seen: &[Seen],
+    seen: &[PlayerLine],
     before_us: u64,
     logged: impl Fn(&str, &str, usize) -> Option<Logged>,
 ) -> Vec<PairCall<'a>> {
     let mut calls = Vec::new();
     let mut through: HashMap<(&str, &str), usize> = HashMap::new();
     for one in seen {
-        let Seen::Call {
+        let PlayerLine::Call {
             index,
             wall_us,
             answer,
@@ -55,7 +55,7 @@ pub(super) fn calls<'a>(
         }
         let (resource, domain) = names_of(schedule, *index);
         let copies = schedule.calls.get(*index).map_or(1, |call| call.copies);
-        let is_let_through = *answer == Answer::LetThrough;
+        let is_let_through = *answer == CallAnswer::LetThrough;
         let copies_before = through.entry((resource, domain)).or_default();
         let logged = logged(resource, domain, *copies_before).filter(|_| is_let_through);
         let call = OfferedCall {
@@ -75,7 +75,7 @@ pub(super) fn calls<'a>(
 
 /// What became of the check.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct EffectCheck {
     /// What was let through and should not have been, a sentence each.
     pub violations: Vec<String>,
     /// Copies that were let through and that the check holds to their limits.
@@ -89,7 +89,7 @@ pub(super) struct Found {
 /// microseconds; the model judges up to an eighth of any window.
 const JUDGED_LATE_US: u64 = 125_000;
 
-impl Found {
+impl EffectCheck {
     fn count(&mut self, call: &OfferedCall) {
         if !call.is_let_through {
             return;
@@ -108,8 +108,8 @@ pub(super) fn violations<'a>(
     calls: impl Iterator<Item = PairCall<'a>>,
     delay_us: u64,
     agents: u64,
-) -> Found {
-    let mut found = Found::default();
+) -> EffectCheck {
+    let mut found = EffectCheck::default();
     let mut by_pair: BTreeMap<(&str, Option<&str>), Vec<OfferedCall>> = BTreeMap::new();
     for (resource, domain, call) in calls {
         found.count(&call);

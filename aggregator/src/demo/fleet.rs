@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::holder::HolderTold;
-use super::player::Told;
+use super::holder::HolderNotice;
+use super::player::PlayerNotice;
 
 /// What children find in their environment beside what this process finds there: how they reach each other.
 pub static CHILDREN_FIND: OnceLock<Vec<(&'static str, OsString)>> = OnceLock::new();
@@ -31,9 +31,9 @@ pub enum News {
     /// A line of an aggregator's log.
     Logged(String),
     /// An agent told its counts.
-    Agent(usize, Told),
+    Agent(usize, PlayerNotice),
     /// A process that holds copies told what it holds.
-    Holder(usize, HolderTold),
+    Holder(usize, HolderNotice),
     /// A child's output has ended.
     Ended(Who),
     /// Somebody wants us to stop: 2 for SIGINT, 15 for SIGTERM.
@@ -81,12 +81,12 @@ impl Addresses {
 
 /// A child process that ends with its handle.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ChildGuard {
     child: Child,
     stdin: Option<ChildStdin>,
 }
 
-impl Kept {
+impl ChildGuard {
     /// Starts this very program with other arguments, and reads its lines in the background.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.kill();
     }

@@ -44,7 +44,7 @@ pub struct HolderPart {
 /// What a holder tells on its standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HolderTold {
+pub enum HolderNotice {
     /// It has heard of the resource, or not in time.
     Ready(bool),
     /// It is refused, because the domain is full.
@@ -91,7 +91,7 @@ pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
             .enable_all()
             .build()?,
     };
-    tell(HolderTold::Ready(
+    tell(HolderNotice::Ready(
         holder.runtime.block_on(agent.ready(PATIENCE)),
     ))?;
     let mut held = Vec::new();
@@ -112,7 +112,7 @@ impl Holder {
     fn take_and_tell(&self) -> io::Result<Option<Hold>> {
         let (hold, copies) = self.take();
         let at_ns = monotonic_ns();
-        tell(HolderTold::Held { copies, at_ns })?;
+        tell(HolderNotice::Held { copies, at_ns })?;
         Ok(hold)
     }
 
@@ -126,7 +126,7 @@ impl Holder {
             let _ = self.heard.recv_timeout(ASK_AGAIN);
         }
         let at_ns = monotonic_ns();
-        tell(HolderTold::Denied { at_ns })?;
+        tell(HolderNotice::Denied { at_ns })?;
         loop {
             while self.is_full() && Instant::now() < until {
                 let _ = self.heard.recv_timeout(ASK_AGAIN);
@@ -134,7 +134,7 @@ impl Holder {
             let (hold, copies) = self.take();
             if copies == self.wanted || until < Instant::now() {
                 let at_ns = monotonic_ns();
-                tell(HolderTold::Held { copies, at_ns })?;
+                tell(HolderNotice::Held { copies, at_ns })?;
                 return Ok(hold);
             }
         }
@@ -169,7 +169,7 @@ impl Holder {
     }
 }
 
-fn tell(told: HolderTold) -> io::Result<()> {
+fn tell(told: HolderNotice) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, &told)?;
     out.write_all(b"\n")?;

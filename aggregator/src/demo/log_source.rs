@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use tollgate_limits::versions::{Entered, LimitsBook};
 use tollgate_log::journal::JournalReader;
 use tollgate_log::journal::disk::OsDisk;
-use tollgate_log::journal::reader::Read;
+use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::judge::Versions;
 
@@ -80,9 +80,9 @@ impl LogSource for JournalSource {
         let mut reader = self.0.read(stream, partition, 0);
         loop {
             match reader.read()? {
-                Read::Records(records) => records.iter().for_each(&mut *each),
-                Read::Gone { .. } => {}
-                Read::End => return Ok(()),
+                JournalRead::Records(records) => records.iter().for_each(&mut *each),
+                JournalRead::Gone { .. } => {}
+                JournalRead::End => return Ok(()),
             }
         }
     }

@@ -35,5 +35,5 @@ mod view;
 
 pub use attach::{Attached, attach};
 pub use inbox::Interrupted;
-pub use plan::{AttachedLog, Log, Plan, Source};
+pub use plan::{AttachedLog, Log, Plan, TrafficSource};
 pub use run::run;

@@ -63,7 +63,7 @@ impl Log {
 
 /// Where the traffic comes from.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum TrafficSource {
     /// Made-up tenants.
     MadeUp,
     /// An access log.
@@ -85,7 +85,7 @@ pub struct Plan {
     /// What clients of its Kafka are told beside the address.
     pub kafka_properties: BTreeMap<String, String>,
     /// The traffic.
-    pub source: Source,
+    pub source: TrafficSource,
     /// The limits as text, already scaled where traffic is.
     pub limits_text: String,
     /// The same as the judge needs them.

@@ -22,7 +22,7 @@ use tollgate_agent::{Agent, Rate, Refused};
 use tollgate_shared::place::Code;
 
 use super::clock::{monotonic_ns, wall_us};
-use super::cost::{Cost, CostMeter, Phase};
+use super::cost::{Cost, CostMeter, DemoPhase};
 use super::part::AgentPart;
 use super::schedule::Schedule;
 
@@ -34,7 +34,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a player is to do.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct PlayerPart {
     /// Its agent.
     pub agent: AgentPart,
     /// The schedule, as JSON.
@@ -45,7 +45,7 @@ pub struct Part {
 
 /// What a player tells on its standard output.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct PlayerNotice {
     /// The agent has heard of every resource and partition.
     pub ready: bool,
     /// Calls made.
@@ -73,7 +73,7 @@ pub struct Told {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct PlayerCounts {
     offered: AtomicU64,
     let_through: AtomicU64,
     refused: AtomicU64,
@@ -84,7 +84,7 @@ struct Counts {
 /// # Errors
 ///
 /// What files say, and bad settings of the agent.
-pub fn play(part: &Part) -> anyhow::Result<()> {
+pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
     let schedule: Schedule =
         serde_json::from_reader(io::BufReader::new(File::open(&part.schedule)?))?;
     let heard = Arc::new(Mutex::new(Vec::<(u64, Code)>::new()));
@@ -99,24 +99,24 @@ pub fn play(part: &Part) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let ready = runtime.block_on(agent.ready(Duration::from_secs(5)));
-    tell(&Told {
+    tell(&PlayerNotice {
         ready,
-        ..Told::default()
+        ..PlayerNotice::default()
     })?;
 
-    let phase = Arc::new(AtomicU8::new(Phase::Normal as u8));
+    let phase = Arc::new(AtomicU8::new(DemoPhase::Normal as u8));
     let Some(start_us) = listen(&phase)? else {
         return Ok(());
     };
-    let counts = Counts::default();
+    let counts = PlayerCounts::default();
     let over = AtomicBool::new(false);
-    let mut figures = Told {
+    let mut figures = PlayerNotice {
         ready,
         done: true,
-        ..Told::default()
+        ..PlayerNotice::default()
     };
     std::thread::scope(|scope| -> anyhow::Result<()> {
-        let measuring = scope.spawn(|| meter.measure(start_us, || Phase::load(&phase), &over));
+        let measuring = scope.spawn(|| meter.measure(start_us, || DemoPhase::load(&phase), &over));
         let telling = scope.spawn(|| tell_regularly(&agent, &counts, &over));
         let played = make_calls(&schedule, &rates, start_us, &counts, &part.seen);
         over.store(true, Ordering::Relaxed);
@@ -137,7 +137,7 @@ pub fn play(part: &Part) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build(part: &Part, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
+fn build(part: &PlayerPart, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
     let heard = Arc::clone(heard);
     let builder = part.agent.builder().on_heard(move |news| {
         let at = monotonic_ns();
@@ -168,8 +168,8 @@ fn listen(phase: &Arc<AtomicU8>) -> io::Result<Option<u64>> {
     std::thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
             match line.trim() {
-                "outage" => phase.store(Phase::Outage as u8, Ordering::Relaxed),
-                "back" => phase.store(Phase::Back as u8, Ordering::Relaxed),
+                "outage" => phase.store(DemoPhase::Outage as u8, Ordering::Relaxed),
+                "back" => phase.store(DemoPhase::Back as u8, Ordering::Relaxed),
                 _ => {}
             }
         }
@@ -183,7 +183,7 @@ fn make_calls(
     schedule: &Schedule,
     rates: &[Rate],
     start_us: u64,
-    counts: &Counts,
+    counts: &PlayerCounts,
     seen: &Path,
 ) -> anyhow::Result<()> {
     let mut seen = BufWriter::with_capacity(1 << 20, File::create(seen)?);
@@ -231,13 +231,13 @@ fn wait_until(at_us: u64) {
     }
 }
 
-fn tell_regularly(agent: &Agent, counts: &Counts, over: &AtomicBool) {
+fn tell_regularly(agent: &Agent, counts: &PlayerCounts, over: &AtomicBool) {
     let mut next = Instant::now();
     while !over.load(Ordering::Relaxed) {
         let stats = agent.stats();
-        let mut told = Told {
+        let mut told = PlayerNotice {
             ready: true,
-            ..Told::default()
+            ..PlayerNotice::default()
         };
         count_into(&mut told, counts);
         told.denials = stats.denials_live;
@@ -253,13 +253,13 @@ fn tell_regularly(agent: &Agent, counts: &Counts, over: &AtomicBool) {
     }
 }
 
-fn count_into(told: &mut Told, counts: &Counts) {
+fn count_into(told: &mut PlayerNotice, counts: &PlayerCounts) {
     told.offered = counts.offered.load(Ordering::Relaxed);
     told.let_through = counts.let_through.load(Ordering::Relaxed);
     told.refused = counts.refused.load(Ordering::Relaxed);
 }
 
-fn tell(told: &Told) -> io::Result<()> {
+fn tell(told: &PlayerNotice) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, told)?;
     out.write_all(b"\n")?;
@@ -277,7 +277,7 @@ fn write_heard(seen: &Path, heard: &Mutex<Vec<(u64, Code)>>) -> io::Result<()> {
 
 /// One line of what a player saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum PlayerLine {
     /// A call that was made.
     Call {
         /// Its index in the player's schedule.
@@ -287,7 +287,7 @@ pub enum Seen {
         /// The monotonic clock before it, in nanoseconds.
         monotonic_ns: u64,
         /// The answer.
-        answer: Answer,
+        answer: CallAnswer,
     },
     /// A denial that was entered into the deny list.
     Heard {
@@ -300,7 +300,7 @@ pub enum Seen {
 
 /// How a call was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CallAnswer {
     /// Let through.
     LetThrough,
     /// Refused under a statement of the aggregators.
@@ -314,7 +314,7 @@ pub enum Answer {
 /// # Errors
 ///
 /// What the file says; a line that no player writes.
-pub fn read_seen(path: &Path) -> anyhow::Result<Vec<Seen>> {
+pub fn read_seen(path: &Path) -> anyhow::Result<Vec<PlayerLine>> {
     let mut seen = Vec::new();
     for (number, line) in io::BufReader::new(File::open(path)?).lines().enumerate() {
         let line = line?;
@@ -330,12 +330,12 @@ pub fn read_seen(path: &Path) -> anyhow::Result<Vec<Seen>> {
     Ok(seen)
 }
 
-fn parse_seen(line: &str) -> Option<Seen> {
+fn parse_seen(line: &str) -> Option<PlayerLine> {
     let mut words = line.split(' ');
     let first = words.next()?;
     if first == "h" {
         let monotonic_ns = words.next()?.parse().ok()?;
-        return Some(Seen::Heard {
+        return Some(PlayerLine::Heard {
             monotonic_ns,
             code: words.next()?.parse().ok()?,
         });
@@ -344,13 +344,14 @@ fn parse_seen(line: &str) -> Option<Seen> {
     let wall_us = words.next()?.parse().ok()?;
     let monotonic_ns = words.next()?.parse().ok()?;
     let answer = match (words.next()?, words.next()) {
-        ("a", None) => Answer::LetThrough,
-        ("r", Some(why)) => why
-            .parse()
-            .map_or_else(|_| Answer::ByPolicy(why.to_owned()), Answer::Refused),
+        ("a", None) => CallAnswer::LetThrough,
+        ("r", Some(why)) => why.parse().map_or_else(
+            |_| CallAnswer::ByPolicy(why.to_owned()),
+            CallAnswer::Refused,
+        ),
         _ => return None,
     };
-    Some(Seen::Call {
+    Some(PlayerLine::Call {
         index,
         wall_us,
         monotonic_ns,
@@ -367,25 +368,25 @@ mod tests {
         let code: Code = "3-18250-0-1".parse().expect("a code");
         assert_eq!(
             parse_seen("7 10 20 r 3-18250-0-1"),
-            Some(Seen::Call {
+            Some(PlayerLine::Call {
                 index: 7,
                 wall_us: 10,
                 monotonic_ns: 20,
-                answer: Answer::Refused(code)
+                answer: CallAnswer::Refused(code)
             })
         );
         assert_eq!(
             parse_seen("7 10 20 r blind"),
-            Some(Seen::Call {
+            Some(PlayerLine::Call {
                 index: 7,
                 wall_us: 10,
                 monotonic_ns: 20,
-                answer: Answer::ByPolicy("blind".into())
+                answer: CallAnswer::ByPolicy("blind".into())
             })
         );
         assert_eq!(
             parse_seen("h 5 3-18250-0-1"),
-            Some(Seen::Heard {
+            Some(PlayerLine::Heard {
                 monotonic_ns: 5,
                 code
             })

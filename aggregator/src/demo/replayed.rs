@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::schedule::{Call, Schedule};
+use super::schedule::{Schedule, ScheduledCall};
 use tollgate_replay::backtest::inputs::Inputs;
-use tollgate_replay::backtest::read::{Input, ReadFault, Reading, read};
-use tollgate_replay::backtest::tape::Order;
-use tollgate_replay::traffic::{Told, Wanted};
+use tollgate_replay::backtest::read::{Input, ReadFault, RowReading, read};
+use tollgate_replay::backtest::tape::PlayOrder;
+use tollgate_replay::traffic::{FileReading, Wanted};
 
 /// An access log, and how it is to be read.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct AccessLog {
 
 /// What was taken from an access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct BusyStretch {
     /// Lines of the log that are not blank, unreadable ones included.
     pub lines: u64,
     /// Unreadable lines.
@@ -40,7 +40,7 @@ pub struct Stretch {
     /// Seconds of the log that the replay covers.
     pub covered_s: u64,
     /// How the log is read.
-    pub read_as: Vec<Told>,
+    pub read_as: Vec<FileReading>,
     /// Over how long the calls of one stamp were spread; 0: they were not.
     pub spread_us: u64,
     /// What a reader has to know of how it was read.
@@ -57,7 +57,7 @@ impl Schedule {
         log: &AccessLog,
         seconds: u64,
         agents: u32,
-    ) -> Result<(Self, Stretch), ReadFault> {
+    ) -> Result<(Self, BusyStretch), ReadFault> {
         let speed = u64::from(log.speed).max(1);
         let name = log.path.display().to_string();
         let input = Input {
@@ -65,14 +65,14 @@ impl Schedule {
             name: name.clone(),
             kind: None,
         };
-        let reading = Reading {
+        let reading = RowReading {
             resource: log.resource.clone(),
             only_resource: None,
             only_domain: None,
             wanted: log.wanted.clone(),
             spread: log.spread,
             min: None,
-            order: Order::Stamps,
+            order: PlayOrder::Stamps,
             strict: false,
             stamps: (None, None),
         };
@@ -108,8 +108,8 @@ impl Schedule {
         let from_s = dense[0].0 / 1_000_000;
         let covered_s = dense[dense.len() - 1].0 / 1_000_000 - from_s + 1;
         schedule.calls = scheduled(dense, from_s, speed, agents);
-        let inputs = Inputs::new(vec![name], &recording, None, Order::Stamps);
-        let stretch = Stretch {
+        let inputs = Inputs::new(vec![name], &recording, None, PlayOrder::Stamps);
+        let stretch = BusyStretch {
             lines: inputs.rows,
             skipped: inputs.skipped,
             from_s,
@@ -137,8 +137,8 @@ fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
     &requests[best]
 }
 
-fn scheduled(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<Call> {
-    let call = |(number, (at_us, domain)): (usize, &(u64, u32))| Call {
+fn scheduled(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<ScheduledCall> {
+    let call = |(number, (at_us, domain)): (usize, &(u64, u32))| ScheduledCall {
         at_us: (at_us - from_s * 1_000_000) / speed,
         // Turn by turn: the calls of one client then reach the limiter through every agent.
         agent: number as u32 % agents,

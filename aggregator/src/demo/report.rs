@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::copies::{Returned, Subject};
 use super::cost::Cost;
-use super::replayed::Stretch;
-use super::verdict::{Calls, Verdict};
-use tollgate_replay::traffic::Told;
+use super::replayed::BusyStretch;
+use super::verdict::{PartCalls, Verdict};
+use tollgate_replay::traffic::FileReading;
 
 /// The report. Its fields are stable: they are only ever added to.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct DemoReport {
     /// The form of this object.
     pub schema: &'static str,
     /// Calls made before the outage.
@@ -108,7 +108,7 @@ pub struct Report {
     pub access_log_skipped: Option<u64>,
     /// How it was read: its form, and the field that is the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub access_log_read_as: Vec<Told>,
+    pub access_log_read_as: Vec<FileReading>,
     /// Over how long the calls of one whole second (or minute) were spread; 0: they were not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log_spread_us: Option<u64>,
@@ -132,14 +132,14 @@ pub struct AgentCounts {
     pub dropped: u64,
 }
 
-impl Report {
+impl DemoReport {
     /// Fills in the verdict.
     pub fn of(
         verdict: Verdict,
         costs: &[(Option<Cost>, Option<Cost>)],
         counts: AgentCounts,
     ) -> Self {
-        let Calls {
+        let PartCalls {
             offered,
             let_through,
             refused,
@@ -195,7 +195,7 @@ impl Report {
     }
 
     /// Adds what was taken from an access log.
-    pub fn with_stretch(mut self, stretch: Option<&Stretch>) -> Self {
+    pub fn with_stretch(mut self, stretch: Option<&BusyStretch>) -> Self {
         self.access_log_covered_s = stretch.map(|stretch| stretch.covered_s);
         self.access_log_lines = stretch.map(|stretch| stretch.lines);
         self.access_log_skipped = stretch.map(|stretch| stretch.skipped);

@@ -10,19 +10,19 @@ use tollgate_shared::keyring::Keyring;
 
 use super::clock::wall_us;
 use super::copies::{Returned, Scene, Subject};
-use super::fleet::{Addresses, CHILDREN_FIND, Kept, News, Who, arg, place};
+use super::fleet::{Addresses, CHILDREN_FIND, ChildGuard, News, Who, arg, place};
 use super::inbox::Inbox;
 use super::log_source::{JournalSource, LogSource};
-use super::plan::{AttachedLog, Log, Plan, Source};
-use super::player::{Told, read_seen};
-use super::replayed::Stretch;
-use super::report::{AgentCounts, Report};
+use super::plan::{AttachedLog, Log, Plan, TrafficSource};
+use super::player::{PlayerNotice, read_seen};
+use super::replayed::BusyStretch;
+use super::report::{AgentCounts, DemoReport};
 use super::schedule::Schedule;
 use super::secured;
 use super::verdict::{Bench, Evidence};
 use super::view::View;
 use tollgate_log::Stream;
-use tollgate_replay::judge::Judge;
+use tollgate_replay::judge::ModelCheck;
 use tollgate_server::http::client::{Client, explained};
 
 /// Agent processes of a demonstration.
@@ -43,13 +43,13 @@ const OUTAGE: (f64, f64) = (0.65, 0.15);
 /// Partitions of the topics that a demonstration makes.
 const KAFKA_PARTITIONS: u32 = 16;
 
-struct Stage {
+struct DemoStage {
     plan: Plan,
     place: tempfile::TempDir,
     sender: Sender<News>,
     inbox: Inbox,
     view: View,
-    aggregator: Option<Kept>,
+    aggregator: Option<ChildGuard>,
     aggregators: u32,
     addresses: Addresses,
     client: Client,
@@ -60,11 +60,11 @@ struct Stage {
 /// # Errors
 ///
 /// [`Interrupted`](super::Interrupted) after a signal; what files, processes and the log say.
-pub fn run(plan: Plan) -> anyhow::Result<Report> {
+pub fn run(plan: Plan) -> anyhow::Result<DemoReport> {
     let (sender, news) = channel();
     watch_signals(sender.clone())?;
     let view = View::new(AGENTS as usize, plan.seconds, plan.quiet);
-    let mut stage = Stage {
+    let mut stage = DemoStage {
         place: place().context("cannot make a directory for the demonstration")?,
         plan,
         sender,
@@ -102,8 +102,8 @@ fn watch_signals(sender: Sender<News>) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Stage {
-    fn perform(&mut self) -> anyhow::Result<Report> {
+impl DemoStage {
+    fn perform(&mut self) -> anyhow::Result<DemoReport> {
         let (schedule, stretch) = self.schedule()?;
         if let Some(stretch) = &stretch {
             self.view.say(&format!(
@@ -173,15 +173,15 @@ impl Stage {
         self.place.path().join("limits.toml")
     }
 
-    fn schedule(&self) -> anyhow::Result<(Schedule, Option<Stretch>)> {
+    fn schedule(&self) -> anyhow::Result<(Schedule, Option<BusyStretch>)> {
         let Plan { seed, seconds, .. } = self.plan;
         Ok(match &self.plan.source {
-            Source::MadeUp => (Schedule::made_up(seed, seconds, AGENTS), None),
-            Source::Against { resources, run } => (
+            TrafficSource::MadeUp => (Schedule::made_up(seed, seconds, AGENTS), None),
+            TrafficSource::Against { resources, run } => (
                 Schedule::against(resources, run, seed, seconds, AGENTS),
                 None,
             ),
-            Source::AccessLog(log) => {
+            TrafficSource::AccessLog(log) => {
                 let (schedule, stretch) = Schedule::replay(log, seconds, AGENTS)?;
                 stretch.notes.iter().for_each(|note| self.view.say(note));
                 (schedule, Some(stretch))
@@ -226,7 +226,7 @@ impl Stage {
             }
             Log::Attached { .. } => {}
         }
-        let kept = Kept::aggregator(number, &args, self.sender.clone())
+        let kept = ChildGuard::aggregator(number, &args, self.sender.clone())
             .context("cannot start the aggregator")?;
         self.aggregator = Some(kept);
         let addresses =
@@ -300,7 +300,7 @@ impl Stage {
         &mut self,
         names: &[String],
         schedules: &[Schedule],
-    ) -> anyhow::Result<Vec<Kept>> {
+    ) -> anyhow::Result<Vec<ChildGuard>> {
         let mut agents = Vec::new();
         for (index, (name, schedule)) in names.iter().zip(schedules).enumerate() {
             let file = self.place.path().join(format!("schedule-{index}.json"));
@@ -315,7 +315,8 @@ impl Stage {
             ]);
             args.extend(self.plan.log.agent_args(&self.kafka_properties()));
             agents.push(
-                Kept::agent(index, &args, self.sender.clone()).context("cannot start an agent")?,
+                ChildGuard::agent(index, &args, self.sender.clone())
+                    .context("cannot start an agent")?,
             );
         }
         let mut ready = vec![false; agents.len()];
@@ -339,16 +340,16 @@ impl Stage {
     /// The run, from the first call to the agents' last words.
     fn play(
         &mut self,
-        agents: &mut [Kept],
+        agents: &mut [ChildGuard],
         mut outage: Option<Outage>,
-    ) -> anyhow::Result<(Vec<Told>, Option<Outage>)> {
+    ) -> anyhow::Result<(Vec<PlayerNotice>, Option<Outage>)> {
         const STEP: Duration = Duration::from_millis(20);
         let began = Instant::now();
         let until = began
             + Duration::from_micros(LEAD_US)
             + Duration::from_secs(self.plan.seconds)
             + END_WITHIN;
-        let mut told = vec![Told::default(); agents.len()];
+        let mut told = vec![PlayerNotice::default(); agents.len()];
         while told.iter().any(|told| !told.done) {
             if until < Instant::now() {
                 bail!("the agents did not end in time");
@@ -408,7 +409,7 @@ impl Stage {
         &mut self,
         outage: &mut Outage,
         passed: Duration,
-        agents: &mut [Kept],
+        agents: &mut [ChildGuard],
     ) -> anyhow::Result<()> {
         if outage.began_us == u64::MAX && outage.from <= passed {
             outage.began_us = wall_us();
@@ -435,11 +436,11 @@ impl Stage {
         &mut self,
         names: &[String],
         schedules: &[Schedule],
-        told: &[Told],
+        told: &[PlayerNotice],
         start_us: u64,
         outage: &Option<Outage>,
-        stretch: Option<&Stretch>,
-    ) -> anyhow::Result<Report> {
+        stretch: Option<&BusyStretch>,
+    ) -> anyhow::Result<DemoReport> {
         let seen = (0..names.len())
             .map(|agent| read_seen(&self.seen_file(agent)))
             .collect::<Result<Vec<_>, _>>()?;
@@ -455,7 +456,7 @@ impl Stage {
         let versions = source.versions()?;
         // Of a fleet that it was attached to it has no keys.
         let keys = Keyring::default().trusting_missing();
-        let judge = Judge::new(source.partitions(), keys);
+        let judge = ModelCheck::new(source.partitions(), keys);
         let mut bench = Bench::new(&evidence, judge);
         for partition in 0..source.partitions() {
             source.read(Stream::Hits, partition, &mut |record| {
@@ -471,7 +472,7 @@ impl Stage {
             .iter()
             .map(|told| (told.cost, told.cost_blind))
             .collect();
-        let mut report = Report::of(verdict, &costs, counts).with_stretch(stretch);
+        let mut report = DemoReport::of(verdict, &costs, counts).with_stretch(stretch);
         report.log_records_unread = unread;
         report.seed = self.plan.seed;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -543,7 +544,7 @@ impl Outage {
 
     /// Takes what an agent says after the outage; whether with it the log has, or gave up for good, all
     /// that agents had recorded until the aggregator was back.
-    fn heard(&mut self, agent: usize, told: &Told) -> bool {
+    fn heard(&mut self, agent: usize, told: &PlayerNotice) -> bool {
         let (Some(again), None) = (self.again, self.caught_up) else {
             return false;
         };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// One call: when, by which agent, on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Call {
+pub struct ScheduledCall {
     /// Microseconds after the start.
     pub at_us: u64,
     /// Index of the agent that makes it.
@@ -31,7 +31,7 @@ pub struct Schedule {
     /// Names of domains.
     pub domains: Vec<String>,
     /// The calls.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScheduledCall>,
 }
 
 /// A tenant of the made-up traffic: so many calls a second, in pulses.
@@ -155,7 +155,7 @@ impl Schedule {
                     break;
                 }
                 let agent = draw.below(agents);
-                schedule.calls.push(Call {
+                schedule.calls.push(ScheduledCall {
                     at_us: (at * 1e6) as u64,
                     agent,
                     resource,
@@ -189,7 +189,7 @@ impl Schedule {
                     break;
                 }
                 let agent = draw.below(agents);
-                schedule.calls.push(Call {
+                schedule.calls.push(ScheduledCall {
                     at_us: (at * 1e6) as u64,
                     agent,
                     resource,

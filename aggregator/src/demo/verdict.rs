@@ -11,13 +11,13 @@ use tollgate_limits::Limits;
 use tollgate_model::InlineLimiter;
 use tollgate_model::log::EntryRuling;
 
-use super::delays::{Delays, Heard};
+use super::delays::{Delays, EnteredDenials};
 use super::effect::{self, Logged};
 use super::figures::{Overshoot, Windows, overshoot, percentile};
-use super::player::{Answer, Seen};
+use super::player::{CallAnswer, PlayerLine};
 use super::schedule::Schedule;
 use tollgate_log::Delivered;
-use tollgate_replay::judge::{Judge, RuledBatch, Versions, to_model};
+use tollgate_replay::judge::{ModelCheck, RuledBatch, Versions, to_model};
 
 /// How many unjustified refusals are kept to be shown.
 const SHOWN_MAX: usize = 10;
@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
     /// What each was to do.
     pub schedules: &'a [Schedule],
     /// What each saw.
-    pub seen: &'a [Vec<Seen>],
+    pub seen: &'a [Vec<PlayerLine>],
     /// The limits that were in force.
     pub limits: &'a Limits,
     /// When the schedule began, in microseconds since the Unix epoch.
@@ -40,7 +40,7 @@ pub struct Evidence<'a> {
 
 /// Calls of one part of the demonstration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct PartCalls {
     /// Made.
     pub offered: u64,
     /// Let through.
@@ -55,9 +55,9 @@ pub struct Calls {
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Before the outage.
-    pub calls: Calls,
+    pub calls: PartCalls,
     /// From the outage on.
-    pub later: Calls,
+    pub later: PartCalls,
     /// What the ideal limiter would have let through of the calls before the outage.
     pub ideal_let_through: u64,
     /// Hits before the outage that were let through and that an ideal limiter over the log refuses.
@@ -107,10 +107,10 @@ type LetThrough = HashMap<String, HashMap<String, PairCalls>>;
 /// Works it out as the log is read.
 pub struct Bench<'a> {
     evidence: &'a Evidence<'a>,
-    judge: Judge,
+    judge: ModelCheck,
     let_through: Vec<LetThrough>,
     /// By agent.
-    heard: Vec<Heard>,
+    heard: Vec<EnteredDenials>,
     delays: Delays,
     reached: BTreeSet<(String, Option<String>)>,
     verdict: Verdict,
@@ -118,7 +118,7 @@ pub struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Ready for the log's first record.
-    pub fn new(evidence: &'a Evidence<'a>, judge: Judge) -> Self {
+    pub fn new(evidence: &'a Evidence<'a>, judge: ModelCheck) -> Self {
         let mut bench = Self {
             evidence,
             judge,
@@ -129,13 +129,13 @@ impl<'a> Bench<'a> {
             verdict: Verdict::default(),
         };
         for (schedule, seen) in evidence.schedules.iter().zip(evidence.seen) {
-            let (mut through, mut heard) = (LetThrough::new(), Heard::new());
+            let (mut through, mut heard) = (LetThrough::new(), EnteredDenials::new());
             for one in seen {
                 match one {
-                    Seen::Call {
+                    PlayerLine::Call {
                         index,
                         monotonic_ns,
-                        answer: Answer::LetThrough,
+                        answer: CallAnswer::LetThrough,
                         ..
                     } => {
                         let (resource, domain) = names_of(schedule, *index);
@@ -145,8 +145,8 @@ impl<'a> Bench<'a> {
                         let each = std::iter::repeat_n(*monotonic_ns, copies);
                         calls.monotonic_ns.extend(each);
                     }
-                    Seen::Call { .. } => {}
-                    Seen::Heard { monotonic_ns, code } => {
+                    PlayerLine::Call { .. } => {}
+                    PlayerLine::Heard { monotonic_ns, code } => {
                         let place = (code.partition, code.place.offset, code.place.entry);
                         heard.entry(place).or_insert(*monotonic_ns);
                     }
@@ -243,12 +243,12 @@ impl<'a> Bench<'a> {
             .iter()
             .flatten()
             .find_map(|one| match one {
-                Seen::Call {
+                PlayerLine::Call {
                     wall_us,
                     monotonic_ns,
                     ..
                 } => Some((*wall_us, *monotonic_ns)),
-                Seen::Heard { .. } => None,
+                PlayerLine::Heard { .. } => None,
             });
         first.map_or(0, |(wall, then)| {
             (wall + monotonic / 1_000).saturating_sub(then / 1_000)
@@ -259,7 +259,7 @@ impl<'a> Bench<'a> {
     pub fn verdict(mut self) -> (Verdict, u64) {
         for (agent, seen) in self.evidence.seen.iter().enumerate() {
             for one in seen {
-                if let Seen::Call {
+                if let PlayerLine::Call {
                     index,
                     wall_us,
                     answer,
@@ -278,7 +278,7 @@ impl<'a> Bench<'a> {
         (self.verdict, unseen.undecodable + unseen.forged)
     }
 
-    fn count(&mut self, agent: usize, index: usize, wall_us: u64, answer: &Answer) {
+    fn count(&mut self, agent: usize, index: usize, wall_us: u64, answer: &CallAnswer) {
         let before = wall_us < self.evidence.outage_us;
         let calls = if before {
             &mut self.verdict.calls
@@ -287,9 +287,9 @@ impl<'a> Bench<'a> {
         };
         calls.offered += 1;
         match answer {
-            Answer::LetThrough => calls.let_through += 1,
-            Answer::ByPolicy(_) => calls.by_policy += 1,
-            Answer::Refused(code) => {
+            CallAnswer::LetThrough => calls.let_through += 1,
+            CallAnswer::ByPolicy(_) => calls.by_policy += 1,
+            CallAnswer::Refused(code) => {
                 calls.refused += 1;
                 let (resource, domain) = names_of(&self.evidence.schedules[agent], index);
                 self.reached
@@ -313,13 +313,13 @@ impl<'a> Bench<'a> {
         let mut calls: Vec<(u64, usize, usize, bool)> = Vec::new();
         for (agent, seen) in evidence.seen.iter().enumerate() {
             calls.extend(seen.iter().filter_map(|one| match one {
-                Seen::Call {
+                PlayerLine::Call {
                     index,
                     wall_us,
                     answer,
                     ..
                 } if *wall_us < evidence.outage_us => {
-                    Some((*wall_us, agent, *index, *answer == Answer::LetThrough))
+                    Some((*wall_us, agent, *index, *answer == CallAnswer::LetThrough))
                 }
                 _ => None,
             }));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::player::Told;
+use super::player::PlayerNotice;
 
 /// How often a plain line is written.
 const PLAIN_EVERY: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl View {
     }
 
     /// The agents' latest counts.
-    pub fn show(&mut self, told: &[Told]) {
+    pub fn show(&mut self, told: &[PlayerNotice]) {
         let passed = self.began.elapsed();
         match &self.live {
             Some(live) => {
@@ -118,7 +118,7 @@ impl Live {
     }
 }
 
-fn counts(told: &Told) -> String {
+fn counts(told: &PlayerNotice) -> String {
     format!(
         "offered {:>7}  let through {:>7}  refused {:>7}  denials {:>4}  waiting {:>3}",
         told.offered, told.let_through, told.refused, told.denials, told.waiting

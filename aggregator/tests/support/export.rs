@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::export::{ExportSource, Writer};
-use tollgate_replay::source::{Source, Step};
+use tollgate_replay::source::{ReadStep, Source};
 
 /// All records of an export, as somebody with a tool of his own might hold them.
 pub type All = Vec<(Stream, u32, Vec<Delivered>)>;
@@ -19,7 +19,7 @@ pub fn read_all(source: &ExportSource) -> All {
     let read = |(stream, partition)| {
         let mut cursor = source.open(stream, partition, 0).expect("a cursor");
         let mut records = Vec::new();
-        while let Step::Records(more) = cursor.read().expect("records") {
+        while let ReadStep::Records(more) = cursor.read().expect("records") {
             records.extend(more);
         }
         (stream, partition, records)

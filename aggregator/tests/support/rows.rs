@@ -4,14 +4,14 @@
 
 use std::ops::ControlFlow;
 
-use tollgate_replay::traffic::rows::{Opened, Told};
+use tollgate_replay::traffic::rows::{FileReading, OpenedRows};
 use tollgate_replay::traffic::{Row, Rows, Wanted, open};
 
 /// What a file holds.
 #[derive(Debug)]
 pub struct RecordedFile {
     /// How it was read.
-    pub told: Told,
+    pub told: FileReading,
     /// Instants in microseconds, and clients; `-` where a row names none.
     pub rows: Vec<(u64, String)>,
     /// Lines that were refused, the first ten of them.
@@ -25,9 +25,9 @@ pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
     std::fs::write(&path, bytes).expect("written");
     let reader = open(&path).map_err(|fault| fault.to_string())?;
     let mut rows = match Rows::open(reader, wanted).map_err(|fault| fault.to_string())? {
-        Opened::Rows(rows) => rows,
-        Opened::Misfit(what) => return Err(what),
-        Opened::NoColumns(first) => return Err(first.expected.to_owned()),
+        OpenedRows::Rows(rows) => rows,
+        OpenedRows::Misfit(what) => return Err(what),
+        OpenedRows::NoColumns(first) => return Err(first.expected.to_owned()),
     };
     let mut read = Vec::new();
     let mut each = |row: Row<'_>| {

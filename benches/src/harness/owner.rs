@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 use tollgate_log::Stream;
-use tollgate_log::kafka::reader::{KafkaReader, Read};
+use tollgate_log::kafka::reader::{KafkaRead, KafkaReader};
 use tollgate_server::config::Config;
 use tollgate_shared::wire::record::Record;
 
@@ -261,7 +261,7 @@ impl Owner {
         let (mut bytes, mut hits) = (0usize, 0u64);
         loop {
             match reader.read()? {
-                Read::Records(records) => {
+                KafkaRead::Records(records) => {
                     for record in &records {
                         if let Ok(Record::Hits(batch)) = Record::decode(&record.bytes) {
                             bytes += record.bytes.len();
@@ -269,8 +269,8 @@ impl Owner {
                         }
                     }
                 }
-                Read::Gone { .. } => bail!("the log's beginning is gone"),
-                Read::End => return Ok(bytes as f64 / hits.max(1) as f64),
+                KafkaRead::Gone { .. } => bail!("the log's beginning is gone"),
+                KafkaRead::End => return Ok(bytes as f64 / hits.max(1) as f64),
             }
         }
     }

@@ -10,7 +10,7 @@ use tollgate_limits::Limits;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use super::batches::{Appended, BEGIN_US};
 
@@ -50,7 +50,7 @@ impl Partition {
             ticked_us: BEGIN_US,
         };
         let begin = Timestamp::from_micros(BEGIN_US);
-        let genesis = OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
+        let genesis = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
         partition.expect_applied(&genesis, begin)?;
         let pointer = partition.version(limits)?;
         partition.expect_applied(&pointer, begin)?;
@@ -71,8 +71,8 @@ impl Partition {
             .map_or(1, |newest| newest + 1);
         self.versions.insert(version, Arc::new(limits));
         let digest = [0; 32];
-        let pointer = Pointer { version, digest };
-        Ok(OwnersPen::new(&MacKey::UNPROTECTED, 0).pointer(&pointer))
+        let pointer = LimitsActivation { version, digest };
+        Ok(RecordPen::new(&MacKey::UNPROTECTED, 0).pointer(&pointer))
     }
 
     /// The tick that is due before something is appended at this instant, if one is.
@@ -89,7 +89,7 @@ impl Partition {
             number: self.ticks,
         };
         Some(Appended {
-            bytes: OwnersPen::new(&MacKey::UNPROTECTED, 0).tick(&tick),
+            bytes: RecordPen::new(&MacKey::UNPROTECTED, 0).tick(&tick),
             at: Timestamp::from_micros(self.ticked_us),
             entries: 0,
         })

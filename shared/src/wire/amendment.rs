@@ -21,7 +21,7 @@
 
 use super::holds::{read_transfer, write_transfer};
 use super::limits_chunk::REASON_BYTES_MAX;
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::set_rows::{ROW, SetRow, read_row, read_rows, write_row, write_rows};
 use super::writer::Writer;
 use crate::holdings::TransferId;
@@ -145,7 +145,7 @@ impl<'a> Amendment<'a> {
         let before = reader;
         let found = reader.byte("kind")?;
         if found != KIND {
-            return Err(before.error("kind", Fault::Kind { found }));
+            return Err(before.error("kind", FieldFault::Kind { found }));
         }
         let before = reader;
         let elements = reader.array("amendment")?;
@@ -157,7 +157,7 @@ impl<'a> Amendment<'a> {
         if elements != COMMON + arguments {
             return Err(before.error(
                 "amendment",
-                Fault::Range {
+                FieldFault::Range {
                     expected: "as many elements as its act has",
                 },
             ));
@@ -279,7 +279,7 @@ impl Act {
                 transfer: read_transfer(reader)?,
             },
             11 => Self::SetMany(read_rows(reader)?),
-            found => return Err(before.error("act", Fault::Kind { found })),
+            found => return Err(before.error("act", FieldFault::Kind { found })),
         };
         let arguments = act.arguments() as u32;
         Ok((act, arguments))
@@ -389,7 +389,7 @@ fn at_least_one(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, Dec
     match reader.u64(field)? {
         0 => Err(before.error(
             field,
-            Fault::Range {
+            FieldFault::Range {
                 expected: "at least 1",
             },
         )),

@@ -14,7 +14,7 @@
 
 use super::hits::{Sender, read_age, read_resource, read_resources, write_resources};
 use super::holds::{read_transfer, write_transfer};
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::holdings::{Holdings, TransferId};
 use crate::names::NAME_BYTES_MAX;
@@ -210,13 +210,13 @@ impl<'a> PartRead<'a> {
             (0 | 1, found) => {
                 return Err(before.error(
                     "part",
-                    Fault::Length {
+                    FieldFault::Length {
                         found: u64::from(found),
                         expected: "5 with a digest, 7 with a list",
                     },
                 ));
             }
-            (found, _) => return Err(before.error("kind of part", Fault::Kind { found })),
+            (found, _) => return Err(before.error("kind of part", FieldFault::Kind { found })),
         }
         let awaiting = read_numbers(reader, "awaiting")?;
         let asked = read_numbers(reader, "asked")?;
@@ -237,7 +237,7 @@ impl<'a> PartRead<'a> {
 fn read_list<'a>(reader: &mut Reader<'a>, sent: Timestamp) -> Result<HoldsRead<'a>, DecodeError> {
     let before = *reader;
     let (from, upto) = (reader.u64("from")?, reader.u64("upto")?);
-    let out_of_order = Fault::Range {
+    let out_of_order = FieldFault::Range {
         expected: "rising numbers",
     };
     if upto < from {
@@ -275,7 +275,7 @@ fn read_numbers<'a>(
         if last.is_some_and(|last| number <= last) {
             return Err(before.error(
                 field,
-                Fault::Range {
+                FieldFault::Range {
                     expected: "rising numbers",
                 },
             ));
@@ -306,7 +306,7 @@ impl<'a> Listed<'a> {
         if copies == 0 && seized.is_none() {
             return Err(before.error(
                 "copies",
-                Fault::Range {
+                FieldFault::Range {
                     expected: "at least 1 of what was not seized",
                 },
             ));

@@ -4,7 +4,7 @@
 //! announced  8  [generation, random, partition, resource, statement]
 //! ```
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::record::{read_log_id, write_log_id};
 use super::statement::Statement;
 use super::writer::Writer;
@@ -38,7 +38,7 @@ impl Announced {
         let before = reader;
         let found = reader.byte("kind")?;
         if found != KIND {
-            return Err(before.error("kind", Fault::Kind { found }));
+            return Err(before.error("kind", FieldFault::Kind { found }));
         }
         reader.fixed_array("announced", 5, "5")?;
         let announced = Self {

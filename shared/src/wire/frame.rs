@@ -17,7 +17,7 @@
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher as _;
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::record::{read_log_id, write_log_id};
 use super::statement::Statement;
 use super::writer::Writer;
@@ -111,7 +111,7 @@ impl Topic {
 
 /// How far a partition has been ruled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evidence {
+pub struct Watermark {
     /// The partition.
     pub partition: u32,
     /// Its log.
@@ -127,7 +127,7 @@ pub struct Evidence {
 
 /// A statement on its way to agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct StatementNotice {
     /// The partition whose log the statement's place is in.
     pub partition: u32,
     /// How long a denial still has, by the owner's reckoning at `sent`; [`Span::MAX`]: for ever.
@@ -148,9 +148,9 @@ pub struct Frame {
     /// The resource, where the topic is one's; else empty.
     pub resource: Box<str>,
     /// How far partitions have been ruled.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Watermark>,
     /// What is said.
-    pub told: Vec<Told>,
+    pub told: Vec<StatementNotice>,
 }
 
 impl Frame {
@@ -166,8 +166,8 @@ impl Frame {
             sequence: reader.u64("sequence")?,
             sent: Span::from_micros(reader.u64("sent")?),
             resource: reader.text("resource", 0, NAME_BYTES_MAX)?.into(),
-            evidence: read_list(&mut reader, "evidence", Evidence::read)?,
-            told: read_list(&mut reader, "statements", Told::read)?,
+            evidence: read_list(&mut reader, "evidence", Watermark::read)?,
+            told: read_list(&mut reader, "statements", StatementNotice::read)?,
         };
         reader.end()?;
         Ok(frame)
@@ -202,7 +202,7 @@ pub(super) fn begin_frame<'a>(
     let before = reader;
     let found = reader.byte("seal")?;
     if found != PLAIN {
-        return Err(before.error("seal", Fault::Kind { found }));
+        return Err(before.error("seal", FieldFault::Kind { found }));
     }
     reader.fixed_array(what, fields, expected)?;
     Ok(reader)
@@ -222,7 +222,7 @@ pub(super) fn read_list<'a, T>(
     Ok(list)
 }
 
-impl Evidence {
+impl Watermark {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.fixed_array("evidence", 6, "6")?;
         Ok(Self {
@@ -244,7 +244,7 @@ impl Evidence {
     }
 }
 
-impl Told {
+impl StatementNotice {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.fixed_array("told", 3, "3")?;
         Ok(Self {

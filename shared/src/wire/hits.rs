@@ -14,7 +14,7 @@
 //! Decoding reads every entry once and keeps it: to read entries again when they are iterated costs more than
 //! the one allocation that a batch's entries are kept in. Refused calls, of which there are few, are read again.
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Cause;
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
@@ -195,7 +195,7 @@ pub(super) fn read_resources<'a>(reader: &mut Reader<'a>) -> Result<Box<[&'a str
     if RESOURCES_MAX < count {
         return Err(before.error(
             "resources",
-            Fault::Length {
+            FieldFault::Length {
                 found: u64::from(count),
                 expected: "at most 4096",
             },
@@ -214,7 +214,7 @@ pub(super) fn read_resource(reader: &mut Reader<'_>, count: usize) -> Result<u32
     if count <= index as usize {
         return Err(before.error(
             "resource index",
-            Fault::Range {
+            FieldFault::Range {
                 expected: "an index into the batch's resources",
             },
         ));
@@ -293,7 +293,7 @@ fn read_hit<'a>(
     if !(4..=8).contains(&len) {
         return Err(before.error(
             "hit",
-            Fault::Length {
+            FieldFault::Length {
                 found: u64::from(len),
                 expected: "4 to 8",
             },
@@ -313,7 +313,7 @@ fn read_hit<'a>(
             (2, 6, _) => HitKind::Charge,
             (6, 6, _) => HitKind::Estimate,
             (4, 8, 1) => read_refund(reader, sent, hit.copies)?,
-            _ => return Err(before.error("mark", Fault::Kind { found: mark })),
+            _ => return Err(before.error("mark", FieldFault::Kind { found: mark })),
         };
     }
     if len == 5 || len == 7 {
@@ -327,7 +327,7 @@ fn read_calls(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     match reader.u32("calls")? {
         0 => Err(before.error(
             "calls",
-            Fault::Range {
+            FieldFault::Range {
                 expected: "at least 1",
             },
         )),
@@ -347,7 +347,7 @@ fn read_refund(
     if estimated < copies {
         return Err(before.error(
             "estimated",
-            Fault::Range {
+            FieldFault::Range {
                 expected: "at least the copies that are taken back",
             },
         ));
@@ -365,7 +365,7 @@ pub(super) fn read_copies(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     match reader.u32("copies")? {
         0 => Err(before.error(
             "copies",
-            Fault::Range {
+            FieldFault::Range {
                 expected: "at least 1",
             },
         )),
@@ -380,7 +380,7 @@ pub(super) fn read_min(reader: &mut Reader<'_>, copies: u32) -> Result<u32, Deco
     if min == 0 || copies < min {
         return Err(before.error(
             "min",
-            Fault::Range {
+            FieldFault::Range {
                 expected: "1 to copies",
             },
         ));

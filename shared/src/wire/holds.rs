@@ -18,7 +18,7 @@
 use super::hits::{
     Sender, read_age, read_copies, read_min, read_resource, read_resources, write_resources,
 };
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::holdings::TransferId;
 use crate::names::NAME_BYTES_MAX;
@@ -160,7 +160,7 @@ impl<'a> HoldOp<'a> {
         if len != expected {
             return Err(before.error(
                 "operation",
-                Fault::Length {
+                FieldFault::Length {
                     found: u64::from(len),
                     expected: "what its kind has",
                 },
@@ -279,7 +279,7 @@ impl Op {
             3 => Self::Transfer,
             4 => Self::Seize,
             5 => Self::Cancel,
-            found => return Err(before.error("operation kind", Fault::Kind { found })),
+            found => return Err(before.error("operation kind", FieldFault::Kind { found })),
         })
     }
 

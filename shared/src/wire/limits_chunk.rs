@@ -8,7 +8,7 @@
 //! decides who won where two pushed at once. Chunks of one push carry its random id, so that those of
 //! two pushes may stand mixed; a push whose chunks are not all there is void.
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Timestamp;
@@ -56,7 +56,7 @@ impl<'a> LimitsChunk<'a> {
         let before = reader;
         let found = reader.byte("kind")?;
         if found != KIND {
-            return Err(before.error("kind", Fault::Kind { found }));
+            return Err(before.error("kind", FieldFault::Kind { found }));
         }
         reader.fixed_array("limits chunk", 9, "9")?;
         let push = u128::from_be_bytes(reader.array_of_bytes("push")?);
@@ -65,7 +65,7 @@ impl<'a> LimitsChunk<'a> {
         if count <= index {
             return Err(before.error(
                 "index",
-                Fault::Range {
+                FieldFault::Range {
                     expected: "less than the count",
                 },
             ));

@@ -28,9 +28,9 @@
 //! statement from after that moment stands at a place above the evidence.
 
 use super::MESSAGE_BYTES_MAX;
-use super::frame::{Evidence, Told, read_list};
+use super::frame::{StatementNotice, Watermark, read_list};
 use super::public::Public;
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::epoch::EpochSecret;
 use crate::names::NAME_BYTES_MAX;
@@ -191,7 +191,7 @@ pub struct Snapshot {
     /// Its monotonic clock when this part was made.
     pub clock: Span,
     /// How far its partitions had been ruled when the first part was made.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Watermark>,
     /// The last sequence of the control topic then.
     pub control_sequence: u64,
     /// What was asked for.
@@ -208,7 +208,7 @@ pub struct TopicSnapshot {
     /// Its public limits.
     pub public: Public,
     /// Every live statement.
-    pub told: Vec<Told>,
+    pub told: Vec<StatementNotice>,
 }
 
 impl<'a> FromAgent<'a> {
@@ -249,7 +249,7 @@ impl<'a> FromAgent<'a> {
                 })?;
                 Self::Ask { nonce, resources }
             }
-            found => return Err(before.error("kind", Fault::Kind { found })),
+            found => return Err(before.error("kind", FieldFault::Kind { found })),
         };
         reader.end()?;
         Ok(message)
@@ -340,7 +340,7 @@ impl FromAggregator {
                 let reason = match reader.u8("reason")? {
                     0 => Refusal::Never,
                     1 => Refusal::NotNow,
-                    found => return Err(before.error("reason", Fault::Kind { found })),
+                    found => return Err(before.error("reason", FieldFault::Kind { found })),
                 };
                 Self::Refused {
                     id,
@@ -349,7 +349,7 @@ impl FromAggregator {
                 }
             }
             68 => Self::Snapshot(Snapshot::read(&mut reader)?),
-            found => return Err(before.error("kind", Fault::Kind { found })),
+            found => return Err(before.error("kind", FieldFault::Kind { found })),
         };
         reader.end()?;
         Ok(message)
@@ -414,7 +414,7 @@ fn read_partitions(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     let found = reader.u32("partitions")?;
     if PARTITIONS_MAX < found {
         let expected = "0 to 1024";
-        return Err(before.error("partitions", Fault::Range { expected }));
+        return Err(before.error("partitions", FieldFault::Range { expected }));
     }
     Ok(found)
 }
@@ -429,7 +429,7 @@ fn read_short_list<'a, T>(
     let found = before.clone().array(field)?;
     if most < found {
         let found = u64::from(found);
-        return Err(before.error(field, Fault::Length { found, expected }));
+        return Err(before.error(field, FieldFault::Length { found, expected }));
     }
     read_list(reader, field, read)
 }
@@ -443,7 +443,7 @@ impl Snapshot {
             more: reader.bool("more")?,
             instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
             clock: Span::from_micros(reader.u64("clock")?),
-            evidence: read_list(reader, "evidence", Evidence::read)?,
+            evidence: read_list(reader, "evidence", Watermark::read)?,
             control_sequence: reader.u64("control sequence")?,
             topics: read_list(reader, "topics", TopicSnapshot::read)?,
         })
@@ -476,7 +476,7 @@ impl TopicSnapshot {
             resource: reader.text("resource", 1, NAME_BYTES_MAX)?.into(),
             sequence: reader.u64("sequence")?,
             public: Public::read(reader)?,
-            told: read_list(reader, "statements", Told::read)?,
+            told: read_list(reader, "statements", StatementNotice::read)?,
         })
     }
 

@@ -8,7 +8,7 @@
 //! The topic is compacted; an empty value takes a member out. Aggregators follow it, and agents that know
 //! nothing but Kafka. Knows nothing of who states what, and when.
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
@@ -61,7 +61,7 @@ impl MemberRecord {
         let before = reader;
         let found = reader.byte("kind")?;
         if found != KIND {
-            return Err(before.error("kind", Fault::Kind { found }));
+            return Err(before.error("kind", FieldFault::Kind { found }));
         }
         reader.fixed_array("member", 5, "5")?;
         let mut member = Self {

@@ -31,7 +31,7 @@ pub mod testimony;
 pub mod verdict;
 mod writer;
 
-pub use reader::{DecodeError, Fault, Reader};
+pub use reader::{DecodeError, FieldFault, Reader};
 pub use writer::Writer;
 
 /// The version that this build writes, and the only one that it reads.

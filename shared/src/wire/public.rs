@@ -3,7 +3,7 @@
 
 use super::frame::read_list;
 use super::public_descriptors::{read_rules, write_rules};
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::descriptors::DescriptorRule;
 use crate::names::NAME_BYTES_MAX;
@@ -156,12 +156,12 @@ impl Public {
             1 => Kind::Rate,
             2 => Kind::Copies,
             3 => Kind::Descriptors,
-            found => return Err(before.error("kind", Fault::Kind { found })),
+            found => return Err(before.error("kind", FieldFault::Kind { found })),
         };
         if len != kind.fields() {
             return Err(whole.error(
                 "public limits",
-                Fault::Length {
+                FieldFault::Length {
                     found: u64::from(len),
                     expected: "16, or 17 with copies or descriptors",
                 },
@@ -320,7 +320,7 @@ fn read_short_list<T>(
     if TIERS_MAX < len {
         return Err(reader.error(
             field,
-            Fault::Length {
+            FieldFault::Length {
                 found: u64::from(len),
                 expected: "at most 64",
             },
@@ -365,7 +365,7 @@ fn read_choice(reader: &mut Reader<'_>, field: &'static str) -> Result<bool, Dec
     match reader.u8(field)? {
         0 => Ok(false),
         1 => Ok(true),
-        found => Err(before.error(field, Fault::Kind { found })),
+        found => Err(before.error(field, FieldFault::Kind { found })),
     }
 }
 
@@ -385,7 +385,7 @@ impl BlindPolicy {
                 limit,
                 window: Span::from_micros(window),
             }),
-            found => Err(before.error("blind", Fault::Kind { found })),
+            found => Err(before.error("blind", FieldFault::Kind { found })),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::frame::read_list;
 use super::public::GROUPS_BYTES_MAX;
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::descriptors::{DescriptorRule, KEYS_MAX, RULE_BYTES_MAX, RULES_MAX, TEXT_BYTES_MAX};
 
@@ -40,7 +40,7 @@ fn read_rule(reader: &mut Reader<'_>) -> Result<DescriptorRule, DecodeError> {
     let records = reader.bool("records")?;
     DescriptorRule::parse(&keys, resource, domain, records).map_err(|_| {
         let expected = "keys, and texts with no other keys in braces";
-        whole.error("rule", Fault::Range { expected })
+        whole.error("rule", FieldFault::Range { expected })
     })
 }
 
@@ -61,7 +61,7 @@ fn check_count(
         Ok(found) if found <= most => Ok(()),
         _ => {
             let found = u64::from(found);
-            Err(reader.error(field, Fault::Length { found, expected }))
+            Err(reader.error(field, FieldFault::Length { found, expected }))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What public limits say of a rate: tiers, windows, a bucket, quotas, and what part of an address is a
 //! domain. Information for headers and for the agent's own checks; denials are what it refuses by.
 
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::time::Span;
 
@@ -93,7 +93,7 @@ impl PublicQuota {
             1 => QuotaUnit::Week,
             2 => QuotaUnit::Month,
             3 => QuotaUnit::Year,
-            found => return Err(before.error("unit", Fault::Kind { found })),
+            found => return Err(before.error("unit", FieldFault::Kind { found })),
         };
         Ok(Self { limit, unit })
     }
@@ -117,7 +117,7 @@ impl AddressPrefixes {
             let before = *reader;
             let bits = reader.u8(field)?;
             if most < bits {
-                return Err(before.error(field, Fault::Range { expected }));
+                return Err(before.error(field, FieldFault::Range { expected }));
             }
             Ok(bits)
         };

@@ -18,12 +18,12 @@ pub struct DecodeError {
     /// The field that was being read.
     pub field: &'static str,
     /// What was wrong.
-    pub fault: Fault,
+    pub fault: FieldFault,
 }
 
 /// What can be wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FieldFault {
     /// The message ends before the field does.
     #[error("cut off")]
     Truncated,
@@ -91,18 +91,18 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Fault::Oversized`], [`Fault::Truncated`] for no byte at all, [`Fault::Version`].
+    /// [`FieldFault::Oversized`], [`FieldFault::Truncated`] for no byte at all, [`FieldFault::Version`].
     pub fn of_message(whole: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Self { whole, at: 0 };
         if MESSAGE_BYTES_MAX < whole.len() {
-            return Err(reader.error("message", Fault::Oversized { bytes: whole.len() }));
+            return Err(reader.error("message", FieldFault::Oversized { bytes: whole.len() }));
         }
         let version = reader.byte("version")?;
         if version != VERSION {
             return Err(DecodeError {
                 at: 0,
                 field: "version",
-                fault: Fault::Version { found: version },
+                fault: FieldFault::Version { found: version },
             });
         }
         Ok(reader)
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An error about the field that begins here.
-    pub const fn error(&self, field: &'static str, fault: Fault) -> DecodeError {
+    pub const fn error(&self, field: &'static str, fault: FieldFault) -> DecodeError {
         DecodeError {
             at: self.at,
             field,
@@ -137,12 +137,12 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Fault::Truncated`].
+    /// [`FieldFault::Truncated`].
     pub fn byte(&mut self, field: &'static str) -> Result<u8, DecodeError> {
         let byte = *self
             .whole
             .get(self.at)
-            .ok_or(self.error(field, Fault::Truncated))?;
+            .ok_or(self.error(field, FieldFault::Truncated))?;
         self.at += 1;
         Ok(byte)
     }
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the head, and [`Fault::Length`] for a length that is not allowed.
+    /// Faults of the head, and [`FieldFault::Length`] for a length that is not allowed.
     pub fn fixed_array(
         &mut self,
         field: &'static str,
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         if found != len {
             return Err(before.error(
                 field,
-                Fault::Length {
+                FieldFault::Length {
                     found: u64::from(found),
                     expected,
                 },
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the head, and [`Fault::Truncated`] where the rest cannot hold that many.
+    /// Faults of the head, and [`FieldFault::Truncated`] where the rest cannot hold that many.
     pub fn array(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let before = *self;
         let found = match self.short_len(0x90, 0x0f) {
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
             None => self.read(field, "an array", decode::read_array_len)?,
         };
         if self.remaining() < found as usize {
-            return Err(before.error(field, Fault::Truncated));
+            return Err(before.error(field, FieldFault::Truncated));
         }
         Ok(found)
     }
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the number; [`Fault::Range`] where it does not fit 64 bits without a sign.
+    /// Faults of the number; [`FieldFault::Range`] where it does not fit 64 bits without a sign.
     #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         if let Some(value) = self.short() {
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the text; [`Fault::Length`], [`Fault::Utf8`].
+    /// Faults of the text; [`FieldFault::Length`], [`FieldFault::Utf8`].
     pub fn text(
         &mut self,
         field: &'static str,
@@ -274,25 +274,25 @@ impl<'a> Reader<'a> {
         if len < min || max < len {
             return Err(before.error(
                 field,
-                Fault::Length {
+                FieldFault::Length {
                     found: len as u64,
                     expected: "a text within its bounds",
                 },
             ));
         }
         let bytes = self.take(before, field, len)?;
-        std::str::from_utf8(bytes).map_err(|_| before.error(field, Fault::Utf8))
+        std::str::from_utf8(bytes).map_err(|_| before.error(field, FieldFault::Utf8))
     }
 
     /// A domain that was called for. None is everybody's: agents rename one that is called so.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::text`]; [`Fault::Everybody`].
+    /// Those of [`Self::text`]; [`FieldFault::Everybody`].
     pub fn domain(&mut self) -> Result<&'a str, DecodeError> {
         let before = *self;
         match self.text("domain", 1, NAME_BYTES_MAX)? {
-            EVERYBODY => Err(before.error("domain", Fault::Everybody)),
+            EVERYBODY => Err(before.error("domain", FieldFault::Everybody)),
             domain => Ok(domain),
         }
     }
@@ -301,14 +301,14 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the field; [`Fault::Length`].
+    /// Faults of the field; [`FieldFault::Length`].
     pub fn bytes(&mut self, field: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
         let before = *self;
         let len = self.read(field, "bytes", decode::read_bin_len)? as usize;
         if max < len {
             return Err(before.error(
                 field,
-                Fault::Length {
+                FieldFault::Length {
                     found: len as u64,
                     expected: "bytes within their bound",
                 },
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         bytes.try_into().map_err(|_| {
             before.error(
                 field,
-                Fault::Length {
+                FieldFault::Length {
                     found: bytes.len() as u64,
                     expected: "bytes of one fixed length",
                 },
@@ -353,11 +353,11 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Fault::Trailing`].
+    /// [`FieldFault::Trailing`].
     pub fn end(&self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
-            bytes => Err(self.error("end", Fault::Trailing { bytes })),
+            bytes => Err(self.error("end", FieldFault::Trailing { bytes })),
         }
     }
 
@@ -399,9 +399,9 @@ impl<'a> Reader<'a> {
             self.error(
                 field,
                 match error {
-                    NumValueReadError::TypeMismatch(_) => Fault::Type { expected },
-                    NumValueReadError::OutOfRange => Fault::Range { expected },
-                    _ => Fault::Truncated,
+                    NumValueReadError::TypeMismatch(_) => FieldFault::Type { expected },
+                    NumValueReadError::OutOfRange => FieldFault::Range { expected },
+                    _ => FieldFault::Truncated,
                 },
             )
         })?;
@@ -423,8 +423,8 @@ impl<'a> Reader<'a> {
             self.error(
                 field,
                 match error {
-                    ValueReadError::TypeMismatch(_) => Fault::Type { expected },
-                    _ => Fault::Truncated,
+                    ValueReadError::TypeMismatch(_) => FieldFault::Type { expected },
+                    _ => FieldFault::Truncated,
                 },
             )
         })?;
@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
         let bytes = self
             .whole
             .get(self.at..end)
-            .ok_or(before.error(field, Fault::Truncated))?;
+            .ok_or(before.error(field, FieldFault::Truncated))?;
         self.at = end;
         Ok(bytes)
     }

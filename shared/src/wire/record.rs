@@ -18,8 +18,8 @@
 use super::beat::Beat;
 use super::hits::{HitBatch, read_copies};
 use super::holds::HoldBatch;
-use super::reader::{DecodeError, Fault, Reader};
-use super::testimony::Testimony;
+use super::reader::{DecodeError, FieldFault, Reader};
+use super::testimony::StateDigest;
 use super::writer::Writer;
 use crate::mac::{MAC_BYTES, MacKey};
 use crate::names::NAME_BYTES_MAX;
@@ -79,9 +79,9 @@ pub enum Record<'a> {
     /// What counts against the global limit of a resource.
     Totals(Totals<'a>),
     /// The limits version that rules from here on.
-    Pointer(Pointer),
+    Pointer(LimitsActivation),
     /// What an owner says the state was; no input of the rules.
-    Testimony(Testimony<'a>),
+    Testimony(StateDigest<'a>),
     /// A kind that this build does not know.
     Unknown {
         /// Its number.
@@ -149,7 +149,7 @@ impl Total {
 
 /// The limits version that rules from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pointer {
+pub struct LimitsActivation {
     /// The version: the offset of the limits record that brought it into being.
     pub version: u64,
     /// The digest of that version's text.
@@ -170,7 +170,7 @@ impl<'a> Record<'a> {
                 .len()
                 .checked_sub(MAC_BYTES)
                 .filter(|end| reader.position() <= *end)
-                .ok_or(reader.error("tag", Fault::Truncated))?;
+                .ok_or(reader.error("tag", FieldFault::Truncated))?;
             reader = reader.up_to(end);
         }
         let record = match kind {
@@ -185,12 +185,12 @@ impl<'a> Record<'a> {
             kind::TOTALS => Self::Totals(Totals::read(&mut reader)?),
             kind::POINTER => {
                 reader.fixed_array("pointer", 2, "2")?;
-                Self::Pointer(Pointer {
+                Self::Pointer(LimitsActivation {
                     version: reader.u64("version")?,
                     digest: reader.array_of_bytes("digest")?,
                 })
             }
-            kind::TESTIMONY => Self::Testimony(Testimony::read(&mut reader)?),
+            kind::TESTIMONY => Self::Testimony(StateDigest::read(&mut reader)?),
             kind => {
                 return Ok(Self::Unknown {
                     kind,
@@ -268,7 +268,7 @@ impl<'a> Totals<'a> {
         if previous.is_some_and(|previous| source_offset <= previous) {
             return Err(before.error(
                 "previous offset",
-                Fault::Range {
+                FieldFault::Range {
                     expected: "less than the source offset",
                 },
             ));
@@ -301,13 +301,13 @@ fn read_total(reader: &mut Reader<'_>, first_ms: u64) -> Result<Total, DecodeErr
 
 /// Writes records that only aggregators may write, each with its tag.
 #[derive(Debug)]
-pub struct OwnersPen<'k> {
+pub struct RecordPen<'k> {
     key: &'k MacKey,
     partition: u32,
     writer: Writer,
 }
 
-impl<'k> OwnersPen<'k> {
+impl<'k> RecordPen<'k> {
     /// A pen for one partition.
     pub fn new(key: &'k MacKey, partition: u32) -> Self {
         Self {
@@ -337,7 +337,7 @@ impl<'k> OwnersPen<'k> {
     }
 
     /// A pointer.
-    pub fn pointer(mut self, pointer: &Pointer) -> Vec<u8> {
+    pub fn pointer(mut self, pointer: &LimitsActivation) -> Vec<u8> {
         self.writer.begin(kind::POINTER);
         self.writer.array(2);
         self.writer.u64(pointer.version);
@@ -346,7 +346,7 @@ impl<'k> OwnersPen<'k> {
     }
 
     /// A testimony.
-    pub fn testimony(mut self, testimony: &Testimony<'_>) -> Vec<u8> {
+    pub fn testimony(mut self, testimony: &StateDigest<'_>) -> Vec<u8> {
         self.writer.begin(kind::TESTIMONY);
         testimony.write(&mut self.writer);
         self.signed()

@@ -10,7 +10,7 @@
 
 use super::amendment::{name, optional, write_optional};
 use super::limits_chunk::CHUNK_BYTES_MAX;
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 
 /// The most rows of one amendment. They are read in the loop that rules, while nothing is ruled: so many took
@@ -77,7 +77,7 @@ pub(super) fn read_rows(reader: &mut Reader<'_>) -> Result<Vec<SetRow>, DecodeEr
     let before = *reader;
     let length = |found: usize, expected| {
         let found = found as u64;
-        Err(before.error("rows", Fault::Length { found, expected }))
+        Err(before.error("rows", FieldFault::Length { found, expected }))
     };
     let found = reader.array("rows")? as usize;
     if !(1..=ROWS_MAX).contains(&found) {

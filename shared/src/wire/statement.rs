@@ -4,7 +4,7 @@
 //! two owners, and everybody ends with the same. Knows nothing of how they travel.
 
 use super::hits::{read_place, write_place};
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::place::Place;
@@ -100,7 +100,7 @@ impl Scope {
             0 => Ok(Self::Pair(name.into())),
             1 => Ok(Self::Resource),
             2 => Ok(Self::Group(name.into())),
-            found => Err(before.error("scope kind", Fault::Kind { found })),
+            found => Err(before.error("scope kind", FieldFault::Kind { found })),
         }
     }
 
@@ -136,7 +136,7 @@ impl Cause {
             _ => {
                 return Err(before.error(
                     "cause",
-                    Fault::Range {
+                    FieldFault::Range {
                         expected: "1 to 10, 256 plus a tier, 512 plus a window, 768 plus a quota",
                     },
                 ));
@@ -219,12 +219,12 @@ impl Says {
             })),
             (0..=1, found) => Err(before.error(
                 "says",
-                Fault::Length {
+                FieldFault::Length {
                     found: u64::from(found),
                     expected: "what its kind has",
                 },
             )),
-            (found, _) => Err(before.error("says kind", Fault::Kind { found })),
+            (found, _) => Err(before.error("says kind", FieldFault::Kind { found })),
         }
     }
 

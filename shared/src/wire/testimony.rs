@@ -14,7 +14,7 @@ use crate::names::NAME_BYTES_MAX;
 
 /// What one owner says of the state that a partition had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Testimony<'a> {
+pub struct StateDigest<'a> {
     /// The state is that behind the record at this offset.
     pub offset: u64,
     /// The rule set that was in force.
@@ -31,7 +31,7 @@ pub struct Testimony<'a> {
     pub instance: u128,
 }
 
-impl<'a> Testimony<'a> {
+impl<'a> StateDigest<'a> {
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.fixed_array("testimony", 7, "7")?;
         Ok(Self {

@@ -22,7 +22,7 @@
 use super::frame::{PLAIN, begin_frame, read_list};
 use super::hits::{read_place, write_place};
 use super::holds::Op;
-use super::reader::{DecodeError, Fault, Reader};
+use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Scope;
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
@@ -297,12 +297,12 @@ impl VerdictSays {
             (7, 1) => Ok(Self::BeatWanted),
             (0..=7, found) => Err(before.error(
                 "says",
-                Fault::Length {
+                FieldFault::Length {
                     found: u64::from(found),
                     expected: "what its kind has",
                 },
             )),
-            (found, _) => Err(before.error("says kind", Fault::Kind { found })),
+            (found, _) => Err(before.error("says kind", FieldFault::Kind { found })),
         }
     }
 
@@ -399,7 +399,7 @@ impl EndedBy {
             0 => Self::Age,
             1 => Self::Operator,
             2 => Self::Earlier,
-            found => return Err(before.error("ended by", Fault::Kind { found })),
+            found => return Err(before.error("ended by", FieldFault::Kind { found })),
         })
     }
 
@@ -432,7 +432,7 @@ impl Why {
         let known = WHYS.iter().find(|(_, number)| *number == found);
         known
             .map(|(why, _)| *why)
-            .ok_or(before.error("why", Fault::Kind { found }))
+            .ok_or(before.error("why", FieldFault::Kind { found }))
     }
 
     fn write(self, writer: &mut Writer) {

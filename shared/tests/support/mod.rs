@@ -9,7 +9,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::amendment::Amendment;
 use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
-use tollgate_shared::wire::frame::{Evidence, Frame, Told};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
 use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{
@@ -19,9 +19,9 @@ use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use tollgate_shared::wire::public::{
     AddressPrefixes, BlindPolicy, Kind, Public, PublicBucket, PublicQuota, PublicTier, QuotaUnit,
 };
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::testimony::StateDigest;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -113,16 +113,16 @@ fn statement() -> Statement {
     }
 }
 
-fn told() -> Told {
-    Told {
+fn told() -> StatementNotice {
+    StatementNotice {
         partition: 3,
         remaining: Span::from_millis(900),
         statement: statement(),
     }
 }
 
-fn evidence() -> Evidence {
-    Evidence {
+fn evidence() -> Watermark {
+    Watermark {
         partition: 3,
         log: log(),
         ruled: 301,
@@ -141,7 +141,7 @@ const fn log() -> LogId {
 /// Name, bytes as written by this build, bytes as they have always been (hexadecimal).
 pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let key = MacKey::derive(b"golden");
-    let pen = || OwnersPen::new(&key, 3);
+    let pen = || RecordPen::new(&key, 3);
     let encoded = |encode: &dyn Fn(&mut Writer)| {
         let mut writer = Writer::new();
         encode(&mut writer);
@@ -222,7 +222,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/pointer",
-            pen().pointer(&Pointer {
+            pen().pointer(&LimitsActivation {
                 version: 7,
                 digest: [0xab; 32],
             }),
@@ -230,7 +230,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "record/testimony",
-            pen().testimony(&Testimony {
+            pen().testimony(&StateDigest {
                 offset: 500,
                 rules: 1,
                 form: 1,

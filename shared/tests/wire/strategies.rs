@@ -60,18 +60,20 @@ pub fn a_statement() -> impl Strategy<Value = Statement> {
     (scope, a_place(), says).prop_map(|(scope, place, says)| Statement { scope, place, says })
 }
 
-pub fn a_told() -> impl Strategy<Value = Told> {
-    (any::<u32>(), any::<u64>(), a_statement()).prop_map(|(partition, remaining, statement)| Told {
-        partition,
-        remaining: Span::from_micros(remaining),
-        statement,
+pub fn a_told() -> impl Strategy<Value = StatementNotice> {
+    (any::<u32>(), any::<u64>(), a_statement()).prop_map(|(partition, remaining, statement)| {
+        StatementNotice {
+            partition,
+            remaining: Span::from_micros(remaining),
+            statement,
+        }
     })
 }
 
 prop_compose! {
-    pub fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64, current: bool) -> Evidence {
+    pub fn an_evidence()(partition: u32, generation: u32, random: u64, ruled: u64, at: u64, current: bool) -> Watermark {
         let log = LogId { generation, random };
-        Evidence { partition, log, ruled, appended: Timestamp::from_micros(at), current }
+        Watermark { partition, log, ruled, appended: Timestamp::from_micros(at), current }
     }
 }
 

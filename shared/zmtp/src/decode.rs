@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use crate::command::{self, Command};
-use crate::{GREETING_BYTES, Limits, SocketType, Token, Violation};
+use crate::{GREETING_BYTES, PeerLimits, SocketType, Token, Violation};
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -46,7 +46,7 @@ pub enum Event {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum DecodeStage {
     Greeting {
         bytes: Box<[u8; GREETING_BYTES]>,
         have: usize,
@@ -64,7 +64,7 @@ enum Stage {
     Broken(Violation),
 }
 
-const HEADER: Stage = Stage::Header {
+const HEADER: DecodeStage = DecodeStage::Header {
     bytes: [0; 9],
     have: 0,
 };
@@ -73,8 +73,8 @@ const HEADER: Stage = Stage::Header {
 #[derive(Debug)]
 pub struct Decoder {
     role: SocketType,
-    limits: Limits,
-    stage: Stage,
+    limits: PeerLimits,
+    stage: DecodeStage,
     pings: bool,
     is_ready: bool,
     parts: Vec<Bytes>,
@@ -83,11 +83,11 @@ pub struct Decoder {
 
 impl Decoder {
     /// One for a connection of which nothing has been read; `role` is what this side is.
-    pub fn new(role: SocketType, limits: Limits) -> Self {
+    pub fn new(role: SocketType, limits: PeerLimits) -> Self {
         Self {
             role,
             limits,
-            stage: Stage::Greeting {
+            stage: DecodeStage::Greeting {
                 bytes: Box::new([0; GREETING_BYTES]),
                 have: 0,
             },
@@ -109,13 +109,13 @@ impl Decoder {
             let step = self.step(input);
             if let Err(violation) = step {
                 // What was kept is of no use any more.
-                self.stage = Stage::Broken(violation);
+                self.stage = DecodeStage::Broken(violation);
                 self.parts = Vec::new();
             }
             match step? {
-                Step::Event(event) => return Ok(Some(event)),
-                Step::On => {}
-                Step::More => return Ok(None),
+                DecodeStep::Event(event) => return Ok(Some(event)),
+                DecodeStep::On => {}
+                DecodeStep::More => return Ok(None),
             }
         }
     }
@@ -132,39 +132,39 @@ impl Decoder {
 
     /// Whether nothing is unfinished: no header, no frame, and no message of which frames are missing.
     pub fn is_between_messages(&self) -> bool {
-        matches!(self.stage, Stage::Header { have: 0, .. }) && self.parts.is_empty()
+        matches!(self.stage, DecodeStage::Header { have: 0, .. }) && self.parts.is_empty()
     }
 
     /// The bytes of memory that are kept for what is unfinished.
     pub fn held(&self) -> usize {
         let body = match &self.stage {
-            Stage::Body { body, .. } => body.capacity(),
-            Stage::Greeting { .. } => GREETING_BYTES,
-            Stage::Header { .. } | Stage::Broken(_) => 0,
+            DecodeStage::Body { body, .. } => body.capacity(),
+            DecodeStage::Greeting { .. } => GREETING_BYTES,
+            DecodeStage::Header { .. } | DecodeStage::Broken(_) => 0,
         };
         let parts = self.parts.iter().map(|part| part.len() + PART_OVERHEAD);
         body + parts.sum::<usize>()
     }
 
-    fn step(&mut self, input: &mut &[u8]) -> Result<Step, Violation> {
+    fn step(&mut self, input: &mut &[u8]) -> Result<DecodeStep, Violation> {
         match &mut self.stage {
-            Stage::Broken(violation) => return Err(*violation),
-            Stage::Greeting { bytes, have } => {
+            DecodeStage::Broken(violation) => return Err(*violation),
+            DecodeStage::Greeting { bytes, have } => {
                 take_into(&mut **bytes, have, GREETING_BYTES, input);
                 check_greeting(bytes.get(..*have).unwrap_or_default())?;
                 if *have < GREETING_BYTES {
-                    return Ok(Step::More);
+                    return Ok(DecodeStep::More);
                 }
                 // The version, behind the signature of ten bytes.
                 self.pings = bytes.get(10..12).is_some_and(|found| [3, 1][..] <= *found);
                 self.stage = HEADER;
             }
-            Stage::Header { bytes, have } => {
+            DecodeStage::Header { bytes, have } => {
                 take_into(bytes, have, 1, input);
                 let wanted = if bytes[0] & LONG == 0 { 2 } else { 9 };
                 take_into(bytes, have, wanted, input);
                 if *have < wanted {
-                    return Ok(Step::More);
+                    return Ok(DecodeStep::More);
                 }
                 let [flags, long @ ..] = *bytes;
                 let length = match wanted {
@@ -172,13 +172,13 @@ impl Decoder {
                     _ => u64::from_be_bytes(long),
                 };
                 let length = self.check_header(flags, length)?;
-                self.stage = Stage::Body {
+                self.stage = DecodeStage::Body {
                     flags,
                     length,
                     body: Vec::new(),
                 };
             }
-            Stage::Body {
+            DecodeStage::Body {
                 flags,
                 length,
                 body,
@@ -189,14 +189,14 @@ impl Decoder {
                 body.extend_from_slice(taken);
                 *input = rest;
                 if body.len() < length {
-                    return Ok(Step::More);
+                    return Ok(DecodeStep::More);
                 }
                 let body = std::mem::take(body);
                 self.stage = HEADER;
                 return self.take_frame(flags, body);
             }
         }
-        Ok(Step::On)
+        Ok(DecodeStep::On)
     }
 
     /// The length of a frame that may come, as its header announces it.
@@ -230,12 +230,12 @@ impl Decoder {
         }
     }
 
-    fn take_frame(&mut self, flags: u8, body: Vec<u8>) -> Result<Step, Violation> {
+    fn take_frame(&mut self, flags: u8, body: Vec<u8>) -> Result<DecodeStep, Violation> {
         if !self.is_ready {
             let token = command::check_ready(self.role, &body)?;
             self.is_ready = true;
             let pings = self.pings;
-            return Ok(Step::Event(Event::Ready { pings, token }));
+            return Ok(DecodeStep::Event(Event::Ready { pings, token }));
         }
         if flags & COMMAND != 0 {
             return self.take_command(&body);
@@ -243,26 +243,28 @@ impl Decoder {
         let frame = Bytes::from(body);
         if self.role == SocketType::Pub {
             return match frame.first() {
-                Some(1) => Ok(Step::Event(Event::Subscribe(frame.slice(1..)))),
-                Some(0) => Ok(Step::Event(Event::Cancel(frame.slice(1..)))),
+                Some(1) => Ok(DecodeStep::Event(Event::Subscribe(frame.slice(1..)))),
+                Some(0) => Ok(DecodeStep::Event(Event::Cancel(frame.slice(1..)))),
                 _ => Err(Violation::NotASubscription),
             };
         }
         self.parts.push(frame);
         if flags & MORE != 0 {
-            return Ok(Step::On);
+            return Ok(DecodeStep::On);
         }
-        Ok(Step::Event(Event::Message(std::mem::take(&mut self.parts))))
+        Ok(DecodeStep::Event(Event::Message(std::mem::take(
+            &mut self.parts,
+        ))))
     }
 
-    fn take_command(&mut self, body: &[u8]) -> Result<Step, Violation> {
+    fn take_command(&mut self, body: &[u8]) -> Result<DecodeStep, Violation> {
         let is_publisher = self.role == SocketType::Pub;
         Ok(match command::read(body)? {
             Command::Subscribe(topic) if is_publisher => {
-                Step::Event(Event::Subscribe(Bytes::copy_from_slice(topic)))
+                DecodeStep::Event(Event::Subscribe(Bytes::copy_from_slice(topic)))
             }
             Command::Cancel(topic) if is_publisher => {
-                Step::Event(Event::Cancel(Bytes::copy_from_slice(topic)))
+                DecodeStep::Event(Event::Cancel(Bytes::copy_from_slice(topic)))
             }
             Command::Subscribe(_) | Command::Cancel(_) => {
                 return Err(Violation::Command {
@@ -270,18 +272,20 @@ impl Decoder {
                     wrong: "this socket publishes nothing",
                 });
             }
-            Command::Ping(context) => Step::Event(Event::Ping(Bytes::copy_from_slice(context))),
-            Command::Pong => Step::Event(Event::Pong),
+            Command::Ping(context) => {
+                DecodeStep::Event(Event::Ping(Bytes::copy_from_slice(context)))
+            }
+            Command::Pong => DecodeStep::Event(Event::Pong),
             Command::Error(reason) => {
                 self.peer_error = Some(String::from_utf8_lossy(reason).into());
                 return Err(Violation::PeerError);
             }
-            Command::Other => Step::On,
+            Command::Other => DecodeStep::On,
         })
     }
 }
 
-enum Step {
+enum DecodeStep {
     /// Something was said.
     Event(Event),
     /// Go on with the bytes that are left.

@@ -79,7 +79,7 @@ impl SocketType {
 
 /// What a peer may send at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PeerLimits {
     /// Bytes of its READY.
     pub ready_bytes_max: usize,
     /// Bytes of a frame of a message.
@@ -90,7 +90,7 @@ pub struct Limits {
     pub parts_max: usize,
 }
 
-impl Default for Limits {
+impl Default for PeerLimits {
     fn default() -> Self {
         Self {
             ready_bytes_max: 4 << 10,

@@ -10,11 +10,11 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tollgate_zmtp::{
-    Decoder, Event, Limits, SocketType, Token, Violation, cancel, error, message, opening,
+    Decoder, Event, PeerLimits, SocketType, Token, Violation, cancel, error, message, opening,
     opening_with, ping, pong, subscribe,
 };
 
-const LIMITS: Limits = Limits {
+const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
     command_bytes_max: 512,
@@ -307,7 +307,7 @@ fn the_reason_of_an_error_is_kept_for_whoever_is_refused() {
         ("no such token", "no such token"),
         (&"é".repeat(200), &"é".repeat(127)),
     ] {
-        let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+        let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
         let bytes = opened(&error(reason));
         let mut input = &bytes[..];
         assert!(matches!(

@@ -9,7 +9,7 @@ use flate2::write::ZlibEncoder;
 use tempfile::TempDir;
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::export::{Description, ExportSource, Slice, Writer};
-use tollgate_replay::source::{Source as _, SourceError, Step};
+use tollgate_replay::source::{ReadStep, Source as _, SourceError};
 use tollgate_shared::time::Timestamp;
 
 use crate::{Memory, choice};
@@ -82,7 +82,7 @@ fn in_order(source: &ExportSource, stream: Stream, partition: u32, mut from: u64
     };
     loop {
         match cursor.read() {
-            Ok(Step::Records(records)) => {
+            Ok(ReadStep::Records(records)) => {
                 assert!(!records.is_empty());
                 for record in records {
                     // A record that stands there twice is for the audit to tell.
@@ -91,11 +91,11 @@ fn in_order(source: &ExportSource, stream: Stream, partition: u32, mut from: u64
                     from = next;
                 }
             }
-            Ok(Step::Gone { wanted, next }) => {
+            Ok(ReadStep::Gone { wanted, next }) => {
                 assert!(wanted == from && wanted < next);
                 from = next;
             }
-            Ok(Step::End) => return,
+            Ok(ReadStep::End) => return,
             Err(fault) => return is_placed(fault),
         }
     }

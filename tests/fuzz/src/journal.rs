@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tollgate_log::journal::core::Core;
 use tollgate_log::journal::frame::{self, SegmentHeader, Tag};
-use tollgate_log::journal::reader::Read;
+use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{JournalConfig, JournalReader};
 use tollgate_log::{Delivered, Stream};
@@ -175,7 +175,7 @@ fn read(disk: &Arc<MemoryDisk>) -> Option<(Vec<Delivered>, bool)> {
         let mut records: Vec<Delivered> = Vec::new();
         loop {
             match reader.read() {
-                Ok(Read::Records(more)) => {
+                Ok(JournalRead::Records(more)) => {
                     assert!(!more.is_empty());
                     for record in more {
                         if let Some(last) = records.last() {
@@ -184,8 +184,8 @@ fn read(disk: &Arc<MemoryDisk>) -> Option<(Vec<Delivered>, bool)> {
                         records.push(record);
                     }
                 }
-                Ok(Read::Gone { wanted, first }) => assert!(wanted < first),
-                Ok(Read::End) => return Some((records, true)),
+                Ok(JournalRead::Gone { wanted, first }) => assert!(wanted < first),
+                Ok(JournalRead::End) => return Some((records, true)),
                 Err(fault) => {
                     assert!(!fault.to_string().is_empty());
                     return Some((records, false));

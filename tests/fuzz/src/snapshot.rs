@@ -13,7 +13,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, HitKind, Sender, write_hits};
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use crate::Memory;
 
@@ -127,14 +127,14 @@ const START_US: u64 = 1_800_000_000_000_000;
 /// One record of each kind that changes a state.
 fn records() -> Vec<Vec<u8>> {
     let key = MacKey::derive(b"fuzz");
-    let pen = || OwnersPen::new(&key, 0);
+    let pen = || RecordPen::new(&key, 0);
     let log = LogId {
         generation: 1,
         random: 77,
     };
     let pointer = |version| {
         let digest = [0; 32];
-        pen().pointer(&Pointer { version, digest })
+        pen().pointer(&LimitsActivation { version, digest })
     };
     let tick = |number| {
         let (owner, instance) = ("agg-1", 9);

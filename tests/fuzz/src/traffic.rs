@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
-use tollgate_replay::traffic::rows::Opened;
-use tollgate_replay::traffic::{Clients, Columns, Instants, Kind, Row, Rows, TimeUnit, Wanted};
+use tollgate_replay::traffic::rows::OpenedRows;
+use tollgate_replay::traffic::{Clients, Columns, FileKind, Instants, Row, Rows, TimeUnit, Wanted};
 use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Timestamp;
 
@@ -46,12 +46,12 @@ impl Kept {
 /// stated of it.
 fn read(reader: impl BufRead, wanted: &Wanted) -> Option<(Vec<Kept>, u64)> {
     let mut rows = match Rows::open(reader, wanted).expect("memory") {
-        Opened::Rows(rows) => rows,
-        Opened::NoColumns(line) => {
+        OpenedRows::Rows(rows) => rows,
+        OpenedRows::NoColumns(line) => {
             assert!(!line.expected.is_empty());
             return None;
         }
-        Opened::Misfit(what) => {
+        OpenedRows::Misfit(what) => {
             assert!(!what.is_empty());
             return None;
         }
@@ -122,7 +122,7 @@ pub fn access_log(bytes: &[u8]) {
     let (form, bytes) = choice(bytes);
     let (told, mut text) = choice(bytes);
     let mut wanted = Wanted {
-        kind: Some(Kind::AccessLog),
+        kind: Some(FileKind::AccessLog),
         ..Wanted::default()
     };
     match FORMS[usize::from(form) % FORMS.len()] {
@@ -157,7 +157,7 @@ pub fn access_log(bytes: &[u8]) {
 }
 
 /// What is stated of columns, by a choice.
-fn stated(kind: Kind, choice: u8) -> Wanted {
+fn stated(kind: FileKind, choice: u8) -> Wanted {
     let mut wanted = Wanted {
         kind: (choice & 1 != 0).then_some(kind),
         instants: Instants {
@@ -187,7 +187,7 @@ fn stated(kind: Kind, choice: u8) -> Wanted {
 }
 
 /// How rows are read that are written by `as_csv` and `as_json`.
-fn of_ours(kind: Kind) -> Wanted {
+fn of_ours(kind: FileKind) -> Wanted {
     Wanted {
         kind: Some(kind),
         instants: Instants {
@@ -202,11 +202,11 @@ fn of_ours(kind: Kind) -> Wanted {
 /// `[what is stated][text…]`
 pub fn csv(bytes: &[u8]) {
     let (choice, text) = choice(bytes);
-    let Some(rows) = read_all_ways(text, &stated(Kind::Csv, choice)) else {
+    let Some(rows) = read_all_ways(text, &stated(FileKind::Csv, choice)) else {
         return;
     };
     // What quotes hold is meant as it is, but for an instant and counts, and an empty name is one.
-    let wanted = of_ours(Kind::Csv);
+    let wanted = of_ours(FileKind::Csv);
     let named = rows.into_iter().map(|row| Kept {
         resource: Some(row.resource.unwrap_or_default()),
         domain: Some(row.domain.unwrap_or_default()),
@@ -236,11 +236,11 @@ fn as_csv(rows: &[Kept]) -> String {
 /// `[what is stated][text…]`
 pub fn jsonl(bytes: &[u8]) {
     let (choice, text) = choice(bytes);
-    let wanted = stated(Kind::JsonLines, choice);
+    let wanted = stated(FileKind::JsonLines, choice);
     let Some(rows) = read_all_ways(text, &wanted) else {
         return;
     };
-    let wanted = of_ours(Kind::JsonLines);
+    let wanted = of_ours(FileKind::JsonLines);
     let objects: Vec<String> = rows.iter().map(as_json).collect();
     for written in [objects.join("\n"), format!("[{}]", objects.join(",\n "))] {
         let again = read(written.as_bytes(), &wanted).map(|(again, _)| again);

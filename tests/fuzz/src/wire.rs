@@ -16,8 +16,8 @@ use tollgate_shared::wire::holds::{HoldBatch, HoldOp, write_holds};
 use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{Answered, FromAgent, FromAggregator};
 use tollgate_shared::wire::member::MemberRecord;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick, Total, authentic};
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
+use tollgate_shared::wire::testimony::StateDigest;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
@@ -67,8 +67,8 @@ enum Seen<'a> {
     Beat(Sender<'a>, Vec<&'a str>, BeatHead, Vec<SeenPart<'a>>),
     Tick(Tick<'a>),
     Totals(&'a str, (u32, u64), Option<u64>, Vec<Total>),
-    Pointer(Pointer),
-    Testimony(Testimony<'a>),
+    Pointer(LimitsActivation),
+    Testimony(StateDigest<'a>),
 }
 
 /// A part of a beat: resource, awaited and asked numbers, and what is held.
@@ -150,7 +150,7 @@ impl<'a> Seen<'a> {
     }
 
     fn written(&self, key: &MacKey) -> Vec<u8> {
-        let pen = OwnersPen::new(key, 3);
+        let pen = RecordPen::new(key, 3);
         let mut writer = Writer::new();
         match self {
             Self::Genesis(log) => return pen.genesis(*log),

@@ -1,6 +1,6 @@
 //! A connection's bytes: in one piece and in small ones the same is read, and what was read can be sent.
 
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, Violation};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation};
 use tollgate_zmtp::{cancel, message, opening, opening_with, ping, pong, subscribe};
 
 use crate::{Memory, choice};
@@ -19,7 +19,7 @@ const ROLES: [SocketType; 4] = [
     SocketType::Sub,
 ];
 
-const LIMITS: Limits = Limits {
+const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 256,
     frame_bytes_max: 2048,
     command_bytes_max: 128,

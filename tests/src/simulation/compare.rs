@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, Rulings, Said};
+use tollgate_engine::engine::{Counts, Engine, Fate, ResourceCounts, ResourceStatement, Rulings};
 use tollgate_model as model;
 use tollgate_model::log::{EntryRuling, NotRuled, RecordOutcome, TotalRuling};
 use tollgate_replay::judge::cause_to_wire;
@@ -123,10 +123,10 @@ fn same(got: &Stated, expected: &Stated) -> bool {
         })
 }
 
-fn stated(said: &[Said]) -> Stated {
+fn stated(said: &[ResourceStatement]) -> Stated {
     let mut stated = Stated::new();
     // The model knows nothing of copies.
-    let of_rates = |said: &&Said| !COPIES.contains(&&*said.resource);
+    let of_rates = |said: &&ResourceStatement| !COPIES.contains(&&*said.resource);
     for said in said.iter().filter(of_rates) {
         let domain = match &said.statement.scope {
             Scope::Pair(domain) => Some(domain.to_string()),

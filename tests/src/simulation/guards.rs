@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use tollgate_agent::simulation::Happening;
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::place::Place;
-use tollgate_shared::wire::frame::{Evidence, Frame};
+use tollgate_shared::wire::frame::{Frame, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 
 use super::documents::{DOMAINS, RESOURCES};
@@ -73,7 +73,7 @@ impl CurrentNews {
         }
     }
 
-    fn take(&mut self, evidence: &[Evidence], now_us: u64) {
+    fn take(&mut self, evidence: &[Watermark], now_us: u64) {
         for one in evidence {
             let place = Place::of_record(one.log, one.ruled);
             let newest = self.newest.get(&one.partition);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_agent::simulation::{Happening, SimulatedAgent};
 use tollgate_shared::place::Place;
-use tollgate_shared::wire::frame::{Evidence, Frame};
+use tollgate_shared::wire::frame::{Frame, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 
 /// What one process was told.
@@ -63,7 +63,7 @@ impl Leases {
         &mut self,
         process: &SimulatedAgent,
         resource: &str,
-        evidence: &[Evidence],
+        evidence: &[Watermark],
         now_us: u64,
     ) {
         for one in evidence {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_log::journal::core::{Command, Core as Journal};
+use tollgate_log::journal::core::{Core as Journal, JournalCommand};
 use tollgate_log::journal::disk::Disk;
 use tollgate_log::journal::{Ack, JournalConfig, JournalReader, LastStop, OpenError};
 use tollgate_log::{Delivered, LogEvent, Stream};
@@ -327,7 +327,7 @@ impl World {
         host.tickets.insert(append.ticket, at);
         match self.log {
             LogHost::Journal { .. } => {
-                host.commands.push(Command::Append {
+                host.commands.push(JournalCommand::Append {
                     stream: append.stream,
                     partition: append.partition,
                     ticket: append.ticket,
@@ -369,7 +369,7 @@ impl World {
         let host = &mut self.owners[owner];
         match &self.log {
             LogHost::Journal { .. } => {
-                host.commands.push(Command::Follow {
+                host.commands.push(JournalCommand::Follow {
                     stream,
                     partition,
                     from,

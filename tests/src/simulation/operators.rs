@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use tollgate_engine::copies::Copies;
 use tollgate_limits::versions::in_one_line;
-use tollgate_server::core::amendments::{Proposal, Refused};
+use tollgate_server::core::amendments::{AmendmentRefused, Proposal};
 use tollgate_server::core::event::{Event as CoreEvent, QueryId};
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::time::{Span, Timestamp};
@@ -186,8 +186,8 @@ impl World {
             }
             Ok(_) => (Some("act dry-run"), 2, found.is_none()),
             // The log may have taken it and said that it had not.
-            Err(Refused::NotNow { .. }) => (None, 3, true),
-            Err(Refused::Conflict { .. }) => (None, 4, found.is_none()),
+            Err(AmendmentRefused::NotNow { .. }) => (None, 3, true),
+            Err(AmendmentRefused::Conflict { .. }) => (None, 4, found.is_none()),
             Err(_) => (Some("act pointless"), 5, found.is_none()),
         };
         let what = format!("owner {owner} tells operator-{}: {answer:?}", id.0);

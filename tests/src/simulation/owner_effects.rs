@@ -243,7 +243,7 @@ impl World {
         &mut self,
         owner: usize,
         resource: &str,
-        told: &[tollgate_shared::wire::frame::Told],
+        told: &[tollgate_shared::wire::frame::StatementNotice],
     ) {
         for told in told {
             let Some(ruled) = self

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tollgate_agent::simulation::Happening;
 use tollgate_log::Chunks;
-use tollgate_log::journal::core::Command;
+use tollgate_log::journal::core::JournalCommand;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::{LogEvent, Stream, Ticket};
 use tollgate_server::core::event::{Event as CoreEvent, LimitsFile, Now, Peer};
@@ -107,7 +107,7 @@ pub struct OwnerHost {
     /// What was appended under a ticket.
     pub(super) tickets: BTreeMap<Ticket, (Stream, u32, Bytes)>,
     /// For the journal.
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<JournalCommand>,
     pub(super) log_due: bool,
     pub(super) appends_due: bool,
     /// Events of the log that it has not taken yet.

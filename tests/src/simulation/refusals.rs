@@ -11,7 +11,7 @@
 //! of them it goes on as true time does. Clocks may be off by 100 ppm each, so a little slack grows with
 //! the time that was run down.
 
-use tollgate_model::log::{Place as ModelPlace, ScopeName};
+use tollgate_model::log::{ModelPlace, ScopeName};
 use tollgate_shared::place::{Code, LogId, Place};
 
 use super::compare::end_us;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tollgate_engine::engine::Said;
+use tollgate_engine::engine::ResourceStatement;
 use tollgate_model as model;
 use tollgate_model::log::{RecordOutcome, TotalRuling};
 use tollgate_shared::names::partition_of_resource;
@@ -88,7 +88,9 @@ impl Watch {
         let mut all = self.ruled.iter().chain(self.past.iter().rev());
         all.find(|ruled| {
             let said = ruled.said.get(&(place.offset, place.entry));
-            let is_it = |said: &Said| *said.resource == *resource && said.statement == *statement;
+            let is_it = |said: &ResourceStatement| {
+                *said.resource == *resource && said.statement == *statement
+            };
             ruled.index == partition && said.is_some_and(|said| said.iter().any(is_it))
         })
     }
@@ -134,7 +136,7 @@ impl Watch {
     }
 
     /// What the second engine says at a place.
-    pub fn said_at(&self, partition: u32, place: Place) -> Vec<Said> {
+    pub fn said_at(&self, partition: u32, place: Place) -> Vec<ResourceStatement> {
         let ruled = self.of_place(partition, place);
         let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
         said.cloned().unwrap_or_default()

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_limits::RULES;
 use tollgate_log::Chunks;
 use tollgate_log::kafka::state::catalogue::{Candidate, Catalogue, Gathered, Record};
-use tollgate_log::kafka::state::wire::{Key, Manifest};
-use tollgate_log::kafka::state::writing::{self, Medium, Source, Written};
+use tollgate_log::kafka::state::wire::{Manifest, StateKey};
+use tollgate_log::kafka::state::writing::{self, Medium, SnapshotSource, Written};
 use tollgate_shared::place::LogId;
 
 use super::random::Random;
@@ -98,7 +98,7 @@ impl Medium for Client<'_> {
 
     fn begin(&mut self) {}
 
-    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), IsCut> {
+    fn send(&mut self, key: &StateKey, value: Option<&[u8]>) -> Result<(), IsCut> {
         self.under_way
             .push((key.encode(), value.map(<[u8]>::to_vec)));
         Ok(())
@@ -145,7 +145,7 @@ impl StateTopic {
         cut: Option<Cut>,
     ) -> bool {
         self.written += 1;
-        let source = Source {
+        let source = SnapshotSource {
             group: by.group.to_string().into(),
             // Of no order, as a random one.
             writing: Random::of(self.written, "writing", 0).draw().into(),
@@ -210,7 +210,7 @@ impl StateTopic {
     pub fn manifest_alone(&self, partition: u32) -> Option<String> {
         let mut seen = BTreeSet::new();
         for record in self.read(partition) {
-            let key = Key::decode(record.key).ok()?;
+            let key = StateKey::decode(record.key).ok()?;
             let Some(chunk) = key.chunk else {
                 let chunks = Manifest::decode(record.value.unwrap_or_default(), RULES)
                     .ok()?

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_engine::engine::{Engine, Rulings, Said};
+use tollgate_engine::engine::{Engine, ResourceStatement, Rulings};
 use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_log::Stream;
 use tollgate_model as model;
@@ -66,7 +66,7 @@ pub struct Ruled {
     /// Rules it independently.
     pub model: model::PartitionModel,
     /// What the engine said, by place.
-    pub said: BTreeMap<(u64, u32), Vec<Said>>,
+    pub said: BTreeMap<(u64, u32), Vec<ResourceStatement>>,
     /// The engine's digest after each record.
     pub digests: Vec<u128>,
     /// The versions in force after each record.

@@ -10,7 +10,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, message, opening};
 
 use crate::attacked::SOON;
 
@@ -54,7 +54,7 @@ impl Peer {
         stream.set_nodelay(true).unwrap();
         Self {
             stream,
-            decoder: Decoder::new(role, Limits::default()),
+            decoder: Decoder::new(role, PeerLimits::default()),
             unread: Vec::new(),
         }
     }

@@ -71,7 +71,7 @@ impl Hostile {
 /// Opens as a ROUTER and waits for the first hello; its nonce.
 pub fn hello(stream: &mut TcpStream) -> Option<u64> {
     stream.write_all(&opening(SocketType::Router)).ok()?;
-    let mut decoder = Decoder::new(SocketType::Router, Limits::default());
+    let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
     let mut bytes = [0; 4_096];
     loop {
         let read = stream.read(&mut bytes).ok().filter(|read| 0 < *read)?;

@@ -14,7 +14,7 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
+use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin;
 
@@ -87,7 +87,7 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
     await_whole(&[&one]);
     let topic = format!("{prefix}.hits");
     let forger = MacKey::derive(b"forger");
-    let pen = || OwnersPen::new(&forger, PARTITION);
+    let pen = || RecordPen::new(&forger, PARTITION);
     let tick = Tick {
         log: LogId {
             generation: 99,
@@ -97,7 +97,7 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
         instance: 1,
         number: 1,
     };
-    let pointer = Pointer {
+    let pointer = LimitsActivation {
         version: 1,
         digest: [7; 32],
     };

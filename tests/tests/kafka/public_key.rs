@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::wire::record::{OwnersPen, Total};
+use tollgate_shared::wire::record::{RecordPen, Total};
 use tollgate_tests::kafka::LocalKafka;
 
 use crate::bad::{digest, metric, produce_to, read};
@@ -40,12 +40,12 @@ pub fn whoever_may_write_to_the_topic_of_hits_stops_no_partition(kafka: &LocalKa
     let key = MacKey::UNPROTECTED;
     let forged = |offset, previous| {
         let granted = Total::guarded(now_ms(), 2_000_000_000);
-        OwnersPen::new(&key, wide).totals("wide", (source, offset), previous, &[granted])
+        RecordPen::new(&key, wide).totals("wide", (source, offset), previous, &[granted])
     };
     // Of a record that is there and granted nothing, and of a partition that is not.
     let of_nobody = {
         let granted = Total::guarded(now_ms(), 1);
-        OwnersPen::new(&key, wide).totals("wide", (PARTITIONS, 1), None, &[granted])
+        RecordPen::new(&key, wide).totals("wide", (PARTITIONS, 1), None, &[granted])
     };
     produce_to(kafka, &topic, wide, &[forged(1, None), of_nobody]);
     until("forged totals are counted", || {

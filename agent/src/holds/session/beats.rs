@@ -9,10 +9,10 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
-use super::Keeper;
-use super::entry::{Held, Kept};
-use crate::batch::Cargo;
-use crate::batch::holds::{BeatCargo, BeatHold, BeatPart, BeatSays};
+use super::HoldSession;
+use super::entry::{HeldResource, KeptHold};
+use crate::batch::Payload;
+use crate::batch::holds::{BeatHold, BeatPart, BeatSays, Heartbeat};
 use crate::clock::Mono;
 use crate::stats::Counters;
 
@@ -35,25 +35,25 @@ const RECORD_BYTES: usize = 500_000;
 /// Resources of one record; names of the greatest length are a fourth of a message.
 pub(super) const RESOURCES_MAX: usize = 1_000;
 
-impl Keeper {
+impl HoldSession {
     /// The least of what the resources of a partition ask for.
     pub(super) fn beat_every(&self, partition: u32) -> Span {
         let of_it = self.held.values().filter(|one| one.partition == partition);
         of_it
-            .map(Held::beat_every)
+            .map(HeldResource::beat_every)
             .min()
             .unwrap_or(Span::from_millis(500))
     }
 
     /// Sends a beat, if it is time for one and nothing waits before it.
-    pub(super) fn beat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Cargo>) {
+    pub(super) fn beat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Payload>) {
         let due = self.lanes.get(&partition).is_some_and(|lane| {
             lane.operations.is_empty() && lane.beat_at.is_some_and(|at| at <= now)
         });
         if !due || planted(Bug::BeatsUnsent) {
             return;
         }
-        let of_it = |held: &&mut Held| held.partition == partition;
+        let of_it = |held: &&mut HeldResource| held.partition == partition;
         let holds = self
             .held
             .values_mut()
@@ -81,8 +81,8 @@ impl Keeper {
 }
 
 /// Packs parts into records.
-fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<Cargo> {
-    let mut records: Vec<BeatCargo> = Vec::new();
+fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<Payload> {
+    let mut records: Vec<Heartbeat> = Vec::new();
     let mut bytes = 0;
     for part in parts {
         let size = part.bytes();
@@ -93,18 +93,18 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
             }
             _ => {
                 bytes = size;
-                records.push(BeatCargo {
+                records.push(Heartbeat {
                     partition,
                     parts: vec![part],
-                    ..BeatCargo::default()
+                    ..Heartbeat::default()
                 });
             }
         }
     }
     if records.is_empty() {
-        records.push(BeatCargo {
+        records.push(Heartbeat {
             partition,
-            ..BeatCargo::default()
+            ..Heartbeat::default()
         });
     }
     // Every resource that was ever used is named, so that nothing is left to what is not.
@@ -116,10 +116,10 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
             last: false,
         };
     }
-    records.into_iter().map(Cargo::Beat).collect()
+    records.into_iter().map(Payload::Beat).collect()
 }
 
-impl Held {
+impl HeldResource {
     /// What a beat says of the resource; as much as a list takes, or a digest.
     fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
         self.ask_back();
@@ -185,7 +185,7 @@ impl BeatPart {
         Self { says, ..self }
     }
 
-    fn ask_if_silent(&mut self, number: u64, kept: &Kept, now: Mono) {
+    fn ask_if_silent(&mut self, number: u64, kept: &KeptHold, now: Mono) {
         let silent = kept.in_use() && kept.said.is_none() && ASK_AFTER <= now.since(kept.since);
         if silent && self.asked.len() < ASKED_MAX {
             self.asked.push(number);
@@ -193,7 +193,7 @@ impl BeatPart {
     }
 }
 
-impl Kept {
+impl KeptHold {
     fn listed(&self, number: u64) -> BeatHold {
         BeatHold {
             number,

@@ -18,8 +18,8 @@ pub(super) const NOW: Mono = Mono(100_000_000);
 pub(super) const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 pub(super) const EPOCH: u128 = 77;
 
-pub(super) struct Bench {
-    pub(super) keeper: Keeper,
+pub(super) struct SessionBench {
+    pub(super) keeper: HoldSession,
     pub(super) resource: Arc<Resource>,
     pub(super) now: Mono,
     pub(super) order: u64,
@@ -30,7 +30,7 @@ pub(super) struct Bench {
     pub(super) is_silent: bool,
 }
 
-impl Bench {
+impl SessionBench {
     pub(super) fn new() -> Self {
         Self::after(None)
     }
@@ -42,7 +42,7 @@ impl Bench {
             epoch: EPOCH,
             replaces,
         };
-        let mut keeper = Keeper::new(origin, resources, Arc::default(), Arc::default(), None);
+        let mut keeper = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
         keeper.set_partitions(4, NOW);
         let bench = Self {
             keeper,
@@ -76,10 +76,10 @@ impl Bench {
         });
     }
 
-    pub(super) fn tell(&mut self, number: Option<u64>, what: What) -> u64 {
+    pub(super) fn tell(&mut self, number: Option<u64>, what: NoticeKind) -> u64 {
         self.order += 1;
         let number = number.unwrap_or(self.order);
-        let told = Told {
+        let told = HoldNotice {
             order: self.order,
             resource: self.resource.id,
             number,
@@ -92,49 +92,55 @@ impl Bench {
 
     pub(super) fn hold(&mut self, domain: &str, copies: u32) -> u64 {
         let domain = domain.into();
-        self.tell(None, What::Hold { domain, copies })
+        self.tell(None, NoticeKind::Hold { domain, copies })
     }
 
     pub(super) fn release(&mut self, number: u64, copies: u32) {
-        self.tell(Some(number), What::Release { copies });
+        self.tell(Some(number), NoticeKind::Release { copies });
     }
 
     pub(super) fn reserve(
         &mut self,
         domain: &str,
         copies: u32,
-    ) -> (u64, oneshot::Receiver<Answer>) {
+    ) -> (u64, oneshot::Receiver<HoldAnswer>) {
         let (answer, verdict) = oneshot::channel();
-        let seldom = Seldom::Reserve {
+        let seldom = RareNotice::Reserve {
             domain: domain.into(),
             copies,
             min: copies,
             answer,
         };
-        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+        (
+            self.tell(None, NoticeKind::Seldom(Box::new(seldom))),
+            verdict,
+        )
     }
 
-    pub(super) fn seize(&mut self, id: u128) -> (u64, oneshot::Receiver<Answer>) {
+    pub(super) fn seize(&mut self, id: u128) -> (u64, oneshot::Receiver<HoldAnswer>) {
         let (answer, verdict) = oneshot::channel();
         let from = TransferId(id);
-        let seldom = Seldom::Seize { from, answer };
-        (self.tell(None, What::Seldom(Box::new(seldom))), verdict)
+        let seldom = RareNotice::Seize { from, answer };
+        (
+            self.tell(None, NoticeKind::Seldom(Box::new(seldom))),
+            verdict,
+        )
     }
 
-    pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<Word> {
+    pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
         let (answer, word) = oneshot::channel();
         self.tell(
             Some(number),
-            What::Seldom(Box::new(Seldom::Confirm { answer })),
+            NoticeKind::Seldom(Box::new(RareNotice::Confirm { answer })),
         );
         word
     }
 
-    pub(super) fn watch(&mut self, number: u64) -> oneshot::Receiver<Word> {
+    pub(super) fn watch(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
         let (answer, word) = oneshot::channel();
         self.tell(
             Some(number),
-            What::Seldom(Box::new(Seldom::Watch { answer })),
+            NoticeKind::Seldom(Box::new(RareNotice::Watch { answer })),
         );
         word
     }
@@ -177,7 +183,7 @@ impl Bench {
     }
 }
 
-pub(super) fn text_of(cargo: &Cargo) -> String {
+pub(super) fn text_of(cargo: &Payload) -> String {
     let mut writer = Writer::new();
     let sender = Sender {
         agent: "a",
@@ -186,8 +192,8 @@ pub(super) fn text_of(cargo: &Cargo) -> String {
         sent: WALL,
     };
     match cargo {
-        Cargo::Hits(_) => "hits".to_owned(),
-        Cargo::Holds(cargo) => {
+        Payload::Hits(_) => "hits".to_owned(),
+        Payload::Holds(cargo) => {
             cargo.encode(&mut writer, &sender);
             let Ok(Record::Holds(batch)) = Record::decode(writer.as_slice()) else {
                 panic!("no batch of holds");
@@ -199,7 +205,7 @@ pub(super) fn text_of(cargo: &Cargo) -> String {
             });
             ops.collect::<Vec<_>>().join(", ")
         }
-        Cargo::Beat(beat) => {
+        Payload::Beat(beat) => {
             beat.encode(&mut writer, &sender);
             let Ok(Record::Beat(read)) = Record::decode(writer.as_slice()) else {
                 panic!("no beat");

@@ -11,7 +11,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::clock::Mono;
-use crate::holds::notice::{Answer, Word};
+use crate::holds::notice::{HoldAnswer, HoldStanding};
 use crate::resource::Resource;
 
 /// The silence after which an agent is gone, where it is not known yet.
@@ -34,10 +34,10 @@ pub(super) const SILENCE_MIN: Span = Span::from_micros(BEATS_MISSED * BEAT_MIN.a
 
 /// What is held of one resource.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldResource {
     pub(super) resource: Arc<Resource>,
     pub(super) partition: u32,
-    pub(super) holds: BTreeMap<u64, Kept>,
+    pub(super) holds: BTreeMap<u64, KeptHold>,
     pub(super) digest: Holdings,
     /// When all of it was listed last.
     pub(super) listed: Option<Mono>,
@@ -47,7 +47,7 @@ pub(super) struct Held {
 
 /// One hold.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptHold {
     /// Empty while a seize is awaited.
     pub(super) domain: Arc<str>,
     pub(super) copies: u32,
@@ -58,15 +58,15 @@ pub(super) struct Kept {
     /// Since when it has been known here, or what was said of it has been in doubt.
     pub(super) since: Mono,
     /// The last that was said about it.
-    pub(super) said: Option<Word>,
+    pub(super) said: Option<HoldStanding>,
     /// What was said before it came into doubt: should it be said again, that is no news.
-    pub(super) doubted: Option<Word>,
+    pub(super) doubted: Option<HoldStanding>,
     /// Copies of it were given away: what is said without saying of how many may be of more than are left.
     pub(super) gave: bool,
     /// Where the last was said that was heard.
     pub(super) heard: Option<Place>,
-    pub(super) confirm: Vec<oneshot::Sender<Word>>,
-    pub(super) watch: Vec<oneshot::Sender<Word>>,
+    pub(super) confirm: Vec<oneshot::Sender<HoldStanding>>,
+    pub(super) watch: Vec<oneshot::Sender<HoldStanding>>,
 }
 
 /// How a hold stands.
@@ -75,16 +75,19 @@ pub(super) enum Stands {
     /// Its copies are in use.
     InUse,
     /// Its verdict is awaited.
-    Awaited(oneshot::Sender<Answer>),
+    Awaited(oneshot::Sender<HoldAnswer>),
 }
 
-impl Kept {
+impl KeptHold {
     pub(super) fn in_use(&self) -> bool {
         matches!(self.stands, Stands::InUse)
     }
 
     /// Notes who waits. Whoever gave up waiting is forgotten, so that asking again and again keeps nothing.
-    pub(super) fn wait(waiting: &mut Vec<oneshot::Sender<Word>>, answer: oneshot::Sender<Word>) {
+    pub(super) fn wait(
+        waiting: &mut Vec<oneshot::Sender<HoldStanding>>,
+        answer: oneshot::Sender<HoldStanding>,
+    ) {
         waiting.retain(|one| !one.is_closed());
         waiting.push(answer);
     }
@@ -104,7 +107,7 @@ impl Kept {
     }
 
     /// Tells those who wait what was said.
-    pub(super) fn tell(&mut self, word: &Word, revokes: bool) {
+    pub(super) fn tell(&mut self, word: &HoldStanding, revokes: bool) {
         (self.said, self.doubted) = (Some(word.clone()), None);
         Self::answer(&mut self.confirm, word);
         if revokes {
@@ -113,7 +116,7 @@ impl Kept {
     }
 
     /// Tells all that wait, and forgets them.
-    pub(super) fn answer(waiting: &mut Vec<oneshot::Sender<Word>>, word: &Word) {
+    pub(super) fn answer(waiting: &mut Vec<oneshot::Sender<HoldStanding>>, word: &HoldStanding) {
         for one in waiting.drain(..) {
             // Nobody may be listening any more.
             let _ = one.send(word.clone());
@@ -121,7 +124,7 @@ impl Kept {
     }
 }
 
-impl Held {
+impl HeldResource {
     pub(super) fn new(resource: Arc<Resource>, partition: u32) -> Self {
         Self {
             resource,
@@ -154,14 +157,14 @@ impl Held {
         BEATS_MISSED * self.beat_every().as_micros() <= silence.as_micros()
     }
 
-    pub(super) fn put(&mut self, number: u64, kept: Kept) {
+    pub(super) fn put(&mut self, number: u64, kept: KeptHold) {
         if kept.in_use() {
             self.digest = self.digest.with(number, kept.copies);
         }
         self.holds.insert(number, kept);
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Kept> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<KeptHold> {
         let kept = self.holds.remove(&number)?;
         if kept.in_use() {
             self.digest = self.digest.without(number, kept.copies);
@@ -193,8 +196,8 @@ impl Held {
     pub(super) fn use_now(
         &mut self,
         number: u64,
-        change: impl FnOnce(&mut Kept),
-    ) -> Option<oneshot::Sender<Answer>> {
+        change: impl FnOnce(&mut KeptHold),
+    ) -> Option<oneshot::Sender<HoldAnswer>> {
         let kept = self.holds.get_mut(&number).filter(|kept| !kept.in_use())?;
         let Stands::Awaited(answer) = std::mem::replace(&mut kept.stands, Stands::InUse) else {
             return None;

@@ -30,13 +30,13 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
-use entry::{Held, Kept, Stands};
+use entry::{HeldResource, KeptHold, Stands};
 
 use super::news::OnHold;
-use super::notice::{Answer, Seldom, Told, What, Word};
-use super::revoked::Struck;
-use crate::batch::Cargo;
-use crate::batch::holds::{Act, BeatCargo, HoldsCargo, Operation};
+use super::notice::{HoldAnswer, HoldNotice, HoldStanding, NoticeKind, RareNotice};
+use super::revoked::RevokedHolds;
+use crate::batch::Payload;
+use crate::batch::holds::{Heartbeat, HoldAct, HoldOps, Operation};
 use crate::clock::Mono;
 use crate::courier::UnderWay;
 use crate::resource::{Resource, ResourceId, Resources};
@@ -74,23 +74,23 @@ impl Origin {
 
 /// The keeper of one agent's holdings.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct HoldSession {
     origin: Origin,
     resources: Arc<Resources>,
     counters: Arc<Counters>,
-    struck: Arc<Struck>,
+    struck: Arc<RevokedHolds>,
     on_hold: Option<OnHold>,
     /// 0: not known yet.
     partitions: u32,
-    held: BTreeMap<ResourceId, Held>,
-    lanes: BTreeMap<u32, Lane>,
+    held: BTreeMap<ResourceId, HeldResource>,
+    lanes: BTreeMap<u32, SessionQueue>,
     /// The epoch is over: nothing is said any more.
     ended: bool,
 }
 
 /// One partition.
 #[derive(Debug, Default)]
-struct Lane {
+struct SessionQueue {
     operations: VecDeque<Operation>,
     /// When the next beat is due; none: nothing is held, and nothing is owed.
     beat_at: Option<Mono>,
@@ -106,12 +106,12 @@ struct Lane {
     log: Option<LogId>,
 }
 
-impl Keeper {
+impl HoldSession {
     pub(crate) fn new(
         origin: Origin,
         resources: Arc<Resources>,
         counters: Arc<Counters>,
-        struck: Arc<Struck>,
+        struck: Arc<RevokedHolds>,
         on_hold: Option<OnHold>,
     ) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Keeper {
     }
 
     /// Takes words, in their order.
-    pub(crate) fn take(&mut self, words: Vec<Told>, now: Mono) {
+    pub(crate) fn take(&mut self, words: Vec<HoldNotice>, now: Mono) {
         Counters::add(&self.counters.hold_operations, words.len() as u64);
         for word in words {
             self.take_one(word, now);
@@ -143,7 +143,7 @@ impl Keeper {
             .store(live as u64, Ordering::Relaxed);
     }
 
-    fn take_one(&mut self, word: Told, now: Mono) {
+    fn take_one(&mut self, word: HoldNotice, now: Mono) {
         let number = word.number;
         let Some(what) = self.struck.take(number, word.what) else {
             return;
@@ -152,25 +152,27 @@ impl Keeper {
             return;
         };
         let act = match what {
-            What::Hold { domain, copies } => {
-                let kept = Kept {
+            NoticeKind::Hold { domain, copies } => {
+                let kept = KeptHold {
                     domain: Arc::clone(&domain),
                     copies,
                     start: word.at,
-                    ..Kept::new(Stands::InUse, now)
+                    ..KeptHold::new(Stands::InUse, now)
                 };
                 held.put(number, kept);
-                Act::Hold { domain, copies }
+                HoldAct::Hold { domain, copies }
             }
             // What was never granted has nothing to give back.
-            What::Release { copies } if !held.lessen(number, copies) => return,
-            What::Release { copies } => Act::Release { copies },
-            What::Cancel if held.remove(number).is_none() => return,
-            What::Cancel => Act::Cancel,
-            What::Seldom(seldom) => match Self::take_seldom(held, number, *seldom, word.at, now) {
-                Some(act) => act,
-                None => return,
-            },
+            NoticeKind::Release { copies } if !held.lessen(number, copies) => return,
+            NoticeKind::Release { copies } => HoldAct::Release { copies },
+            NoticeKind::Cancel if held.remove(number).is_none() => return,
+            NoticeKind::Cancel => HoldAct::Cancel,
+            NoticeKind::Seldom(seldom) => {
+                match Self::take_seldom(held, number, *seldom, word.at, now) {
+                    Some(act) => act,
+                    None => return,
+                }
+            }
         };
         let partition = held.partition;
         let operation = Operation {
@@ -184,60 +186,62 @@ impl Keeper {
 
     /// What is done seldom, and what the log is told of it.
     fn take_seldom(
-        held: &mut Held,
+        held: &mut HeldResource,
         number: u64,
-        seldom: Seldom,
+        seldom: RareNotice,
         at: tollgate_shared::time::Timestamp,
         now: Mono,
-    ) -> Option<Act> {
+    ) -> Option<HoldAct> {
         match seldom {
-            Seldom::Reserve {
+            RareNotice::Reserve {
                 domain,
                 copies,
                 min,
                 answer,
             } => {
-                let kept = Kept {
+                let kept = KeptHold {
                     domain: Arc::clone(&domain),
                     copies,
                     start: at,
                     strict: true,
-                    ..Kept::new(Stands::Awaited(answer), now)
+                    ..KeptHold::new(Stands::Awaited(answer), now)
                 };
                 held.put(number, kept);
-                Some(Act::Reserve {
+                Some(HoldAct::Reserve {
                     domain,
                     copies,
                     min,
                 })
             }
-            Seldom::Seize { from, answer } => {
-                let kept = Kept {
+            RareNotice::Seize { from, answer } => {
+                let kept = KeptHold {
                     start: at,
                     seized: Some(from),
-                    ..Kept::new(Stands::Awaited(answer), now)
+                    ..KeptHold::new(Stands::Awaited(answer), now)
                 };
                 held.put(number, kept);
-                Some(Act::Seize { from })
+                Some(HoldAct::Seize { from })
             }
-            Seldom::Transfer { copies, to, ttl } => held
+            RareNotice::Transfer { copies, to, ttl } => held
                 .lessen(number, copies)
-                .then_some(Act::Transfer { copies, to, ttl }),
-            Seldom::Confirm { answer } => {
+                .then_some(HoldAct::Transfer { copies, to, ttl }),
+            RareNotice::Confirm { answer } => {
                 // Without the hold the sender is dropped, which says as much.
                 let kept = held.holds.get_mut(&number)?;
                 match &kept.said {
                     Some(word) => drop(answer.send(word.clone())),
-                    None => Kept::wait(&mut kept.confirm, answer),
+                    None => KeptHold::wait(&mut kept.confirm, answer),
                 }
                 None
             }
-            Seldom::Watch { answer } => {
+            RareNotice::Watch { answer } => {
                 let gives_back = held.gives_back();
                 let kept = held.holds.get_mut(&number)?;
                 match &kept.said {
-                    Some(word @ Word::Excess(..)) if gives_back => drop(answer.send(word.clone())),
-                    _ => Kept::wait(&mut kept.watch, answer),
+                    Some(word @ HoldStanding::Excess(..)) if gives_back => {
+                        drop(answer.send(word.clone()))
+                    }
+                    _ => KeptHold::wait(&mut kept.watch, answer),
                 }
                 None
             }
@@ -245,7 +249,7 @@ impl Keeper {
     }
 
     /// What is held of a resource. None: there is no such resource.
-    fn held(&mut self, id: ResourceId, now: Mono) -> Option<&mut Held> {
+    fn held(&mut self, id: ResourceId, now: Mono) -> Option<&mut HeldResource> {
         if !self.held.contains_key(&id) {
             let resource = self.resources.by_id(id)?;
             self.use_resource(&resource, now);
@@ -259,8 +263,10 @@ impl Keeper {
             return;
         }
         let partition = self.partition_of(resource);
-        self.held
-            .insert(resource.id, Held::new(Arc::clone(resource), partition));
+        self.held.insert(
+            resource.id,
+            HeldResource::new(Arc::clone(resource), partition),
+        );
         if self.origin.replaces.is_some() {
             let lane = self.lanes.entry(partition).or_default();
             (lane.owed, lane.beat_at) = (true, Some(now));
@@ -294,7 +300,10 @@ impl Keeper {
         let lost: Vec<Operation> = lane.operations.drain(..).chain([last]).collect();
         Counters::add(&self.counters.hold_operations_dropped, lost.len() as u64);
         for operation in lost {
-            let awaited = matches!(operation.act, Act::Reserve { .. } | Act::Seize { .. });
+            let awaited = matches!(
+                operation.act,
+                HoldAct::Reserve { .. } | HoldAct::Seize { .. }
+            );
             if awaited && let Some(held) = self.held.get_mut(&operation.resource) {
                 Self::lose(held, operation.number);
             }
@@ -303,12 +312,12 @@ impl Keeper {
     }
 
     /// An operation whose verdict is awaited will never be ruled.
-    fn lose(held: &mut Held, number: u64) {
+    fn lose(held: &mut HeldResource, number: u64) {
         if held.holds.get(&number).is_some_and(|kept| !kept.in_use())
             && let Some(kept) = held.remove(number)
             && let Stands::Awaited(answer) = kept.stands
         {
-            let _ = answer.send(Answer::Lost);
+            let _ = answer.send(HoldAnswer::Lost);
         }
     }
 
@@ -371,7 +380,7 @@ impl Keeper {
     }
 
     /// What is to be sent now, given what is under way in a partition.
-    pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> UnderWay) -> Vec<Cargo> {
+    pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> UnderWay) -> Vec<Payload> {
         if self.partitions == 0 || self.ended {
             return Vec::new();
         }
@@ -413,13 +422,13 @@ impl Keeper {
         }
     }
 
-    fn send_operations(&mut self, partition: u32, room: usize, out: &mut Vec<Cargo>) -> usize {
+    fn send_operations(&mut self, partition: u32, room: usize, out: &mut Vec<Payload>) -> usize {
         let Some(lane) = self.lanes.get_mut(&partition) else {
             return 0;
         };
         let mut sent = 0;
         while sent < room && !lane.operations.is_empty() {
-            let mut cargo = HoldsCargo::new(partition);
+            let mut cargo = HoldOps::new(partition);
             while cargo.bytes() < RECORD_BYTES && cargo.resources() < beats::RESOURCES_MAX {
                 let Some(operation) = lane.operations.pop_front() else {
                     break;
@@ -431,7 +440,7 @@ impl Keeper {
             if !cargo.is_empty() {
                 lane.used = true;
                 sent += 1;
-                out.push(Cargo::Holds(cargo));
+                out.push(Payload::Holds(cargo));
             }
         }
         sent
@@ -461,12 +470,12 @@ impl Keeper {
 
     /// Whether nothing waits here, and nothing is to be said by and by.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_idle = |lane: &Lane| lane.operations.is_empty() && lane.beat_at.is_none();
+        let is_idle = |lane: &SessionQueue| lane.operations.is_empty() && lane.beat_at.is_none();
         self.lanes.values().all(is_idle)
     }
 
     /// The epoch is over: everything is given back. What waits goes before it.
-    pub(crate) fn end(&mut self) -> Vec<Cargo> {
+    pub(crate) fn end(&mut self) -> Vec<Payload> {
         let mut cargoes = Vec::new();
         if self.partitions == 0 {
             return cargoes;
@@ -480,7 +489,7 @@ impl Keeper {
                     more: false,
                     last: true,
                 };
-                cargoes.push(Cargo::Beat(BeatCargo {
+                cargoes.push(Payload::Beat(Heartbeat {
                     partition,
                     head,
                     parts: Vec::new(),
@@ -495,7 +504,7 @@ impl Keeper {
     }
 }
 
-impl Kept {
+impl KeptHold {
     fn new(stands: Stands, now: Mono) -> Self {
         Self {
             domain: "".into(),

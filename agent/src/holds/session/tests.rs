@@ -6,14 +6,14 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
-use super::bench::{Bench, EPOCH, NOW, counted, digest, full, text_of};
+use super::bench::{EPOCH, NOW, SessionBench, counted, digest, full, text_of};
 use super::*;
 use crate::batch::holds::BeatSays;
 use tollgate_shared::wire::public::OnExcess;
 
 #[test]
 fn operations_leave_at_once_and_in_order_and_beats_follow_while_anything_is_held() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     let two = bench.hold("beta", 1);
     bench.release(one, 1);
@@ -33,7 +33,7 @@ fn operations_leave_at_once_and_in_order_and_beats_follow_while_anything_is_held
 
 #[test]
 fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
     bench.say(counted(one));
@@ -48,7 +48,7 @@ fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
 
 #[test]
 fn a_beat_waits_behind_operations_that_wait_and_does_not_pile_up() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.hold("acme", 1);
     bench.under_way.holdings = EAGER;
     assert_eq!(bench.sent_after(Span::from_secs(5)), [] as [String; 0]);
@@ -60,7 +60,7 @@ fn a_beat_waits_behind_operations_that_wait_and_does_not_pile_up() {
 
 #[test]
 fn what_may_have_been_lost_is_healed_by_a_list() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
     bench.say(counted(one));
@@ -78,7 +78,7 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
 
 #[test]
 fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.release(one, 1);
     bench.sent();
@@ -96,7 +96,7 @@ fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
 
 #[test]
 fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
     bench.say_at(900, counted(one));
@@ -121,7 +121,7 @@ fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
 
 #[test]
 fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let (number, mut verdict) = bench.reserve("acme", 2);
     assert_eq!(bench.sent(), ["reserve 1"]);
     assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
@@ -136,7 +136,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
         excess: 1,
         by: full(),
     });
-    let granted = Answer::Granted {
+    let granted = HoldAnswer::Granted {
         domain: "acme".into(),
         copies: 2,
     };
@@ -153,7 +153,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
 
 #[test]
 fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let (refused, mut verdict) = bench.reserve("acme", 2);
     let (lost, mut other) = bench.reserve("acme", 2);
     bench.sent();
@@ -162,19 +162,19 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
         copies: 0,
         by: full(),
     });
-    assert_eq!(verdict.try_recv(), Ok(Answer::Full(full())));
+    assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Full(full())));
     bench.say(VerdictSays::NotHeld { number: lost });
-    assert_eq!(other.try_recv(), Ok(Answer::Lost));
+    assert_eq!(other.try_recv(), Ok(HoldAnswer::Lost));
     assert_eq!(bench.half_second(), ["beat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
 #[test]
 fn whoever_stops_waiting_leaves_nothing_behind() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     // The call says so.
     let (number, verdict) = bench.reserve("acme", 2);
-    bench.tell(Some(number), What::Cancel);
+    bench.tell(Some(number), NoticeKind::Cancel);
     drop(verdict);
     assert_eq!(bench.sent(), ["reserve 1, cancel 1"]);
     bench.say(VerdictSays::Granted {
@@ -193,14 +193,14 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
         by: None,
     });
     assert_eq!(bench.sent(), [format!("cancel {number}")]);
-    bench.tell(Some(number), What::Cancel);
+    bench.tell(Some(number), NoticeKind::Cancel);
     assert_eq!(bench.half_second(), [digest(&[])]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
 #[test]
 fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let (number, mut verdict) = bench.seize(9);
     assert_eq!(bench.sent(), ["seize 1"]);
     assert_eq!(bench.half_second(), ["beat list [] awaiting [1]"]);
@@ -211,7 +211,7 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
         copies: 4,
         start,
     });
-    let granted = Answer::Granted {
+    let granted = HoldAnswer::Granted {
         domain: "acme".into(),
         copies: 4,
     };
@@ -249,16 +249,16 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
     });
     assert_eq!(
         verdict.try_recv(),
-        Ok(Answer::Refused(Why::UnknownTransfer))
+        Ok(HoldAnswer::Refused(Why::UnknownTransfer))
     );
 }
 
 #[test]
 fn a_transfer_takes_copies_from_the_hold_at_once() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     let transfer = |copies| {
-        What::Seldom(Box::new(Seldom::Transfer {
+        NoticeKind::Seldom(Box::new(RareNotice::Transfer {
             copies,
             to: TransferId(5),
             ttl: Span::from_secs(9),
@@ -273,7 +273,7 @@ fn a_transfer_takes_copies_from_the_hold_at_once() {
 
 #[test]
 fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 2);
     let two = bench.hold("acme", 1);
     bench.sent();
@@ -282,13 +282,13 @@ fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
         number: one,
         by: EndedBy::Operator,
     });
-    assert_eq!(watch.try_recv(), Ok(Word::Ended(EndedBy::Operator)));
+    assert_eq!(watch.try_recv(), Ok(HoldStanding::Ended(EndedBy::Operator)));
     bench.say(counted(two));
     assert_eq!(bench.half_second(), ["beat list [2x1]"]);
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
     // Its holder has some of it still, and hears why that counts no more.
-    let ended = Word::Ended(EndedBy::Operator);
+    let ended = HoldStanding::Ended(EndedBy::Operator);
     assert_eq!(bench.confirm(one).try_recv(), Ok(ended.clone()));
     assert_eq!(bench.watch(one).try_recv(), Ok(ended));
     bench.release(one, 1);
@@ -302,7 +302,7 @@ fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
 
 #[test]
 fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_meant() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     bench.say_at(
         9,
@@ -314,9 +314,12 @@ fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_m
     );
     bench.say_at(8, counted(one));
     bench.say_at(9, counted(one));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(1, full())));
+    assert_eq!(
+        bench.confirm(one).try_recv(),
+        Ok(HoldStanding::Excess(1, full()))
+    );
     bench.say_at(10, counted(one));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
     bench.keeper.origin.epoch = 78;
     bench.say_at(
         11,
@@ -330,7 +333,7 @@ fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_m
 
 #[test]
 fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
     assert_eq!(bench.half_second(), ["beat list [1x1]"]);
@@ -345,12 +348,12 @@ fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
         by: None,
     });
     assert_eq!(bench.half_second(), [digest(&[(1, 1)])]);
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
 }
 
 #[test]
 fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wanted() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 2);
     let mut watch = bench.watch(one);
@@ -362,7 +365,7 @@ fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wante
         by,
     };
     bench.say(held(1, full()));
-    let word = Word::Excess(1, full());
+    let word = HoldStanding::Excess(1, full());
     assert_eq!(watch.try_recv(), Ok(word.clone()));
     // Known already, an answer changes nothing.
     bench.say(held(0, None));
@@ -371,10 +374,10 @@ fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wante
 
 #[test]
 fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 2);
     bench.say(counted(one));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
     // Its agent was thought gone: counted anew it is too much, and that was lost.
     bench.say(VerdictSays::BeatWanted);
     let beats = [bench.half_second(), bench.half_second()].concat();
@@ -388,12 +391,15 @@ fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
         excess: 2,
         by: full(),
     });
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(2, full())));
+    assert_eq!(
+        bench.confirm(one).try_recv(),
+        Ok(HoldStanding::Excess(2, full()))
+    );
 }
 
 #[test]
 fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
-    let mut bench = Bench::after(Some(3));
+    let mut bench = SessionBench::after(Some(3));
     let resource = Arc::clone(&bench.resource);
     bench.keeper.use_resource(&resource, NOW);
     assert_eq!(bench.sent(), ["beat replaces 3 list []"]);
@@ -406,7 +412,7 @@ fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
 
 #[test]
 fn a_graceful_end_gives_all_back_where_anything_was_said() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.hold("acme", 1);
     bench.sent();
     let two = bench.hold("acme", 1);
@@ -424,8 +430,8 @@ fn before_partitions_are_known_operations_wait_and_keep_their_order() {
         epoch: EPOCH,
         replaces: None,
     };
-    let mut bench = Bench::new();
-    bench.keeper = Keeper::new(origin, resources, Arc::default(), Arc::default(), None);
+    let mut bench = SessionBench::new();
+    bench.keeper = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
     bench.resource = resource;
     let one = bench.hold("acme", 1);
     bench.release(one, 1);
@@ -437,7 +443,7 @@ fn before_partitions_are_known_operations_wait_and_keep_their_order() {
 
 #[test]
 fn too_many_operations_become_one_list() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let kept = bench.hold("acme", 1);
     let (_, mut verdict) = bench.reserve("acme", 1);
     for _ in 0..OPERATIONS_MAX / 2 {
@@ -451,7 +457,7 @@ fn too_many_operations_become_one_list() {
         .hold_operations_dropped
         .load(Ordering::Relaxed);
     assert_eq!(dropped, OPERATIONS_MAX as u64 + 1);
-    assert_eq!(verdict.try_recv(), Ok(Answer::Lost));
+    assert_eq!(verdict.try_recv(), Ok(HoldAnswer::Lost));
     let _ = bench.sent();
     let beat = bench.half_second().pop().expect("a beat");
     assert!(beat.starts_with(&format!("beat list [{kept}x1")), "{beat}");
@@ -459,7 +465,7 @@ fn too_many_operations_become_one_list() {
 
 #[test]
 fn a_list_that_is_too_long_is_cut_into_records_that_stand_by_themselves() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let domain = "d".repeat(200);
     for _ in 0..6_000 {
         bench.hold(&domain, 1);
@@ -478,7 +484,7 @@ fn a_list_that_is_too_long_is_cut_into_records_that_stand_by_themselves() {
             "{}",
             text_of(cargo)
         );
-        let Cargo::Beat(beat) = cargo else {
+        let Payload::Beat(beat) = cargo else {
             panic!("no beat");
         };
         for part in &beat.parts {
@@ -508,7 +514,7 @@ fn a_digest_is_that_of_the_list_after_any_run_of_words() {
     use rand::{Rng as _, SeedableRng as _};
     for seed in 0..200 {
         let mut random = rand::rngs::StdRng::seed_from_u64(seed);
-        let mut bench = Bench::new();
+        let mut bench = SessionBench::new();
         let mut model = std::collections::BTreeMap::new();
         for _ in 0..100 {
             let some = model.keys().nth(random.random_range(0..4)).copied();

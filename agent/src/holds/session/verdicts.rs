@@ -11,17 +11,17 @@ use tollgate_shared::wire::public::OnExcess;
 use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 
-use super::Keeper;
-use super::entry::{Held, Kept, Stands};
-use crate::batch::holds::{Act, Operation};
+use super::HoldSession;
+use super::entry::{HeldResource, KeptHold, Stands};
+use crate::batch::holds::{HoldAct, Operation};
 use crate::callback;
 use crate::clock::Mono;
 use crate::holds::news::{FullScope, HoldChange, HoldNews};
-use crate::holds::notice::{Answer, Word};
+use crate::holds::notice::{HoldAnswer, HoldStanding};
 use crate::resource::ResourceId;
 use crate::stats::Counters;
 
-impl Held {
+impl HeldResource {
     /// Whether copies that were too many are to be given back.
     pub(super) fn gives_back(&self) -> bool {
         let public = self.resource.public();
@@ -41,14 +41,14 @@ impl Held {
             return;
         }
         for kept in self.holds.values_mut() {
-            if let Some(word @ Word::Excess(..)) = &kept.said {
-                Kept::answer(&mut kept.watch, word);
+            if let Some(word @ HoldStanding::Excess(..)) = &kept.said {
+                KeptHold::answer(&mut kept.watch, word);
             }
         }
     }
 }
 
-impl Keeper {
+impl HoldSession {
     /// Takes what was said.
     pub(crate) fn hear(&mut self, verdicts: Vec<Verdict>, now: Mono) {
         for verdict in verdicts {
@@ -85,7 +85,7 @@ impl Keeper {
         kept.heard = Some(verdict.place);
         match verdict.says {
             VerdictSays::Counted { excess: 0, .. } => {
-                kept.tell(&Word::Confirmed, false);
+                kept.tell(&HoldStanding::Confirmed, false);
             }
             // It is asked for how much of it is left: the answer says of how many copies it speaks.
             VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
@@ -103,7 +103,7 @@ impl Keeper {
                 // What was given back since is still on its way there.
                 let left = excess.saturating_sub(copies.saturating_sub(kept.copies));
                 match (kept.in_use(), kept.said.is_none(), left) {
-                    (true, true, 0) => kept.tell(&Word::Confirmed, false),
+                    (true, true, 0) => kept.tell(&HoldStanding::Confirmed, false),
                     (true, true, _) => self.exceeds(id, number, left, by),
                     (true, false, _) => {}
                     (false, ..) => self.granted(id, number, Some(copies), None, now),
@@ -120,7 +120,7 @@ impl Keeper {
                     self.granted(id, number, None, None, now);
                 } else if kept.in_use() && kept.said.is_none() {
                     // It was in doubt, and asked about.
-                    kept.tell(&Word::Confirmed, false);
+                    kept.tell(&HoldStanding::Confirmed, false);
                 }
             }
             VerdictSays::NotHeld { .. } => self.is_not_held(id, number, now),
@@ -139,7 +139,7 @@ impl Keeper {
         let Some(kept) = held.holds.get_mut(&number) else {
             return;
         };
-        let word = Word::Excess(excess, by.clone());
+        let word = HoldStanding::Excess(excess, by.clone());
         let is_news = kept.said.as_ref().or(kept.doubted.as_ref()) != Some(&word);
         kept.tell(&word, gives_back);
         if is_news {
@@ -168,20 +168,20 @@ impl Keeper {
             if let Some(kept) = held.remove(number)
                 && let Stands::Awaited(answer) = kept.stands
             {
-                let _ = answer.send(Answer::Full(by));
+                let _ = answer.send(HoldAnswer::Full(by));
             }
             return;
         }
         let mut granted = None;
         let answer = held.use_now(number, |kept| {
             kept.copies = copies.unwrap_or(kept.copies);
-            kept.said = Some(Word::Confirmed);
+            kept.said = Some(HoldStanding::Confirmed);
             granted = Some((Arc::clone(&kept.domain), kept.copies));
         });
         let (Some(answer), Some((domain, copies))) = (answer, granted) else {
             return;
         };
-        if answer.send(Answer::Granted { domain, copies }).is_err() {
+        if answer.send(HoldAnswer::Granted { domain, copies }).is_err() {
             // Nobody waits for it any more.
             let partition = held.partition;
             let at = held
@@ -191,7 +191,7 @@ impl Keeper {
                 resource: id,
                 number,
                 at,
-                act: Act::Cancel,
+                act: HoldAct::Cancel,
             };
             self.queue(partition, cancel, now);
         }
@@ -213,11 +213,11 @@ impl Keeper {
 
     fn ended(&mut self, id: ResourceId, number: u64, by: EndedBy) {
         Counters::add(&self.counters.holds_ended, 1);
-        self.end_one(id, number, &Word::Ended(by), Answer::Lost);
+        self.end_one(id, number, &HoldStanding::Ended(by), HoldAnswer::Lost);
         self.tell_news(id, number, HoldChange::Ended(by));
     }
 
-    fn end_one(&mut self, id: ResourceId, number: u64, word: &Word, otherwise: Answer) {
+    fn end_one(&mut self, id: ResourceId, number: u64, word: &HoldStanding, otherwise: HoldAnswer) {
         let Some(mut kept) = self.held.get_mut(&id).and_then(|held| held.remove(number)) else {
             return;
         };
@@ -241,12 +241,22 @@ impl Keeper {
             }
             // Nobody has it yet: who seizes it asks again, or tells the host that there is none.
             Some(Op::Seize) if why == Why::UnknownTransfer => {
-                self.end_one(id, number, &Word::Uncounted(op, why), Answer::Refused(why));
+                self.end_one(
+                    id,
+                    number,
+                    &HoldStanding::Uncounted(op, why),
+                    HoldAnswer::Refused(why),
+                );
             }
             // Neither is it counted, nor would it be if it were listed again.
             None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
                 Counters::add(&self.counters.holds_uncounted, 1);
-                self.end_one(id, number, &Word::Uncounted(op, why), Answer::Refused(why));
+                self.end_one(
+                    id,
+                    number,
+                    &HoldStanding::Uncounted(op, why),
+                    HoldAnswer::Refused(why),
+                );
                 self.tell_news(id, number, HoldChange::Uncounted(why));
             }
             // The two sides count differently: a list makes them equal.
@@ -262,7 +272,7 @@ impl Keeper {
     fn is_in_use(&self, id: ResourceId, number: u64) -> bool {
         let held = self.held.get(&id);
         let kept = held.and_then(|held| held.holds.get(&number));
-        kept.is_some_and(Kept::in_use)
+        kept.is_some_and(KeptHold::in_use)
     }
 
     /// A hold in use is not taken over from anything any more: if it was, it is listed without that.

@@ -5,7 +5,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::public::OnExcess;
 use tollgate_shared::wire::verdict::VerdictSays;
 
-use super::bench::{Bench, counted, digest, full};
+use super::bench::{SessionBench, counted, digest, full};
 use super::*;
 
 fn exceeded(number: u64, excess: u32) -> VerdictSays {
@@ -25,25 +25,29 @@ fn is_held(number: u64, copies: u32, excess: u32) -> VerdictSays {
 }
 
 /// Whether a hold is asked about within so many beats.
-fn is_asked_for_within(beats: u32, bench: &mut Bench, number: u64) -> bool {
+fn is_asked_for_within(beats: u32, bench: &mut SessionBench, number: u64) -> bool {
     let question = format!("asked [{number}]");
     let beats: Vec<String> = (0..beats).flat_map(|_| bench.half_second()).collect();
     beats.iter().any(|beat| beat.ends_with(&question))
 }
 
 /// Whether a hold is asked about as soon as what was said of it is in doubt for a second.
-fn is_asked_for(bench: &mut Bench, number: u64) -> bool {
+fn is_asked_for(bench: &mut SessionBench, number: u64) -> bool {
     is_asked_for_within(5, bench, number)
 }
 
 #[test]
 fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
     let mut early = bench.confirm(one);
     bench.say(counted(one));
-    assert_eq!(early.try_recv(), Ok(Word::Confirmed));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed), "late");
+    assert_eq!(early.try_recv(), Ok(HoldStanding::Confirmed));
+    assert_eq!(
+        bench.confirm(one).try_recv(),
+        Ok(HoldStanding::Confirmed),
+        "late"
+    );
     let mut kept = bench.watch(two);
     let excess = VerdictSays::Counted {
         number: two,
@@ -51,7 +55,7 @@ fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
         by: full(),
     };
     bench.say(excess);
-    let word = Word::Excess(2, full());
+    let word = HoldStanding::Excess(2, full());
     assert_eq!(bench.confirm(two).try_recv(), Ok(word.clone()));
     assert!(kept.try_recv().is_err(), "excess is kept");
     bench.learn(OnExcess::GiveBack);
@@ -63,30 +67,33 @@ fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
 
 #[test]
 fn what_was_too_much_is_asked_for_until_it_is_given_back_and_no_longer() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
     bench.say(exceeded(one, 3));
-    let word = |copies| Ok(Word::Excess(copies, full()));
+    let word = |copies| Ok(HoldStanding::Excess(copies, full()));
     assert_eq!(bench.watch(one).try_recv(), word(3));
     bench.release(one, 1);
     assert_eq!(bench.watch(one).try_recv(), word(2), "one is given back");
-    let transfer = Seldom::Transfer {
+    let transfer = RareNotice::Transfer {
         copies: 2,
         to: TransferId(5),
         ttl: Span::from_secs(9),
     };
-    bench.tell(Some(one), What::Seldom(Box::new(transfer)));
+    bench.tell(Some(one), NoticeKind::Seldom(Box::new(transfer)));
     let mut asked = bench.watch(one);
     assert!(asked.try_recv().is_err(), "the rest was granted");
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
 }
 
 #[test]
 fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
-    for (excess, expected) in [(4, Word::Excess(1, full())), (3, Word::Confirmed)] {
+    for (excess, expected) in [
+        (4, HoldStanding::Excess(1, full())),
+        (3, HoldStanding::Confirmed),
+    ] {
         // It has given back meanwhile, and the verdict did not know that: it is asked for.
         let one = bench.hold("acme", 5);
         let mut asked = bench.watch(one);
@@ -104,7 +111,7 @@ fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
 
 #[test]
 fn what_was_too_much_comes_into_doubt_too() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
     bench.say(exceeded(one, 2));
@@ -114,7 +121,7 @@ fn what_was_too_much_comes_into_doubt_too() {
     let mut asked = bench.confirm(one);
     assert!(asked.try_recv().is_err(), "not confirmed");
     bench.say(is_held(one, 3, 3));
-    assert_eq!(asked.try_recv(), Ok(Word::Excess(3, full())));
+    assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(3, full())));
     assert_eq!(bench.excesses(), 2);
     // The same once more is no news, nor is what is left of it.
     bench.say(VerdictSays::BeatWanted);
@@ -122,13 +129,16 @@ fn what_was_too_much_comes_into_doubt_too() {
     bench.say(VerdictSays::BeatWanted);
     bench.release(one, 1);
     bench.say(is_held(one, 2, 2));
-    assert_eq!(bench.watch(one).try_recv(), Ok(Word::Excess(2, full())));
+    assert_eq!(
+        bench.watch(one).try_recv(),
+        Ok(HoldStanding::Excess(2, full()))
+    );
     assert_eq!(bench.excesses(), 2);
 }
 
 #[test]
 fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.say(counted(one));
     for _ in 0..10 {
@@ -138,7 +148,10 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
     bench.now = bench.now.plus(Span::from_secs(12));
     assert!(is_asked_for(&mut bench, one));
     bench.say(is_held(one, 5, 3));
-    assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Excess(3, full())));
+    assert_eq!(
+        bench.confirm(one).try_recv(),
+        Ok(HoldStanding::Excess(3, full()))
+    );
     assert!(!is_asked_for(&mut bench, one), "it was answered");
     // It beats, and the log has none of that for a while.
     bench.is_silent = true;
@@ -152,7 +165,7 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
 
 #[test]
 fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.say(counted(one));
     bench.is_silent = true;
@@ -161,7 +174,7 @@ fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence()
         bench.half_second();
         bench.under_way.holdings = 3;
         bench.under_way.acknowledged += 1;
-        assert_eq!(bench.confirm(one).try_recv(), Ok(Word::Confirmed));
+        assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
     }
     bench.under_way.holdings = 0;
     bench.release(one, 5);
@@ -175,7 +188,7 @@ fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence()
     bench.say(counted(two));
     bench.under_way.acknowledged += 1;
     bench.half_second();
-    assert_eq!(bench.confirm(two).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(bench.confirm(two).try_recv(), Ok(HoldStanding::Confirmed));
 }
 
 #[test]
@@ -186,7 +199,7 @@ fn what_counts_in_another_log_is_asked_for() {
             random,
         })
     };
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.sent();
     bench.keeper.know_logs(|_| log(1), bench.now);
@@ -199,7 +212,7 @@ fn what_counts_in_another_log_is_asked_for() {
 #[test]
 fn what_is_said_of_a_list_is_not_taken_for_less_than_it_listed() {
     for (stood_still, is_wanted) in [(true, false), (true, true), (false, false)] {
-        let mut bench = Bench::new();
+        let mut bench = SessionBench::new();
         bench.learn(OnExcess::GiveBack);
         let one = bench.hold("acme", 5);
         bench.say(counted(one));
@@ -217,13 +230,13 @@ fn what_is_said_of_a_list_is_not_taken_for_less_than_it_listed() {
         assert!(asked.try_recv().is_err(), "nobody knows how much is left");
         assert!(is_asked_for(&mut bench, one));
         bench.say(is_held(one, 2, 1));
-        assert_eq!(asked.try_recv(), Ok(Word::Excess(1, full())));
+        assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(1, full())));
     }
 }
 
 #[test]
 fn whoever_gave_up_waiting_is_forgotten() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     let still = (bench.watch(one), bench.confirm(one));
     for _ in 0..100 {
@@ -236,7 +249,7 @@ fn whoever_gave_up_waiting_is_forgotten() {
 
 #[test]
 fn what_was_seized_is_asked_about_until_it_is_answered_and_no_longer() {
-    let mut bench = Bench::new();
+    let mut bench = SessionBench::new();
     let (number, _verdict) = bench.seize(9);
     bench.sent();
     let seized = || VerdictSays::Seized {
@@ -254,5 +267,8 @@ fn what_was_seized_is_asked_about_until_it_is_answered_and_no_longer() {
     assert!(asked[5], "it is in doubt: {asked:?}");
     bench.say(seized());
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
-    assert_eq!(bench.confirm(number).try_recv(), Ok(Word::Confirmed));
+    assert_eq!(
+        bench.confirm(number).try_recv(),
+        Ok(HoldStanding::Confirmed)
+    );
 }

@@ -19,7 +19,7 @@ use super::table::NIL;
 pub const ENDED_IDS_MAX: usize = 4_096;
 
 #[derive(Clone, Debug)]
-pub(super) struct Agent {
+pub(super) struct AgentState {
     pub(super) name: Box<str>,
     pub(super) epoch: u128,
     /// A fingerprint of name and epoch.
@@ -39,7 +39,7 @@ pub(super) struct Agent {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agents {
-    slots: Vec<Option<Agent>>,
+    slots: Vec<Option<AgentState>>,
     free: Vec<u32>,
     by_name: BTreeMap<Box<str>, BTreeMap<u128, u32>>,
 }
@@ -50,7 +50,7 @@ impl Agents {
         if let Some(found) = self.find(name, epoch) {
             return found;
         }
-        let agent = Agent {
+        let agent = AgentState {
             name: name.into(),
             epoch,
             mark: digest::of_names([name, &epoch.to_string()].into_iter()),
@@ -83,12 +83,12 @@ impl Agents {
     }
 
     #[inline]
-    pub(super) fn get(&self, agent: AgentIx) -> Option<&Agent> {
+    pub(super) fn get(&self, agent: AgentIx) -> Option<&AgentState> {
         self.slots.get(agent.0 as usize)?.as_ref()
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, agent: AgentIx) -> Option<&mut Agent> {
+    pub(super) fn get_mut(&mut self, agent: AgentIx) -> Option<&mut AgentState> {
         self.slots.get_mut(agent.0 as usize)?.as_mut()
     }
 
@@ -108,7 +108,7 @@ impl Agents {
     }
 
     /// All epochs, by name and epoch.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (AgentIx, &Agent)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (AgentIx, &AgentState)> {
         self.by_name
             .values()
             .flat_map(BTreeMap::values)
@@ -117,7 +117,7 @@ impl Agents {
 
     pub(super) fn heap_bytes(&self) -> usize {
         let agents = self.slots.iter().flatten();
-        self.slots.capacity() * size_of::<Option<Agent>>()
+        self.slots.capacity() * size_of::<Option<AgentState>>()
             + agents.map(|agent| agent.excess.heap_bytes()).sum::<usize>()
     }
 }

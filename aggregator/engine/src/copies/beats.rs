@@ -22,7 +22,7 @@ use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
 pub use tollgate_shared::wire::beat::Listed;
 
-use super::effects::{AgentIx, Effects, HoldId, Refused, TransferId, Verdict};
+use super::effects::{AgentIx, Effects, HoldId, HoldVerdict, OpRefused, TransferId};
 use super::holds::Flags;
 use super::ops::{Ask, excess_of};
 use super::state::Copies;
@@ -67,14 +67,14 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::EpochOver`]; nothing has changed.
+    /// [`OpRefused::EpochOver`]; nothing has changed.
     pub fn full_beat(
         &mut self,
         agent: AgentIx,
         at: Timestamp,
         list: &List<'_>,
         out: &mut Effects,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), OpRefused> {
         self.acting(agent)?;
         let from = out.scopes_said();
         for entry in list.listed {
@@ -112,14 +112,14 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::EpochOver`].
+    /// [`OpRefused::EpochOver`].
     pub fn digest_beat(
         &mut self,
         agent: AgentIx,
         holdings: Holdings,
         awaiting: &[u64],
         out: &mut Effects,
-    ) -> Result<DigestBeat, Refused> {
+    ) -> Result<DigestBeat, OpRefused> {
         let mut counted = self.acting(agent)?.holdings;
         let mut left_out = Vec::new();
         for &number in awaiting {
@@ -172,7 +172,7 @@ impl Copies {
         {
             found.over = true;
             let words = [found.mark, 0, 0, 0, 0];
-            self.sum.add(super::digest::Kind::EpochOver, words);
+            self.sum.add(super::digest::DigestKind::EpochOver, words);
         }
         released
     }
@@ -185,7 +185,7 @@ impl Copies {
             && found.over
         {
             let words = [found.mark, 0, 0, 0, 0];
-            self.sum.take(super::digest::Kind::EpochOver, words);
+            self.sum.take(super::digest::DigestKind::EpochOver, words);
         }
         self.agents.remove(agent);
         released
@@ -201,7 +201,7 @@ impl Copies {
         if let Some(found) = self.agents.get_mut(agent) {
             for number in std::mem::take(&mut found.ended) {
                 let words = [found.mark, number, 0, 0, 0];
-                self.sum.take(super::digest::Kind::EndedId, words);
+                self.sum.take(super::digest::DigestKind::EndedId, words);
             }
         }
         released
@@ -228,12 +228,12 @@ impl Copies {
         at: Timestamp,
         entry: &Listed<'_>,
         out: &mut Effects,
-    ) -> Option<Verdict> {
+    ) -> Option<HoldVerdict> {
         if self
             .acting(id.agent)
             .is_ok_and(|of| of.ended.contains(&id.number))
         {
-            return Some(Verdict::Ended);
+            return Some(HoldVerdict::Ended);
         }
         match self.holds.find(id) {
             Some(slot) => self.grow_known(slot, entry, out),
@@ -241,7 +241,12 @@ impl Copies {
         }
     }
 
-    fn grow_known(&mut self, slot: u32, entry: &Listed<'_>, out: &mut Effects) -> Option<Verdict> {
+    fn grow_known(
+        &mut self,
+        slot: u32,
+        entry: &Listed<'_>,
+        out: &mut Effects,
+    ) -> Option<HoldVerdict> {
         let facts = self.holds.facts(slot);
         let copies = match entry.copies {
             0 => facts.copies,
@@ -266,7 +271,7 @@ impl Copies {
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
         self.say_full(name, limit, held, facts.set, out);
-        Some(Verdict::Counted(taken))
+        Some(HoldVerdict::Counted(taken))
     }
 
     fn count_unknown(
@@ -275,17 +280,17 @@ impl Copies {
         at: Timestamp,
         entry: &Listed<'_>,
         out: &mut Effects,
-    ) -> Verdict {
+    ) -> HoldVerdict {
         let start = entry.start.min(at);
         if let Some(transfer) = entry.seized {
             return self.claim_listed(id, transfer, entry.copies, out);
         }
         if entry.copies == 0 || self.too_old(start) {
-            return Verdict::Ended;
+            return HoldVerdict::Ended;
         }
         if !self.has_place() {
             self.counters.not_counted += 1;
-            return Verdict::NotCounted;
+            return HoldVerdict::NotCounted;
         }
         let ask = Ask {
             id,
@@ -297,7 +302,7 @@ impl Copies {
             strict: entry.strict,
             ..Flags::default()
         };
-        Verdict::Counted(self.hold_in_place_of(&ask, None, flags, out))
+        HoldVerdict::Counted(self.hold_in_place_of(&ask, None, flags, out))
     }
 
     /// A beat lists a hold that was seized and is not known: its seize was lost. What is staged is
@@ -308,9 +313,9 @@ impl Copies {
         transfer: TransferId,
         copies: u32,
         out: &mut Effects,
-    ) -> Verdict {
+    ) -> HoldVerdict {
         let Some(staged) = self.staging.get(transfer).copied() else {
-            return Verdict::UnknownTransfer;
+            return HoldVerdict::UnknownTransfer;
         };
         self.claim(transfer, &staged, id, out);
         if 0 < copies
@@ -319,7 +324,7 @@ impl Copies {
         {
             self.resize(slot, copies, out);
         }
-        Verdict::Counted(super::effects::Taken {
+        HoldVerdict::Counted(super::effects::Taken {
             excess: 0,
             by: None,
         })

@@ -19,11 +19,11 @@ use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher128};
 pub(super) struct Sum(u128);
 
 /// What an entry says, as words.
-pub(super) type Words = [u64; 5];
+pub(super) type DigestWords = [u64; 5];
 
 /// What kind of entry the words are of; the first byte that is hashed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum DigestKind {
     Hold = 1,
     Staged = 2,
     EndedId = 3,
@@ -33,12 +33,12 @@ pub(super) enum Kind {
 
 impl Sum {
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, words: Words) {
+    pub(super) fn add(&mut self, kind: DigestKind, words: DigestWords) {
         self.0 = self.0.wrapping_add(hash(kind, words));
     }
 
     #[inline]
-    pub(super) fn take(&mut self, kind: Kind, words: Words) {
+    pub(super) fn take(&mut self, kind: DigestKind, words: DigestWords) {
         self.0 = self.0.wrapping_sub(hash(kind, words));
     }
 
@@ -52,7 +52,7 @@ impl Sum {
 }
 
 #[inline]
-fn hash(kind: Kind, words: Words) -> u128 {
+fn hash(kind: DigestKind, words: DigestWords) -> u128 {
     let mut bytes = [0u8; 48];
     bytes[0] = kind as u8;
     for (to, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
@@ -81,17 +81,17 @@ mod tests {
     #[test]
     fn the_order_of_entries_does_not_matter_and_their_content_does() {
         let (mut one, mut other) = (Sum::default(), Sum::default());
-        one.add(Kind::Hold, [1, 2, 3, 4, 5]);
-        one.add(Kind::Hold, [1, 2, 3, 4, 6]);
-        other.add(Kind::Hold, [1, 2, 3, 4, 6]);
-        other.add(Kind::Hold, [9, 9, 9, 9, 9]);
-        other.add(Kind::Hold, [1, 2, 3, 4, 5]);
+        one.add(DigestKind::Hold, [1, 2, 3, 4, 5]);
+        one.add(DigestKind::Hold, [1, 2, 3, 4, 6]);
+        other.add(DigestKind::Hold, [1, 2, 3, 4, 6]);
+        other.add(DigestKind::Hold, [9, 9, 9, 9, 9]);
+        other.add(DigestKind::Hold, [1, 2, 3, 4, 5]);
         assert_ne!(one, other);
-        other.take(Kind::Hold, [9, 9, 9, 9, 9]);
+        other.take(DigestKind::Hold, [9, 9, 9, 9, 9]);
         assert_eq!(one.at(7), other.at(7));
         assert_ne!(one.at(7), one.at(8));
-        other.take(Kind::Hold, [1, 2, 3, 4, 6]);
-        other.add(Kind::Staged, [1, 2, 3, 4, 6]);
+        other.take(DigestKind::Hold, [1, 2, 3, 4, 6]);
+        other.add(DigestKind::Staged, [1, 2, 3, 4, 6]);
         assert_ne!(one, other);
         assert_ne!(
             of_names(["a", "b"].into_iter()),

@@ -29,7 +29,7 @@ impl std::fmt::Debug for NameKey {
 
 /// One domain. Words of four bytes, so that no padding is paid for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Domain {
+pub(super) struct CopiesDomain {
     copies: [u32; 2],
     tag: u32,
     refs: u32,
@@ -41,12 +41,12 @@ pub(super) struct Domain {
 
 #[derive(Clone, Debug)]
 pub(super) struct Domains {
-    table: Table<Domain>,
+    table: Table<CopiesDomain>,
     names: NameCells,
     key: NameKey,
 }
 
-impl Domain {
+impl CopiesDomain {
     #[inline]
     pub(super) fn copies(&self) -> u64 {
         u64::from(self.copies[0]) | u64::from(self.copies[1]) << 32
@@ -61,7 +61,7 @@ impl Domain {
     }
 }
 
-impl Chained for Domain {
+impl Chained for CopiesDomain {
     fn chain(&self) -> u32 {
         self.chain
     }
@@ -122,7 +122,7 @@ impl Domains {
     /// Brings a domain in that is not here, with nothing counted and nobody referring to it yet.
     pub(super) fn insert(&mut self, name: &str, tag: u32, class: u32) -> u32 {
         let name = self.names.keep(name);
-        self.table.insert(Domain {
+        self.table.insert(CopiesDomain {
             copies: [0; 2],
             tag,
             refs: 0,
@@ -133,7 +133,7 @@ impl Domains {
     }
 
     #[inline]
-    pub(super) fn at(&self, slot: u32) -> &Domain {
+    pub(super) fn at(&self, slot: u32) -> &CopiesDomain {
         self.table.at(slot)
     }
 

@@ -59,7 +59,7 @@ pub struct Taken {
 
 /// Why an operation was refused. A refused operation has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum OpRefused {
     /// The hold is not counted: never taken, released, lost or somebody else's.
     #[error("unknown hold")]
     UnknownHold,
@@ -105,7 +105,7 @@ pub enum Refused {
 
 /// What an agent is told about a hold that its beat listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HoldVerdict {
     /// Counted now; so much of it was too much.
     Counted(Taken),
     /// It was ended by its age or by an operator: the agent must stop using it.
@@ -118,7 +118,7 @@ pub enum Verdict {
 
 /// What is denied to everybody in it while it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope<'a> {
+pub enum CopiesScope<'a> {
     /// A domain.
     Domain(&'a str),
     /// A group.
@@ -129,7 +129,7 @@ pub enum Scope<'a> {
 
 /// A hold that ended without its holder's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedHold {
     /// The hold.
     pub hold: HoldId,
     /// Copies that came back.
@@ -140,13 +140,13 @@ pub struct Ended {
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     text: String,
-    scopes: Vec<Said>,
-    pub(super) ended: Vec<Ended>,
-    pub(super) verdicts: Vec<(HoldId, Verdict)>,
+    scopes: Vec<EffectScope>,
+    pub(super) ended: Vec<EndedHold>,
+    pub(super) verdicts: Vec<(HoldId, HoldVerdict)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct EffectScope {
     kind: Kind,
     full: bool,
     len: u16,
@@ -175,27 +175,27 @@ impl Effects {
     }
 
     /// Scopes, each with whether it is full now, in the order in which it was said.
-    pub fn scopes(&self) -> impl Iterator<Item = (Scope<'_>, bool)> {
+    pub fn scopes(&self) -> impl Iterator<Item = (CopiesScope<'_>, bool)> {
         self.scopes.iter().map(|said| (self.scope(said), said.full))
     }
 
     /// Holds that ended by age.
-    pub fn ended(&self) -> &[Ended] {
+    pub fn ended(&self) -> &[EndedHold] {
         &self.ended
     }
 
     /// Verdicts on holds that a beat listed, in its order.
-    pub fn verdicts(&self) -> &[(HoldId, Verdict)] {
+    pub fn verdicts(&self) -> &[(HoldId, HoldVerdict)] {
         &self.verdicts
     }
 
-    pub(super) fn say(&mut self, scope: Scope<'_>, full: bool) {
+    pub(super) fn say(&mut self, scope: CopiesScope<'_>, full: bool) {
         let (kind, name) = match scope {
-            Scope::Domain(name) => (Kind::Domain, name),
-            Scope::Group(name) => (Kind::Group, name),
-            Scope::Resource => (Kind::Resource, ""),
+            CopiesScope::Domain(name) => (Kind::Domain, name),
+            CopiesScope::Group(name) => (Kind::Group, name),
+            CopiesScope::Resource => (Kind::Resource, ""),
         };
-        let said = Said {
+        let said = EffectScope {
             kind,
             full,
             len: name.len() as u16,
@@ -233,18 +233,18 @@ impl Effects {
         self.scopes.truncate(kept);
     }
 
-    fn scope(&self, said: &Said) -> Scope<'_> {
+    fn scope(&self, said: &EffectScope) -> CopiesScope<'_> {
         scope_in(&self.text, said)
     }
 }
 
-fn scope_in<'a>(text: &'a str, said: &Said) -> Scope<'a> {
+fn scope_in<'a>(text: &'a str, said: &EffectScope) -> CopiesScope<'a> {
     let start = said.start as usize;
     let name = text.get(start..start + usize::from(said.len));
     match said.kind {
-        Kind::Domain => Scope::Domain(name.unwrap_or_default()),
-        Kind::Group => Scope::Group(name.unwrap_or_default()),
-        Kind::Resource => Scope::Resource,
+        Kind::Domain => CopiesScope::Domain(name.unwrap_or_default()),
+        Kind::Group => CopiesScope::Group(name.unwrap_or_default()),
+        Kind::Resource => CopiesScope::Resource,
     }
 }
 
@@ -255,28 +255,28 @@ mod tests {
     #[test]
     fn settled_statements_are_in_order_and_the_last_of_a_scope_holds() {
         let mut out = Effects::new();
-        out.say(Scope::Resource, true);
+        out.say(CopiesScope::Resource, true);
         let from = out.scopes_said();
         for (scope, full) in [
-            (Scope::Resource, true),
-            (Scope::Domain("b"), false),
-            (Scope::Group("a"), true),
-            (Scope::Domain("b"), true),
-            (Scope::Domain("a"), false),
-            (Scope::Resource, false),
+            (CopiesScope::Resource, true),
+            (CopiesScope::Domain("b"), false),
+            (CopiesScope::Group("a"), true),
+            (CopiesScope::Domain("b"), true),
+            (CopiesScope::Domain("a"), false),
+            (CopiesScope::Resource, false),
         ] {
             out.say(scope, full);
         }
         out.settle(from);
-        let said: Vec<(Scope<'_>, bool)> = out.scopes().collect();
+        let said: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
         assert_eq!(
             said,
             [
-                (Scope::Resource, true),
-                (Scope::Domain("a"), false),
-                (Scope::Domain("b"), true),
-                (Scope::Group("a"), true),
-                (Scope::Resource, false),
+                (CopiesScope::Resource, true),
+                (CopiesScope::Domain("a"), false),
+                (CopiesScope::Domain("b"), true),
+                (CopiesScope::Group("a"), true),
+                (CopiesScope::Resource, false),
             ]
         );
         out.clear();

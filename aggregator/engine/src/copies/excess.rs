@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::digest::{Kind, Sum};
+use super::digest::{DigestKind, Sum};
 use super::effects::{HoldId, Limiter, Taken};
 use super::state::Copies;
 
@@ -71,10 +71,10 @@ impl ExcessOf {
         };
         let words = |of: Excess| [mark, number, u64::from(of.copies), of.by.number(), 0];
         if let Some(before) = before {
-            sum.take(Kind::Excess, words(before));
+            sum.take(DigestKind::Excess, words(before));
         }
         if let Some(excess) = to {
-            sum.add(Kind::Excess, words(excess));
+            sum.add(DigestKind::Excess, words(excess));
         }
     }
 

@@ -23,7 +23,7 @@ pub struct GroupIx(pub(super) u32);
 pub(super) const NO_GROUPS: u32 = 0;
 
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub(super) struct CopiesGroup {
     pub(super) name: Box<str>,
     pub(super) copies: u64,
     /// The effective limit; none: the limits in force do not know the group.
@@ -42,7 +42,7 @@ struct Set {
 
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
-    groups: Vec<Group>,
+    groups: Vec<CopiesGroup>,
     by_name: BTreeMap<Box<str>, u32>,
     free_groups: Vec<u32>,
     sets: Vec<Set>,
@@ -52,7 +52,7 @@ pub(super) struct Groups {
     set_of_class: Vec<u32>,
 }
 
-impl Group {
+impl CopiesGroup {
     /// Whether it has no room.
     pub(super) fn full(&self) -> bool {
         let late = u64::from(planted(Bug::GroupFullLate));
@@ -115,7 +115,10 @@ impl Groups {
 
     /// The groups of a set, by name.
     #[inline]
-    pub(super) fn of_set(&self, set: u32) -> impl DoubleEndedIterator<Item = (GroupIx, &Group)> {
+    pub(super) fn of_set(
+        &self,
+        set: u32,
+    ) -> impl DoubleEndedIterator<Item = (GroupIx, &CopiesGroup)> {
         let groups = self.sets[set as usize].groups.iter();
         groups.map(|&number| (GroupIx(number), &self.groups[number as usize]))
     }
@@ -132,18 +135,18 @@ impl Groups {
     }
 
     /// All groups that limits name or holds were taken under, by name.
-    pub(super) fn by_name(&self) -> impl Iterator<Item = &Group> {
+    pub(super) fn by_name(&self) -> impl Iterator<Item = &CopiesGroup> {
         self.by_name
             .values()
             .map(|&number| &self.groups[number as usize])
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Group> {
+    pub(super) fn get(&self, name: &str) -> Option<&CopiesGroup> {
         let number = self.by_name.get(name)?;
         Some(&self.groups[*number as usize])
     }
 
-    pub(super) fn at(&self, group: GroupIx) -> Option<&Group> {
+    pub(super) fn at(&self, group: GroupIx) -> Option<&CopiesGroup> {
         self.groups.get(group.0 as usize)
     }
 
@@ -184,7 +187,7 @@ impl Groups {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
-        let group = Group {
+        let group = CopiesGroup {
             name: name.into(),
             copies: 0,
             limit: None,
@@ -266,7 +269,7 @@ impl Groups {
 
     /// Bytes on the heap, without the names.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.groups.capacity() * size_of::<Group>() + self.sets.capacity() * size_of::<Set>()
+        self.groups.capacity() * size_of::<CopiesGroup>() + self.sets.capacity() * size_of::<Set>()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct CopyLimits {
     pub(super) holds_max: u32,
     pub(super) groups: Box<[GroupLimit]>,
     /// Class 0 is that of everybody who is not in `who`.
-    pub(super) classes: Box<[Class]>,
+    pub(super) classes: Box<[CopiesClass]>,
     who: NameTable,
     class_of_who: Box<[u32]>,
 }
@@ -41,7 +41,7 @@ pub(super) struct GroupLimit {
 
 /// What domains share that are limited alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Class {
+pub(super) struct CopiesClass {
     pub(super) limit: u64,
     /// Numbers of groups, ascending.
     pub(super) groups: Box<[u32]>,
@@ -149,7 +149,7 @@ impl CopyLimitsBuilder {
     /// The limits, each lowered to the global one.
     pub fn build(self) -> CopyLimits {
         let cap = |limit: u64| self.global.map_or(limit, |global| limit.min(global));
-        let default = Class {
+        let default = CopiesClass {
             limit: cap(self.limit),
             groups: Box::default(),
         };
@@ -163,13 +163,13 @@ impl CopyLimitsBuilder {
             }
         }
         let mut classes = vec![default];
-        let mut numbers: BTreeMap<Class, u32> = BTreeMap::new();
+        let mut numbers: BTreeMap<CopiesClass, u32> = BTreeMap::new();
         numbers.insert(classes[0].clone(), 0);
         let class_of_who = groups_of
             .iter()
             .map(|(domain, groups)| {
                 let own = self.domains.get(*domain).copied();
-                let class = Class {
+                let class = CopiesClass {
                     limit: cap(own.unwrap_or(self.limit)),
                     groups: groups.clone().into_boxed_slice(),
                 };

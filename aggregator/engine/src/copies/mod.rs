@@ -48,11 +48,12 @@ pub use audit::Miscount;
 pub use beats::{DigestBeat, List, Listed};
 pub use domains::NameKey;
 pub use effects::{
-    AgentIx, Effects, Ended, Grant, HoldId, Limiter, Refused, Scope, Taken, TransferId, Verdict,
+    AgentIx, CopiesScope, Effects, EndedHold, Grant, HoldId, HoldVerdict, Limiter, OpRefused,
+    Taken, TransferId,
 };
 pub use groups::GroupIx;
 pub use limits::{CopyLimits, CopyLimitsBuilder, HOLDS_MAX};
 pub use ops::{Ahead, Ask};
 pub use snapshot::RestoreFault;
-pub use state::{Copies, Counters};
+pub use state::{Copies, CopiesCounters};
 pub use views::{Count, HoldState, HoldView, StagedView};

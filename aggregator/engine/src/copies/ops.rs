@@ -18,10 +18,10 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::effects::{Effects, Grant, HoldId, Limiter, Refused, Taken, TransferId};
+use super::effects::{Effects, Grant, HoldId, Limiter, OpRefused, Taken, TransferId};
 use super::holds::{Facts, Flags};
 use super::staging::Staged;
-use super::state::{Asked, Copies, Room};
+use super::state::{AskedDomain, Copies, DomainRoom};
 use super::table::NIL;
 
 /// Copies of a domain, asked for or in use.
@@ -97,15 +97,20 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused`] for no copies, a `min` above them, an id that is in use or was ended, an epoch
+    /// [`OpRefused`] for no copies, a `min` above them, an id that is in use or was ended, an epoch
     /// that is over, and at the bound of holds.
-    pub fn reserve(&mut self, ask: Ask<'_>, min: u32, out: &mut Effects) -> Result<Grant, Refused> {
+    pub fn reserve(
+        &mut self,
+        ask: Ask<'_>,
+        min: u32,
+        out: &mut Effects,
+    ) -> Result<Grant, OpRefused> {
         if ask.copies < min {
             let copies = ask.copies;
-            return Err(Refused::MinAboveCopies { min, copies });
+            return Err(OpRefused::MinAboveCopies { min, copies });
         }
         let lost = match self.may_begin(&ask)? {
-            Some(slot) if !self.holds.facts(slot).flags.lost => return Err(Refused::HoldExists),
+            Some(slot) if !self.holds.facts(slot).flags.lost => return Err(OpRefused::HoldExists),
             lost => lost,
         };
         let name = admit_domain(ask.domain);
@@ -143,8 +148,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused`] for no copies, an id that was ended, an epoch that is over, and at the bound.
-    pub fn hold(&mut self, ask: Ask<'_>, out: &mut Effects) -> Result<Taken, Refused> {
+    /// [`OpRefused`] for no copies, an id that was ended, an epoch that is over, and at the bound.
+    pub fn hold(&mut self, ask: Ask<'_>, out: &mut Effects) -> Result<Taken, OpRefused> {
         let before = self.may_begin(&ask)?;
         if before.is_none() && !self.has_place() {
             return Err(self.at_capacity());
@@ -156,9 +161,9 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused`] for no copies, for a hold that the epoch does not hold, and for more copies than
+    /// [`OpRefused`] for no copies, for a hold that the epoch does not hold, and for more copies than
     /// it has.
-    pub fn release(&mut self, id: HoldId, copies: u32, out: &mut Effects) -> Result<(), Refused> {
+    pub fn release(&mut self, id: HoldId, copies: u32, out: &mut Effects) -> Result<(), OpRefused> {
         let (slot, facts) = self.live_with(id, copies)?;
         if facts.copies == copies {
             self.end(slot, out);
@@ -174,7 +179,7 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused`] as for [`release`](Self::release), for an id under which something is staged, and
+    /// [`OpRefused`] as for [`release`](Self::release), for an id under which something is staged, and
     /// at the bound.
     pub fn transfer(
         &mut self,
@@ -184,10 +189,10 @@ impl Copies {
         at: Timestamp,
         ttl: Span,
         out: &mut Effects,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), OpRefused> {
         let (slot, facts) = self.live_with(id, copies)?;
         if self.staging.get(to).is_some() {
-            return Err(Refused::TransferExists);
+            return Err(OpRefused::TransferExists);
         }
         if copies < facts.copies && !self.has_place() {
             return Err(self.at_capacity());
@@ -217,22 +222,22 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused`] where nothing is staged (any more), for an id that is in use or was ended, and an
+    /// [`OpRefused`] where nothing is staged (any more), for an id that is in use or was ended, and an
     /// epoch that is over.
     pub fn seize(
         &mut self,
         from: TransferId,
         id: HoldId,
         out: &mut Effects,
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, OpRefused> {
         if self.acting(id.agent)?.ended.contains(&id.number) {
-            return Err(Refused::HoldEnded);
+            return Err(OpRefused::HoldEnded);
         }
         let before = self.holds.find(id);
         if before.is_some_and(|slot| !self.holds.facts(slot).flags.lost) {
-            return Err(Refused::HoldExists);
+            return Err(OpRefused::HoldExists);
         }
-        let staged = *self.staging.get(from).ok_or(Refused::UnknownTransfer)?;
+        let staged = *self.staging.get(from).ok_or(OpRefused::UnknownTransfer)?;
         if let Some(lost) = before {
             self.end(lost, out);
         }
@@ -245,9 +250,9 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownHold`] for a hold that nobody has.
-    pub fn end_hold(&mut self, id: HoldId, out: &mut Effects) -> Result<u32, Refused> {
-        let slot = self.holds.find(id).ok_or(Refused::UnknownHold)?;
+    /// [`OpRefused::UnknownHold`] for a hold that nobody has.
+    pub fn end_hold(&mut self, id: HoldId, out: &mut Effects) -> Result<u32, OpRefused> {
+        let slot = self.holds.find(id).ok_or(OpRefused::UnknownHold)?;
         let facts = self.holds.facts(slot);
         self.end(slot, out);
         if !planted(Bug::EndForgotten) {
@@ -260,30 +265,30 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownTransfer`] where nothing is staged.
-    pub fn end_transfer(&mut self, id: TransferId, out: &mut Effects) -> Result<u32, Refused> {
-        let staged = self.unstage(id, out).ok_or(Refused::UnknownTransfer)?;
+    /// [`OpRefused::UnknownTransfer`] where nothing is staged.
+    pub fn end_transfer(&mut self, id: TransferId, out: &mut Effects) -> Result<u32, OpRefused> {
+        let staged = self.unstage(id, out).ok_or(OpRefused::UnknownTransfer)?;
         Ok(staged.copies)
     }
 
     /// Whether a hold may begin under this id; what is there already is its slot.
-    fn may_begin(&self, ask: &Ask<'_>) -> Result<Option<u32>, Refused> {
+    fn may_begin(&self, ask: &Ask<'_>) -> Result<Option<u32>, OpRefused> {
         if ask.copies == 0 {
-            return Err(Refused::NoCopies);
+            return Err(OpRefused::NoCopies);
         }
         if self.acting(ask.id.agent)?.ended.contains(&ask.id.number) {
-            return Err(Refused::HoldEnded);
+            return Err(OpRefused::HoldEnded);
         }
         Ok(self.holds.find(ask.id))
     }
 
-    fn live_with(&self, id: HoldId, copies: u32) -> Result<(u32, Facts), Refused> {
+    fn live_with(&self, id: HoldId, copies: u32) -> Result<(u32, Facts), OpRefused> {
         let (slot, facts) = self.live(id)?;
         if copies == 0 {
-            return Err(Refused::NoCopies);
+            return Err(OpRefused::NoCopies);
         }
         if facts.copies < copies {
-            return Err(Refused::TooManyCopies {
+            return Err(OpRefused::TooManyCopies {
                 held: facts.copies,
                 asked: copies,
             });
@@ -317,7 +322,7 @@ impl Copies {
     fn take(
         &mut self,
         ask: &Ask<'_>,
-        asked: Asked<'_>,
+        asked: AskedDomain<'_>,
         lost: Option<u32>,
         flags: Flags,
         out: &mut Effects,
@@ -371,7 +376,7 @@ impl Copies {
 }
 
 /// The most copies that room lets through, and what kept them below.
-fn largest(copies: u32, room: Room) -> (u32, Option<Limiter>) {
+fn largest(copies: u32, room: DomainRoom) -> (u32, Option<Limiter>) {
     let least = match room.copies {
         copies if planted(Bug::RoomShort) => copies.saturating_sub(1),
         copies if planted(Bug::RoomOver) => copies.saturating_add(1),
@@ -384,7 +389,7 @@ fn largest(copies: u32, room: Room) -> (u32, Option<Limiter>) {
 }
 
 /// What is too much of copies that are counted whatever the room.
-pub(super) fn excess_of(copies: u32, room: Room) -> Taken {
+pub(super) fn excess_of(copies: u32, room: DomainRoom) -> Taken {
     let (granted, by) = largest(copies, room);
     Taken {
         excess: copies - granted,

@@ -79,7 +79,7 @@ impl Copies {
         limits: Arc<CopyLimits>,
         key: NameKey,
     ) -> Result<Self, RestoreFault> {
-        let mut reader = Reader {
+        let mut reader = SnapshotReader {
             bytes,
             at: 0,
             copies: Self::new(limits, key),
@@ -222,7 +222,7 @@ impl<'a> Pen<'a> {
 }
 
 /// Reads; puts what it reads into a state that was empty.
-struct Reader<'a> {
+struct SnapshotReader<'a> {
     bytes: &'a [u8],
     at: usize,
     copies: Copies,
@@ -230,7 +230,7 @@ struct Reader<'a> {
     sets: Vec<u32>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SnapshotReader<'a> {
     fn names(&mut self) -> Result<(), RestoreFault> {
         let mut before = None;
         for _ in 0..self.number("domains")? {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
-use super::agents::{Agent, Agents};
-use super::digest::{Kind, Sum, Words};
+use super::agents::{AgentState, Agents};
+use super::digest::{DigestKind, DigestWords, Sum};
 use super::domains::{Domains, NameKey};
-use super::effects::{AgentIx, Effects, HoldId, Limiter, Refused, Scope, TransferId};
+use super::effects::{AgentIx, CopiesScope, Effects, HoldId, Limiter, OpRefused, TransferId};
 use super::groups::Groups;
 use super::holds::{Facts, Holds};
 use super::limits::CopyLimits;
@@ -38,12 +38,12 @@ pub struct Copies {
     pub(super) optimistic: u64,
     pub(super) now: Timestamp,
     pub(super) sum: Sum,
-    pub(super) counters: Counters,
+    pub(super) counters: CopiesCounters,
 }
 
 /// What happened at bounds, since this value was made. Not part of the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct CopiesCounters {
     /// Holds and transfers that were not counted, because as many were kept as may be.
     pub not_counted: u64,
     /// Ended ids that were forgotten before their epoch was over.
@@ -52,14 +52,14 @@ pub struct Counters {
 
 /// Room for a domain, and where it is least.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct DomainRoom {
     pub(super) copies: u64,
     pub(super) by: Limiter,
 }
 
 /// A domain that an operation is about, which need not be here yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AskedDomain<'a> {
     pub(super) name: &'a str,
     pub(super) tag: u32,
     pub(super) slot: Option<u32>,
@@ -81,7 +81,7 @@ impl Copies {
             optimistic: 0,
             now: Timestamp::ZERO,
             sum: Sum::default(),
-            counters: Counters::default(),
+            counters: CopiesCounters::default(),
             limits,
         };
         copies.groups.new_limits(&copies.limits);
@@ -141,20 +141,20 @@ impl Copies {
     }
 
     /// What bounds have cost since this value was made.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> CopiesCounters {
         self.counters
     }
 
     /// The domain and how it is limited.
     #[inline]
-    pub(super) fn ask<'a>(&mut self, name: &'a str) -> Asked<'a> {
+    pub(super) fn ask<'a>(&mut self, name: &'a str) -> AskedDomain<'a> {
         let tag = self.domains.tag_of(name);
         let slot = self.domains.find(name, tag);
         let class = match slot {
             Some(slot) => self.class_at(slot),
             None => self.limits.class_of(name),
         };
-        Asked {
+        AskedDomain {
             name,
             tag,
             slot,
@@ -184,19 +184,19 @@ impl Copies {
     /// Room for more copies of a domain under today's groups. Of equally near limits the domain's
     /// is named first, then groups by name.
     #[inline]
-    pub(super) fn room(&self, asked: &Asked<'_>) -> Room {
+    pub(super) fn room(&self, asked: &AskedDomain<'_>) -> DomainRoom {
         let held = asked.slot.map_or(0, |slot| self.domains.at(slot).copies());
         self.room_with(self.limit_of_class(asked.class), held, asked.set)
     }
 
-    pub(super) fn room_with(&self, limit: u64, held: u64, set: u32) -> Room {
-        let mut room = Room {
+    pub(super) fn room_with(&self, limit: u64, held: u64, set: u32) -> DomainRoom {
+        let mut room = DomainRoom {
             copies: limit.saturating_sub(held),
             by: Limiter::Domain,
         };
         let mut narrow = |copies: u64, by: Limiter| {
             if copies < room.copies {
-                room = Room { copies, by };
+                room = DomainRoom { copies, by };
             }
         };
         for (ix, group) in self.groups.of_set(set) {
@@ -226,34 +226,34 @@ impl Copies {
         kept < u64::from(self.limits.holds_max)
     }
 
-    pub(super) fn at_capacity(&mut self) -> Refused {
+    pub(super) fn at_capacity(&mut self) -> OpRefused {
         self.counters.not_counted += 1;
-        Refused::AtCapacity
+        OpRefused::AtCapacity
     }
 
     /// An epoch that may still act.
     #[inline]
-    pub(super) fn acting(&self, agent: AgentIx) -> Result<&Agent, Refused> {
+    pub(super) fn acting(&self, agent: AgentIx) -> Result<&AgentState, OpRefused> {
         self.agents
             .get(agent)
             .filter(|agent| !agent.over)
-            .ok_or(Refused::EpochOver)
+            .ok_or(OpRefused::EpochOver)
     }
 
     /// The slot and the facts of a hold that counts.
     #[inline]
-    pub(super) fn live(&self, id: HoldId) -> Result<(u32, Facts), Refused> {
+    pub(super) fn live(&self, id: HoldId) -> Result<(u32, Facts), OpRefused> {
         self.acting(id.agent)?;
-        let slot = self.holds.find(id).ok_or(Refused::UnknownHold)?;
+        let slot = self.holds.find(id).ok_or(OpRefused::UnknownHold)?;
         let facts = self.holds.facts(slot);
         if facts.flags.lost {
-            return Err(Refused::UnknownHold);
+            return Err(OpRefused::UnknownHold);
         }
         Ok((slot, facts))
     }
 
     /// A domain's slot; it comes in if it is not here.
-    pub(super) fn come_in(&mut self, asked: &Asked<'_>) -> u32 {
+    pub(super) fn come_in(&mut self, asked: &AskedDomain<'_>) -> u32 {
         match asked.slot {
             Some(slot) => slot,
             None => {
@@ -380,25 +380,26 @@ impl Copies {
             true => agent.ended.pop_first(),
             false => None,
         };
-        self.sum.add(Kind::EndedId, [mark, id.number, 0, 0, 0]);
+        self.sum
+            .add(DigestKind::EndedId, [mark, id.number, 0, 0, 0]);
         if let Some(number) = forgotten {
             self.counters.ended_forgotten += 1;
-            self.sum.take(Kind::EndedId, [mark, number, 0, 0, 0]);
+            self.sum.take(DigestKind::EndedId, [mark, number, 0, 0, 0]);
         }
     }
 
     /// Says which of the scopes that a hold of a domain counts in are full.
     pub(super) fn say_full(&self, name: &str, limit: u64, held: u64, set: u32, out: &mut Effects) {
         if limit <= held {
-            out.say(Scope::Domain(name), true);
+            out.say(CopiesScope::Domain(name), true);
         }
         for (_, group) in self.groups.of_set(set) {
             if group.full() {
-                out.say(Scope::Group(&group.name), true);
+                out.say(CopiesScope::Group(&group.name), true);
             }
         }
         if self.resource_full() {
-            out.say(Scope::Resource, true);
+            out.say(CopiesScope::Resource, true);
         }
     }
 
@@ -445,17 +446,17 @@ impl Copies {
         let class = self.class_at(domain);
         let limit = self.limit_of_class(class);
         if limit <= held && held - copies < limit && !planted(Bug::ScopeLiftUnsaid) {
-            out.say(Scope::Domain(self.domains.name(domain)), false);
+            out.say(CopiesScope::Domain(self.domains.name(domain)), false);
         }
         self.domains.count_out(domain, copies);
         if !planted(Bug::GroupKept) {
             self.groups
-                .count_out(set, copies, |name| out.say(Scope::Group(name), false));
+                .count_out(set, copies, |name| out.say(CopiesScope::Group(name), false));
         }
         let was_full = self.resource_full();
         self.total -= copies;
         if was_full && !self.resource_full() {
-            out.say(Scope::Resource, false);
+            out.say(CopiesScope::Resource, false);
         }
         if !strict {
             self.optimistic -= copies;
@@ -478,7 +479,7 @@ impl Copies {
             .agents
             .get(facts.id.agent)
             .map_or(0, |agent| agent.mark);
-        let words: Words = [
+        let words: DigestWords = [
             agent,
             facts.id.number,
             facts.start.as_micros(),
@@ -486,15 +487,15 @@ impl Copies {
             self.groups.mark_of_set(facts.set) ^ u64::from(facts.flags.bits()),
         ];
         match more {
-            true => self.sum.add(Kind::Hold, words),
-            false => self.sum.take(Kind::Hold, words),
+            true => self.sum.add(DigestKind::Hold, words),
+            false => self.sum.take(DigestKind::Hold, words),
         }
     }
 
     fn note_staged(&mut self, id: TransferId, staged: &Staged, more: bool) {
         let place =
             u64::from(self.domains.at(staged.domain).tag()) | u64::from(staged.copies) << 32;
-        let words: Words = [
+        let words: DigestWords = [
             id.0 as u64 ^ staged.start.as_micros().rotate_left(32),
             (id.0 >> 64) as u64,
             staged.end.as_micros(),
@@ -502,8 +503,8 @@ impl Copies {
             self.groups.mark_of_set(staged.set) ^ u64::from(staged.strict),
         ];
         match more {
-            true => self.sum.add(Kind::Staged, words),
-            false => self.sum.take(Kind::Staged, words),
+            true => self.sum.add(DigestKind::Staged, words),
+            false => self.sum.take(DigestKind::Staged, words),
         }
     }
 }

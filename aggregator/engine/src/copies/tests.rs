@@ -68,7 +68,7 @@ impl Played {
         grant.expect("answered").granted
     }
 
-    fn release(&mut self, agent: &str, number: u64, copies: u32) -> Result<(), Refused> {
+    fn release(&mut self, agent: &str, number: u64, copies: u32) -> Result<(), OpRefused> {
         let id = self.id(agent, number);
         self.out.clear();
         self.copies.release(id, copies, &mut self.out)
@@ -84,7 +84,7 @@ impl Played {
         staged.expect("staged");
     }
 
-    fn beat(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<Verdict> {
+    fn beat(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<HoldVerdict> {
         let agent = self.copies.agent(agent, 1);
         self.out.clear();
         let beat = self
@@ -105,26 +105,29 @@ impl Played {
         self.copies.domain(domain).copies
     }
 
-    fn said(&self) -> Vec<(Scope<'_>, bool)> {
+    fn said(&self) -> Vec<(CopiesScope<'_>, bool)> {
         self.out.scopes().collect()
     }
 }
 
-fn counted(excess: u32, by: Option<Limiter>) -> Verdict {
-    Verdict::Counted(Taken { excess, by })
+fn counted(excess: u32, by: Option<Limiter>) -> HoldVerdict {
+    HoldVerdict::Counted(Taken { excess, by })
 }
 
 #[test]
 fn a_lift_is_said_with_the_release_that_makes_room() {
     let mut played = under(CopyLimits::builder(2).global(Some(3)));
     played.hold("A", 1, "a", 2);
-    assert_eq!(played.said(), [(Scope::Domain("a"), true)]);
+    assert_eq!(played.said(), [(CopiesScope::Domain("a"), true)]);
     played.hold("A", 2, "b", 1);
-    assert_eq!(played.said(), [(Scope::Resource, true)]);
+    assert_eq!(played.said(), [(CopiesScope::Resource, true)]);
     played.release("A", 1, 1).expect("released");
     assert_eq!(
         played.said(),
-        [(Scope::Domain("a"), false), (Scope::Resource, false)]
+        [
+            (CopiesScope::Domain("a"), false),
+            (CopiesScope::Resource, false)
+        ]
     );
     played.release("A", 1, 1).expect("released");
     assert_eq!(played.said(), []);
@@ -134,12 +137,12 @@ fn a_lift_is_said_with_the_release_that_makes_room() {
 fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
     let mut played = under(CopyLimits::builder(5).domain("bad", 0));
     assert_eq!(played.reserve("A", 1, "bad", 1), 0);
-    assert_eq!(played.said(), [(Scope::Domain("bad"), true)]);
+    assert_eq!(played.said(), [(CopiesScope::Domain("bad"), true)]);
     assert_eq!(played.hold("A", 1, "bad", 1).excess, 1);
-    assert_eq!(played.said(), [(Scope::Domain("bad"), true)]);
+    assert_eq!(played.said(), [(CopiesScope::Domain("bad"), true)]);
     played.release("A", 1, 1).expect("released");
     assert_eq!(played.said(), []);
-    assert!(played.copies.is_full(Scope::Domain("bad")));
+    assert!(played.copies.is_full(CopiesScope::Domain("bad")));
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_tick_earlier_than_one_before_it_changes_nothing() {
     assert_eq!(played.copies.snapshot(), snapshot);
     assert_eq!(played.copies.digest(), digest);
     // What was too old at nine seconds is not young again.
-    assert_eq!(played.beat("A", &[listed(1, "a", 1)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 1)]), [HoldVerdict::Ended]);
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn the_one_who_staged_copies_may_seize_them_and_nobody_twice() {
     let mut played = under(CopyLimits::builder(3));
     played.hold("A", 1, "a", 3);
     played.transfer("A", 1, 3, 7);
-    for (number, seized) in [(2, Ok(3)), (3, Err(Refused::UnknownTransfer))] {
+    for (number, seized) in [(2, Ok(3)), (3, Err(OpRefused::UnknownTransfer))] {
         let id = played.id("A", number);
         let said = played.copies.seize(TransferId(7), id, &mut played.out);
         assert_eq!(said, seized);
@@ -195,7 +198,7 @@ fn staged_copies_are_let_go_at_their_end_and_not_before() {
     played.out.clear();
     played.copies.tick(at(30 * S), &mut played.out);
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.said(), [(Scope::Domain("a"), false)]);
+    assert_eq!(played.said(), [(CopiesScope::Domain("a"), false)]);
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn an_agent_that_was_only_cut_off_gets_its_holds_back_under_the_groups_they_were
     played.hold("A", 2, "a", 1);
     assert_eq!(played.gone("A"), 4);
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.release("A", 1, 1), Err(Refused::UnknownHold));
+    assert_eq!(played.release("A", 1, 1), Err(OpRefused::UnknownHold));
     let blue = CopyLimits::builder(9).group("blue", 4, ["a"]);
     played.copies.new_limits(Arc::new(blue.build()));
     // It released one of the first hold while it was cut off.
@@ -241,7 +244,7 @@ fn a_lost_release_is_healed_by_the_next_full_beat_before_anything_new_is_judged(
     assert_eq!(played.of("a"), 2);
     assert_eq!(played.beat("A", &[]), []);
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.said(), [(Scope::Domain("a"), false)]);
+    assert_eq!(played.said(), [(CopiesScope::Domain("a"), false)]);
 }
 
 #[test]
@@ -250,11 +253,11 @@ fn a_hold_that_an_operator_ended_stays_ended_while_beats_list_it_and_until_the_e
     played.hold("A", 1, "a", 2);
     let id = played.id("A", 1);
     assert_eq!(played.copies.end_hold(id, &mut played.out), Ok(2));
-    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     assert_eq!(played.beat("A", &[]), []);
-    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     played.gone("A");
-    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     assert_eq!(played.of("a"), 0);
     let ask = Ask {
         id,
@@ -263,7 +266,7 @@ fn a_hold_that_an_operator_ended_stays_ended_while_beats_list_it_and_until_the_e
         copies: 1,
     };
     let again = played.copies.hold(ask, &mut played.out);
-    assert_eq!(again, Err(Refused::HoldEnded));
+    assert_eq!(again, Err(OpRefused::HoldEnded));
 }
 
 #[test]
@@ -277,9 +280,9 @@ fn a_hold_that_is_too_old_ends_with_the_tick_and_is_not_brought_back() {
     assert_eq!(played.of("a"), 0);
     let ended: Vec<u64> = played.out.ended().iter().map(|e| e.hold.number).collect();
     assert_eq!(ended, [1]);
-    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
     // Another one that was as old already when the beat first named it.
-    assert_eq!(played.beat("A", &[listed(2, "a", 2)]), [Verdict::Ended]);
+    assert_eq!(played.beat("A", &[listed(2, "a", 2)]), [HoldVerdict::Ended]);
 }
 
 #[test]
@@ -307,7 +310,10 @@ fn seized_copies_that_are_beaten_with_their_transfer_are_claimed_by_it_once() {
     // The seize was lost, and one copy released since.
     assert_eq!(played.beat("B", &[seized(1)]), [counted(0, None)]);
     assert_eq!(played.of("a"), 3);
-    assert_eq!(played.beat("C", &[seized(1)]), [Verdict::UnknownTransfer]);
+    assert_eq!(
+        played.beat("C", &[seized(1)]),
+        [HoldVerdict::UnknownTransfer]
+    );
     assert_eq!(played.beat("B", &[seized(1)]), []);
     played.gone("B");
     assert_eq!(played.of("a"), 0);
@@ -357,8 +363,8 @@ fn an_epoch_that_is_over_holds_nothing_and_does_nothing_more() {
     let said = played
         .copies
         .full_beat(id.agent, at(1), &List::whole(&beat, &[]), &mut played.out);
-    assert_eq!(said, Err(Refused::EpochOver));
-    assert_eq!(played.release("A", 1, 1), Err(Refused::EpochOver));
+    assert_eq!(said, Err(OpRefused::EpochOver));
+    assert_eq!(played.release("A", 1, 1), Err(OpRefused::EpochOver));
     let successor = played.copies.agent("A", 2);
     let ask = Ask {
         id: HoldId {
@@ -387,7 +393,7 @@ fn at_the_bound_holds_are_not_counted_and_nothing_is_evicted() {
         copies: 1,
     };
     let refused = played.copies.hold(ask, &mut played.out);
-    assert_eq!(refused, Err(Refused::AtCapacity));
+    assert_eq!(refused, Err(OpRefused::AtCapacity));
     assert_eq!(played.copies.digest(), before);
     assert_eq!(played.copies.counters().not_counted, 1);
     played.release("A", 1, 1).expect("released");

@@ -12,7 +12,7 @@
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
-use super::effects::{Effects, Ended};
+use super::effects::{Effects, EndedHold};
 use super::staging::Staging;
 use super::state::Copies;
 
@@ -66,7 +66,7 @@ impl Copies {
             self.end(slot, out);
             // A lost hold is forgotten: should its agent come back, its start says how old it is.
             if !facts.flags.lost {
-                out.ended.push(Ended {
+                out.ended.push(EndedHold {
                     hold: facts.id,
                     copies: facts.copies,
                 });
@@ -90,7 +90,7 @@ mod tests {
 
     use tollgate_shared::time::Span;
 
-    use super::super::{Ask, CopyLimits, HoldId, NameKey, Refused, Scope, TransferId};
+    use super::super::{Ask, CopiesScope, CopyLimits, HoldId, NameKey, OpRefused, TransferId};
     use super::*;
 
     const S: u64 = 1_000_000;
@@ -125,7 +125,7 @@ mod tests {
         (copies, out)
     }
 
-    fn seize(copies: &mut Copies, out: &mut Effects) -> Result<u32, Refused> {
+    fn seize(copies: &mut Copies, out: &mut Effects) -> Result<u32, OpRefused> {
         let agent = copies.agent("B", 1);
         copies.seize(TransferId(7), HoldId { agent, number: 1 }, out)
     }
@@ -141,10 +141,10 @@ mod tests {
             out.clear();
             copies.tick(at(70 * S), &mut out);
             assert_eq!((copies.total().copies, copies.kept()), (0, 0));
-            let said: Vec<(Scope<'_>, bool)> = out.scopes().collect();
-            assert_eq!(said, [(Scope::Domain("a"), false)]);
+            let said: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
+            assert_eq!(said, [(CopiesScope::Domain("a"), false)]);
             assert!(out.ended().is_empty(), "nobody's");
-            assert_eq!(seize(copies, &mut out), Err(Refused::UnknownTransfer));
+            assert_eq!(seize(copies, &mut out), Err(OpRefused::UnknownTransfer));
             assert_eq!(copies.audit(), Ok(()));
         }
     }

@@ -10,7 +10,7 @@ use tollgate_shared::holdings::Holdings;
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::Timestamp;
 
-use super::effects::{AgentIx, HoldId, Scope, TransferId};
+use super::effects::{AgentIx, CopiesScope, HoldId, TransferId};
 use super::groups::GroupIx;
 use super::staging::Staged;
 use super::state::Copies;
@@ -174,10 +174,10 @@ impl Copies {
     }
 
     /// The count of a scope. A group that the limits do not know is unbounded.
-    pub fn count_of<'a>(&self, scope: Scope<'a>) -> Count<'a> {
+    pub fn count_of<'a>(&self, scope: CopiesScope<'a>) -> Count<'a> {
         match scope {
-            Scope::Domain(name) => self.domain(name),
-            Scope::Group(name) => {
+            CopiesScope::Domain(name) => self.domain(name),
+            CopiesScope::Group(name) => {
                 let group = self.groups.get(name);
                 Count {
                     name,
@@ -185,7 +185,7 @@ impl Copies {
                     limit: group.and_then(|group| group.limit),
                 }
             }
-            Scope::Resource => Count {
+            CopiesScope::Resource => Count {
                 name: "",
                 copies: self.total,
                 limit: self.limits.global,
@@ -194,7 +194,7 @@ impl Copies {
     }
 
     /// Whether a scope has no room.
-    pub fn is_full(&self, scope: Scope<'_>) -> bool {
+    pub fn is_full(&self, scope: CopiesScope<'_>) -> bool {
         self.count_of(scope).full()
     }
 

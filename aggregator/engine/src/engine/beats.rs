@@ -21,11 +21,11 @@ use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::Engine;
 use super::holders::{Held, Who};
-use super::holds::{Door, again, refused, scope_of};
+use super::holds::{Admission, again, refused, scope_of};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
-use super::scopes::Voice;
+use super::scopes::StatementSink;
 use super::senders::Clock;
-use crate::copies::{AgentIx, DigestBeat, Effects, HoldId, List, Taken, Verdict};
+use crate::copies::{AgentIx, DigestBeat, Effects, HoldId, HoldVerdict, List, Taken};
 
 impl Engine {
     /// Applies a beat.
@@ -60,7 +60,7 @@ impl Engine {
         self.holders.alive(&who, &mut voice);
         let doors = self.doors(beat.resources(), &who);
         for part in beat.parts() {
-            if let Some(Door::Counted { index, agent }) = doors.get(part.resource as usize) {
+            if let Some(Admission::Counted { index, agent }) = doors.get(part.resource as usize) {
                 self.part(&who, *index, *agent, clock, &part, &mut voice);
             }
         }
@@ -88,7 +88,7 @@ impl Engine {
         agent: AgentIx,
         clock: Clock,
         part: &PartRead<'_>,
-        voice: &mut Voice<'_>,
+        voice: &mut StatementSink<'_>,
     ) {
         let Some((held, out)) = self.holders.at(index) else {
             return;
@@ -135,7 +135,7 @@ impl Engine {
         who: &Who,
         clock: Clock,
         named: impl Fn(&str) -> bool,
-        voice: &mut Voice<'_>,
+        voice: &mut StatementSink<'_>,
     ) {
         for index in 0..self.holders.all().len() {
             let Some((held, out)) = self.holders.at(index) else {
@@ -163,7 +163,7 @@ fn list_of(
     clock: Clock,
     list: &List<'_>,
     out: &mut Effects,
-    voice: &mut Voice<'_>,
+    voice: &mut StatementSink<'_>,
 ) {
     let at = clock.appended.end_of_millisecond();
     let before = held.copies.copies_of(agent);
@@ -201,15 +201,15 @@ fn told(
     held: &Held,
     id: HoldId,
     entry: &Listed<'_>,
-    verdict: Verdict,
+    verdict: HoldVerdict,
     counts: &mut HoldCounts,
 ) -> VerdictSays {
     let number = id.number;
     match verdict {
-        Verdict::Counted(Taken { excess: 0, .. }) if entry.seized.is_some() => {
+        HoldVerdict::Counted(Taken { excess: 0, .. }) if entry.seized.is_some() => {
             again(&held.copies, id).unwrap_or(VerdictSays::NotHeld { number })
         }
-        Verdict::Counted(Taken { excess, by }) => {
+        HoldVerdict::Counted(Taken { excess, by }) => {
             counts.taken += u64::from(entry.copies);
             counts.excess += u64::from(excess);
             VerdictSays::Counted {
@@ -218,15 +218,15 @@ fn told(
                 by: by.map(|by| scope_of(&held.copies, by, entry.domain)),
             }
         }
-        Verdict::Ended => VerdictSays::Ended {
+        HoldVerdict::Ended => VerdictSays::Ended {
             number,
             by: EndedBy::Earlier,
         },
-        Verdict::UnknownTransfer => {
+        HoldVerdict::UnknownTransfer => {
             counts.refused_ops += 1;
             refused(number, None, Why::UnknownTransfer)
         }
-        Verdict::NotCounted => {
+        HoldVerdict::NotCounted => {
             counts.refused_ops += 1;
             refused(number, None, Why::AtCapacity)
         }
@@ -237,15 +237,15 @@ fn told(
 /// whoever missed that verdict would wait for ever.
 fn tell_of_uncounted(
     who: &Who,
-    door: Door,
+    door: Admission,
     resource: &str,
     part: &PartRead<'_>,
-    voice: &mut Voice<'_>,
+    voice: &mut StatementSink<'_>,
 ) {
-    let (in_use, awaited): (Answer, Answer) = match door {
-        Door::Counted { .. } => return,
+    let (in_use, awaited): (NumberAnswer, NumberAnswer) = match door {
+        Admission::Counted { .. } => return,
         // Nothing is known of a reserve that was let through: it is asked for anew, and let through anew.
-        Door::Free => (
+        Admission::Free => (
             |number| VerdictSays::Counted {
                 number,
                 excess: 0,
@@ -253,12 +253,12 @@ fn tell_of_uncounted(
             },
             |number| VerdictSays::NotHeld { number },
         ),
-        Door::Unconfigured => {
-            let turned_away: Answer = |number| refused(number, None, Why::Unconfigured);
+        Admission::Unconfigured => {
+            let turned_away: NumberAnswer = |number| refused(number, None, Why::Unconfigured);
             (turned_away, turned_away)
         }
-        Door::Misrouted => {
-            let turned_away: Answer = |number| refused(number, None, Why::Misrouted);
+        Admission::Misrouted => {
+            let turned_away: NumberAnswer = |number| refused(number, None, Why::Misrouted);
             (turned_away, turned_away)
         }
     };
@@ -272,10 +272,10 @@ fn tell_of_uncounted(
 }
 
 /// What is said of a number.
-type Answer = fn(u64) -> VerdictSays;
+type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// A beat of an epoch that is over: whatever it holds is not counted.
-fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut Voice<'_>) {
+fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);

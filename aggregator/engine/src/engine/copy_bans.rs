@@ -24,7 +24,7 @@ use tollgate_shared::wire::verdict::VerdictSays;
 use super::Engine;
 use super::pointers::{Again, Touch};
 use super::rulings::{HoldCounts, Rulings};
-use crate::copies::{Copies, HoldId, Scope};
+use crate::copies::{Copies, CopiesScope, HoldId};
 use tollgate_limits::Limits;
 
 /// Resource and domain of a banned domain that took copies.
@@ -78,7 +78,7 @@ impl Engine {
         let index = self.holders.find(&resource).ok();
         if let Some((held, _)) = index.and_then(|index| self.holders.at(index)) {
             held.denied
-                .say_one_again(&held.name, Scope::Domain(&domain), &mut voice);
+                .say_one_again(&held.name, CopiesScope::Domain(&domain), &mut voice);
         }
         *place = voice.place;
     }

@@ -19,24 +19,24 @@ use tollgate_shared::time::Timestamp;
 use crate::pairs::{Identity, mix};
 
 /// An epoch, by the log time at which it was heard last; none before the first counted tick.
-pub(super) type Heard = (Option<Timestamp>, Identity);
+pub(super) type HeardEpoch = (Option<Timestamp>, Identity);
 
 /// Epochs by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowd {
-    by_name: BTreeMap<Identity, BTreeSet<Heard>>,
+    by_name: BTreeMap<Identity, BTreeSet<HeardEpoch>>,
     /// Names by how many epochs they have, and then by the longest silence.
-    ranks: BTreeSet<(usize, Reverse<Heard>, Identity)>,
+    ranks: BTreeSet<(usize, Reverse<HeardEpoch>, Identity)>,
 }
 
 impl Crowd {
     /// A name has one epoch more.
-    pub fn enter(&mut self, name: Identity, heard: Heard) {
+    pub fn enter(&mut self, name: Identity, heard: HeardEpoch) {
         self.change(name, |epochs| epochs.insert(heard));
     }
 
     /// A name has one epoch less.
-    pub fn leave(&mut self, name: Identity, heard: Heard) {
+    pub fn leave(&mut self, name: Identity, heard: HeardEpoch) {
         self.change(name, |epochs| epochs.remove(&heard));
     }
 
@@ -46,9 +46,9 @@ impl Crowd {
         Some(*who)
     }
 
-    fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<Heard>) -> bool) {
+    fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<HeardEpoch>) -> bool) {
         let epochs = self.by_name.entry(name).or_default();
-        let rank = |epochs: &BTreeSet<Heard>| {
+        let rank = |epochs: &BTreeSet<HeardEpoch>| {
             let oldest = epochs.first().copied();
             oldest.map(|oldest| (epochs.len(), Reverse(oldest), name))
         };
@@ -72,7 +72,7 @@ impl Crowd {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GivenUp {
     epochs: BTreeMap<Identity, Option<Timestamp>>,
-    since: BTreeSet<Heard>,
+    since: BTreeSet<HeardEpoch>,
     digest: u128,
 }
 
@@ -140,7 +140,7 @@ impl GivenUp {
 mod tests {
     use super::*;
 
-    const fn heard(second: u64, who: u128) -> Heard {
+    const fn heard(second: u64, who: u128) -> HeardEpoch {
         let log = Timestamp::from_millis(1_000 * second);
         (Some(log), Identity(who))
     }

@@ -13,7 +13,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 
-use super::rulings::{Rulings, Said};
+use super::rulings::{ResourceStatement, Rulings};
 use crate::pairs::Identity;
 
 /// A denial in force, as the feed's snapshots and queries show it.
@@ -46,8 +46,8 @@ impl LiveDenial {
         }
     }
 
-    fn said(&self, says: Says) -> Said {
-        Said {
+    fn said(&self, says: Says) -> ResourceStatement {
+        ResourceStatement {
             resource: self.resource.clone(),
             statement: Statement {
                 scope: self.scope(),
@@ -78,14 +78,14 @@ pub(super) struct Standing {
 /// hashes' order.
 const SHARD_BITS: u32 = 8;
 
-type Shard = BTreeMap<Identity, LiveDenial>;
+type DenialShard = BTreeMap<Identity, LiveDenial>;
 
 /// All of them.
 #[derive(Clone, Debug)]
 pub(super) struct Denials {
     /// Each is shared with frozen copies until it changes: a copy of all costs nothing, and the first
     /// change after it copies one shard.
-    shards: Vec<Arc<Shard>>,
+    shards: Vec<Arc<DenialShard>>,
     len: usize,
     /// Where the sweep goes on.
     hand: Identity,
@@ -94,7 +94,7 @@ pub(super) struct Denials {
 /// A copy of all of them at one moment.
 #[derive(Debug)]
 pub(super) struct FrozenDenials {
-    shards: Vec<Arc<Shard>>,
+    shards: Vec<Arc<DenialShard>>,
     now: Timestamp,
 }
 
@@ -125,7 +125,10 @@ impl FrozenDenials {
     }
 }
 
-fn after(shards: &[Arc<Shard>], now: Timestamp) -> impl Iterator<Item = (Identity, &LiveDenial)> {
+fn after(
+    shards: &[Arc<DenialShard>],
+    now: Timestamp,
+) -> impl Iterator<Item = (Identity, &LiveDenial)> {
     let live = shards.iter().flat_map(|shard| shard.iter());
     live.map(|(identity, live)| (*identity, live))
         .filter(move |(_, live)| now < live.denial.end)

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::crowd::{Crowd, GivenUp, Heard};
+use super::crowd::{Crowd, GivenUp, HeardEpoch};
 use crate::pairs::{Identity, mix};
 
 /// Sequences below the highest that are told apart.
@@ -69,7 +69,7 @@ pub(super) struct Epochs {
     epochs: BTreeMap<Identity, Epoch>,
     /// When they were heard last, so that a tick need not look at all of them. Those without a
     /// counted tick come first.
-    silent_since: BTreeSet<Heard>,
+    silent_since: BTreeSet<HeardEpoch>,
     crowd: Crowd,
     given_up: GivenUp,
     times_given_up: u64,

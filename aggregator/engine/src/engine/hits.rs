@@ -58,11 +58,11 @@ struct Context<'l, 'a> {
     /// Calls let through.
     calls: u64,
     /// What counts against the global limit, in the order of the entries; only if there is one.
-    told: Vec<Told>,
+    told: Vec<GlobalCopies>,
 }
 
 /// Copies of one entry that count against the global limit.
-struct Told {
+struct GlobalCopies {
     ms: u64,
     unguarded: bool,
     copies: u64,
@@ -123,7 +123,7 @@ impl Context<'_, '_> {
         let copies = ruled.granted.saturating_add(ruled.counted);
         if 0 < copies && self.rule.global().is_some() {
             let (ms, unguarded) = (at.as_millis(), hit.unguarded);
-            self.told.push(Told {
+            self.told.push(GlobalCopies {
                 ms,
                 unguarded,
                 copies,
@@ -447,10 +447,10 @@ fn cap_of(limits: &Limits) -> u64 {
 
 /// Sums up copies by millisecond and guard, ascending. A sum that does not fit is the greatest that does:
 /// no global limit is as high.
-fn by_millisecond(mut told: Vec<Told>) -> Vec<Total> {
+fn by_millisecond(mut told: Vec<GlobalCopies>) -> Vec<Total> {
     told.sort_unstable_by_key(|told| (told.ms, told.unguarded));
     let mut sums: Vec<Total> = Vec::new();
-    for Told {
+    for GlobalCopies {
         ms,
         unguarded,
         copies,

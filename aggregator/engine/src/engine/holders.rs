@@ -19,7 +19,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
 
 use super::rulings::{AgentChange, AgentNews};
-use super::scopes::{DeniedScopes, Voice};
+use super::scopes::{DeniedScopes, StatementSink};
 use crate::copies::silence::{Silence, ticks_of};
 use crate::copies::{Copies, CopyLimits, Effects, NameKey};
 use crate::pairs::{Identities, mix};
@@ -70,7 +70,7 @@ pub(super) struct Life {
 
 impl Held {
     /// Says what has changed about the scopes that were touched.
-    pub fn follow(&mut self, out: &Effects, voice: &mut Voice<'_>) {
+    pub fn follow(&mut self, out: &Effects, voice: &mut StatementSink<'_>) {
         for (scope, _) in out.scopes() {
             self.denied
                 .follow(&self.name, &self.copies, self.stated, scope, voice);
@@ -203,7 +203,7 @@ impl Holders {
     }
 
     /// An agent has been heard.
-    pub fn alive(&mut self, who: &Who, voice: &mut Voice<'_>) -> Life {
+    pub fn alive(&mut self, who: &Who, voice: &mut StatementSink<'_>) -> Life {
         let twin = self.has_twin(who);
         let returned = self.silence.beat(who);
         if returned {
@@ -231,7 +231,7 @@ impl Holders {
     }
 
     /// An epoch is over: what it holds comes back, what it has staged stays.
-    pub fn end_epoch(&mut self, who: &Who, voice: &mut Voice<'_>) {
+    pub fn end_epoch(&mut self, who: &Who, voice: &mut StatementSink<'_>) {
         if self.over.contains_key(who) {
             return;
         }
@@ -242,7 +242,7 @@ impl Holders {
     }
 
     /// A counted tick: who is silent for too long goes, transfers end, holds grow too old.
-    pub fn tick(&mut self, now: Timestamp, limits: &Limits, voice: &mut Voice<'_>) {
+    pub fn tick(&mut self, now: Timestamp, limits: &Limits, voice: &mut StatementSink<'_>) {
         let timeout = ticks_of(limits.engine().agent_timeout);
         let passed = self.silence.tick(timeout, KEPT_TICKS);
         for who in &passed.gone {
@@ -271,7 +271,7 @@ impl Holders {
     }
 
     /// A version comes into force: the resources that it limits go on under it, others are let go.
-    pub fn new_limits(&mut self, before: &Limits, limits: &Limits, voice: &mut Voice<'_>) {
+    pub fn new_limits(&mut self, before: &Limits, limits: &Limits, voice: &mut StatementSink<'_>) {
         for held in &mut self.held {
             let Some(resource) = limits.copies(&held.name) else {
                 held.denied.lift_all(&held.name, voice);
@@ -288,7 +288,7 @@ impl Holders {
     }
 
     /// Says every denial in force again.
-    pub fn say_again(&mut self, voice: &mut Voice<'_>) {
+    pub fn say_again(&mut self, voice: &mut StatementSink<'_>) {
         for held in &mut self.held {
             held.denied.say_again(&held.name, voice);
         }
@@ -318,7 +318,7 @@ impl Holders {
         digest
     }
 
-    fn forget(&mut self, who: &Who, voice: &mut Voice<'_>) -> u64 {
+    fn forget(&mut self, who: &Who, voice: &mut StatementSink<'_>) -> u64 {
         self.each_of(who, voice, |copies, agent, out| copies.forget(agent, out))
     }
 
@@ -326,7 +326,7 @@ impl Holders {
     fn each_of(
         &mut self,
         who: &Who,
-        voice: &mut Voice<'_>,
+        voice: &mut StatementSink<'_>,
         mut act: impl FnMut(&mut Copies, crate::copies::AgentIx, &mut Effects) -> u64,
     ) -> u64 {
         let mut released = 0;
@@ -346,7 +346,7 @@ impl Holders {
 
 impl Held {
     /// Tells the agents of holds that ended by age.
-    fn tell_ended(&self, out: &Effects, voice: &mut Voice<'_>) {
+    fn tell_ended(&self, out: &Effects, voice: &mut StatementSink<'_>) {
         for ended in out.ended() {
             let Some((name, epoch)) = self.copies.name_of(ended.hold.agent) else {
                 continue;
@@ -362,7 +362,7 @@ impl Held {
     }
 }
 
-impl Voice<'_> {
+impl StatementSink<'_> {
     /// Something that happened to an agent.
     fn news(&mut self, who: &Who, change: AgentChange) {
         self.rulings.agents.push(AgentNews {

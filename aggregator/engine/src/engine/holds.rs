@@ -19,10 +19,10 @@ use super::Engine;
 use super::copy_bans::{BannedPair, all_too_much, domain_of, nothing_granted};
 use super::holders::{Held, Who};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
-use super::scopes::Voice;
+use super::scopes::StatementSink;
 use super::senders::Clock;
 use crate::copies::{
-    AgentIx, Ahead, Ask, Copies, Effects, HoldId, HoldState, Limiter, NameKey, Refused,
+    AgentIx, Ahead, Ask, Copies, Effects, HoldId, HoldState, Limiter, NameKey, OpRefused,
 };
 
 /// Operations that are looked at before the first of them is done: as many as copies read ahead at
@@ -31,7 +31,7 @@ const AHEAD: usize = 16;
 
 /// What becomes of operations on a resource.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Door {
+pub(super) enum Admission {
     /// Its copies are counted here.
     Counted {
         /// The resource among the holders.
@@ -50,7 +50,7 @@ pub(super) enum Door {
 /// One resource of a batch.
 struct Context<'a> {
     name: &'a str,
-    door: Door,
+    door: Admission,
     counts: HoldCounts,
 }
 
@@ -105,9 +105,9 @@ impl Engine {
     }
 
     /// Who speaks, and with what.
-    pub(super) fn voice<'r>(&self, place: Place, rulings: &'r mut Rulings) -> Voice<'r> {
+    pub(super) fn voice<'r>(&self, place: Place, rulings: &'r mut Rulings) -> StatementSink<'r> {
         let newest = self.steps.newest();
-        Voice {
+        StatementSink {
             rulings,
             place,
             version: newest.version,
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// What becomes of operations on each of these resources.
-    pub(super) fn doors(&mut self, names: &[&str], who: &Who) -> Vec<Door> {
+    pub(super) fn doors(&mut self, names: &[&str], who: &Who) -> Vec<Admission> {
         let limits = self.steps.newest().limits.clone();
         // All are opened before any is numbered: one that is new moves those behind it.
         for name in names {
@@ -128,19 +128,19 @@ impl Engine {
         let door = |name: &&str| {
             if limits.copies(name).is_none() {
                 return match limits.namespace_of(name).allow_unconfigured {
-                    true => Door::Free,
-                    false => Door::Unconfigured,
+                    true => Admission::Free,
+                    false => Admission::Unconfigured,
                 };
             }
             let Ok(index) = self.holders.find(name) else {
-                return Door::Misrouted;
+                return Admission::Misrouted;
             };
             match self.holders.at(index) {
-                Some((held, _)) => Door::Counted {
+                Some((held, _)) => Admission::Counted {
                     index,
                     agent: held.copies.agent(&who.name, who.epoch),
                 },
-                None => Door::Misrouted,
+                None => Admission::Misrouted,
             }
         };
         names.iter().map(door).collect()
@@ -199,7 +199,7 @@ impl Engine {
                 let context = &mut contexts[op.resource as usize];
                 context.counts.ops += 1;
                 let says = match context.door {
-                    Door::Counted { index, agent } => {
+                    Admission::Counted { index, agent } => {
                         let is_banned = self.is_banned_op(index, op);
                         let Some((held, out)) = self.holders.at(index) else {
                             continue;
@@ -228,16 +228,16 @@ impl Engine {
                             false => says,
                         }
                     }
-                    Door::Free => let_through(op, &mut context.counts),
-                    Door::Unconfigured => turned_away(op, Why::Unconfigured),
-                    Door::Misrouted => turned_away(op, Why::Misrouted),
+                    Admission::Free => let_through(op, &mut context.counts),
+                    Admission::Unconfigured => turned_away(op, Why::Unconfigured),
+                    Admission::Misrouted => turned_away(op, Why::Misrouted),
                 };
                 if let Some(says) = says {
                     if matches!(says, VerdictSays::Refused { .. }) {
                         context.counts.refused_ops += 1;
                     }
                     let resource = match context.door {
-                        Door::Counted { index, .. } => self.holders.all()[index].name.clone(),
+                        Admission::Counted { index, .. } => self.holders.all()[index].name.clone(),
                         _ => context.name.into(),
                     };
                     voice.verdict(&who.name, who.epoch, &resource, says);
@@ -252,7 +252,7 @@ impl Engine {
         let Some(first) = ops.first().filter(|_| 1 < ops.len()) else {
             return;
         };
-        let Door::Counted { index, agent } = contexts[first.resource as usize].door else {
+        let Admission::Counted { index, agent } = contexts[first.resource as usize].door else {
             return;
         };
         let mut list = [Ahead::Domain(""); 2 * AHEAD];
@@ -364,7 +364,7 @@ fn reserve(
     min: u32,
     stated: bool,
     out: &mut Effects,
-) -> Result<(u32, Option<Name>), Refused> {
+) -> Result<(u32, Option<Name>), OpRefused> {
     if !stated {
         copies.hold(ask, out)?;
         copies.nothing_too_much(ask.id);
@@ -409,22 +409,22 @@ pub(super) fn scope_of(copies: &Copies, by: Limiter, domain: &str) -> Name {
 }
 
 /// What the sender of an operation that was not done is told.
-pub(super) fn not_done(number: u64, op: Option<Op>, why: Refused) -> VerdictSays {
+pub(super) fn not_done(number: u64, op: Option<Op>, why: OpRefused) -> VerdictSays {
     let why = match why {
-        Refused::HoldEnded => {
+        OpRefused::HoldEnded => {
             let by = EndedBy::Earlier;
             return VerdictSays::Ended { number, by };
         }
         // Neither arrives: operations without copies are refused when they are decoded.
-        Refused::UnknownHold | Refused::NoCopies | Refused::MinAboveCopies { .. } => {
+        OpRefused::UnknownHold | OpRefused::NoCopies | OpRefused::MinAboveCopies { .. } => {
             Why::UnknownHold
         }
-        Refused::TooManyCopies { .. } => Why::TooManyCopies,
-        Refused::UnknownTransfer => Why::UnknownTransfer,
-        Refused::TransferExists => Why::TransferExists,
-        Refused::HoldExists => Why::HoldExists,
-        Refused::EpochOver => Why::EpochOver,
-        Refused::AtCapacity => Why::AtCapacity,
+        OpRefused::TooManyCopies { .. } => Why::TooManyCopies,
+        OpRefused::UnknownTransfer => Why::UnknownTransfer,
+        OpRefused::TransferExists => Why::TransferExists,
+        OpRefused::HoldExists => Why::HoldExists,
+        OpRefused::EpochOver => Why::EpochOver,
+        OpRefused::AtCapacity => Why::AtCapacity,
     };
     refused(number, op, why)
 }

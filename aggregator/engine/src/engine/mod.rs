@@ -73,8 +73,8 @@ pub use query::{BucketView, CopiesFault, Count, PairView};
 pub use rule::event_of;
 pub use rulings::{
     AgentChange, AgentNews, CandidateClosed, CandidateCounts, CopiesCounts, Correction, Counts,
-    Fate, HoldCounts, NEAR_MAX, ResourceCounts, ResourceHolds, Rulings, Said, Stop, TotalDue,
-    VerdictDue,
+    Fate, HoldCounts, NEAR_MAX, ResourceCounts, ResourceHolds, ResourceStatement, Rulings, Stop,
+    TotalDue, VerdictDue,
 };
 pub use senders::instant;
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};

@@ -19,7 +19,7 @@ use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::record::Pointer;
+use tollgate_shared::wire::record::LimitsActivation;
 use tollgate_shared::wire::statement::Denial;
 
 use super::Engine;
@@ -81,7 +81,7 @@ impl Engine {
         &mut self,
         offset: u64,
         appended: Timestamp,
-        pointer: &Pointer,
+        pointer: &LimitsActivation,
         versions: &dyn Versions,
     ) -> Fate {
         if self.steps.needs(pointer.version).is_none() {

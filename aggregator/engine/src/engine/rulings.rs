@@ -25,7 +25,7 @@ use crate::stream::Ruled;
 #[derive(Clone, Debug, Default)]
 pub struct Rulings {
     /// Denials and lifts, in the order of their places.
-    pub statements: Vec<Said>,
+    pub statements: Vec<ResourceStatement>,
     /// Totals that the owner appends to the partitions of their resources, before it commits.
     pub totals_due: Vec<TotalDue>,
     /// What became of hits and refused calls, by resource in the order of the record.
@@ -72,7 +72,7 @@ pub const NEAR_MAX: usize = 256;
 
 /// A statement and the resource that its scope belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ResourceStatement {
     /// The resource.
     pub resource: Arc<str>,
     /// Scope, place, and what is said.

@@ -22,12 +22,12 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope as Name, Statement};
 use tollgate_shared::wire::verdict::VerdictSays;
 
-use super::rulings::{Rulings, Said, VerdictDue};
-use crate::copies::{Copies, Scope};
+use super::rulings::{ResourceStatement, Rulings, VerdictDue};
+use crate::copies::{Copies, CopiesScope};
 
 /// What was stated about a denied scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stated {
+pub(super) struct StatedScope {
     /// Where it was stated last.
     pub place: Place,
     /// The version that ruled.
@@ -39,14 +39,14 @@ pub(super) struct Stated {
 /// All denied scopes of one resource.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeniedScopes {
-    domains: BTreeMap<Arc<str>, Stated>,
-    groups: BTreeMap<Arc<str>, Stated>,
-    resource: Option<Stated>,
+    domains: BTreeMap<Arc<str>, StatedScope>,
+    groups: BTreeMap<Arc<str>, StatedScope>,
+    resource: Option<StatedScope>,
     digest: u128,
 }
 
 /// Where what is said goes, and what it is said with.
-pub(super) struct Voice<'r> {
+pub(super) struct StatementSink<'r> {
     pub rulings: &'r mut Rulings,
     /// The place of what is said next.
     pub place: Place,
@@ -56,7 +56,7 @@ pub(super) struct Voice<'r> {
     pub denied_max: u64,
 }
 
-impl Voice<'_> {
+impl StatementSink<'_> {
     /// What is said from now on has the next place.
     pub fn next(&mut self) {
         self.place.entry = self.place.entry.saturating_add(1);
@@ -80,7 +80,7 @@ impl Voice<'_> {
     }
 }
 
-impl Stated {
+impl StatedScope {
     fn denial(self) -> Denial {
         Denial {
             end: Timestamp::MAX,
@@ -101,24 +101,27 @@ impl DeniedScopes {
         resource: &Arc<str>,
         copies: &Copies,
         stated: bool,
-        scope: Scope<'_>,
-        voice: &mut Voice<'_>,
+        scope: CopiesScope<'_>,
+        voice: &mut StatementSink<'_>,
     ) {
         let count = copies.count_of(scope);
         let full = count.limit.filter(|_| stated && count.full());
         let before = self.get(scope);
-        if before.is_none() && matches!(scope, Scope::Group(_)) && planted(Bug::GroupFullUnsaid) {
+        if before.is_none()
+            && matches!(scope, CopiesScope::Group(_))
+            && planted(Bug::GroupFullUnsaid)
+        {
             return;
         }
         let says = match (full, before) {
             (Some(limit), Some(before)) if before.limit == limit => return,
             (Some(limit), before) => {
-                let new_domain = before.is_none() && matches!(scope, Scope::Domain(_));
+                let new_domain = before.is_none() && matches!(scope, CopiesScope::Domain(_));
                 if new_domain && voice.denied_max <= self.domains.len() as u64 {
                     voice.rulings.copies.denials_at_cap += 1;
                     return;
                 }
-                let now = Stated {
+                let now = StatedScope {
                     place: voice.place,
                     version: voice.version,
                     limit,
@@ -132,7 +135,7 @@ impl DeniedScopes {
             }
             (None, None) => return,
         };
-        voice.rulings.statements.push(Said {
+        voice.rulings.statements.push(ResourceStatement {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
@@ -148,7 +151,7 @@ impl DeniedScopes {
         resource: &Arc<str>,
         copies: &Copies,
         stated: bool,
-        voice: &mut Voice<'_>,
+        voice: &mut StatementSink<'_>,
     ) {
         for (scope, _) in self.names() {
             self.follow(resource, copies, stated, borrowed(&scope), voice);
@@ -157,13 +160,18 @@ impl DeniedScopes {
     }
 
     /// Says a scope's denial again at a new place, if it is denied.
-    pub fn say_one_again(&mut self, resource: &Arc<str>, scope: Scope<'_>, voice: &mut Voice<'_>) {
+    pub fn say_one_again(
+        &mut self,
+        resource: &Arc<str>,
+        scope: CopiesScope<'_>,
+        voice: &mut StatementSink<'_>,
+    ) {
         let Some(stated) = self.get(scope) else {
             return;
         };
         let place = voice.place;
-        self.put(scope, Some(Stated { place, ..stated }));
-        voice.rulings.statements.push(Said {
+        self.put(scope, Some(StatedScope { place, ..stated }));
+        voice.rulings.statements.push(ResourceStatement {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
@@ -175,16 +183,16 @@ impl DeniedScopes {
     }
 
     /// Says every denial again, at new places.
-    pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut Voice<'_>) {
+    pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
             self.say_one_again(resource, borrowed(&scope), voice);
         }
     }
 
     /// The resource is not limited by copies any more: every denial is over.
-    pub fn lift_all(&mut self, resource: &Arc<str>, voice: &mut Voice<'_>) {
+    pub fn lift_all(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
-            voice.rulings.statements.push(Said {
+            voice.rulings.statements.push(ResourceStatement {
                 resource: resource.clone(),
                 statement: Statement {
                     scope,
@@ -207,13 +215,13 @@ impl DeniedScopes {
     }
 
     /// Every denied scope: domains, then groups, each by name, then the resource.
-    pub fn iter(&self) -> impl Iterator<Item = (Scope<'_>, Stated)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CopiesScope<'_>, StatedScope)> {
         let domains = self.domains.iter();
         let groups = self.groups.iter();
         domains
-            .map(|(name, stated)| (Scope::Domain(name), *stated))
-            .chain(groups.map(|(name, stated)| (Scope::Group(name), *stated)))
-            .chain(self.resource.map(|stated| (Scope::Resource, stated)))
+            .map(|(name, stated)| (CopiesScope::Domain(name), *stated))
+            .chain(groups.map(|(name, stated)| (CopiesScope::Group(name), *stated)))
+            .chain(self.resource.map(|stated| (CopiesScope::Resource, stated)))
     }
 
     /// How many there are.
@@ -227,13 +235,13 @@ impl DeniedScopes {
     }
 
     /// Puts a scope in as a snapshot has it, or takes it out.
-    pub fn put(&mut self, scope: Scope<'_>, stated: Option<Stated>) {
+    pub fn put(&mut self, scope: CopiesScope<'_>, stated: Option<StatedScope>) {
         let before = match (scope, stated) {
-            (Scope::Domain(name), Some(stated)) => self.domains.insert(name.into(), stated),
-            (Scope::Domain(name), None) => self.domains.remove(name),
-            (Scope::Group(name), Some(stated)) => self.groups.insert(name.into(), stated),
-            (Scope::Group(name), None) => self.groups.remove(name),
-            (Scope::Resource, stated) => std::mem::replace(&mut self.resource, stated),
+            (CopiesScope::Domain(name), Some(stated)) => self.domains.insert(name.into(), stated),
+            (CopiesScope::Domain(name), None) => self.domains.remove(name),
+            (CopiesScope::Group(name), Some(stated)) => self.groups.insert(name.into(), stated),
+            (CopiesScope::Group(name), None) => self.groups.remove(name),
+            (CopiesScope::Resource, stated) => std::mem::replace(&mut self.resource, stated),
         };
         if let Some(before) = before {
             self.digest = self.digest.wrapping_sub(mark(scope, before));
@@ -243,15 +251,15 @@ impl DeniedScopes {
         }
     }
 
-    fn get(&self, scope: Scope<'_>) -> Option<Stated> {
+    fn get(&self, scope: CopiesScope<'_>) -> Option<StatedScope> {
         match scope {
-            Scope::Domain(name) => self.domains.get(name).copied(),
-            Scope::Group(name) => self.groups.get(name).copied(),
-            Scope::Resource => self.resource,
+            CopiesScope::Domain(name) => self.domains.get(name).copied(),
+            CopiesScope::Group(name) => self.groups.get(name).copied(),
+            CopiesScope::Resource => self.resource,
         }
     }
 
-    fn names(&self) -> Vec<(Name, Stated)> {
+    fn names(&self) -> Vec<(Name, StatedScope)> {
         self.iter()
             .map(|(scope, stated)| (name_of(scope), stated))
             .collect()
@@ -259,30 +267,30 @@ impl DeniedScopes {
 }
 
 /// The scope as statements name it.
-pub(super) fn name_of(scope: Scope<'_>) -> Name {
+pub(super) fn name_of(scope: CopiesScope<'_>) -> Name {
     match scope {
-        Scope::Domain(name) => Name::Pair(name.into()),
-        Scope::Group(name) => Name::Group(name.into()),
-        Scope::Resource => Name::Resource,
+        CopiesScope::Domain(name) => Name::Pair(name.into()),
+        CopiesScope::Group(name) => Name::Group(name.into()),
+        CopiesScope::Resource => Name::Resource,
     }
 }
 
 /// The scope that a statement names.
-fn borrowed(name: &Name) -> Scope<'_> {
+fn borrowed(name: &Name) -> CopiesScope<'_> {
     match name {
-        Name::Pair(name) => Scope::Domain(name),
-        Name::Group(name) => Scope::Group(name),
-        Name::Resource => Scope::Resource,
+        Name::Pair(name) => CopiesScope::Domain(name),
+        Name::Group(name) => CopiesScope::Group(name),
+        Name::Resource => CopiesScope::Resource,
     }
 }
 
 /// What one denied scope adds to the digest.
-fn mark(scope: Scope<'_>, stated: Stated) -> u128 {
+fn mark(scope: CopiesScope<'_>, stated: StatedScope) -> u128 {
     let mut hasher = SipHasher13::new();
     let (kind, name) = match scope {
-        Scope::Domain(name) => (0, name),
-        Scope::Group(name) => (1, name),
-        Scope::Resource => (2, ""),
+        CopiesScope::Domain(name) => (0, name),
+        CopiesScope::Group(name) => (1, name),
+        CopiesScope::Resource => (2, ""),
     };
     hasher.write_u8(kind);
     hasher.write_u64(stated.version);

@@ -26,7 +26,7 @@ use super::amended::Amended;
 use super::denials::FrozenDenials;
 use super::epochs::Epoch;
 use super::holders::Holders;
-use super::versions::{Step, Versions};
+use super::versions::{VersionStep, Versions};
 use crate::pairs::{FrozenTable, Identity};
 
 /// The most bytes that a chunk has: it fits a record of the log with room to spare.
@@ -191,7 +191,7 @@ impl Frozen {
 impl Engine {
     /// A copy of this moment. Shares the memory of pairs, denials and holds until either side changes it.
     pub fn freeze(&mut self) -> Frozen {
-        let step = |step: &Step| (step.version, step.ordinal, step.at);
+        let step = |step: &VersionStep| (step.version, step.ordinal, step.at);
         Frozen {
             partition: self.partition,
             partitions: self.partitions,

@@ -89,7 +89,7 @@ pub(super) const STEPS_MAX: u32 = 255;
 
 /// One version, in the order in which pointers brought them in.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct VersionStep {
     /// Its number; 0 for none, before the first pointer.
     pub version: u64,
     /// Counted from 0, which is before the first pointer.
@@ -104,8 +104,8 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     /// Ascending and without gaps in their ordinals; never empty.
-    steps: VecDeque<Step>,
-    newest: Step,
+    steps: VecDeque<VersionStep>,
+    newest: VersionStep,
     /// The version that was brought in last: the newest step's, or an amendment behind it.
     upto: u64,
 }
@@ -113,7 +113,7 @@ pub(super) struct Steps {
 impl Steps {
     /// Nothing is configured yet.
     pub fn new() -> Self {
-        let none = Step {
+        let none = VersionStep {
             version: 0,
             ordinal: 0,
             at: Timestamp::ZERO,
@@ -123,7 +123,7 @@ impl Steps {
     }
 
     /// Steps as a snapshot has them.
-    pub fn of(steps: VecDeque<Step>, newest: Step, upto: u64) -> Self {
+    pub fn of(steps: VecDeque<VersionStep>, newest: VersionStep, upto: u64) -> Self {
         Self {
             steps,
             newest,
@@ -132,7 +132,7 @@ impl Steps {
     }
 
     /// The version in force.
-    pub fn newest(&self) -> &Step {
+    pub fn newest(&self) -> &VersionStep {
         &self.newest
     }
 
@@ -147,7 +147,7 @@ impl Steps {
     }
 
     /// All that are kept, oldest first.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Step> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &VersionStep> {
         self.steps.iter()
     }
 
@@ -163,7 +163,7 @@ impl Steps {
     /// Puts a version in force.
     pub fn push(&mut self, version: u64, at: Timestamp, limits: Arc<Limits>) {
         self.upto = version;
-        self.newest = Step {
+        self.newest = VersionStep {
             version,
             ordinal: self.newest.ordinal.saturating_add(1),
             at,
@@ -245,7 +245,7 @@ impl Steps {
     }
 
     /// The oldest version that is kept for pairs that slept for longer; `None` for a pair that did not.
-    fn oldest_kept(&self, stored: &Stored) -> Option<&Step> {
+    fn oldest_kept(&self, stored: &Stored) -> Option<&VersionStep> {
         let oldest = self.newest.ordinal.checked_sub(STEPS_MAX)?;
         let slept_longer = stored.ordinal < oldest;
         let mut steps = self.steps.iter().filter(|_| slept_longer);
@@ -271,11 +271,15 @@ impl Steps {
     }
 
     /// Takes the pair through the versions that it slept through, if all of them are kept.
-    fn migrate_by(&self, stored: &mut Stored, mut step: impl FnMut(&Step, &Step, &mut Stored)) {
+    fn migrate_by(
+        &self,
+        stored: &mut Stored,
+        mut step: impl FnMut(&VersionStep, &VersionStep, &mut Stored),
+    ) {
         if STEPS_MAX < self.newest.ordinal.saturating_sub(stored.ordinal) {
             return;
         }
-        let slept = |step: &&Step| stored.ordinal < step.ordinal;
+        let slept = |step: &&VersionStep| stored.ordinal < step.ordinal;
         let first = self.steps.len() - self.steps.iter().filter(slept).count();
         for index in first.max(1)..self.steps.len() {
             let (old, new) = (&self.steps[index - 1], &self.steps[index]);

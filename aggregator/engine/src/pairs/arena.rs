@@ -49,14 +49,14 @@ struct Memory {
 }
 
 #[derive(Clone)]
-enum Chunk {
+enum ArenaChunk {
     Own(Memory),
     Shared(Arc<Memory>),
 }
 
 #[derive(Clone)]
 struct Class {
-    chunks: Vec<Chunk>,
+    chunks: Vec<ArenaChunk>,
     /// The block that came free last: the others follow it, each with its neighbours' numbers.
     free: u32,
     free_len: u32,
@@ -122,7 +122,7 @@ impl Memory {
     }
 }
 
-impl Chunk {
+impl ArenaChunk {
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
@@ -262,7 +262,7 @@ impl Class {
             return None;
         }
         if chunk == self.chunks.len() {
-            self.chunks.push(Chunk::Own(Memory::new()));
+            self.chunks.push(ArenaChunk::Own(Memory::new()));
         }
         let number = self.used;
         self.used = behind(size, number);
@@ -407,7 +407,7 @@ impl Arena {
     /// A copy that shares all chunks with this one.
     pub fn freeze(&mut self) -> Self {
         let share = |class: &mut Class| Class {
-            chunks: class.chunks.iter_mut().map(Chunk::share).collect(),
+            chunks: class.chunks.iter_mut().map(ArenaChunk::share).collect(),
             ..*class
         };
         Self {

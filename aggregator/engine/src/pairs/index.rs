@@ -31,7 +31,7 @@ pub(super) struct Handle(pub u32);
 
 /// Where in the index an entry is. Holds until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct IndexSlot {
     segment: u32,
     group: u8,
     slot: u8,
@@ -39,7 +39,7 @@ pub(super) struct Slot {
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Group {
+struct IndexGroup {
     /// For each slot the tag of its entry; 0: free.
     tags: [u8; GROUP_SLOTS],
     /// Entries whose home is at or before this group and that stand behind it.
@@ -51,7 +51,7 @@ struct Segment {
     /// Low bits of an identity that all entries have in common.
     depth: u32,
     len: u16,
-    groups: [Group; SEGMENT_GROUPS],
+    groups: [IndexGroup; SEGMENT_GROUPS],
 }
 
 /// The index.
@@ -71,7 +71,7 @@ fn tag(identity: Identity) -> u8 {
     ((identity.0 >> 40) as u8).max(1)
 }
 
-impl Group {
+impl IndexGroup {
     const EMPTY: Self = Self {
         tags: [0; GROUP_SLOTS],
         passed: 0,
@@ -100,7 +100,7 @@ impl Segment {
         Box::new(Self {
             depth,
             len: 0,
-            groups: [Group::EMPTY; SEGMENT_GROUPS],
+            groups: [IndexGroup::EMPTY; SEGMENT_GROUPS],
         })
     }
 
@@ -137,7 +137,11 @@ impl Index {
 
     /// The entry of `identity`; `is` says whether a handle is that pair's.
     #[inline]
-    pub fn find(&self, identity: Identity, is: impl Fn(Handle) -> bool) -> Option<(Slot, Handle)> {
+    pub fn find(
+        &self,
+        identity: Identity,
+        is: impl Fn(Handle) -> bool,
+    ) -> Option<(IndexSlot, Handle)> {
         let segment = self.segment_of(identity);
         let groups = &self.segments[segment as usize].groups;
         let tag = tag(identity);
@@ -149,7 +153,7 @@ impl Index {
                 let slot = matches.trailing_zeros() as usize / 8;
                 let handle = group.handles[slot];
                 if is(handle) {
-                    let slot = Slot {
+                    let slot = IndexSlot {
                         segment,
                         group: at as u8,
                         slot: slot as u8,
@@ -179,7 +183,7 @@ impl Index {
     }
 
     /// Points an entry at another handle.
-    pub fn set(&mut self, slot: Slot, handle: Handle) {
+    pub fn set(&mut self, slot: IndexSlot, handle: Handle) {
         let group = &mut self.segments[slot.segment as usize].groups[slot.group as usize];
         group.handles[slot.slot as usize] = handle;
     }
@@ -193,7 +197,7 @@ impl Index {
         identity: Identity,
         handle: Handle,
         of: impl Fn(Handle) -> Identity,
-    ) -> Option<Slot> {
+    ) -> Option<IndexSlot> {
         let mut segment = self.segment_of(identity);
         while SEGMENT_FULL <= self.segments[segment as usize].len {
             if !self.split(segment, &of) {
@@ -207,7 +211,7 @@ impl Index {
         }
         let (group, slot) = self.segments[segment as usize].insert(identity, handle)?;
         self.len += 1;
-        Some(Slot {
+        Some(IndexSlot {
             segment,
             group: group as u8,
             slot: slot as u8,
@@ -215,7 +219,7 @@ impl Index {
     }
 
     /// Takes out an entry.
-    pub fn remove(&mut self, identity: Identity, slot: Slot) {
+    pub fn remove(&mut self, identity: Identity, slot: IndexSlot) {
         let segment = &mut self.segments[slot.segment as usize];
         segment.groups[slot.group as usize].tags[slot.slot as usize] = 0;
         segment.len -= 1;

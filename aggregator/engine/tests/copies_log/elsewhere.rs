@@ -109,7 +109,7 @@ fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
     let record = Record::decode(bytes).expect("a record");
     // A version first, so that the resource is known.
     let (&version, _) = play.versions.iter().next().expect("a version");
-    let pointer = tollgate_shared::wire::record::Pointer {
+    let pointer = tollgate_shared::wire::record::LimitsActivation {
         version,
         digest: [0; 32],
     };

@@ -17,7 +17,7 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::beat::{BeatHead, Holds, Listed, Part, write_beat};
 use tollgate_shared::wire::hits::Sender;
 use tollgate_shared::wire::holds::{Does, HoldOp, write_holds};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 use tollgate_shared::wire::statement::{Cause, Says, Scope};
 use tollgate_shared::wire::verdict::VerdictSays;
 
@@ -125,7 +125,7 @@ impl Play {
 
     fn pointer(&mut self, version: u64) -> Fate {
         let digest = [0; 32];
-        let pointer = pen().pointer(&Pointer { version, digest });
+        let pointer = pen().pointer(&LimitsActivation { version, digest });
         self.apply(&pointer)
     }
 
@@ -290,6 +290,6 @@ fn verdict(says: &VerdictSays) -> String {
     }
 }
 
-fn pen() -> OwnersPen<'static> {
-    OwnersPen::new(&MacKey::UNPROTECTED, 0)
+fn pen() -> RecordPen<'static> {
+    RecordPen::new(&MacKey::UNPROTECTED, 0)
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, List, Listed, NameKey,
-    Taken, TransferId, Verdict,
+    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, HoldVerdict, List,
+    Listed, NameKey, Taken, TransferId,
 };
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::{Span, Timestamp};
@@ -459,12 +459,12 @@ impl Driver {
         }
         let verdicts = out.verdicts().iter().map(|(id, verdict)| {
             let text = match verdict {
-                Verdict::Counted(Taken { excess, by }) => {
+                HoldVerdict::Counted(Taken { excess, by }) => {
                     format!("{:?}", (u64::from(*excess), named(engine, *by)))
                 }
-                Verdict::Ended => "ended".to_owned(),
-                Verdict::UnknownTransfer => "unknown transfer".to_owned(),
-                Verdict::NotCounted => "capacity".to_owned(),
+                HoldVerdict::Ended => "ended".to_owned(),
+                HoldVerdict::UnknownTransfer => "unknown transfer".to_owned(),
+                HoldVerdict::NotCounted => "capacity".to_owned(),
             };
             (id.number, text)
         });

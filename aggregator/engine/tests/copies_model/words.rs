@@ -1,26 +1,26 @@
 //! The engine's answers in the model's words.
 
-use tollgate_engine::copies::{Copies, Effects, HoldId, Limiter, Refused, Scope};
+use tollgate_engine::copies::{Copies, CopiesScope, Effects, HoldId, Limiter, OpRefused};
 
 use crate::model::{Agent, Answer};
 
 pub fn said(out: &Effects) -> Vec<(String, bool)> {
     let scopes = out.scopes().map(|(scope, full)| {
         let name = match scope {
-            Scope::Domain(name) => format!("domain:{name}"),
-            Scope::Group(name) => format!("group:{name}"),
-            Scope::Resource => "global".to_owned(),
+            CopiesScope::Domain(name) => format!("domain:{name}"),
+            CopiesScope::Group(name) => format!("group:{name}"),
+            CopiesScope::Resource => "global".to_owned(),
         };
         (name, full)
     });
     scopes.collect()
 }
 
-pub fn scope_of(name: &str) -> Scope<'_> {
+pub fn scope_of(name: &str) -> CopiesScope<'_> {
     match name.split_once(':') {
-        Some(("domain", name)) => Scope::Domain(name),
-        Some((_, name)) => Scope::Group(name),
-        None => Scope::Resource,
+        Some(("domain", name)) => CopiesScope::Domain(name),
+        Some((_, name)) => CopiesScope::Group(name),
+        None => CopiesScope::Resource,
     }
 }
 
@@ -44,17 +44,17 @@ pub fn copies(copies: u32) -> Answer {
     Answer::Copies(copies.into(), None)
 }
 
-pub fn refusal(refused: Refused) -> Answer {
+pub fn refusal(refused: OpRefused) -> Answer {
     Answer::Refused(match refused {
-        Refused::UnknownHold => "unknown hold",
-        Refused::TooManyCopies { .. } => "too many",
-        Refused::UnknownTransfer => "unknown transfer",
-        Refused::TransferExists => "transfer exists",
-        Refused::HoldExists => "exists",
-        Refused::HoldEnded => "ended",
-        Refused::EpochOver => "over",
-        Refused::NoCopies => "copies",
-        Refused::MinAboveCopies { .. } => "min",
-        Refused::AtCapacity => "capacity",
+        OpRefused::UnknownHold => "unknown hold",
+        OpRefused::TooManyCopies { .. } => "too many",
+        OpRefused::UnknownTransfer => "unknown transfer",
+        OpRefused::TransferExists => "transfer exists",
+        OpRefused::HoldExists => "exists",
+        OpRefused::HoldEnded => "ended",
+        OpRefused::EpochOver => "over",
+        OpRefused::NoCopies => "copies",
+        OpRefused::MinAboveCopies { .. } => "min",
+        OpRefused::AtCapacity => "capacity",
     })
 }

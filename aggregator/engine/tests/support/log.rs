@@ -17,7 +17,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
+use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
 
 use super::{CONFIGURED, DOMAINS, NETWORKS, RESOURCES, Written, any_resource, at};
 
@@ -362,8 +362,8 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
 }
 
 impl Builder {
-    fn pen(&self) -> OwnersPen<'static> {
-        OwnersPen::new(&MacKey::UNPROTECTED, 0)
+    fn pen(&self) -> RecordPen<'static> {
+        RecordPen::new(&MacKey::UNPROTECTED, 0)
     }
 
     fn push(&mut self, bytes: Vec<u8>, input: Option<Input>) {
@@ -473,7 +473,7 @@ impl Builder {
         self.next_version = self.next_version.max(target + 1);
         self.known = self.known.max(version);
         let digest = [0; 32];
-        let bytes = self.pen().pointer(&Pointer { version, digest });
+        let bytes = self.pen().pointer(&LimitsActivation { version, digest });
         self.push(bytes, Some(Input::Limits(versions)));
     }
 }
@@ -491,7 +491,7 @@ impl Builder {
         }
         let version = self.known;
         let digest = [0; 32];
-        let bytes = self.pen().pointer(&Pointer { version, digest });
+        let bytes = self.pen().pointer(&LimitsActivation { version, digest });
         self.push(bytes, Some(Input::Amendments(brought)));
     }
 }

@@ -171,8 +171,8 @@ pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits
 }
 
 /// What a domain states of a field, or nothing.
-pub fn own<T>(stated: Option<T>) -> model::Stated<T> {
-    stated.map_or(model::Stated::Inherited, model::Stated::Own)
+pub fn own<T>(stated: Option<T>) -> model::FieldStated<T> {
+    stated.map_or(model::FieldStated::Inherited, model::FieldStated::Own)
 }
 
 /// Limits that differ from others by little, so that some of the state survives.
@@ -312,10 +312,10 @@ impl Written {
             }
             for (domain, own) in &limits.domains {
                 writeln!(text, "[rate.\"{name}\".domains.\"{domain}\"]").unwrap();
-                if let model::Stated::Own(tiers) = &own.tiers {
+                if let model::FieldStated::Own(tiers) = &own.tiers {
                     text.push_str(&tiers_text(tiers));
                 }
-                if let model::Stated::Own(hard) = own.hard {
+                if let model::FieldStated::Own(hard) = own.hard {
                     writeln!(text, "hard = \"{hard}/s\"").unwrap();
                 }
             }

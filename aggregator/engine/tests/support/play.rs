@@ -15,7 +15,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Record, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 use tollgate_shared::wire::statement::{Says, Scope};
 
 /// An engine, its log so far, and what it said last.
@@ -79,7 +79,7 @@ impl Play {
 
     pub fn pointer(&mut self, version: u64) -> Fate {
         let digest = [0; 32];
-        let pointer = pen().pointer(&Pointer { version, digest });
+        let pointer = pen().pointer(&LimitsActivation { version, digest });
         self.apply(&pointer)
     }
 
@@ -130,7 +130,7 @@ impl Play {
 
     /// What was said last, a line for each statement, ends counted from the log's beginning.
     pub fn said(&self) -> Vec<String> {
-        let line = |said: &tollgate_engine::engine::Said| {
+        let line = |said: &tollgate_engine::engine::ResourceStatement| {
             let scope = match &said.statement.scope {
                 Scope::Pair(domain) => domain.to_string(),
                 Scope::Resource => "*".to_owned(),
@@ -154,6 +154,6 @@ impl Play {
     }
 }
 
-pub fn pen() -> OwnersPen<'static> {
-    OwnersPen::new(&MacKey::UNPROTECTED, 0)
+pub fn pen() -> RecordPen<'static> {
+    RecordPen::new(&MacKey::UNPROTECTED, 0)
 }

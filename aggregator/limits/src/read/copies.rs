@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tollgate_shared::time::Span;
 
 use super::overrides::{own_of_domain, plan_of_domain};
-use super::{COPIES_MAX, Reading, SPAN_MAX, read_names};
+use super::{COPIES_MAX, ResourceReading, SPAN_MAX, read_names};
 use crate::changed::Changed;
 use crate::names::NameTable;
 use crate::networks::Networks;
 use crate::numbers::ResourceIx;
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 use crate::resource::{CopiesResource, CopiesTable, Excess, Group, Reserve};
 use crate::settings::BlindPolicy;
 use crate::source::{Item, Section};
@@ -35,9 +35,9 @@ pub(super) const GROUP_FIELDS: &[&str] = &["limit", "members"];
 /// All copy-limited resources of a document.
 pub(super) fn read_copies(
     document: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
 ) -> Vec<CopiesResource> {
-    let Some(copies) = document.section("copies", Step::Through("copies")) else {
+    let Some(copies) = document.section("copies", PathStep::Through("copies")) else {
         return Vec::new();
     };
     copies
@@ -53,7 +53,7 @@ pub(super) fn read_copies(
 fn read_resource(
     name: &str,
     section: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
     inherited: BlindPolicy,
 ) -> CopiesResource {
     section.only(RESOURCE_FIELDS);
@@ -130,7 +130,7 @@ fn read_blind(section: &Section<'_, '_>, reserve: Reserve, inherited: BlindPolic
 
 fn read_domains<'t>(
     section: &Section<'_, 't>,
-    reading: &Reading<'_, 't>,
+    reading: &ResourceReading<'_, 't>,
     cap: &Cap<'_>,
 ) -> BTreeMap<Cow<'t, str>, u64> {
     let read = |item: &Item<'_, '_>| Some(cap.apply(read_count(item)?, &item.path));
@@ -139,7 +139,7 @@ fn read_domains<'t>(
             .into_iter()
             .map(|(domain, (_, limit))| (domain, limit))
             .collect();
-    let domains = section.section("domains", Step::Through("domains"));
+    let domains = section.section("domains", PathStep::Through("domains"));
     for (domain, item) in domains
         .iter()
         .flat_map(|of| own_of_domain(of, None, reading.warnings))
@@ -153,10 +153,10 @@ fn read_domains<'t>(
 
 fn read_groups(
     section: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
     cap: &Cap<'_>,
 ) -> BTreeMap<Box<str>, Group> {
-    let Some(groups) = section.section("groups", Step::Through("groups")) else {
+    let Some(groups) = section.section("groups", PathStep::Through("groups")) else {
         return BTreeMap::new();
     };
     groups

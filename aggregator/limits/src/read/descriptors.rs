@@ -8,10 +8,10 @@ use tollgate_shared::descriptors::{
 };
 use tollgate_shared::names::NAME_BYTES_MAX;
 
-use super::Reading;
+use super::ResourceReading;
 use crate::descriptors::Descriptors;
 use crate::fault::FaultKind;
-use crate::path::Step;
+use crate::path::PathStep;
 use crate::source::{Item, Section};
 use crate::warning::WarningKind;
 
@@ -21,10 +21,10 @@ pub(super) const RULE_FIELDS: &[&str] = &["keys", "resource", "domain", "record"
 
 pub(super) fn read_descriptors(
     document: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
 ) -> Descriptors {
     let mut all = Descriptors::new();
-    let Some(section) = document.section("descriptors", Step::Through("descriptors")) else {
+    let Some(section) = document.section("descriptors", PathStep::Through("descriptors")) else {
         return all;
     };
     for (name, item) in section.checked("descriptors") {
@@ -38,7 +38,7 @@ pub(super) fn read_descriptors(
     all
 }
 
-fn read_rules(item: &Item<'_, '_>, reading: &Reading<'_, '_>) -> Box<[DescriptorRule]> {
+fn read_rules(item: &Item<'_, '_>, reading: &ResourceReading<'_, '_>) -> Box<[DescriptorRule]> {
     const EXPECTED: &str = "a list of at most 96 rules, as [{ keys = [\"path\"], resource = \"edge\", domain = \"{path}\" }]";
     let Some(section) = item.table("a table with `rules`") else {
         return Box::default();
@@ -54,7 +54,7 @@ fn read_rules(item: &Item<'_, '_>, reading: &Reading<'_, '_>) -> Box<[Descriptor
     }
     let mut rules: Vec<DescriptorRule> = Vec::new();
     for (index, value) in values.iter().enumerate() {
-        let rule = section.item(value, Step::item("rule", index));
+        let rule = section.item(value, PathStep::item("rule", index));
         let Some(read) = read_rule(&rule) else {
             continue;
         };

@@ -25,7 +25,7 @@ use tollgate_shared::time::Span;
 use crate::assemble::{Draft, assemble};
 use crate::fault::{FaultKind, Faults};
 use crate::judge::judge;
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 use crate::settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 use crate::source::{Item, Notes, Section, parse};
 use crate::version::{Limits, RULES};
@@ -147,7 +147,7 @@ impl Limits {
     }
 
     /// Reads a limits document; also gives the zones that it names without having their tables.
-    pub(super) fn parse_whole(text: &str) -> Result<Whole, Faults> {
+    pub(super) fn parse_whole(text: &str) -> Result<WholeDocument, Faults> {
         let notes = Notes::default();
         if DOCUMENT_BYTES_MAX < text.len() {
             let kind = FaultKind::TooLong {
@@ -175,10 +175,10 @@ impl Limits {
 }
 
 /// A document, what is worth a look in it, and the zones that were looked up for it.
-pub(super) type Whole = (Limits, Warnings, Vec<Arc<Zone>>);
+pub(super) type WholeDocument = (Limits, Warnings, Vec<Arc<Zone>>);
 
 /// What resources are read with.
-struct Reading<'r, 't> {
+struct ResourceReading<'r, 't> {
     plans: &'r Plans<'t>,
     namespaces: &'r Namespaces,
     zones: &'r ZoneReader<'t>,
@@ -199,7 +199,7 @@ fn read_document<'t>(
     }
     let namespaces = read_namespaces(document);
     let plans = read_plans(document, warnings);
-    let reading = Reading {
+    let reading = ResourceReading {
         plans: &plans,
         namespaces: &namespaces,
         zones,
@@ -233,7 +233,7 @@ fn read_rules(rules: &Item<'_, '_>) {
 
 fn read_engine(document: &Section<'_, '_>) -> EngineSettings {
     let mut engine = EngineSettings::default();
-    let Some(section) = document.section("engine", Step::Section("engine")) else {
+    let Some(section) = document.section("engine", PathStep::Section("engine")) else {
         return engine;
     };
     section.only(ENGINE_FIELDS);
@@ -270,7 +270,7 @@ fn read_engine(document: &Section<'_, '_>) -> EngineSettings {
 
 fn read_namespaces(document: &Section<'_, '_>) -> Namespaces {
     let mut namespaces = Namespaces::default();
-    let Some(section) = document.section("namespace", Step::Through("namespace")) else {
+    let Some(section) = document.section("namespace", PathStep::Through("namespace")) else {
         return namespaces;
     };
     for (name, item) in section.named("namespace") {
@@ -334,7 +334,7 @@ type Plans<'t> = BTreeMap<&'t str, Vec<&'t str>>;
 
 fn read_plans<'t>(document: &Section<'_, 't>, warnings: &Collector) -> Plans<'t> {
     let mut plans = Plans::new();
-    let Some(section) = document.section("plans", Step::Through("plans")) else {
+    let Some(section) = document.section("plans", PathStep::Through("plans")) else {
         return plans;
     };
     for (plan, item) in section.checked("plan") {
@@ -368,7 +368,7 @@ fn refuse_two_kinds(document: &Section<'_, '_>) {
         document
             .value("rate")
             .and_then(|value| value.get_ref().as_table()),
-        document.section("copies", Step::Through("copies")),
+        document.section("copies", PathStep::Through("copies")),
     ) else {
         return;
     };

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::networks::AddressPrefixes;
 
-use super::{Plans, Reading};
+use super::{Plans, ResourceReading};
 use crate::assemble::OverridesDraft;
 use crate::fault::FaultKind;
 use crate::names::NameTable;
 use crate::network_names::domain_of;
 use crate::networks::meant_as;
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 use crate::source::{Item, Section, nearest};
 use crate::stated::Stated;
 use crate::warning::{Collector, WarningKind};
@@ -24,7 +24,7 @@ use crate::warning::{Collector, WarningKind};
 /// states.
 pub(super) fn read_overrides(
     resource: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
     addresses: Option<AddressPrefixes>,
     has_quota: bool,
     read: impl Fn(&Item<'_, '_>) -> Option<Stated>,
@@ -34,7 +34,7 @@ pub(super) fn read_overrides(
     for (domain, (_, stated)) in plan_of_domain(resource, reading.plans, addresses, &read) {
         of_domain.insert(domain, statements.number(stated));
     }
-    let domains = resource.section("domains", Step::Through("domains"));
+    let domains = resource.section("domains", PathStep::Through("domains"));
     let own = domains.iter();
     let own = own.flat_map(|of| own_of_domain(of, addresses, reading.warnings));
     for (domain, item) in own {
@@ -47,7 +47,7 @@ pub(super) fn read_overrides(
             None => stated,
         };
         if has_zone && !has_quota && stated.quotas.value().is_none() {
-            let path = item.path.then(Step::Field("zone"));
+            let path = item.path.then(PathStep::Field("zone"));
             reading.warnings.add(&path, WarningKind::ZoneWithoutQuota);
         }
         of_domain.insert(domain, statements.number(stated));
@@ -67,7 +67,7 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
     read: impl Fn(&Item<'_, '_>) -> Option<T>,
 ) -> BTreeMap<Cow<'t, str>, (&'t str, T)> {
     let mut of_domain: BTreeMap<Cow<'_, str>, (&str, T)> = BTreeMap::new();
-    let stated_plans = resource.section("plans", Step::Through("plans"));
+    let stated_plans = resource.section("plans", PathStep::Through("plans"));
     for (plan, item) in stated_plans.iter().flat_map(|plans| plans.checked("plan")) {
         let stated = read(&item);
         let Some(members) = plans.get(plan) else {
@@ -90,7 +90,7 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
                     first: other.into(),
                     second: plan.into(),
                 };
-                resource.place_fault_below(Step::Named("domain", &domain), &item, kind);
+                resource.place_fault_below(PathStep::Named("domain", &domain), &item, kind);
             }
             of_domain.insert(domain, (plan, stated.clone()));
         }
@@ -136,7 +136,7 @@ fn note_narrow(
     addresses: Option<AddressPrefixes>,
 ) {
     if let Err(kind @ FaultKind::NarrowNetwork { .. }) = domain_of(domain, addresses) {
-        resource.place_fault_below(Step::Named("domain", domain), item, kind);
+        resource.place_fault_below(PathStep::Named("domain", domain), item, kind);
     }
 }
 

@@ -5,7 +5,7 @@ use tollgate_shared::networks::AddressPrefixes;
 
 use super::overrides::read_overrides;
 use super::stated::{STATED_FIELDS, read_stated};
-use super::{Reading, read_blind, read_per_second};
+use super::{ResourceReading, read_blind, read_per_second};
 use crate::assemble::{OverridesDraft, RateDraft};
 use crate::fault::FaultKind;
 use crate::resource::{Mode, NEAR_DEFAULT};
@@ -13,7 +13,7 @@ use crate::source::{Item, Section};
 use crate::stated::Stated;
 use crate::warning::WarningKind;
 
-use crate::path::Step;
+use crate::path::PathStep;
 
 pub(crate) const RESOURCE_FIELDS: &[&str] = &[
     "rate",
@@ -47,8 +47,11 @@ const OF_RESOURCES: [(&str, &str); 5] = [
 ];
 
 /// All rate-limited resources of a document.
-pub(super) fn read_rates(document: &Section<'_, '_>, reading: &Reading<'_, '_>) -> Vec<RateDraft> {
-    let Some(rates) = document.section("rate", Step::Through("rate")) else {
+pub(super) fn read_rates(
+    document: &Section<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
+) -> Vec<RateDraft> {
+    let Some(rates) = document.section("rate", PathStep::Through("rate")) else {
         return Vec::new();
     };
     rates
@@ -82,7 +85,11 @@ fn check_pattern(name: &str, item: &Item<'_, '_>) -> bool {
     }
 }
 
-fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -> RateDraft {
+fn read_rate(
+    name: &str,
+    section: &Section<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
+) -> RateDraft {
     let mut own_words = halves_of_names(name, section);
     own_words.extend(["algorithm", "burst"]);
     section.only_beside(RESOURCE_FIELDS, &own_words);
@@ -104,7 +111,7 @@ fn read_rate(name: &str, section: &Section<'_, '_>, reading: &Reading<'_, '_>) -
         .get("addresses")
         .and_then(|item| read_addresses(&item));
     let candidate = section
-        .section("candidate", Step::Section("candidate"))
+        .section("candidate", PathStep::Section("candidate"))
         .map(|candidate| {
             let reason = "a candidate stands beside limits of one domain";
             read_stated_only(&candidate, reading, Some(reason))
@@ -148,12 +155,12 @@ fn warn_of_zone(
     section: &Section<'_, '_>,
     default: &Stated,
     (candidate, overrides): (&Option<Stated>, &OverridesDraft),
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
 ) {
     let has_quota = |stated: &Stated| stated.quotas.value().is_some();
     let mut of_others = candidate.iter().chain(&overrides.stated);
     if default.zone.is_some() && !has_quota(default) && !of_others.any(has_quota) {
-        let path = section.path.then(Step::Field("zone"));
+        let path = section.path.then(PathStep::Field("zone"));
         reading.warnings.add(&path, WarningKind::ZoneWithoutQuota);
     }
 }
@@ -166,7 +173,7 @@ fn halves_of_names<'t>(name: &str, section: &Section<'_, 't>) -> Vec<&'t str> {
     let mut halves = Vec::new();
     for (half, item) in tables {
         let name = format!("{name}.{half}").into();
-        section.place_fault_below(Step::Field(half), &item, FaultKind::Unquoted { name });
+        section.place_fault_below(PathStep::Field(half), &item, FaultKind::Unquoted { name });
         halves.push(half);
     }
     halves
@@ -178,7 +185,7 @@ fn own_or_inaccessible(
     stated: Stated,
     global: Option<u64>,
     is_nobody_else: bool,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
 ) -> Stated {
     if stated.says_a_constraint() || global.is_some() {
         return stated;
@@ -198,7 +205,7 @@ fn own_or_inaccessible(
 /// What a plan, a domain or a candidate states.
 fn read_stated_only(
     section: &Section<'_, '_>,
-    reading: &Reading<'_, '_>,
+    reading: &ResourceReading<'_, '_>,
     global: Option<&'static str>,
 ) -> Stated {
     let mut elsewhere = OF_RESOURCES.map(|(field, _)| field).to_vec();

@@ -13,7 +13,7 @@ use super::tiers::read_tiers;
 use super::zones::ZoneReader;
 use super::{LIMIT_MAX, SPAN_MAX, SPAN_MIN, read_per_second};
 use crate::fault::FaultKind;
-use crate::path::Step;
+use crate::path::PathStep;
 use crate::rate::{Bucket, Window};
 use crate::settings::Rate;
 use crate::source::{Item, Section};
@@ -134,7 +134,7 @@ fn each<T>(
     let all: Vec<Option<T>> = values
         .iter()
         .enumerate()
-        .map(|(index, value)| read(&section.item(value, Step::item(name, index))))
+        .map(|(index, value)| read(&section.item(value, PathStep::item(name, index))))
         .collect();
     all.into_iter().collect()
 }

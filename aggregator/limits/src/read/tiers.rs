@@ -3,8 +3,8 @@
 use tollgate_shared::time::Span;
 
 use super::{LIMIT_MAX, SPAN_MAX, SPAN_MIN};
-use crate::normal::{Change, normalise};
-use crate::path::{Path, Step};
+use crate::normal::{TierChange, normalise};
+use crate::path::{Path, PathStep};
 use crate::rate::Tier;
 use crate::source::{Item, Section};
 use crate::warning::{Collector, WarningKind};
@@ -28,7 +28,7 @@ pub(super) fn read_tiers(
     let tiers: Vec<Option<Tier>> = values
         .iter()
         .enumerate()
-        .map(|(index, value)| read_tier(&section.item(value, Step::item("tier", index))))
+        .map(|(index, value)| read_tier(&section.item(value, PathStep::item("tier", index))))
         .collect();
     let tiers: Vec<Tier> = tiers.into_iter().collect::<Option<_>>()?;
     let (normal, changes) = normalise(&tiers);
@@ -41,17 +41,17 @@ pub(super) fn read_tiers(
     Some(normal)
 }
 
-fn warn_normalised(path: Path<'_>, number: usize, change: Change, warnings: &Collector) {
-    let tier = path.then(Step::Item("tier", number));
+fn warn_normalised(path: Path<'_>, number: usize, change: TierChange, warnings: &Collector) {
+    let tier = path.then(PathStep::Item("tier", number));
     let field = match change {
-        Change::Dropped => None,
-        Change::WindowCut { .. } => Some("window"),
-        Change::ActiveTrimmed { .. } => Some("active"),
+        TierChange::Dropped => None,
+        TierChange::WindowCut { .. } => Some("window"),
+        TierChange::ActiveTrimmed { .. } => Some("active"),
     };
     let kind = WarningKind::Normalised(change);
     match field {
         None => warnings.add(&tier, kind),
-        Some(field) => warnings.add(&tier.then(Step::Field(field)), kind),
+        Some(field) => warnings.add(&tier.then(PathStep::Field(field)), kind),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::fault::FaultKind;
-use crate::path::Step;
+use crate::path::PathStep;
 use crate::source::{Item, Section, nearest};
 use crate::zone::Zone;
 use crate::zone_tables::{expand, fixed, names, parse_offset, parse_row};
@@ -24,7 +24,7 @@ pub(super) struct ZoneReader<'t> {
 impl<'t> ZoneReader<'t> {
     pub(super) fn of(document: &Section<'_, 't>) -> Self {
         let mut stated = BTreeMap::new();
-        let zones = document.section("zones", Step::Through("zones"));
+        let zones = document.section("zones", PathStep::Through("zones"));
         for (name, item) in zones.iter().flat_map(|zones| zones.checked("zone")) {
             if let Some(zone) = read_table(name, &item) {
                 stated.insert(name, Arc::new(zone));

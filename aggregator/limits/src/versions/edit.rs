@@ -15,7 +15,7 @@ const FAULTS_SHOWN: usize = 20;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct TextEdit {
     /// The resource.
     pub resource: String,
     /// The domain; none: all that have nothing of their own.
@@ -34,7 +34,7 @@ pub struct NoEdit(pub String);
 /// # Errors
 ///
 /// Where a resource is not configured, or is one of the other kind: all such changes are said.
-pub fn apply(text: &str, changes: &[(String, Change)]) -> Result<String, NoEdit> {
+pub fn apply(text: &str, changes: &[(String, TextEdit)]) -> Result<String, NoEdit> {
     let bad = |error: toml_edit::TomlError| NoEdit(error.to_string());
     let mut document = DocumentMut::from_str(text).map_err(bad)?;
     let mut faults = Vec::new();
@@ -58,7 +58,7 @@ pub fn listed(faults: &[String]) -> String {
     text
 }
 
-fn apply_one(document: &mut DocumentMut, change: &Change) -> Result<(), String> {
+fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String> {
     if change.own == Some(Own::default()) {
         return Err("nothing is stated of it".to_owned());
     }
@@ -167,8 +167,8 @@ pub fn own_of(row: &SetRow) -> Option<Own> {
     (own != Own::default()).then_some(own)
 }
 
-pub(super) fn change_of(row: &SetRow) -> Change {
-    Change {
+pub(super) fn change_of(row: &SetRow) -> TextEdit {
+    TextEdit {
         resource: row.resource.to_string(),
         domain: Some(row.domain.to_string()),
         own: own_of(row),
@@ -193,8 +193,8 @@ limit = 10
 domains = { acme = 50 }
 "#;
 
-    fn set(resource: &str, domain: Option<&str>, own: Option<Own>) -> (String, Change) {
-        let change = Change {
+    fn set(resource: &str, domain: Option<&str>, own: Option<Own>) -> (String, TextEdit) {
+        let change = TextEdit {
             resource: resource.to_owned(),
             domain: domain.map(str::to_owned),
             own,
@@ -216,7 +216,7 @@ domains = { acme = 50 }
         })
     }
 
-    fn applied(changes: &[(String, Change)]) -> String {
+    fn applied(changes: &[(String, TextEdit)]) -> String {
         let text = apply(DOCUMENT, changes).expect("good changes");
         assert!(Limits::parse(&text).is_ok(), "{text}");
         text

@@ -16,14 +16,14 @@ use std::mem::take;
 
 use crate::Own;
 
-use super::edit::Change;
+use super::edit::TextEdit;
 
 /// Whom a change is about: a resource, and a domain of it.
 type Whom = (String, Option<String>);
 
 /// What of one domain is kept.
 #[derive(Default)]
-struct Kept {
+struct KeptStatement {
     /// Where its fields are stated that count, by field.
     fields: [Option<usize>; 3],
     /// It was taken away before.
@@ -31,9 +31,9 @@ struct Kept {
 }
 
 /// The changes that are left, in the order of the first of each.
-pub(super) fn folded(changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
-    let mut left: Vec<Option<Change>> = Vec::new();
-    let mut known: HashMap<Whom, Kept> = HashMap::new();
+pub(super) fn folded(changes: impl IntoIterator<Item = TextEdit>) -> Vec<TextEdit> {
+    let mut left: Vec<Option<TextEdit>> = Vec::new();
+    let mut known: HashMap<Whom, KeptStatement> = HashMap::new();
     for change in changes {
         let whom = (change.resource.clone(), change.domain.clone());
         let kept = known.entry(whom).or_default();
@@ -55,13 +55,13 @@ pub(super) fn folded(changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
         for (field, stated) in fields_of(own) {
             match kept.fields[field] {
                 Some(index) => {
-                    if let Some(Change { own, .. }) = &mut left[index] {
+                    if let Some(TextEdit { own, .. }) = &mut left[index] {
                         *own = Some(stated);
                     }
                 }
                 None => {
                     kept.fields[field] = Some(left.len());
-                    left.push(Some(Change {
+                    left.push(Some(TextEdit {
                         own: Some(stated),
                         ..change.clone()
                     }));
@@ -113,7 +113,7 @@ domains = { b = 5 }
 "#;
 
     /// A change that can be made of the text, or none: what domains have is known by the text alone.
-    fn random_change(random: &mut StdRng, text: &str) -> Option<Change> {
+    fn random_change(random: &mut StdRng, text: &str) -> Option<TextEdit> {
         let resource = ["a", "t", "s"][random.random_range(0..3)];
         let number = random.random_range(1..50_u64);
         let text_of = |has: bool| has.then(|| format!("{number}/s").into());
@@ -129,7 +129,7 @@ domains = { b = 5 }
                 limit: None,
             }),
         };
-        let change = Change {
+        let change = TextEdit {
             resource: resource.to_owned(),
             domain: Some(["b", "c", "d", "e"][random.random_range(0..4)].to_owned()),
             own,
@@ -138,7 +138,7 @@ domains = { b = 5 }
         apply(text, &one).is_ok().then_some(change)
     }
 
-    fn applied(changes: &[Change]) -> String {
+    fn applied(changes: &[TextEdit]) -> String {
         let placed: Vec<_> = changes
             .iter()
             .map(|one| (String::new(), one.clone()))
@@ -172,7 +172,7 @@ domains = { b = 5 }
 
     #[test]
     fn what_is_left_is_bounded_by_the_domains_that_were_changed() {
-        let state = |n: u64| Change {
+        let state = |n: u64| TextEdit {
             resource: "a".to_owned(),
             domain: Some("b".to_owned()),
             own: Some(Own {
@@ -181,7 +181,7 @@ domains = { b = 5 }
                 limit: None,
             }),
         };
-        let remove = Change {
+        let remove = TextEdit {
             own: None,
             ..state(0)
         };

@@ -36,12 +36,12 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{self, Act, Amendment};
 use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
 use tollgate_shared::wire::record::kind;
-use tollgate_shared::wire::{DecodeError, Fault};
+use tollgate_shared::wire::{DecodeError, FieldFault};
 
 pub use self::acts::in_one_line;
 use self::edit::change_of;
 pub use self::edit::own_of;
-use self::parsed::{Outcome, Parsed};
+use self::parsed::{ParseOutcome, Parsed};
 use self::switches::Switches;
 use self::text::Text;
 use crate::{Limits, RULES, Revision};
@@ -197,7 +197,7 @@ impl LimitsBook {
     }
 
     /// What the text of this digest says.
-    pub fn parse(&mut self, text: &str, digest: &[u8; 32]) -> Outcome {
+    pub fn parse(&mut self, text: &str, digest: &[u8; 32]) -> ParseOutcome {
         match self.parsed.take(digest) {
             Some(outcome) => {
                 self.prepared += 1;
@@ -286,7 +286,9 @@ impl LimitsBook {
             }
             Some(amendment::KIND) => match Amendment::decode(bytes) {
                 Ok(amendment) => Ok(Some(self.amend(offset, appended, bytes, &amendment))),
-                Err(error) if error.field == "act" && matches!(error.fault, Fault::Kind { .. }) => {
+                Err(error)
+                    if error.field == "act" && matches!(error.fault, FieldFault::Kind { .. }) =>
+                {
                     Ok(Some(self.newer(offset, error.to_string())))
                 }
                 Err(error) => Err(error),

@@ -20,14 +20,14 @@ use super::digest;
 const KEPT: usize = 2;
 
 /// What parsing a text gave.
-pub type Outcome = Result<Arc<Limits>, Faults>;
+pub type ParseOutcome = Result<Arc<Limits>, Faults>;
 
 /// Outcomes by the digests of their texts, oldest first.
-type Kept = VecDeque<([u8; 32], Outcome)>;
+type KeptOutcomes = VecDeque<([u8; 32], ParseOutcome)>;
 
 /// What was prepared, shared by who prepares and who takes.
 #[derive(Clone, Debug, Default)]
-pub struct Parsed(Arc<Mutex<Kept>>);
+pub struct Parsed(Arc<Mutex<KeptOutcomes>>);
 
 impl Parsed {
     /// Parses a text, and keeps that until it is taken or two newer ones have come.
@@ -47,13 +47,13 @@ impl Parsed {
     }
 
     /// What parsing the text of this digest gives, if it was prepared.
-    pub(super) fn take(&self, digest: &[u8; 32]) -> Option<Outcome> {
+    pub(super) fn take(&self, digest: &[u8; 32]) -> Option<ParseOutcome> {
         let mut kept = self.lock();
         let at = kept.iter().position(|(of, _)| of == digest)?;
         kept.remove(at).map(|(_, outcome)| outcome)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptOutcomes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

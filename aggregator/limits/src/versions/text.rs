@@ -19,7 +19,7 @@ use crate::without_zone_tables;
 use serde::{Serialize, Serializer};
 
 use super::digest;
-use super::edit::{Change, NoEdit, apply};
+use super::edit::{NoEdit, TextEdit, apply};
 use super::fold::folded;
 
 /// The longest document that is written down to be compared with a file: a few milliseconds.
@@ -35,7 +35,7 @@ pub struct Text(Arc<Node>);
 struct Node {
     whole: OnceLock<(Arc<str>, [u8; 32])>,
     /// The one that it was made of, and how; nothing: it was pushed.
-    made: Option<(Text, Box<[Change]>)>,
+    made: Option<(Text, Box<[TextEdit]>)>,
     /// How many changes there are back to what was pushed, and with how many they are folded.
     changes: usize,
     fold_at: usize,
@@ -59,19 +59,19 @@ impl Text {
     }
 
     /// This one with changes, in their order.
-    pub fn changed(&self, changes: Box<[Change]>) -> Self {
+    pub fn changed(&self, changes: Box<[TextEdit]>) -> Self {
         let count = self.0.changes + changes.len();
         if count <= self.0.fold_at {
             return self.made(self.clone(), changes, (count, self.0.fold_at));
         }
         let (pushed, mut all) = self.since_pushed();
         all.extend(changes);
-        let left: Box<[Change]> = folded(all).into();
+        let left: Box<[TextEdit]> = folded(all).into();
         let counts = (left.len(), 2 * left.len() + UNFOLDED_MAX);
         self.made(pushed.clone(), left, counts)
     }
 
-    fn made(&self, of: Self, changes: Box<[Change]>, (count, fold_at): (usize, usize)) -> Self {
+    fn made(&self, of: Self, changes: Box<[TextEdit]>, (count, fold_at): (usize, usize)) -> Self {
         Self(Arc::new(Node {
             whole: OnceLock::new(),
             made: Some((of, changes)),
@@ -83,7 +83,7 @@ impl Text {
     }
 
     /// What was pushed, and all changes since, in their order.
-    fn since_pushed(&self) -> (&Self, Vec<Change>) {
+    fn since_pushed(&self) -> (&Self, Vec<TextEdit>) {
         let mut changes = Vec::new();
         let mut at = self;
         while let Some((before, made)) = &at.0.made {
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use crate::Own;
 
-    fn change(domain: &str, rate: &str) -> Box<[Change]> {
-        let change = Change {
+    fn change(domain: &str, rate: &str) -> Box<[TextEdit]> {
+        let change = TextEdit {
             resource: "a".to_owned(),
             domain: Some(domain.to_owned()),
             own: Some(Own {

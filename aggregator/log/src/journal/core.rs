@@ -21,7 +21,7 @@ use super::disk::Disk;
 use super::error::OpenError;
 use super::layout;
 use super::opening::{self, OpenReport};
-use super::partition::{Cursor, Partition, Terms};
+use super::partition::{JournalCursor, Partition, Terms};
 use super::retention::{self, Bounds};
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
@@ -38,7 +38,7 @@ const FAILING_MS: u64 = 2_000;
 
 /// What the journal is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum JournalCommand {
     /// Append a record.
     Append {
         /// The stream.
@@ -70,7 +70,7 @@ pub enum Command {
 pub struct Core {
     config: JournalConfig,
     disk: Arc<dyn Disk>,
-    slots: Vec<Slot>,
+    slots: Vec<JournalSlot>,
     /// Slots with appends in this turn.
     touched: Vec<usize>,
     /// Partitions whose last append failed, and when that was, in milliseconds of the clock.
@@ -81,14 +81,14 @@ pub struct Core {
     _lock: Box<dyn Send>,
 }
 
-struct Slot {
+struct JournalSlot {
     partition: Partition,
     staged: Vec<(Ticket, Vec<u8>)>,
     follower: Option<Follower>,
 }
 
 struct Follower {
-    cursor: Cursor,
+    cursor: JournalCursor,
     /// The end when following began, until `CaughtUp` has been said.
     target: Option<u64>,
 }
@@ -107,7 +107,7 @@ impl Core {
         now: Timestamp,
     ) -> Result<(Self, OpenReport), OpenError> {
         let opened = opening::open(&config, &disk, boot, now)?;
-        let slots = opened.partitions.into_iter().map(|partition| Slot {
+        let slots = opened.partitions.into_iter().map(|partition| JournalSlot {
             partition,
             staged: Vec::new(),
             follower: None,
@@ -128,7 +128,7 @@ impl Core {
     /// One turn. True where there is more to do without any command: followers that are behind.
     pub fn turn(
         &mut self,
-        commands: impl IntoIterator<Item = Command>,
+        commands: impl IntoIterator<Item = JournalCommand>,
         now: Timestamp,
         emit: &mut dyn FnMut(LogEvent),
     ) -> bool {
@@ -165,9 +165,9 @@ impl Core {
         self.disk.sync_dir(dir).map_err(OpenError::io(dir))
     }
 
-    fn take(&mut self, command: Command, emit: &mut dyn FnMut(LogEvent)) {
+    fn take(&mut self, command: JournalCommand, emit: &mut dyn FnMut(LogEvent)) {
         match command {
-            Command::Append {
+            JournalCommand::Append {
                 stream,
                 partition,
                 ticket,
@@ -187,14 +187,14 @@ impl Core {
                     taken: None,
                 }),
             },
-            Command::Refuse { ticket } => emit(LogEvent::Appended {
+            JournalCommand::Refuse { ticket } => emit(LogEvent::Appended {
                 ticket,
                 result: Err(AppendError::NotNow(
                     "the journal's queue is full".to_owned(),
                 )),
                 taken: None,
             }),
-            Command::Follow {
+            JournalCommand::Follow {
                 stream,
                 partition,
                 from,
@@ -261,7 +261,7 @@ impl Core {
             });
         }
         slot.follower = Some(Follower {
-            cursor: Cursor::at(from.min(end)),
+            cursor: JournalCursor::at(from.min(end)),
             target: Some(end),
         });
     }
@@ -371,7 +371,7 @@ impl Core {
     }
 }
 
-impl Slot {
+impl JournalSlot {
     /// Delivers new records from memory to a follower that has all before them.
     fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
         let Some(follower) = &mut self.follower else {

@@ -80,7 +80,7 @@ pub struct OpenReport {
 }
 
 /// A journal's state when it has been opened.
-pub(super) struct Opened {
+pub(super) struct OpenedJournal {
     pub partitions: Vec<Partition>,
     pub lock: Box<dyn Send>,
     pub report: OpenReport,
@@ -92,7 +92,7 @@ pub(super) fn open(
     disk: &Arc<dyn Disk>,
     boot: Option<&str>,
     now: Timestamp,
-) -> Result<Opened, OpenError> {
+) -> Result<OpenedJournal, OpenError> {
     let dir = &config.dir;
     disk.create_dir(dir)
         .map_err(|source| OpenError::CannotCreate {
@@ -157,7 +157,7 @@ pub(super) fn open(
     disk.replace(&path, running.to_text().as_bytes())
         .map_err(OpenError::io(&path))?;
     let report = report(last_stop, &description, &partitions, recovery.torn, now);
-    Ok(Opened {
+    Ok(OpenedJournal {
         partitions,
         lock,
         report,

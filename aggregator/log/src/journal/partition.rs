@@ -17,12 +17,12 @@ use super::disk::{Disk, DiskFile, Syncing};
 use super::error::{Corruption, ReadError};
 use super::frame::{self, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
 use super::layout;
-use super::retention::{Kept, KeptSegment};
+use super::retention::{KeptSegment, RetainedPartition};
 use super::segment::{Ended, SegmentReader};
 
 /// A segment that is full, or old, and is not written to any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Closed {
+pub(super) struct ClosedSegment {
     pub base: u64,
     /// The append time of the record before its first.
     pub floor_ms: u64,
@@ -51,7 +51,7 @@ pub(super) struct Partition {
     pub index: u32,
     pub tag: Tag,
     pub dir: PathBuf,
-    pub closed: VecDeque<Closed>,
+    pub closed: VecDeque<ClosedSegment>,
     pub active: Option<Active>,
     /// The last closed segment, while it is being made durable.
     pub syncing: Option<Box<dyn Syncing>>,
@@ -201,7 +201,7 @@ impl Partition {
         };
         let begun = Active::begun(file, &header, ack == Ack::Written);
         if let Some(full) = self.active.replace(begun) {
-            self.closed.push_back(Closed {
+            self.closed.push_back(ClosedSegment {
                 base: full.base,
                 floor_ms: full.floor_ms,
                 bytes: full.bytes,
@@ -247,11 +247,11 @@ impl Partition {
     }
 
     /// What retention has to know.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> RetainedPartition {
         let active_floor_ms = self.active.as_ref().map(|active| active.floor_ms);
         let ends = self.closed.iter().skip(1).map(|segment| segment.floor_ms);
         let ends = ends.chain([active_floor_ms.unwrap_or(self.last_ms)]);
-        Kept {
+        RetainedPartition {
             stream: self.stream,
             closed: self
                 .closed
@@ -359,7 +359,11 @@ impl Partition {
 
     /// Reads about one chunk of records from the cursor on; the cursor lies between the first offset and
     /// the next.
-    pub fn read(&self, cursor: &mut Cursor, into: &mut Vec<Delivered>) -> Result<(), ReadError> {
+    pub fn read(
+        &self,
+        cursor: &mut JournalCursor,
+        into: &mut Vec<Delivered>,
+    ) -> Result<(), ReadError> {
         while cursor.next < self.next && into.is_empty() {
             let reader = match &mut cursor.reader {
                 Some(reader) => reader,
@@ -457,13 +461,13 @@ impl Active {
 
 /// Where a reader of a partition is.
 #[derive(Default)]
-pub(super) struct Cursor {
+pub(super) struct JournalCursor {
     /// The offset that is read next.
     pub next: u64,
     reader: Option<SegmentReader>,
 }
 
-impl Cursor {
+impl JournalCursor {
     /// A cursor at `offset`.
     pub fn at(offset: u64) -> Self {
         Self {

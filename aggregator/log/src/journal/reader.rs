@@ -94,7 +94,7 @@ impl JournalReader {
 
 /// What reading on came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum JournalRead {
     /// Records, at least one, in order.
     Records(Vec<Delivered>),
     /// Retention has removed what was to be read. Reading goes on at `first`.
@@ -135,7 +135,7 @@ impl PartitionReader {
     /// # Errors
     ///
     /// [`ReadError`] where something is damaged or cannot be read; reading again tries again.
-    pub fn read(&mut self) -> Result<Read, ReadError> {
+    pub fn read(&mut self) -> Result<JournalRead, ReadError> {
         let mut looks = 0;
         loop {
             match self.look() {
@@ -152,7 +152,7 @@ impl PartitionReader {
     }
 
     /// Reads on within a segment, or goes to the next: then there is nothing yet.
-    fn look(&mut self) -> Result<Option<Read>, ReadError> {
+    fn look(&mut self) -> Result<Option<JournalRead>, ReadError> {
         let Some(segment) = &mut self.segment else {
             return self.enter();
         };
@@ -164,7 +164,7 @@ impl PartitionReader {
         };
         if let Some(last) = records.last() {
             self.next = last.offset + 1;
-            return Ok(Some(Read::Records(records)));
+            return Ok(Some(JournalRead::Records(records)));
         }
         self.unread_bytes = end.saturating_sub(segment.position());
         let (base, reached) = (segment.header().base, segment.next());
@@ -173,7 +173,7 @@ impl PartitionReader {
             .find(|b| base < *b);
         match (ended, following) {
             (Ended::More, _) => Ok(None),
-            (_, None) => Ok(Some(Read::End)),
+            (_, None) => Ok(Some(JournalRead::End)),
             // It grew while its successor was begun: there is more to read.
             (_, Some(_)) if segment.size()? != end => Ok(None),
             (Ended::AtEnd, Some(following)) if following == reached => {
@@ -187,18 +187,18 @@ impl PartitionReader {
     }
 
     /// Opens the segment in which the next record lies.
-    fn enter(&mut self) -> Result<Option<Read>, ReadError> {
+    fn enter(&mut self) -> Result<Option<JournalRead>, ReadError> {
         let bases = bases(&*self.disk, &self.dir)?;
         let Some(first) = bases.first().copied() else {
-            return Ok(Some(Read::End));
+            return Ok(Some(JournalRead::End));
         };
         if self.next < first {
             let wanted = std::mem::replace(&mut self.next, first);
-            return Ok(Some(Read::Gone { wanted, first }));
+            return Ok(Some(JournalRead::Gone { wanted, first }));
         }
         let behind = bases.partition_point(|base| *base <= self.next);
         let Some(base) = behind.checked_sub(1).and_then(|at| bases.get(at)).copied() else {
-            return Ok(Some(Read::End));
+            return Ok(Some(JournalRead::End));
         };
         let path = layout::segment(&self.dir, base);
         match self.size_of(&path)? {
@@ -207,7 +207,7 @@ impl PartitionReader {
             // The writer is about to begin it, or was killed when it did.
             Some(size) if size < SEGMENT_HEADER_BYTES as u64 && behind == bases.len() => {
                 self.unread_bytes = size;
-                Ok(Some(Read::End))
+                Ok(Some(JournalRead::End))
             }
             Some(_) => {
                 let segment = SegmentReader::open(&*self.disk, &path, self.tag, base)?;
@@ -257,9 +257,9 @@ impl Iterator for Records {
                 return Some(Ok(record));
             }
             match self.reader.read() {
-                Ok(Read::Records(records)) => self.batch = records.into_iter(),
-                Ok(Read::Gone { .. }) => {}
-                Ok(Read::End) => return None,
+                Ok(JournalRead::Records(records)) => self.batch = records.into_iter(),
+                Ok(JournalRead::Gone { .. }) => {}
+                Ok(JournalRead::End) => return None,
                 Err(error) => {
                     self.failed = true;
                     return Some(Err(error));

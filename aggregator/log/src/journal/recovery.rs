@@ -20,7 +20,7 @@ use super::error::{Corruption, OpenError, ReadError};
 use super::frame::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::layout;
 use super::opening::{LastStop, Torn};
-use super::partition::{Active, Closed, Partition};
+use super::partition::{Active, ClosedSegment, Partition};
 use super::segment::{Ended, SegmentReader, bases};
 
 /// Finds out how much of each partition is whole.
@@ -118,7 +118,7 @@ impl Recovery<'_> {
             partition.next = looked.next;
             partition.last_ms = looked.last_ms;
             if whole && follows.is_some() {
-                partition.closed.push_back(Closed {
+                partition.closed.push_back(ClosedSegment {
                     base,
                     floor_ms: looked.floor_ms,
                     bytes: looked.whole_bytes,
@@ -222,10 +222,10 @@ impl Recovery<'_> {
     }
 
     /// An earlier segment: its header alone is looked at.
-    fn closed(&self, partition: &Partition, base: u64) -> Result<Closed, OpenError> {
+    fn closed(&self, partition: &Partition, base: u64) -> Result<ClosedSegment, OpenError> {
         let path = layout::segment(&partition.dir, base);
         let reader = SegmentReader::open(&**self.disk, &path, partition.tag, base)?;
-        Ok(Closed {
+        Ok(ClosedSegment {
             base,
             floor_ms: reader.header().floor_ms,
             bytes: reader.size()?,

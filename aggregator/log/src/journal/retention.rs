@@ -13,7 +13,7 @@ use super::super::Stream;
 
 /// A partition, as far as retention is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct RetainedPartition {
     pub stream: Stream,
     /// Its closed segments, in order.
     pub closed: Vec<KeptSegment>,
@@ -42,9 +42,11 @@ pub(super) struct Bounds {
 }
 
 /// How many segments go from the beginning of each partition.
-pub(super) fn overdue(partitions: &[Kept], now_ms: u64, bounds: Bounds) -> Vec<usize> {
+pub(super) fn overdue(partitions: &[RetainedPartition], now_ms: u64, bounds: Bounds) -> Vec<usize> {
     let mut gone = vec![0; partitions.len()];
-    let sizes = |kept: &Kept| kept.active_bytes + kept.closed.iter().map(|s| s.bytes).sum::<u64>();
+    let sizes = |kept: &RetainedPartition| {
+        kept.active_bytes + kept.closed.iter().map(|s| s.bytes).sum::<u64>()
+    };
     let mut bytes: u64 = partitions.iter().map(sizes).sum();
     while let Some((at, segment)) = oldest(partitions, &gone) {
         let old = segment.last_ms.saturating_add(bounds.retention_ms) < now_ms;
@@ -60,7 +62,7 @@ pub(super) fn overdue(partitions: &[Kept], now_ms: u64, bounds: Bounds) -> Vec<u
 }
 
 /// The segment that may go and whose last record is oldest, and its partition.
-fn oldest(partitions: &[Kept], gone: &[usize]) -> Option<(usize, KeptSegment)> {
+fn oldest(partitions: &[RetainedPartition], gone: &[usize]) -> Option<(usize, KeptSegment)> {
     let hits_begin_ms = partitions
         .iter()
         .zip(gone)
@@ -91,14 +93,14 @@ fn oldest(partitions: &[Kept], gone: &[usize]) -> Option<(usize, KeptSegment)> {
 mod tests {
     use super::*;
 
-    fn kept(stream: Stream, last_ms: &[u64]) -> Kept {
+    fn kept(stream: Stream, last_ms: &[u64]) -> RetainedPartition {
         let floors = std::iter::once(0).chain(last_ms.iter().copied());
         let segment = |(floor_ms, last_ms): (u64, &u64)| KeptSegment {
             floor_ms,
             last_ms: *last_ms,
             bytes: 100,
         };
-        Kept {
+        RetainedPartition {
             stream,
             closed: floors.clone().zip(last_ms).map(segment).collect(),
             active_floor_ms: floors.last(),

@@ -80,7 +80,7 @@ impl Snapshots {
     }
 
     fn write(&self, path: &Path, chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> io::Result<()> {
-        let mut writer = Writer {
+        let mut writer = FileWriter {
             file: self.disk.create(path)?,
             buffer: MAGIC.to_vec(),
             position: 0,
@@ -185,13 +185,13 @@ impl Snapshots {
 }
 
 /// Writes a file from its beginning on, in large pieces.
-struct Writer {
+struct FileWriter {
     file: Box<dyn DiskFile>,
     buffer: Vec<u8>,
     position: u64,
 }
 
-impl Writer {
+impl FileWriter {
     /// Writes what is there, if it is so much.
     fn flush(&mut self, at_least: usize) -> io::Result<()> {
         if self.buffer.len() < at_least {

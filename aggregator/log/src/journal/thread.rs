@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::super::{AppendError, LogEvent, Stream, Ticket};
 use super::TURN_BYTES;
-use super::core::{Command, Core};
+use super::core::{Core, JournalCommand};
 use super::frame::RECORD_HEADER_BYTES;
 use crate::clock::WallClock;
 
@@ -22,7 +22,7 @@ use crate::clock::WallClock;
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
 enum Message {
-    Command(Command),
+    Command(JournalCommand),
     Close,
 }
 
@@ -39,7 +39,7 @@ impl Queue {
         let before = self.bytes.fetch_add(cost, Ordering::Relaxed);
         // One record is always taken, however small the bound.
         let command = if before == 0 || before + cost <= self.bytes_max {
-            Command::Append {
+            JournalCommand::Append {
                 stream,
                 partition,
                 ticket,
@@ -48,13 +48,13 @@ impl Queue {
         } else {
             // Only the ticket waits, which the owner remembers as well.
             self.bytes.fetch_sub(cost, Ordering::Relaxed);
-            Command::Refuse { ticket }
+            JournalCommand::Refuse { ticket }
         };
         self.send(Message::Command(command));
     }
 
     pub fn follow(&self, stream: Stream, partition: u32, from: u64) {
-        self.send(Message::Command(Command::Follow {
+        self.send(Message::Command(JournalCommand::Follow {
             stream,
             partition,
             from,
@@ -106,7 +106,7 @@ struct Worker {
 /// What a turn is made of.
 #[derive(Default)]
 struct Gathered {
-    commands: Vec<Command>,
+    commands: Vec<JournalCommand>,
     bytes: usize,
     close: bool,
 }
@@ -158,8 +158,9 @@ impl Worker {
     fn refuse_the_rest(&self) {
         let _ = self.events.blocking_send(LogEvent::Closed);
         while let Ok(message) = self.inbox.recv() {
-            let Message::Command(Command::Append { ticket, .. } | Command::Refuse { ticket }) =
-                message
+            let Message::Command(
+                JournalCommand::Append { ticket, .. } | JournalCommand::Refuse { ticket },
+            ) = message
             else {
                 continue;
             };
@@ -177,7 +178,7 @@ impl Gathered {
         match message {
             Message::Close => self.close = true,
             Message::Command(command) => {
-                if let Command::Append { record, .. } = &command {
+                if let JournalCommand::Append { record, .. } = &command {
                     self.bytes += cost(record);
                 }
                 self.commands.push(command);

@@ -93,7 +93,7 @@ impl AsideTopic {
         let (waiting, inbox) = sync_channel(WAITING_MAX);
         let (alive, ended) = channel();
         let is_doubted = Arc::<AtomicBool>::default();
-        let thread = Thread {
+        let thread = DeadLetterThread {
             topic: topics::name(&config, Topic::Aside),
             producer: writing(&config, &counters, &is_doubted)?,
             is_doubted,
@@ -190,7 +190,7 @@ fn writing(
         .map_err(properties::fault_of)
 }
 
-struct Thread {
+struct DeadLetterThread {
     config: KafkaConfig,
     topic: String,
     producer: BaseProducer<Counting>,
@@ -204,7 +204,7 @@ struct Thread {
     second: (Instant, u32),
 }
 
-impl Thread {
+impl DeadLetterThread {
     fn run(mut self) {
         loop {
             // While nothing is on its way nobody has to be woken.

@@ -51,7 +51,7 @@ pub(super) fn create(config: &KafkaConfig) -> Result<Client, KafkaFault> {
 
 /// A follow that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedFollow {
     pub stream: Stream,
     pub partition: u32,
     pub from: u64,
@@ -111,8 +111,8 @@ impl Follows {
     }
 
     /// Begins a follow. Where Kafka does not answer, nothing has happened.
-    pub fn begin(&mut self, wanted: Wanted) -> KafkaResult<()> {
-        let Wanted {
+    pub fn begin(&mut self, wanted: WantedFollow) -> KafkaResult<()> {
+        let WantedFollow {
             stream,
             partition,
             from,
@@ -238,7 +238,7 @@ impl Follows {
                 Ok(message) => {
                     bytes += message.payload_len();
                     records += 1;
-                    Run {
+                    MessageRun {
                         names: &self.names,
                         follows: &mut self.follows,
                         events: &self.events,
@@ -259,7 +259,7 @@ impl Follows {
     }
 
     fn flush(&mut self) {
-        Run {
+        MessageRun {
             names: &self.names,
             follows: &mut self.follows,
             events: &self.events,
@@ -270,7 +270,7 @@ impl Follows {
         .flush();
     }
 
-    fn emit_following(&self, wanted: Wanted) {
+    fn emit_following(&self, wanted: WantedFollow) {
         self.emit(LogEvent::Following {
             stream: wanted.stream,
             partition: wanted.partition,
@@ -304,7 +304,7 @@ fn is_anew(
 }
 
 /// What a message changes.
-struct Run<'a> {
+struct MessageRun<'a> {
     names: &'a Names,
     follows: &'a mut BTreeMap<(Stream, u32), Follow>,
     events: &'a mpsc::Sender<LogEvent>,
@@ -313,7 +313,7 @@ struct Run<'a> {
     arena: &'a mut BytesMut,
 }
 
-impl Run<'_> {
+impl MessageRun<'_> {
     fn take(&mut self, message: &BorrowedMessage<'_>) {
         let Some(stream) = self.names.stream_of(message.topic()) else {
             return;

@@ -55,7 +55,7 @@ pub enum GroupEvent {
 /// Takes what the group says. Called from the member's thread; may wait.
 pub type Sink = Arc<dyn Fn(GroupEvent) + Send + Sync>;
 
-enum Command {
+enum MemberCommand {
     Commit {
         partition: u32,
         next: u64,
@@ -66,19 +66,19 @@ enum Command {
 
 /// A member of a group. It leaves when this is dropped.
 pub struct Member {
-    commands: Sender<Command>,
+    commands: Sender<MemberCommand>,
 }
 
 /// Commits for the member, from wherever snapshots are written.
 #[derive(Clone)]
-pub struct Commits(Sender<Command>);
+pub struct Commits(Sender<MemberCommand>);
 
 impl Commits {
     /// Says to the group that recovery of a partition begins at `next`. A partition that is another's
     /// by now is not committed: that one commits it.
     pub fn commit(&self, partition: u32, next: u64, metadata: String) {
         // A member that has left commits nothing.
-        let _ = self.0.send(Command::Commit {
+        let _ = self.0.send(MemberCommand::Commit {
             partition,
             next,
             metadata,
@@ -97,7 +97,7 @@ impl Member {
         let group = group(&config, &hits, sink)?;
         let probe = consumer::create(&config)?;
         let (commands, inbox) = channel();
-        let thread = Thread {
+        let thread = MemberThread {
             config,
             hits,
             group,
@@ -120,7 +120,7 @@ impl Member {
     /// Leaves the group, so that others take over at once, and waits for that a moment.
     pub fn leave(&self, within: Duration) {
         let (left, done) = channel();
-        if self.commands.send(Command::Leave(left)).is_ok() {
+        if self.commands.send(MemberCommand::Leave(left)).is_ok() {
             // Late is as good as never: the others find out by themselves.
             let _ = done.recv_timeout(within);
         }
@@ -195,20 +195,21 @@ impl ConsumerContext for Telling {
     }
 }
 
-struct Thread {
+struct MemberThread {
     config: KafkaConfig,
     hits: String,
     group: Group,
-    inbox: Receiver<Command>,
+    inbox: Receiver<MemberCommand>,
 }
 
-impl Thread {
+impl MemberThread {
     fn run(mut self, mut probe: consumer::Client) {
         let mut silence = reach::Silence::default();
         // To subscribe to a topic that is not there yet is to wait for the next look at all topics.
         while topics::probe(&self.config, &probe).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
-                Ok(Command::Leave(_)) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                Ok(MemberCommand::Leave(_))
+                | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                     return;
                 }
                 _ => {}
@@ -252,12 +253,12 @@ impl Thread {
             }
             loop {
                 match self.inbox.try_recv() {
-                    Ok(Command::Commit {
+                    Ok(MemberCommand::Commit {
                         partition,
                         next,
                         metadata,
                     }) => self.commit(partition, next, metadata),
-                    Ok(Command::Leave(left)) => {
+                    Ok(MemberCommand::Leave(left)) => {
                         // Closing leaves the group.
                         drop(self.group);
                         drop(left);

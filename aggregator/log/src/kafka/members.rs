@@ -80,30 +80,30 @@ impl Book {
     }
 }
 
-enum Command {
+enum MembersCommand {
     Rules(Vec<u32>),
     Leave(Sender<()>),
 }
 
 /// One's own entry in the topic. It is taken out by [`Registry::leave`].
 pub struct Registry {
-    commands: Sender<Command>,
+    commands: Sender<MembersCommand>,
 }
 
 /// Says which partitions this member rules, from wherever that is learnt.
 #[derive(Clone)]
-pub struct Rules(Sender<Command>);
+pub struct Rules(Sender<MembersCommand>);
 
 impl Rules {
     /// From now on it is these.
     pub fn tell(&self, partitions: Vec<u32>) {
         // Whoever has left rules nothing.
-        let _ = self.0.send(Command::Rules(partitions));
+        let _ = self.0.send(MembersCommand::Rules(partitions));
     }
 }
 
 /// Takes the others whenever they change, by name. Called from the registry's thread; may wait.
-pub type Heard = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
+pub type MembersChanged = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
 
 impl Registry {
     /// Begins to state `me` under a name of its group, and to follow the others, whether or not Kafka is there.
@@ -115,7 +115,7 @@ impl Registry {
         config: KafkaConfig,
         name: &str,
         me: MemberRecord,
-        heard: Heard,
+        heard: MembersChanged,
     ) -> Result<Self, KafkaFault> {
         let (commands, inbox) = channel();
         let thread = Thread {
@@ -146,7 +146,7 @@ impl Registry {
     /// Takes this member out, and waits for that a moment.
     pub fn leave(&self, within: Duration) {
         let (left, done) = channel();
-        if self.commands.send(Command::Leave(left)).is_ok() {
+        if self.commands.send(MembersCommand::Leave(left)).is_ok() {
             // Late is as good as never: the others pass it over when it is silent.
             let _ = done.recv_timeout(within);
         }
@@ -166,8 +166,8 @@ struct Thread {
     producer: BaseProducer<producer::Quiet>,
     name: Box<str>,
     me: MemberRecord,
-    inbox: Receiver<Command>,
-    heard: Heard,
+    inbox: Receiver<MembersCommand>,
+    heard: MembersChanged,
 }
 
 impl Thread {
@@ -175,9 +175,9 @@ impl Thread {
         let mut silence = reach::Silence::default();
         while topics::probe(&self.config, &self.consumer).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
-                Ok(Command::Rules(partitions)) => self.me.partitions = partitions,
+                Ok(MembersCommand::Rules(partitions)) => self.me.partitions = partitions,
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(MembersCommand::Leave(_)) | Err(RecvTimeoutError::Disconnected) => return,
             }
             if silence.goes_on()
                 && let Some(fresh) = self.afresh()
@@ -222,11 +222,11 @@ impl Thread {
             }
             while let Ok(command) = self.inbox.try_recv() {
                 match command {
-                    Command::Rules(partitions) => {
+                    MembersCommand::Rules(partitions) => {
                         self.me.partitions = partitions;
                         state_at = Instant::now();
                     }
-                    Command::Leave(left) => {
+                    MembersCommand::Leave(left) => {
                         self.state(None);
                         if let Err(error) = self.producer.flush(Duration::from_secs(1)) {
                             tracing::debug!(%error, "leaves without a word");

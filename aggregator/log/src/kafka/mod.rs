@@ -45,7 +45,7 @@ use tokio::sync::mpsc;
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
 pub use aside::{AsideTopic, FIRST_BYTES, RefusedRecord};
 pub use member::{Commits, GroupEvent, Member, Sink};
-pub use members::{Heard, MemberRecord, Registry, Rules};
+pub use members::{MemberRecord, MembersChanged, Registry, Rules};
 pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
 pub use topics::{Expected, Missing, Setting, Topic, TopicReport, Weight};
 
@@ -223,8 +223,8 @@ fn beside<T: Send>(
 pub struct KafkaLog {
     topics: topics::Names,
     partitions: u32,
-    shared: producer::Shared,
-    commands: std::sync::mpsc::Sender<thread::Command>,
+    shared: producer::ProducerShared,
+    commands: std::sync::mpsc::Sender<thread::LogCommand>,
 }
 
 impl KafkaLog {
@@ -247,7 +247,7 @@ impl KafkaLog {
         })
     }
 
-    fn tell(&self, command: thread::Command) {
+    fn tell(&self, command: thread::LogCommand) {
         // The thread outlives this handle, unless it panicked; then nothing can be said any more.
         let _ = self.commands.send(command);
     }
@@ -270,12 +270,12 @@ impl Log for KafkaLog {
                 .send(self.topics.of_stream(stream), partition, ticket, &record)
         };
         if let Err(error) = sent {
-            self.tell(thread::Command::Refuse { ticket, error });
+            self.tell(thread::LogCommand::Refuse { ticket, error });
         }
     }
 
     fn follow(&mut self, stream: Stream, partition: u32, from: u64) {
-        self.tell(thread::Command::Follow(consumer::Wanted {
+        self.tell(thread::LogCommand::Follow(consumer::WantedFollow {
             stream,
             partition,
             from,
@@ -283,11 +283,11 @@ impl Log for KafkaLog {
     }
 
     fn unfollow(&mut self, stream: Stream, partition: u32) {
-        self.tell(thread::Command::Unfollow { stream, partition });
+        self.tell(thread::LogCommand::Unfollow { stream, partition });
     }
 
     fn close(&mut self) {
         self.shared.refuse_from_now_on();
-        self.tell(thread::Command::Close);
+        self.tell(thread::LogCommand::Close);
     }
 }

@@ -67,13 +67,13 @@ pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
 
 /// What the owner and the log's thread share of the producer.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct ProducerShared {
     producer: Arc<Mutex<Option<Producer>>>,
-    state: Arc<State>,
+    state: Arc<ProducerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProducerState {
     /// The topics have been checked.
     ready: AtomicBool,
     /// The owner closed the log.
@@ -90,7 +90,7 @@ struct State {
     silence: Mutex<reach::Silence>,
 }
 
-impl State {
+impl ProducerState {
     /// Cheap, where none came late before.
     fn came_in_time(&self) {
         if self.late.load(Ordering::Relaxed) {
@@ -109,7 +109,7 @@ type Producer = ThreadedProducer<Answering>;
 /// Answers tickets from delivery reports.
 struct Answering {
     events: mpsc::Sender<LogEvent>,
-    state: Arc<State>,
+    state: Arc<ProducerState>,
 }
 
 impl ClientContext for Answering {
@@ -157,12 +157,12 @@ impl ProducerContext for Answering {
     }
 }
 
-impl Shared {
+impl ProducerShared {
     pub fn create(
         config: &KafkaConfig,
         events: mpsc::Sender<LogEvent>,
     ) -> Result<Self, KafkaFault> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(ProducerState::default());
         let producer = create(config, events, &state)?;
         Ok(Self {
             producer: Arc::new(Mutex::new(Some(producer))),
@@ -291,7 +291,7 @@ fn let_go(old: Producer) {
 fn create(
     config: &KafkaConfig,
     events: mpsc::Sender<LogEvent>,
-    state: &Arc<State>,
+    state: &Arc<ProducerState>,
 ) -> Result<Producer, KafkaFault> {
     let context = Answering {
         events,

@@ -38,7 +38,7 @@ pub struct KafkaReader {
 
 /// What reading on came to.
 #[derive(Clone, Debug)]
-pub enum Read {
+pub enum KafkaRead {
     /// Records, at least one, in order.
     Records(Vec<Delivered>),
     /// Retention has removed what was to be read. Reading goes on at `first`.
@@ -129,7 +129,7 @@ impl KafkaReader {
     /// # Errors
     ///
     /// Where Kafka does not answer.
-    pub fn read(&mut self) -> Result<Read, KafkaFault> {
+    pub fn read(&mut self) -> Result<KafkaRead, KafkaFault> {
         if self.end <= self.next {
             let ends = |within| {
                 let client = &self.client;
@@ -143,17 +143,17 @@ impl KafkaReader {
             if self.next < first {
                 let wanted = std::mem::replace(&mut self.next, first);
                 self.assign()?;
-                return Ok(Read::Gone { wanted, first });
+                return Ok(KafkaRead::Gone { wanted, first });
             }
         }
         if self.end <= self.next {
-            return Ok(Read::End);
+            return Ok(KafkaRead::End);
         }
         let records = self.poll()?;
         Ok(match records.is_empty() {
             // What lies before the end was only marks of transactions.
-            true => Read::End,
-            false => Read::Records(records),
+            true => KafkaRead::End,
+            false => KafkaRead::Records(records),
         })
     }
 

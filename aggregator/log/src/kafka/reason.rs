@@ -28,10 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the client said, the weightiest of it.
 #[derive(Default)]
-struct Hearing(Mutex<Heard>);
+struct Hearing(Mutex<HeardReason>);
 
 #[derive(Clone, Default)]
-struct Heard {
+struct HeardReason {
     weight: Weight,
     reason: String,
 }
@@ -67,7 +67,7 @@ impl Weight {
 }
 
 impl Hearing {
-    fn heard(&self) -> Heard {
+    fn heard(&self) -> HeardReason {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -77,7 +77,7 @@ impl Hearing {
     fn hear(&self, weight: Weight, reason: &str) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if heard.weight < weight {
-            *heard = Heard {
+            *heard = HeardReason {
                 weight,
                 reason: reason.to_owned(),
             };
@@ -137,7 +137,7 @@ pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> K
     }
 }
 
-fn try_it(config: &KafkaConfig, within: Duration) -> Option<Heard> {
+fn try_it(config: &KafkaConfig, within: Duration) -> Option<HeardReason> {
     let mut trying = properties::client(config).ok()?;
     trying.set("log.connection.close", "true");
     trying.set_log_level(RDKafkaLogLevel::Info);

@@ -21,8 +21,8 @@ use rdkafka::error::KafkaError;
 use tokio::sync::mpsc;
 
 use super::super::{AppendError, LogEvent, Stream, Ticket};
-use super::consumer::{self, Follows, Wanted};
-use super::producer::Shared;
+use super::consumer::{self, Follows, WantedFollow};
+use super::producer::ProducerShared;
 use super::{KafkaConfig, KafkaFault, Missing, reach, reason, rights, topics};
 
 /// How long the thread waits for records before it looks at its commands again. A command is a follow
@@ -45,8 +45,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long closing waits for answers. An aggregator has 5 s to stop.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-pub(super) enum Command {
-    Follow(Wanted),
+pub(super) enum LogCommand {
+    Follow(WantedFollow),
     Unfollow {
         stream: Stream,
         partition: u32,
@@ -63,9 +63,9 @@ pub(super) enum Command {
 pub(super) fn start(
     config: KafkaConfig,
     events: mpsc::Sender<LogEvent>,
-) -> Result<(Shared, Sender<Command>), KafkaFault> {
+) -> Result<(ProducerShared, Sender<LogCommand>), KafkaFault> {
     let client = consumer::create(&config)?;
-    let shared = Shared::create(&config, events.clone())?;
+    let shared = ProducerShared::create(&config, events.clone())?;
     let (commands, inbox) = channel();
     let worker = Worker {
         follows: Follows::new(&config, client, events.clone()),
@@ -95,11 +95,11 @@ pub(super) fn start(
 struct Worker {
     config: KafkaConfig,
     follows: Follows,
-    shared: Shared,
-    inbox: Receiver<Command>,
+    shared: ProducerShared,
+    inbox: Receiver<LogCommand>,
     events: mpsc::Sender<LogEvent>,
     /// Follows that have not begun.
-    waiting: VecDeque<Wanted>,
+    waiting: VecDeque<WantedFollow>,
     closing: bool,
     down: bool,
     /// A broker refused a read for want of a right.
@@ -149,7 +149,7 @@ impl Worker {
         drop(follows);
         let _ = events.blocking_send(LogEvent::Closed);
         while let Ok(command) = inbox.recv() {
-            if let Command::Refuse { ticket, error } = command {
+            if let LogCommand::Refuse { ticket, error } = command {
                 refuse(&events, ticket, error);
             }
         }
@@ -195,18 +195,18 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, command: Command) {
+    fn take(&mut self, command: LogCommand) {
         match command {
-            Command::Follow(wanted) => self.waiting.push_back(wanted),
-            Command::Unfollow { stream, partition } => {
+            LogCommand::Follow(wanted) => self.waiting.push_back(wanted),
+            LogCommand::Unfollow { stream, partition } => {
                 self.waiting
                     .retain(|wanted| (wanted.stream, wanted.partition) != (stream, partition));
                 if let Err(error) = self.follows.end(stream, partition) {
                     tracing::warn!(%error, ?stream, partition, "cannot stop following");
                 }
             }
-            Command::Refuse { ticket, error } => refuse(&self.events, ticket, error),
-            Command::Close => self.closing = true,
+            LogCommand::Refuse { ticket, error } => refuse(&self.events, ticket, error),
+            LogCommand::Close => self.closing = true,
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) enum Length {
 
 /// A stretch of time over which a constraint goes on.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct ConstraintRun {
     pub constraint: Cause,
     /// From when, and up to before when, in microseconds.
     pub from_us: u64,
@@ -56,7 +56,7 @@ pub(super) struct Run {
 type Piece<'a> = (&'a InForce, u64);
 
 /// All runs of all constraints.
-pub(super) fn runs(in_force: &[InForce]) -> Vec<Run> {
+pub(super) fn runs(in_force: &[InForce]) -> Vec<ConstraintRun> {
     let ends = in_force.iter().skip(1).map(|next| next.from_us);
     let pieces: Vec<Piece<'_>> = in_force.iter().zip(ends.chain([u64::MAX])).collect();
     let mut runs = Vec::new();
@@ -116,7 +116,7 @@ fn window_run(
     limit: u64,
     pieces: &[Piece<'_>],
     limit_of: impl Fn(&Piece<'_>) -> Option<u64>,
-) -> Run {
+) -> ConstraintRun {
     let limits = continued(pieces, limit_of);
     let greatest = limits.1.iter().map(|(_, limit)| *limit).max();
     let rounded_us = match greatest.unwrap_or(limit) {
@@ -124,7 +124,7 @@ fn window_run(
         _ => length_us.div_ceil(4_096),
     };
     let least = limits.1.iter().map(|(_, limit)| *limit).min();
-    Run {
+    ConstraintRun {
         constraint,
         from_us: pieces[0].0.from_us,
         to_us: limits.0,
@@ -135,7 +135,7 @@ fn window_run(
     }
 }
 
-fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> Run {
+fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> ConstraintRun {
     let same = |of: &&Quota| of.unit == quota.unit && of.zone.name == quota.zone.name;
     let limit_of = |piece: &Piece<'_>| {
         let quota = piece.0.limits.quotas.iter().find(same);
@@ -151,7 +151,7 @@ fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> Run {
         // But where a version raises the limit.
         _ => (least.unwrap_or(0), raises),
     };
-    Run {
+    ConstraintRun {
         constraint: Cause::Quota(index),
         from_us: pieces[0].0.from_us,
         to_us,
@@ -182,13 +182,13 @@ fn continued(
 }
 
 /// A bucket without a rate never fills, so that its span has no length.
-fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<Run> {
+fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<ConstraintRun> {
     let (tokens, period) = rate(bucket);
     let whole = (i128::from(bucket.burst) + i128::from(bucket.debt)) * period;
     let length_us = u64::try_from(whole.checked_div(tokens)?).unwrap_or(u64::MAX);
     let flows = i128::from(length_us) * tokens / period + 1;
     let limit = u64::try_from(i128::from(bucket.burst) + flows).unwrap_or(u64::MAX);
-    Some(Run {
+    Some(ConstraintRun {
         constraint: Cause::Bucket,
         from_us: piece.0.from_us,
         to_us: piece.1,
@@ -200,7 +200,7 @@ fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<Run> {
     })
 }
 
-fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> Run {
+fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> ConstraintRun {
     let times = tiers
         .iter()
         .map(|tier| (tier.limit, windows_in(tier, length_us)));
@@ -208,7 +208,7 @@ fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> Run {
         .clone()
         .map(|(limit, times)| limit.saturating_mul(times));
     let active_us = tiers.iter().map(|tier| tier.active_us).min();
-    Run {
+    ConstraintRun {
         constraint: Cause::Tier(0),
         from_us: piece.0.from_us,
         to_us: piece.1,

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::bound::{Length, Run};
+use super::bound::{ConstraintRun, Length};
 use super::{EffectParams, EffectViolation, OfferedCall};
 
 /// For each call the copies offered within one delay up to it.
@@ -41,7 +41,7 @@ const LATE_PART: u64 = 8;
 
 /// The span of a run in which most more than allowed was let through, if there is any.
 pub(super) fn worst(
-    run: &Run,
+    run: &ConstraintRun,
     calls: &[OfferedCall],
     offered: &Offered,
     params: EffectParams,
@@ -112,7 +112,7 @@ fn is_outside(length: &Length, at_us: u64, now_us: u64) -> bool {
 
 /// The constraint's own bound, and for each debt, as often as it may be filled, what is offered within one
 /// delay and one call an agent; what of that exceeds the debt is forgiven, and may come once more.
-fn allowed(run: &Run, from_us: u64, to_us: u64, sum: u64, params: EffectParams) -> u64 {
+fn allowed(run: &ConstraintRun, from_us: u64, to_us: u64, sum: u64, params: EffectParams) -> u64 {
     let begun = run
         .limits
         .partition_point(|(since_us, _)| *since_us <= from_us);

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{Act, Change, Place, RecordOutcome};
+use super::input::{Act, ModelPlace, RecordOutcome, ScopeChange};
 use super::{PartitionModel, ends_differ};
 use crate::names::{is_network, is_within, networks_of, spelt};
 use crate::scope::ScopeName;
@@ -71,7 +71,7 @@ impl PartitionModel {
             return outcome;
         }
         self.version = Some(version);
-        let place = Place { offset, entry: 0 };
+        let place = ModelPlace { offset, entry: 0 };
         for (resource, domain) in self.meant(act, at_us) {
             let scope = ScopeName::new(&resource, Some(&domain));
             let before = self.table.denied(&scope);
@@ -84,7 +84,7 @@ impl PartitionModel {
             let time_us = time_us.and_then(StreamPair::time_us).unwrap_or(0);
             let before = before.filter(|denial| denial.end.is_after(time_us.max(at_us)));
             if ends_differ(before, after) {
-                outcome.changes.push(Change {
+                outcome.changes.push(ScopeChange {
                     scope,
                     place,
                     denied: after,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{Change, Place};
+use super::input::{ModelPlace, ScopeChange};
 use crate::scope::ScopeName;
 use crate::stream::Denial;
 
@@ -13,7 +13,7 @@ use crate::stream::Denial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// What caused it.
-    pub place: Place,
+    pub place: ModelPlace,
     /// The denial; none is a lift.
     pub denied: Option<Denial>,
 }
@@ -25,7 +25,7 @@ pub(super) struct History {
 }
 
 impl History {
-    pub fn add(&mut self, change: &Change) {
+    pub fn add(&mut self, change: &ScopeChange) {
         let statement = Statement {
             place: change.place,
             denied: change.denied,
@@ -43,7 +43,7 @@ impl History {
     }
 
     /// The newest statement about `scope` at or before `place`.
-    pub fn at(&self, scope: &ScopeName, place: Place) -> Option<Statement> {
+    pub fn at(&self, scope: &ScopeName, place: ModelPlace) -> Option<Statement> {
         let statements = self.of(scope);
         let upto = statements.partition_point(|statement| statement.place <= place);
         upto.checked_sub(1).map(|newest| statements[newest])

@@ -182,7 +182,7 @@ pub struct TotalPart {
 
 /// Where in the partition something was caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ModelPlace {
     /// The record's offset.
     pub offset: u64,
     /// The index of the entry or total in it; 0 for a limits pointer.
@@ -191,11 +191,11 @@ pub struct Place {
 
 /// One statement about a scope: it is denied, or its denial is lifted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ScopeChange {
     /// The scope.
     pub scope: ScopeName,
     /// What caused it.
-    pub place: Place,
+    pub place: ModelPlace,
     /// The denial; none is a lift.
     pub denied: Option<Denial>,
 }
@@ -255,7 +255,7 @@ pub struct RecordOutcome {
     /// What became of each total.
     pub totals: Vec<TotalRuling>,
     /// The statements it caused, by place; those of one place by scope.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ScopeChange>,
     /// The total that an owner appends for each globally limited resource in a hits record that
     /// was ruled: granted and counted copies by millisecond and guard mark, none if there were none.
     pub totals_due: BTreeMap<String, BTreeMap<(u64, bool), u64>>,

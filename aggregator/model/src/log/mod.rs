@@ -33,10 +33,10 @@ use amendments::Amendments;
 use history::History;
 pub use history::Statement;
 pub use input::{
-    Act, Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, NotRuled, Place,
-    RecordOutcome, Total, TotalPart, TotalRuling,
+    Act, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, NotRuled,
+    RecordOutcome, ScopeChange, Total, TotalPart, TotalRuling,
 };
-use table::Table;
+use table::PairTable;
 pub use whole::{TotalCount, WholeResource};
 
 /// A hit stamped longer than this before its append is only counted, in microseconds.
@@ -46,7 +46,7 @@ const APPEND_UNIT_US: u64 = 1_000;
 
 /// Counts of everything that was not ruled in the ordinary way, and of what was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ModelCounters {
     /// Entries that were ruled.
     pub entries_ruled: u64,
     /// Granted hits.
@@ -81,7 +81,7 @@ pub struct PartitionModel {
     /// None before the first pointer.
     version: Option<u64>,
     limits: Limits,
-    table: Table,
+    table: PairTable,
     /// By (resource, source partition): the source offset of the last applied total.
     last_totals: BTreeMap<(String, u32), u64>,
     agents: Agents,
@@ -92,7 +92,7 @@ pub struct PartitionModel {
     over_us: u64,
     history: History,
     amendments: Amendments,
-    counters: Counters,
+    counters: ModelCounters,
     /// None unless it is to say whether limits limit.
     effect: Option<EffectRecords>,
 }
@@ -166,14 +166,19 @@ impl PartitionModel {
     }
 
     /// The pair's denial by the newest statement at or before a place.
-    pub fn denied_at_place(&self, place: Place, resource: &str, domain: &str) -> Option<Denial> {
+    pub fn denied_at_place(
+        &self,
+        place: ModelPlace,
+        resource: &str,
+        domain: &str,
+    ) -> Option<Denial> {
         self.history
             .at(&ScopeName::new(resource, Some(domain)), place)?
             .denied
     }
 
     /// The whole resource's denial by the newest statement at or before a place.
-    pub fn whole_denied_at_place(&self, place: Place, resource: &str) -> Option<Denial> {
+    pub fn whole_denied_at_place(&self, place: ModelPlace, resource: &str) -> Option<Denial> {
         self.history
             .at(&ScopeName::new(resource, None), place)?
             .denied
@@ -184,7 +189,7 @@ impl PartitionModel {
     /// refusal was unjustified.
     pub fn justification(
         &self,
-        place: Place,
+        place: ModelPlace,
         resource: &str,
         domain: &str,
         at_us: u64,
@@ -231,7 +236,7 @@ impl PartitionModel {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ModelCounters {
         self.counters
     }
 
@@ -258,7 +263,7 @@ impl PartitionModel {
         let agents = &mut self.agents;
         outcome.moved_us = agents.stamps_move_us(name, epoch, log_us, appended_us, sent_us);
         for (i, entry) in record.entries.iter().enumerate() {
-            let place = Place {
+            let place = ModelPlace {
                 offset: record.offset,
                 entry: u32::try_from(i).unwrap_or(u32::MAX),
             };
@@ -275,7 +280,7 @@ impl PartitionModel {
 
     fn entry(
         &mut self,
-        place: Place,
+        place: ModelPlace,
         appended_us: u64,
         at_us: u64,
         entry: &HitEntry<'_>,
@@ -337,7 +342,7 @@ impl PartitionModel {
         let before = before.filter(|denial| denial.end.is_after(now_us));
         let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
         if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
-            outcome.changes.push(Change {
+            outcome.changes.push(ScopeChange {
                 scope: ScopeName::new(entry.resource, Some(entry.domain)),
                 place,
                 denied: ruled.denied,
@@ -424,11 +429,11 @@ impl PartitionModel {
             }
         }
         let mut outcome = RecordOutcome::default();
-        let place = Place { offset, entry: 0 };
+        let place = ModelPlace { offset, entry: 0 };
         for (scope, denial) in before {
             let denied = self.table.denied(&scope);
             if ends_differ(Some(denial), denied) {
-                outcome.changes.push(Change {
+                outcome.changes.push(ScopeChange {
                     scope,
                     place,
                     denied,

@@ -13,7 +13,7 @@ use crate::stream::{Denial, StreamPair};
 
 /// All pairs of a partition.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct PairTable {
     /// By resource, then domain.
     pairs: BTreeMap<String, BTreeMap<String, StreamPair>>,
     /// By resource.
@@ -26,7 +26,7 @@ pub(super) struct Table {
     room_made: u64,
 }
 
-impl Table {
+impl PairTable {
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -3,7 +3,7 @@
 //! Knows nothing of the records that they total. What stays true: a total is applied only if it names the
 //! last applied one of its resource and source partition.
 
-use super::input::{Change, Place, RecordOutcome, Total, TotalRuling};
+use super::input::{ModelPlace, RecordOutcome, ScopeChange, Total, TotalRuling};
 use super::whole::WholeResource;
 use super::{APPEND_UNIT_US, PartitionModel, ends_differ};
 use crate::limits::{DomainLimits, Limits};
@@ -13,7 +13,7 @@ impl PartitionModel {
     pub(super) fn totals(&mut self, offset: u64, totals: &[Total<'_>]) -> RecordOutcome {
         let mut outcome = RecordOutcome::default();
         for (i, total) in totals.iter().enumerate() {
-            let place = Place {
+            let place = ModelPlace {
                 offset,
                 entry: u32::try_from(i).unwrap_or(u32::MAX),
             };
@@ -25,7 +25,7 @@ impl PartitionModel {
 
     fn total(
         &mut self,
-        place: Place,
+        place: ModelPlace,
         total: &Total<'_>,
         outcome: &mut RecordOutcome,
     ) -> TotalRuling {
@@ -70,7 +70,7 @@ impl PartitionModel {
         whole.rule_denial(limit);
         let before = before.filter(|denial| denial.end.is_after(whole.time_us()));
         if ends_differ(before, whole.denied()) {
-            outcome.changes.push(Change {
+            outcome.changes.push(ScopeChange {
                 scope: ScopeName::new(total.resource, None),
                 place,
                 denied: whole.denied(),

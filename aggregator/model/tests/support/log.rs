@@ -3,7 +3,7 @@
 //! Knows nothing of wire formats: the records are the model's own inputs.
 
 use tollgate_model::log::{
-    Change, EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, Place, RecordOutcome,
+    EntryKind, EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, RecordOutcome, ScopeChange,
     ScopeName, Total, TotalPart,
 };
 use tollgate_model::{DomainLimits, End, EntryOutcome, Limits, PartitionModel, ResourceLimits};
@@ -165,12 +165,16 @@ pub fn change(
     offset: u64,
     entry: u32,
     end: Option<End>,
-) -> (ScopeName, Place, Option<End>) {
-    (ScopeName::new("r", domain), Place { offset, entry }, end)
+) -> (ScopeName, ModelPlace, Option<End>) {
+    (
+        ScopeName::new("r", domain),
+        ModelPlace { offset, entry },
+        end,
+    )
 }
 
-pub fn changes(outcome: &RecordOutcome) -> Vec<(ScopeName, Place, Option<End>)> {
-    let plain = |change: &Change| {
+pub fn changes(outcome: &RecordOutcome) -> Vec<(ScopeName, ModelPlace, Option<End>)> {
+    let plain = |change: &ScopeChange| {
         let end = change.denied.map(|denial| denial.end);
         (change.scope.clone(), change.place, end)
     };

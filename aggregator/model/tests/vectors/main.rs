@@ -11,7 +11,7 @@ use read::{Case, NormalizeCase, cause, end, limits, read, standing, tiers, until
 use serde_json::{Value, json};
 use tollgate_model::log::WholeResource;
 use tollgate_model::{
-    EntryOutcome, InlineLimiter, Outcome, ResourceLimits, StreamPair, Until, normalize,
+    EntryOutcome, InlineLimiter, InlineOutcome, ResourceLimits, StreamPair, Until, normalize,
 };
 
 /// Every field that is expected stands in `got` with the same value.
@@ -29,7 +29,7 @@ fn normalize_vectors_hold() {
     }
 }
 
-fn in_line_cases_hold(file: &str, until_of: impl Fn(&Outcome) -> Until) {
+fn in_line_cases_hold(file: &str, until_of: impl Fn(&InlineOutcome) -> Until) {
     for case in read::<Case>(file) {
         let mut limiter = InlineLimiter::new(limits(&case.limits));
         for (i, op) in case.ops.iter().enumerate() {

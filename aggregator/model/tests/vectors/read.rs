@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tollgate_model::{
-    Bucket, Calendar, Cause, DomainLimits, DomainOverride, End, Quota, ResourceLimits, Standing,
-    Stated, Tier, Until, Window, Zone,
+    Bucket, Calendar, Cause, DomainLimits, DomainOverride, End, FieldStated, Quota, ResourceLimits,
+    Standing, Tier, Until, Window, Zone,
 };
 
 #[derive(Deserialize)]
@@ -154,13 +154,13 @@ fn bucket(raw: &RawBucket) -> Bucket {
     }
 }
 
-fn stated<T, U>(raw: &Option<Raw<T>>, own: impl Fn(&T) -> U) -> Stated<U> {
+fn stated<T, U>(raw: &Option<Raw<T>>, own: impl Fn(&T) -> U) -> FieldStated<U> {
     match raw {
-        None => Stated::Inherited,
-        Some(Raw::Own(raw)) => Stated::Own(own(raw)),
+        None => FieldStated::Inherited,
+        Some(Raw::Own(raw)) => FieldStated::Own(own(raw)),
         Some(Raw::None(none)) => {
             assert_eq!(none, "none");
-            Stated::Nothing
+            FieldStated::Nothing
         }
     }
 }

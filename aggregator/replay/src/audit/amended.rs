@@ -20,7 +20,7 @@ use tollgate_limits::versions::in_one_line;
 
 /// An amendment that a pointer brought into a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Brought {
+pub struct BroughtAmendment {
     /// The partition.
     pub partition: u32,
     /// The pointer that brought it in.
@@ -42,12 +42,12 @@ pub fn brought(
     book: &LimitsBook,
     (known, upto): (Option<u64>, Option<u64>),
     (partition, offset): (u32, u64),
-) -> Vec<Brought> {
+) -> Vec<BroughtAmendment> {
     let mut found = Vec::new();
     let mut next = book.after(known.unwrap_or(0));
     while let Some(version) = next.filter(|version| Some(version.number) <= upto) {
         if let Some(made) = version.made.as_ref().map(Arc::clone) {
-            found.push(Brought {
+            found.push(BroughtAmendment {
                 partition,
                 offset,
                 version: version.number,
@@ -62,7 +62,7 @@ pub fn brought(
     found
 }
 
-impl fmt::Display for Brought {
+impl fmt::Display for BroughtAmendment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             partition,

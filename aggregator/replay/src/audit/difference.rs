@@ -16,7 +16,7 @@ use crate::range::Utc;
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum DifferenceKind {
     /// The replay states it, and nobody announced it.
     Missing,
     /// It was announced, and the replay states nothing there.
@@ -45,7 +45,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// What is wrong.
-    pub kind: Kind,
+    pub kind: DifferenceKind,
     /// The partition.
     pub partition: u32,
     /// `hits` or `denials`: where the offset is one of.
@@ -143,7 +143,7 @@ pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
 impl Difference {
     /// About a record.
     pub fn of_record(
-        kind: Kind,
+        kind: DifferenceKind,
         (partition, stream, offset): (u32, &'static str, u64),
         text: impl Into<String>,
     ) -> Self {
@@ -165,7 +165,7 @@ impl Difference {
     }
 
     /// About a statement.
-    pub fn of_statement(kind: Kind, about: &Announced, text: impl Into<String>) -> Self {
+    pub fn of_statement(kind: DifferenceKind, about: &Announced, text: impl Into<String>) -> Self {
         let place = about.statement.place;
         let (scope, domain) = scope_of(&about.statement.scope);
         let partition = about.partition;

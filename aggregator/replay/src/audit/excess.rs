@@ -21,7 +21,7 @@ use tollgate_shared::wire::hits::{Hit, HitBatch};
 use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Says, Scope};
 
-use super::report::Part;
+use super::report::PartitionAudit;
 
 /// For how long an agent may not have heard and is guarded all the same.
 const GUARDED: Span = Span::from_secs(1);
@@ -120,7 +120,7 @@ impl ExcessLedger {
         appended: Timestamp,
         rulings: &Rulings,
         in_range: bool,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         match record {
             Record::Hits(batch) => self.batch(batch, appended, rulings, in_range, part),
@@ -148,7 +148,7 @@ impl ExcessLedger {
         appended: Timestamp,
         rulings: &Rulings,
         in_range: bool,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         let epoch = batch.sender.epoch;
         let is_first = batch.sender.sequence <= 1;
@@ -236,7 +236,13 @@ impl ExcessLedger {
         began.any(|began| stated <= began && at < began.saturating_add(GUARDED))
     }
 
-    fn note(&mut self, resource: &str, domain: &str, by_cause: &ExcessByCause, part: &mut Part) {
+    fn note(
+        &mut self,
+        resource: &str,
+        domain: &str,
+        by_cause: &ExcessByCause,
+        part: &mut PartitionAudit,
+    ) {
         let key = (Box::from(resource), Box::from(domain));
         if PAIRS_MAX <= self.pairs.len() && !self.pairs.contains_key(&key) {
             part.excess_unnamed += by_cause.total();
@@ -246,7 +252,7 @@ impl ExcessLedger {
     }
 
     /// No more records come.
-    pub fn end(self, part: &mut Part) {
+    pub fn end(self, part: &mut PartitionAudit) {
         let pairs = self.pairs.into_iter();
         let named = pairs.map(|((resource, domain), excess)| PairExcess {
             resource,
@@ -342,7 +348,7 @@ mod tests {
 
     #[test]
     fn pairs_beyond_the_bound_are_counted_without_a_name() {
-        let (mut ledger, mut part) = (ExcessLedger::default(), Part::new(0));
+        let (mut ledger, mut part) = (ExcessLedger::default(), PartitionAudit::new(0));
         let one = ExcessByCause {
             loss: 2,
             ..ExcessByCause::default()

@@ -18,7 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 
-use super::report::{Difference, Kind, Part, Stated};
+use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
 use tollgate_log::RETRY_AFTER;
 
 /// How many statements are remembered for repeats: 40 bytes each. An owner that starts again repeats
@@ -32,12 +32,12 @@ const OPEN_MAX: usize = 100_000;
 /// by an aggregator. Less than the time after which failed appends are tried again.
 const CLOCKS_DIFFER: Span = Span::from_millis(200);
 
-type Key = (u64, u32);
+type LedgerKey = (u64, u32);
 
 /// A statement of the replay.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
-    key: Key,
+    key: LedgerKey,
     print: u64,
     caused: Timestamp,
     /// The offset at which it was recorded first.
@@ -64,15 +64,15 @@ pub trait Lookup {
 pub struct Ledger {
     expected: VecDeque<Expected>,
     /// Those that are not announced yet, with their names.
-    open: BTreeMap<Key, Announced>,
+    open: BTreeMap<LedgerKey, Announced>,
     /// The greatest one that was recorded.
-    highest: Option<Key>,
+    highest: Option<LedgerKey>,
     /// Everything up to this place has been forgotten.
-    forgotten: Option<Key>,
+    forgotten: Option<LedgerKey>,
     writer: Writer,
 }
 
-fn key_of(announced: &Announced) -> Key {
+fn key_of(announced: &Announced) -> LedgerKey {
     let place = announced.statement.place;
     (place.offset, place.entry)
 }
@@ -86,7 +86,7 @@ impl Ledger {
     }
 
     /// The replay states something, caused by a record that was appended at `caused`.
-    pub fn expect(&mut self, announced: Announced, caused: Timestamp, part: &mut Part) {
+    pub fn expect(&mut self, announced: Announced, caused: Timestamp, part: &mut PartitionAudit) {
         if REMEMBERED <= self.expected.len()
             && let Some(oldest) = self.expected.pop_front()
         {
@@ -114,7 +114,7 @@ impl Ledger {
         announced: &Announced,
         recorded: Recorded,
         past: &dyn Lookup,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         let key = key_of(announced);
         if self.forgotten.is_some_and(|forgotten| key <= forgotten) {
@@ -126,7 +126,7 @@ impl Ledger {
             return part.differs(Difference {
                 found: Some(Stated::of(&announced.statement.says)),
                 recorded_at: Some(recorded.offset),
-                ..Difference::of_statement(Kind::Unexpected, announced, text)
+                ..Difference::of_statement(DifferenceKind::Unexpected, announced, text)
             });
         };
         let expected = self.expected[at];
@@ -172,7 +172,7 @@ impl Ledger {
             expected: right.as_ref().map(|a| Stated::of(&a.statement.says)),
             found: Some(Stated::of(&announced.statement.says)),
             recorded_at: Some(recorded.offset),
-            ..Difference::of_statement(Kind::Changed, about, text)
+            ..Difference::of_statement(DifferenceKind::Changed, about, text)
         }
     }
 
@@ -182,7 +182,7 @@ impl Ledger {
         announced: &Announced,
         expected: Expected,
         recorded: Recorded,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         if expected.caused <= recorded.appended.saturating_add(CLOCKS_DIFFER) {
             return;
@@ -191,7 +191,7 @@ impl Ledger {
         let text = format!("is recorded {early} ms before the record that caused it");
         part.differs(Difference {
             recorded_at: Some(recorded.offset),
-            ..Difference::of_statement(Kind::Early, announced, text)
+            ..Difference::of_statement(DifferenceKind::Early, announced, text)
         });
     }
 
@@ -203,7 +203,7 @@ impl Ledger {
         at: usize,
         recorded: Recorded,
         past: &dyn Lookup,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         let overtaking = self.expected.range(at + 1..).find_map(|e| e.recorded);
         let first = overtaking.and_then(|offset| Some((offset, past.at(offset)?.0)));
@@ -219,21 +219,21 @@ impl Ledger {
         );
         part.differs(Difference {
             recorded_at: Some(recorded.offset),
-            ..Difference::of_statement(Kind::Order, announced, text)
+            ..Difference::of_statement(DifferenceKind::Order, announced, text)
         });
     }
 
-    fn miss(&mut self, expected: Expected, part: &mut Part) {
+    fn miss(&mut self, expected: Expected, part: &mut PartitionAudit) {
         let text = "is stated by the replay, and was not announced";
         let difference = match self.open.remove(&expected.key) {
             Some(announced) => Difference {
                 expected: Some(Stated::of(&announced.statement.says)),
-                ..Difference::of_statement(Kind::Missing, &announced, text)
+                ..Difference::of_statement(DifferenceKind::Missing, &announced, text)
             },
             None => Difference {
                 entry: Some(expected.key.1),
                 ..Difference::of_record(
-                    Kind::Missing,
+                    DifferenceKind::Missing,
                     (part.partition, "hits", expected.key.0),
                     format!("a statement {text}"),
                 )
@@ -244,7 +244,7 @@ impl Ledger {
 
     /// Both logs have been read to their ends; an owner is known to have recorded everything that
     /// records below `proved` caused.
-    pub fn end(mut self, proved: u64, part: &mut Part) {
+    pub fn end(mut self, proved: u64, part: &mut PartitionAudit) {
         for expected in std::mem::take(&mut self.expected) {
             if expected.recorded.is_some() {
                 continue;

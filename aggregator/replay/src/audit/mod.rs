@@ -41,14 +41,18 @@ use crate::replay::ReplayError;
 use crate::source::{self, Source};
 use crate::tags;
 use crate::work::{Progress, Task, Work, side_by_side};
-use report::{Part, Report};
+use report::{AuditReport, PartitionAudit};
 
 /// Audits a log.
 ///
 /// # Errors
 ///
 /// Where something cannot be read or cannot be ruled by this build: then there is no report.
-pub fn audit(source: &dyn Source, task: &Task, progress: &Progress) -> Result<Report, ReplayError> {
+pub fn audit(
+    source: &dyn Source,
+    task: &Task,
+    progress: &Progress,
+) -> Result<AuditReport, ReplayError> {
     let began = Instant::now();
     let work = Work {
         source,
@@ -60,14 +64,14 @@ pub fn audit(source: &dyn Source, task: &Task, progress: &Progress) -> Result<Re
     let parts = side_by_side(source.partitions(), task.threads, |index| {
         partition::audit(&work, index)
     })?;
-    let report = Report::of(source.name(), parts, began.elapsed());
-    Ok(Report {
+    let report = AuditReport::of(source.name(), parts, began.elapsed());
+    Ok(AuditReport {
         unchecked_keys: unchecked,
         ..report
     })
 }
 
-impl Part {
+impl PartitionAudit {
     fn tell(&self, progress: &Progress, before: u64) -> u64 {
         progress
             .entries

@@ -18,13 +18,13 @@ use tollgate_shared::wire::statement::Says;
 use super::amended::brought;
 use super::excess::ExcessLedger;
 use super::ledger::{Ledger, Lookup, Recorded};
-use super::report::{Difference, Kind, Part};
+use super::report::{Difference, DifferenceKind, PartitionAudit};
 use super::sample::Sample;
 use super::sequences::Sequences;
-use super::testimonies::Testimonies;
+use super::testimonies::AuditedDigests;
 use crate::range::Lies;
 use crate::replay::{Met, Replay, ReplayError};
-use crate::source::{Cursor, Source, Step};
+use crate::source::{Cursor, ReadStep, Source};
 use crate::work::Work;
 use tollgate_log::{Delivered, Stream};
 
@@ -34,8 +34,8 @@ use tollgate_log::{Delivered, Stream};
 const TICKS_THAT_PROVE: usize = 2;
 
 /// Audits one partition.
-pub fn audit(work: &Work<'_>, index: u32) -> Result<Part, ReplayError> {
-    let mut part = Part::new(index);
+pub fn audit(work: &Work<'_>, index: u32) -> Result<PartitionAudit, ReplayError> {
+    let mut part = PartitionAudit::new(index);
     if !work.task.range.has(index) {
         return Ok(part);
     }
@@ -62,7 +62,7 @@ struct Auditor<'w, 'a> {
     proved: u64,
     snapshots: Vec<u64>,
     sequences: Sequences,
-    testimonies: Testimonies,
+    testimonies: AuditedDigests,
     excess: ExcessLedger,
     sample: Option<Sample>,
 }
@@ -84,7 +84,7 @@ struct Past<'a> {
 impl Lookup for Past<'_> {
     fn at(&self, offset: u64) -> Option<(Timestamp, Announced)> {
         let mut cursor = self.source.open(Stream::Denials, self.partition, offset);
-        let Step::Records(records) = cursor.as_mut().ok()?.read().ok()? else {
+        let ReadStep::Records(records) = cursor.as_mut().ok()?.read().ok()? else {
             return None;
         };
         let record = records.first().filter(|record| record.offset == offset)?;
@@ -94,7 +94,11 @@ impl Lookup for Past<'_> {
 }
 
 impl<'w, 'a> Auditor<'w, 'a> {
-    fn begin(work: &'w Work<'a>, index: u32, part: &mut Part) -> Result<Self, ReplayError> {
+    fn begin(
+        work: &'w Work<'a>,
+        index: u32,
+        part: &mut PartitionAudit,
+    ) -> Result<Self, ReplayError> {
         let (replay, next) = crate::start::begin(work, index)?;
         let source = work.source;
         let mut snapshots = source.snapshots(index);
@@ -128,12 +132,12 @@ impl<'w, 'a> Auditor<'w, 'a> {
             proved: 0,
             snapshots,
             sequences: Sequences::default(),
-            testimonies: Testimonies::default(),
+            testimonies: AuditedDigests::default(),
             excess: ExcessLedger::default(),
         })
     }
 
-    fn run(&mut self, part: &mut Part) -> Result<(), ReplayError> {
+    fn run(&mut self, part: &mut PartitionAudit) -> Result<(), ReplayError> {
         while let Some(appended) = self.read_hits(part)? {
             self.read_denials(Some(appended), part)?;
         }
@@ -154,34 +158,34 @@ impl<'w, 'a> Auditor<'w, 'a> {
     }
 
     /// An export says where its hits end: what lies behind is left out, what lies before is not.
-    fn check_end(&mut self, part: &mut Part) {
+    fn check_end(&mut self, part: &mut PartitionAudit) {
         let Some(end) = self.work.source.hits_end(self.index) else {
             return;
         };
         if self.next < end && !self.behind {
             let text = format!("the last records are not there, up to offset {}", end - 1);
             let place = (self.index, "hits", self.next);
-            part.differs(Difference::of_record(Kind::Gap, place, text));
+            part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
         } else {
             self.behind = true;
         }
     }
 
     /// Reads some hits; gives the append time of the last one, nothing at the end.
-    fn read_hits(&mut self, part: &mut Part) -> Result<Option<Timestamp>, ReplayError> {
+    fn read_hits(&mut self, part: &mut PartitionAudit) -> Result<Option<Timestamp>, ReplayError> {
         if self.behind {
             return Ok(None);
         }
         let records = match self.hits.read()? {
-            Step::Records(records) => records,
-            Step::Gone { wanted, next } => {
+            ReadStep::Records(records) => records,
+            ReadStep::Gone { wanted, next } => {
                 return Err(ReplayError::Gone {
                     partition: self.index,
                     wanted,
                     first: next,
                 });
             }
-            Step::End => return Ok(None),
+            ReadStep::End => return Ok(None),
         };
         let bytes: usize = records.iter().map(|record| record.bytes.len() + 20).sum();
         let entries = part.entries;
@@ -207,7 +211,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         &mut self,
         delivered: &Delivered,
         in_range: bool,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) -> Result<(), ReplayError> {
         let offset = delivered.offset;
         if offset < self.next {
@@ -224,7 +228,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 offset - 1
             );
             let place = (self.index, "hits", self.next);
-            part.differs(Difference::of_record(Kind::Gap, place, text));
+            part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
         }
         self.next = offset + 1;
         let known = self.replay.engine().version();
@@ -261,13 +265,17 @@ impl<'w, 'a> Auditor<'w, 'a> {
     }
 
     /// Counts a record, and says what is to be said about it.
-    fn weigh(&mut self, delivered: &Delivered, met: &Met<'_>, part: &mut Part) {
+    fn weigh(&mut self, delivered: &Delivered, met: &Met<'_>, part: &mut PartitionAudit) {
         let offset = delivered.offset;
         let record = match met {
             Met::Ruled(record) => record,
             Met::Forged(why) => {
                 let place = (self.index, "hits", offset);
-                part.differs(Difference::of_record(Kind::Forged, place, why.as_str()));
+                part.differs(Difference::of_record(
+                    DifferenceKind::Forged,
+                    place,
+                    why.as_str(),
+                ));
                 return;
             }
             Met::Undecodable(why) => {
@@ -322,7 +330,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
     }
 
-    fn batch(&mut self, offset: u64, batch: &HitBatch<'_>, part: &mut Part) {
+    fn batch(&mut self, offset: u64, batch: &HitBatch<'_>, part: &mut PartitionAudit) {
         self.sequences.saw(&batch.sender, offset, part);
         let rulings = self.replay.rulings();
         for of in &rulings.counts {
@@ -341,7 +349,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
     }
 
-    fn expect(&mut self, delivered: &Delivered, part: &mut Part) {
+    fn expect(&mut self, delivered: &Delivered, part: &mut PartitionAudit) {
         let log = self.replay.engine().log().unwrap_or_default();
         for said in &self.replay.rulings().statements {
             match said.statement.says {
@@ -358,7 +366,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
     }
 
-    fn compare_snapshot(&mut self, part: &mut Part) -> Result<(), ReplayError> {
+    fn compare_snapshot(&mut self, part: &mut PartitionAudit) -> Result<(), ReplayError> {
         let Some(upto) = self.snapshots.last().copied() else {
             return Ok(());
         };
@@ -372,7 +380,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             Ok(chunks) => chunks,
             Err(error) => {
                 let text = format!("the snapshot cannot be read: {error}");
-                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
                 return Ok(());
             }
         };
@@ -384,11 +392,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 let text = format!(
                     "the snapshot has another state than the replay: digest {found:032x}, expected {expected:032x}"
                 );
-                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
             }
             Err(fault) => {
                 let text = format!("the snapshot is damaged: {fault}");
-                part.differs(Difference::of_record(Kind::Snapshot, place, text));
+                part.differs(Difference::of_record(DifferenceKind::Snapshot, place, text));
             }
         }
         Ok(())
@@ -398,7 +406,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
     fn read_denials(
         &mut self,
         until: Option<Timestamp>,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) -> Result<(), ReplayError> {
         loop {
             let Some(record) = self.denials.batch.pop_front() else {
@@ -415,7 +423,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
     }
 
-    fn recorded(&mut self, record: &Delivered, part: &mut Part) {
+    fn recorded(&mut self, record: &Delivered, part: &mut PartitionAudit) {
         let announced = match Announced::decode(&record.bytes) {
             Ok(announced) => announced,
             Err(error) => {
@@ -425,7 +433,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 if !matches!(Record::decode(&record.bytes), Ok(Record::Genesis(_))) {
                     let text = format!("is no statement: {error}");
                     let place = (self.index, "denials", record.offset);
-                    part.differs(Difference::of_record(Kind::Unexpected, place, text));
+                    part.differs(Difference::of_record(
+                        DifferenceKind::Unexpected,
+                        place,
+                        text,
+                    ));
                 }
                 return;
             }
@@ -449,7 +461,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         self.judge(&announced, recorded, part);
     }
 
-    fn judge(&mut self, announced: &Announced, recorded: Recorded, part: &mut Part) {
+    fn judge(&mut self, announced: &Announced, recorded: Recorded, part: &mut PartitionAudit) {
         let caused = announced.statement.place.offset;
         // Of the record behind the range nothing is expected, and nothing of those before it.
         let in_range = self.first.is_some_and(|first| first <= caused);
@@ -470,23 +482,23 @@ impl<'w, 'a> Auditor<'w, 'a> {
 
 impl Denials {
     /// Reads the next batch; false at the end.
-    fn refill(&mut self, index: u32, part: &mut Part) -> Result<bool, ReplayError> {
+    fn refill(&mut self, index: u32, part: &mut PartitionAudit) -> Result<bool, ReplayError> {
         match self.cursor.read()? {
-            Step::Records(records) => {
+            ReadStep::Records(records) => {
                 for record in records {
                     let next = self.next.replace(record.offset + 1);
                     if let Some(next) = next.filter(|next| *next < record.offset) {
                         let text =
                             format!("records are not there, up to offset {}", record.offset - 1);
                         let place = (index, "denials", next);
-                        part.differs(Difference::of_record(Kind::Gap, place, text));
+                        part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
                     }
                     self.batch.push_back(record);
                 }
                 Ok(true)
             }
-            Step::Gone { .. } => Ok(true),
-            Step::End => Ok(false),
+            ReadStep::Gone { .. } => Ok(true),
+            ReadStep::End => Ok(false),
         }
     }
 

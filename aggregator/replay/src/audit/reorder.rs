@@ -28,7 +28,7 @@ struct Denied {
     times: BTreeMap<ScopeName, u64>,
 }
 
-enum Event {
+enum ReorderEvent {
     Hit {
         scope: ScopeName,
         n: u64,
@@ -44,7 +44,7 @@ pub struct Reorder {
     in_log_order: Denied,
     in_time_order: Denied,
     sorted: PartitionModel,
-    held_back: BTreeMap<(u64, u64), Event>,
+    held_back: BTreeMap<(u64, u64), ReorderEvent>,
     number: u64,
 }
 
@@ -83,7 +83,7 @@ impl Reorder {
         let scope = ScopeName::new(entry.resource, Some(entry.domain));
         self.in_log_order.passed(&scope, at_us);
         self.number += 1;
-        let event = Event::Hit {
+        let event = ReorderEvent::Hit {
             scope,
             n: entry.n,
             kind: entry.kind,
@@ -99,7 +99,7 @@ impl Reorder {
         let first = self.in_log_order.times.is_empty();
         let at_us = if first { 0 } else { appended_us };
         self.held_back
-            .insert((at_us, self.number), Event::Limits(versions));
+            .insert((at_us, self.number), ReorderEvent::Limits(versions));
     }
 
     /// The model said something about a pair, in the order of the log; `not_before_us` is the record's
@@ -121,11 +121,11 @@ impl Reorder {
         }
     }
 
-    fn rule(&mut self, at_us: u64, event: Event) {
+    fn rule(&mut self, at_us: u64, event: ReorderEvent) {
         self.number += 1;
         let (offset, appended_us) = (self.number, at_us);
         let (changes, not_before_us) = match event {
-            Event::Limits(versions) => {
+            ReorderEvent::Limits(versions) => {
                 let input = LogInput::Limits {
                     offset,
                     appended_us,
@@ -133,7 +133,7 @@ impl Reorder {
                 };
                 (self.sorted.apply(&input).changes, at_us)
             }
-            Event::Hit {
+            ReorderEvent::Hit {
                 scope,
                 n,
                 kind,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
 
-use super::amended::Brought;
-pub use super::difference::{Difference, Kind, Stated, scope_of};
+use super::amended::BroughtAmendment;
+pub use super::difference::{Difference, DifferenceKind, Stated, scope_of};
 pub use super::excess::{ExcessByCause, PairExcess};
 pub use super::sample::ModelPart;
 use crate::tags::unchecked_line;
@@ -37,7 +37,7 @@ pub struct Remark {
 
 /// What one partition's audit came to.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct PartitionAudit {
     /// The partition.
     pub partition: u32,
     /// Records that were replayed in the range.
@@ -71,11 +71,11 @@ pub struct Part {
     /// How many there are.
     pub differences_count: u64,
     /// What operators did, in the order of the log.
-    pub amendments: Vec<Brought>,
+    pub amendments: Vec<BroughtAmendment>,
     remarks: BTreeMap<&'static str, Remark>,
 }
 
-impl Part {
+impl PartitionAudit {
     /// Of a partition that nothing has been read of.
     pub fn new(partition: u32) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Part {
 
 /// The report of an audit.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct AuditReport {
     /// The form of this object.
     pub schema: &'static str,
     /// The log.
@@ -165,17 +165,17 @@ pub struct Report {
     /// Remarks, by partition.
     pub remarks: Vec<Remark>,
     /// What operators did, by partition in the order of the log.
-    pub amendments: Vec<Brought>,
+    pub amendments: Vec<BroughtAmendment>,
     /// How long it took.
     pub elapsed_us: u64,
     /// Entries in a second.
     pub entries_per_second: u64,
 }
 
-impl Report {
+impl AuditReport {
     /// Brings the partitions' parts together.
-    pub fn of(log: String, parts: Vec<Part>, elapsed: Duration) -> Self {
-        let sum = |of: &dyn Fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+    pub fn of(log: String, parts: Vec<PartitionAudit>, elapsed: Duration) -> Self {
+        let sum = |of: &dyn Fn(&PartitionAudit) -> u64| parts.iter().map(of).sum::<u64>();
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let entries = sum(&|part| part.entries);
         let model = ModelPart {
@@ -271,7 +271,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for AuditReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for difference in &self.differences {
             writeln!(f, "{difference}")?;

@@ -12,9 +12,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Serialize;
-use tollgate_engine::engine::{Fate, Said};
+use tollgate_engine::engine::{Fate, ResourceStatement};
 use tollgate_limits::{Limits, Mode, Resource};
-use tollgate_model::log::{Change, EntryRuling};
+use tollgate_model::log::{EntryRuling, ScopeChange};
 use tollgate_model::{Denial as ModelDenial, End, PartitionModel};
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Timestamp;
@@ -23,7 +23,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope};
 
 use super::reorder::Reorder;
-use super::report::{Difference, Kind, Part, Stated};
+use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
 use crate::judge::{At, Versions, cause_to_wire, feed};
 use crate::range::Utc;
 use crate::replay::Replay;
@@ -100,7 +100,7 @@ impl Sample {
         record: &Record<'_>,
         replay: &Replay,
         in_range: bool,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         self.learn(replay.book());
         // The model knows of no logs: a tick of another one is none to it.
@@ -177,9 +177,9 @@ impl Sample {
         &mut self,
         offset: u64,
         by_limits: bool,
-        changes: Vec<Change>,
+        changes: Vec<ScopeChange>,
         replay: &Replay,
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         let rulings = replay.rulings();
         // Of a sample the model cannot say when there was no room, nor who left to make it.
@@ -190,7 +190,7 @@ impl Sample {
                 "records that the model was not asked about: the log was at the cap on pairs";
             return part.remark("model_at_cap", 1, offset, text);
         }
-        let mut engine: Vec<&Said> = rulings
+        let mut engine: Vec<&ResourceStatement> = rulings
             .statements
             .iter()
             .filter(|said| self.is_compared(said))
@@ -216,7 +216,7 @@ impl Sample {
         }
     }
 
-    fn is_compared(&self, said: &Said) -> bool {
+    fn is_compared(&self, said: &ResourceStatement) -> bool {
         match &said.statement.scope {
             Scope::Pair(domain) => self.is_asked(&said.resource, domain),
             Scope::Resource => self.is_plain(&said.resource),
@@ -227,8 +227,8 @@ impl Sample {
     fn difference(
         &self,
         offset: u64,
-        model: Option<&Change>,
-        engine: Option<&Said>,
+        model: Option<&ScopeChange>,
+        engine: Option<&ResourceStatement>,
         replay: &Replay,
     ) -> Difference {
         let text = "the independent model rules otherwise than the engine (expected: the model)";
@@ -240,9 +240,13 @@ impl Sample {
                     resource: (*said.resource).into(),
                     statement: said.statement.clone(),
                 };
-                Difference::of_statement(Kind::Model, &about, text)
+                Difference::of_statement(DifferenceKind::Model, &about, text)
             }
-            None => Difference::of_record(Kind::Model, (self.partition, "hits", offset), text),
+            None => Difference::of_record(
+                DifferenceKind::Model,
+                (self.partition, "hits", offset),
+                text,
+            ),
         };
         let scope = model.map(|change| &change.scope);
         let resource = scope.map(|scope| scope.resource.as_str().into());
@@ -257,7 +261,7 @@ impl Sample {
     }
 
     /// Law 8: more was let through in a span that reaches into the range than a limit and one closing explain.
-    fn check_effect(&self, part: &mut Part) {
+    fn check_effect(&self, part: &mut PartitionAudit) {
         let (judged, unjudged) = self.model.effect_entries();
         part.model.effect_entries += judged;
         part.model.effect_unjudged += unjudged;
@@ -286,13 +290,13 @@ impl Sample {
                     "resource"
                 }),
                 domain: scope.domain.map(Into::into),
-                ..Difference::of_record(Kind::Effect, (self.partition, "hits", 0), text)
+                ..Difference::of_record(DifferenceKind::Effect, (self.partition, "hits", 0), text)
             });
         }
     }
 
     /// No more records come.
-    pub fn end(self, part: &mut Part) {
+    pub fn end(self, part: &mut PartitionAudit) {
         self.check_effect(part);
         part.model.pairs += self.pairs.len() as u64;
         let (denied_us, beyond_us) = self.reorder.end(self.last_us);
@@ -318,7 +322,7 @@ fn hash(resource: &str, domain: &str) -> u64 {
     hasher.finish()
 }
 
-fn is_about(said: &Said, change: &Change) -> bool {
+fn is_about(said: &ResourceStatement, change: &ScopeChange) -> bool {
     let domain = match &said.statement.scope {
         Scope::Pair(domain) => Some(&**domain),
         Scope::Resource | Scope::Group(_) => None,
@@ -327,9 +331,9 @@ fn is_about(said: &Said, change: &Change) -> bool {
 }
 
 /// What is compared of a denial: its end, and what closed.
-type Compared = Option<(Timestamp, Cause)>;
+type ComparedDenial = Option<(Timestamp, Cause)>;
 
-fn denial_of(says: &Says) -> Compared {
+fn denial_of(says: &Says) -> ComparedDenial {
     match says {
         // A resource without tiers is closed by its tiers, for the model.
         Says::Denied(Denial {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use tollgate_shared::wire::hits::Sender;
 
-use super::report::Part;
+use super::report::PartitionAudit;
 
 /// How many processes of agents are remembered in one partition: some 4 MB.
 const EPOCHS_MAX: usize = 65_536;
@@ -34,7 +34,7 @@ struct Seen {
 
 impl Sequences {
     /// A batch came.
-    pub fn saw(&mut self, sender: &Sender<'_>, offset: u64, part: &mut Part) {
+    pub fn saw(&mut self, sender: &Sender<'_>, offset: u64, part: &mut PartitionAudit) {
         if EPOCHS_MAX <= self.seen.len() && !self.seen.contains_key(&sender.epoch) {
             return;
         }
@@ -59,7 +59,7 @@ impl Sequences {
     }
 
     /// No more come.
-    pub fn end(self, part: &mut Part) {
+    pub fn end(self, part: &mut PartitionAudit) {
         for mut seen in self.seen.into_values() {
             let last = seen.highest;
             let offset = seen.offset;
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-fn tell(missing: u64, offset: u64, part: &mut Part) {
+fn tell(missing: u64, offset: u64, part: &mut PartitionAudit) {
     if 0 < missing {
         let text = "batches of agents that never came (their sequence numbers are missing)";
         part.remark("sequence_gaps", missing, offset, text);

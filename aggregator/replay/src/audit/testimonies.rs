@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use tollgate_engine::engine::DIGEST_FORM;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::testimony::StateDigest;
 
-use super::report::{Difference, Kind, Part};
+use super::report::{Difference, DifferenceKind, PartitionAudit};
 use crate::replay::{Met, Replay};
 use tollgate_engine::engine::is_digest_due;
 
@@ -24,7 +24,7 @@ const NOTED_MAX: usize = 64;
 
 /// The replay's digests, as far as testimonies may still speak of them.
 #[derive(Debug, Default)]
-pub struct Testimonies {
+pub struct AuditedDigests {
     noted: VecDeque<Noted>,
 }
 
@@ -35,14 +35,14 @@ struct Noted {
     digest: u128,
 }
 
-impl Testimonies {
+impl AuditedDigests {
     /// Takes a record that the replay has met at `offset`; `before` was log time before it.
     pub fn take(
         &mut self,
         (offset, in_range): (u64, bool),
         before: Option<Timestamp>,
         (met, replay): (&Met<'_>, &Replay),
-        part: &mut Part,
+        part: &mut PartitionAudit,
     ) {
         match met {
             Met::Ruled(Record::Tick(_)) if is_digest_due(before, replay.engine().log_time()) => {
@@ -66,7 +66,7 @@ impl Testimonies {
         });
     }
 
-    fn compare(&self, at: u64, said: &Testimony<'_>, part: &mut Part) {
+    fn compare(&self, at: u64, said: &StateDigest<'_>, part: &mut PartitionAudit) {
         let mut noted = self.noted.iter();
         let noted = noted.find(|noted| noted.offset == said.offset);
         let Some(noted) =
@@ -85,6 +85,10 @@ impl Testimonies {
             said.owner, said.group, said.digest, noted.digest
         );
         let place = (part.partition, "hits", said.offset);
-        part.differs(Difference::of_record(Kind::Testimony, place, text));
+        part.differs(Difference::of_record(
+            DifferenceKind::Testimony,
+            place,
+            text,
+        ));
     }
 }

@@ -109,8 +109,8 @@ fn read<R: BufRead>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::rows::Opened;
-    use crate::traffic::{Kind, Wanted};
+    use crate::traffic::rows::OpenedRows;
+    use crate::traffic::{FileKind, Wanted};
 
     /// An access log of several batches, every thousandth line of which is none.
     fn text() -> String {
@@ -130,11 +130,11 @@ mod tests {
 
     fn rows(text: &str) -> Rows<&[u8]> {
         let wanted = Wanted {
-            kind: Some(Kind::AccessLog),
+            kind: Some(FileKind::AccessLog),
             ..Wanted::default()
         };
         match Rows::open(text.as_bytes(), &wanted) {
-            Ok(Opened::Rows(rows)) => rows,
+            Ok(OpenedRows::Rows(rows)) => rows,
             _ => panic!("it has rows"),
         }
     }

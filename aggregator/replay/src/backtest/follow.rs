@@ -18,12 +18,12 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::log::{Calls, LogFault, Sequences, calls_of};
 use super::pairs::Pairs;
-use super::read::Reading;
+use super::read::RowReading;
 use super::replay::Player;
 use super::table::count;
 use super::tape::Call;
 use crate::range::{Lies, Range};
-use crate::source::{Cursor, Source, Step};
+use crate::source::{Cursor, ReadStep, Source};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
@@ -35,7 +35,7 @@ const SHOWN_MAX: usize = 5;
 
 /// A log that is followed.
 pub struct Follow<'a> {
-    reading: &'a Reading,
+    reading: &'a RowReading,
     range: Range,
     cursors: Vec<(u32, Box<dyn Cursor>)>,
     pairs: Pairs,
@@ -138,7 +138,7 @@ impl<'a> Follow<'a> {
     pub fn new(
         source: &dyn Source,
         (range, keys): (Range, &Keyring),
-        reading: &'a Reading,
+        reading: &'a RowReading,
         limits: impl IntoIterator<Item = (&'a str, &'a Limits)>,
     ) -> Result<Self, LogFault> {
         let partitions = (0..source.partitions()).filter(|partition| range.has(*partition));
@@ -176,18 +176,18 @@ impl<'a> Follow<'a> {
         for (partition, cursor) in &mut cursors {
             loop {
                 match cursor.read()? {
-                    Step::Records(records) => {
+                    ReadStep::Records(records) => {
                         for record in &records {
                             self.record(*partition, record)?;
                         }
                     }
-                    Step::Gone { wanted, next } => {
+                    ReadStep::Gone { wanted, next } => {
                         // What was gone when it began was not asked for.
                         if 0 < self.inputs.batches {
                             self.inputs.records_gone += next - wanted;
                         }
                     }
-                    Step::End => break,
+                    ReadStep::End => break,
                 }
             }
         }

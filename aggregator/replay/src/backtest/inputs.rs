@@ -4,11 +4,11 @@
 
 use serde::Serialize;
 
-use super::log::Seen;
+use super::log::SeenAttempts;
 use super::read::{Recording, Skipped};
 use super::table::{count, instant, span};
-use super::tape::{Order, Unspread};
-use crate::traffic::Told;
+use super::tape::{PlayOrder, Unspread};
+use crate::traffic::FileReading;
 
 /// What was read.
 #[derive(Debug, Serialize)]
@@ -18,7 +18,7 @@ pub struct Inputs {
     /// Their forms.
     pub kinds: Vec<&'static str>,
     /// How each file is read; none of a log.
-    pub read_as: Vec<Told>,
+    pub read_as: Vec<FileReading>,
     /// Files of which the calls of each whole second (or minute) were spread evenly over it.
     pub spread_files: u64,
     /// Over how long at most.
@@ -56,7 +56,7 @@ pub struct Inputs {
     /// Domains.
     pub domains: u64,
     /// What of the attempts a log has; none of other recordings.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenAttempts>,
 }
 
 impl Inputs {
@@ -64,8 +64,8 @@ impl Inputs {
     pub fn new(
         names: Vec<String>,
         recording: &Recording,
-        seen: Option<Seen>,
-        order: Order,
+        seen: Option<SeenAttempts>,
+        order: PlayOrder,
     ) -> Self {
         let (counts, pairs) = (&recording.counts, &recording.pairs);
         let extent = recording.tape.extent();
@@ -96,8 +96,8 @@ impl Inputs {
             passed_over: counts.passed_over,
             out_of_range: counts.out_of_range,
             order: match order {
-                Order::Stamps => "stamps",
-                Order::Recorded => "recorded",
+                PlayOrder::Stamps => "stamps",
+                PlayOrder::Recorded => "recorded",
             },
             first_us: extent.first.as_micros(),
             last_us: extent.last.as_micros(),

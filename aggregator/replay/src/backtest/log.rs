@@ -19,17 +19,17 @@ use tollgate_shared::wire::hits::{HitBatch, Refused};
 use tollgate_shared::wire::record::Record;
 
 use super::pairs::Pairs;
-use super::read::{Counts, ReadFault, Reading, Recording};
+use super::read::{ReadCounts, ReadFault, Recording, RowReading};
 use super::table::count;
 use super::tape::{Call, Recorder};
 use crate::range::{Cut, Lies, Point, Range};
-use crate::source::{Source, SourceError, Step, nothing_in};
+use crate::source::{ReadStep, Source, SourceError, nothing_in};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
 /// What of the attempts a log has.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Seen {
+pub struct SeenAttempts {
     /// Hits that were let through.
     pub hits: u64,
     /// Calls that agents refused.
@@ -56,7 +56,7 @@ pub struct Seen {
     pub unchecked_keys: Vec<String>,
 }
 
-impl std::fmt::Display for Seen {
+impl std::fmt::Display for SeenAttempts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -133,17 +133,17 @@ pub enum LogFault {
 /// [`LogFault`].
 pub fn read(
     source: &dyn Source,
-    reading: &Reading,
+    reading: &RowReading,
     (range, keys): (&Range, &Keyring),
     progress: &dyn Fn(u64),
-) -> Result<(Recording, Seen), LogFault> {
+) -> Result<(Recording, SeenAttempts), LogFault> {
     let tags = Tags::of(source, keys)?;
-    let mut reader = Reader {
+    let mut reader = LogReader {
         reading,
         pairs: Pairs::default(),
         recorder: Recorder::new(reading.order),
-        counts: Counts::default(),
-        seen: Seen::default(),
+        counts: ReadCounts::default(),
+        seen: SeenAttempts::default(),
         tags,
         agents: HashMap::new(),
     };
@@ -195,14 +195,14 @@ fn each(
     let mut first = None;
     loop {
         let records = match cursor.read()? {
-            Step::Records(records) => records,
+            ReadStep::Records(records) => records,
             // Before the first record its own offset says it.
-            Step::Gone { wanted, next } if first.is_some() => {
+            ReadStep::Gone { wanted, next } if first.is_some() => {
                 passed.gone += next - wanted;
                 continue;
             }
-            Step::Gone { .. } => continue,
-            Step::End => return Ok(passed),
+            ReadStep::Gone { .. } => continue,
+            ReadStep::End => return Ok(passed),
         };
         if let (None, Some(record)) = (first, records.first()) {
             first = Some(record.offset);
@@ -243,18 +243,18 @@ fn lies(range: &Range, stream: Stream, record: &Delivered) -> Lies {
     range.lies(record.offset, record.appended)
 }
 
-struct Reader<'a> {
-    reading: &'a Reading,
+struct LogReader<'a> {
+    reading: &'a RowReading,
     pairs: Pairs,
     recorder: Recorder,
-    counts: Counts,
-    seen: Seen,
+    counts: ReadCounts,
+    seen: SeenAttempts,
     tags: Tags,
     /// By epoch and partition.
     agents: HashMap<(u128, u32), Sequences>,
 }
 
-impl Reader<'_> {
+impl LogReader<'_> {
     fn record(&mut self, partition: u32, delivered: &Delivered) -> Result<(), LogFault> {
         let batch = match Calls::of(partition, delivered, &self.tags)? {
             Calls::Batch(batch) => batch,
@@ -301,9 +301,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> SeenAttempts {
         let missing = self.agents.values().map(Sequences::missing).sum();
-        let seen = Seen {
+        let seen = SeenAttempts {
             batches_missing: missing,
             share: self.seen.batches as f64 / (self.seen.batches + missing) as f64,
             unchecked_keys: self.tags.unchecked(),
@@ -311,7 +311,7 @@ impl Reader<'_> {
         };
         let unheard = 0 < seen.statements && seen.refused_calls == 0;
         let cut = 0 < missing + seen.records_unreadable + seen.records_gone;
-        Seen {
+        SeenAttempts {
             lower_bound: unheard || cut,
             ..seen
         }

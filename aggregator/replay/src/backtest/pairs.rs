@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 /// A pair of a backtest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct BacktestPair {
     /// Number of its resource.
     pub resource: u32,
     /// Number of its domain.
@@ -19,15 +19,15 @@ pub struct Pair {
 /// All pairs that calls were made on.
 #[derive(Debug, Default)]
 pub struct Pairs {
-    resources: Vec<Resource>,
+    resources: Vec<BacktestResource>,
     domains: Vec<Box<str>>,
     domain_numbers: HashMap<Box<str>, u32, RandomState>,
-    pairs: Vec<Pair>,
+    pairs: Vec<BacktestPair>,
 }
 
 /// A resource, with its pairs by their domains: a row costs one look into one table.
 #[derive(Debug)]
-struct Resource {
+struct BacktestResource {
     name: Box<str>,
     pairs: HashMap<Box<str>, u32, RandomState>,
 }
@@ -51,7 +51,7 @@ impl Pairs {
                 number
             }
         };
-        self.pairs.push(Pair { resource, domain });
+        self.pairs.push(BacktestPair { resource, domain });
         number
     }
 
@@ -60,7 +60,7 @@ impl Pairs {
         let mut known = self.resources.iter();
         let known = known.position(|known| *known.name == *name);
         known.unwrap_or_else(|| {
-            self.resources.push(Resource {
+            self.resources.push(BacktestResource {
                 name: name.into(),
                 pairs: HashMap::default(),
             });
@@ -69,12 +69,12 @@ impl Pairs {
     }
 
     /// The pair with a number that was given.
-    pub fn pair(&self, number: u32) -> Pair {
+    pub fn pair(&self, number: u32) -> BacktestPair {
         self.pairs[number as usize]
     }
 
     /// All pairs by their numbers.
-    pub fn all(&self) -> &[Pair] {
+    pub fn all(&self) -> &[BacktestPair] {
         &self.pairs
     }
 

@@ -14,13 +14,13 @@ use tollgate_shared::time::Timestamp;
 
 use super::ahead;
 use super::pairs::Pairs;
-use super::tape::{Call, Order, Recorder, Tape};
-use crate::traffic::rows::Opened;
-use crate::traffic::{self, Instants, Kind, Row, Rows, Told, Unreadable, Wanted};
+use super::tape::{Call, PlayOrder, Recorder, Tape};
+use crate::traffic::rows::OpenedRows;
+use crate::traffic::{self, FileKind, FileReading, Instants, Row, Rows, Unreadable, Wanted};
 
 /// How rows are read.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct RowReading {
     /// The resource of rows that name none.
     pub resource: String,
     /// The only resource to read; none: all.
@@ -34,14 +34,14 @@ pub struct Reading {
     /// The min of rows that state none; none: all their copies.
     pub min: Option<NonZeroU32>,
     /// The order of calls.
-    pub order: Order,
+    pub order: PlayOrder,
     /// Ends at the first row that cannot be read.
     pub strict: bool,
     /// Calls stamped from the first instant on, before the second; none: without such an end.
     pub stamps: (Option<Timestamp>, Option<Timestamp>),
 }
 
-impl Reading {
+impl RowReading {
     /// Whether calls on a pair are to be read.
     pub fn takes(&self, resource: &str, domain: &str) -> bool {
         let is =
@@ -58,7 +58,7 @@ pub struct Input {
     /// How it is called in reports.
     pub name: String,
     /// Its form; none: told by its first line.
-    pub kind: Option<Kind>,
+    pub kind: Option<FileKind>,
 }
 
 /// A row that was skipped.
@@ -76,7 +76,7 @@ pub struct Skipped {
 
 /// What was read.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct ReadCounts {
     /// Rows, skipped ones included.
     pub rows: u64,
     /// Rows that could not be used.
@@ -88,9 +88,9 @@ pub struct Counts {
     /// The first that were skipped.
     pub shown: Vec<Skipped>,
     /// The kinds of the files.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<FileKind>,
     /// How each is read.
-    pub told: Vec<Told>,
+    pub told: Vec<FileReading>,
 }
 
 /// A recording, ready to be played.
@@ -101,7 +101,7 @@ pub struct Recording {
     /// Calls.
     pub tape: Tape,
     /// What was read.
-    pub counts: Counts,
+    pub counts: ReadCounts,
 }
 
 /// Why there is no recording.
@@ -172,14 +172,14 @@ pub enum ReadFault {
 /// [`ReadFault`].
 pub fn read(
     inputs: &[Input],
-    reading: &Reading,
+    reading: &RowReading,
     progress: &dyn Fn(u64),
 ) -> Result<Recording, ReadFault> {
-    let mut reader = Reader {
+    let mut reader = RowReader {
         reading,
         pairs: Pairs::default(),
         recorder: Recorder::new(reading.order).spread(reading.spread),
-        counts: Counts::default(),
+        counts: ReadCounts::default(),
     };
     for input in inputs {
         reader.file(input, progress)?;
@@ -191,17 +191,17 @@ pub fn read(
     })
 }
 
-struct Reader<'a> {
-    reading: &'a Reading,
+struct RowReader<'a> {
+    reading: &'a RowReading,
     pairs: Pairs,
     recorder: Recorder,
-    counts: Counts,
+    counts: ReadCounts,
 }
 
 /// How often progress is told.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
-impl Reader<'_> {
+impl RowReader<'_> {
     fn file(&mut self, input: &Input, progress: &dyn Fn(u64)) -> Result<(), ReadFault> {
         let name = || input.name.clone();
         let reading = self.reading;
@@ -218,20 +218,22 @@ impl Reader<'_> {
         let opened = Rows::open(reader, &wanted).map_err(|source| under_way(name(), 1, source))?;
         self.recorder.begin_file().map_err(ReadFault::Temporary)?;
         let mut rows = match opened {
-            Opened::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
-            Opened::Rows(rows) => match (&rows.told().lacks_client, &reading.only_domain) {
+            OpenedRows::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
+            OpenedRows::Rows(rows) => match (&rows.told().lacks_client, &reading.only_domain) {
                 (Some(what), None) => {
                     let (name, what) = (name(), what.clone());
                     return Err(ReadFault::Misfit { name, what });
                 }
                 _ => rows,
             },
-            Opened::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
+            OpenedRows::NoColumns(first) => return Err(ReadFault::Row(skipped(input, first))),
         };
         let mut temporary = None;
         let read = match rows.kind() {
-            Kind::AccessLog => self.ahead(&mut rows, progress, &mut temporary),
-            Kind::Csv | Kind::JsonLines => self.in_line(&mut rows, progress, &mut temporary),
+            FileKind::AccessLog => self.ahead(&mut rows, progress, &mut temporary),
+            FileKind::Csv | FileKind::JsonLines => {
+                self.in_line(&mut rows, progress, &mut temporary)
+            }
         };
         if let Some(error) = temporary {
             return Err(ReadFault::Temporary(error));

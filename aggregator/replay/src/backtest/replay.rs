@@ -20,12 +20,12 @@ use tollgate_shared::time::Timestamp;
 use super::networks::{Networks, limited_as};
 use super::pairs::Pairs;
 use super::states::States;
-use super::tally::{Amount, Outcome, PairTally, ResourceTally, Timeline, USE_STEPS};
-use super::tape::{Call, Order, Tape};
+use super::tally::{Amount, PairTally, ResourceTally, TallyOutcome, Timeline, USE_STEPS};
+use super::tape::{Call, PlayOrder, Tape};
 
 /// What limits a resource of the recording.
 #[derive(Clone, Copy, Debug)]
-enum Ruled<'a> {
+enum RuledResource<'a> {
     /// These.
     Rate(&'a RateResource),
     /// Nothing: it is not limited in rate, or not configured where that is let through.
@@ -36,7 +36,7 @@ enum Ruled<'a> {
 
 /// What one limits file made of a recording.
 #[derive(Debug)]
-pub struct Played {
+pub struct PlayedFile {
     /// By number of pair.
     pub pairs: Vec<PairTally>,
     /// By number of resource.
@@ -59,11 +59,11 @@ pub fn play(
     limits: &Limits,
     threads: usize,
     progress: &(dyn Fn(u64) + Sync),
-) -> io::Result<Played> {
+) -> io::Result<PlayedFile> {
     // As recorded, a call's instant depends on those of other pairs before it.
     let of = match tape.order() {
-        Order::Stamps => threads.max(1),
-        Order::Recorded => 1,
+        PlayOrder::Stamps => threads.max(1),
+        PlayOrder::Recorded => 1,
     };
     let shards: Vec<Shard> = (0..of).map(|number| Shard { number, of }).collect();
     let played = std::thread::scope(|scope| {
@@ -76,12 +76,12 @@ pub fn play(
             let result = thread.join();
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        joined.collect::<io::Result<Vec<Played>>>()
+        joined.collect::<io::Result<Vec<PlayedFile>>>()
     })?;
     let mut played = played.into_iter();
     let first = played.next();
     let first = first.ok_or_else(|| io::Error::other("no thread played"))?;
-    Ok(played.fold(first, Played::and))
+    Ok(played.fold(first, PlayedFile::and))
 }
 
 /// One of several parts of all pairs.
@@ -97,7 +97,7 @@ fn play_shard(
     limits: &Limits,
     shard: Shard,
     progress: &(dyn Fn(u64) + Sync),
-) -> io::Result<Played> {
+) -> io::Result<PlayedFile> {
     let mut player = Player::new(pairs, limits);
     let mut timeline = Timeline::new(tape.extent().first, tape.played_until());
     let mut calls = 0u64;
@@ -111,7 +111,7 @@ fn play_shard(
             timeline.count(call.at, &outcome);
         }
     })?;
-    Ok(Played {
+    Ok(PlayedFile {
         pairs: player.slots.into_iter().map(|slot| slot.tally).collect(),
         resources: player.resource_tallies,
         timeline,
@@ -119,7 +119,7 @@ fn play_shard(
     })
 }
 
-impl Played {
+impl PlayedFile {
     /// This and what another part of the pairs came to.
     fn and(mut self, other: Self) -> Self {
         for (here, there) in self.pairs.iter_mut().zip(other.pairs) {
@@ -143,13 +143,13 @@ const PROGRESS_CALLS: u64 = 1 << 16;
 /// One limits file under way.
 pub struct Player<'a> {
     limits: &'a Limits,
-    ruled: Vec<Ruled<'a>>,
+    ruled: Vec<RuledResource<'a>>,
     /// By number of resource: granted hits of all domains, where that is limited.
     seconds: Vec<Stamps>,
     /// By number of resource: the latest instant.
     latest: Vec<Timestamp>,
     /// By number of pair.
-    slots: Vec<Slot>,
+    slots: Vec<PairSlot>,
     networks: Networks,
     states: States,
     resource_tallies: Vec<ResourceTally>,
@@ -160,7 +160,7 @@ pub struct Player<'a> {
 
 /// What a call needs to know of its pair, in one place: with a million pairs each place costs a look
 /// into memory that is not near.
-struct Slot {
+struct PairSlot {
     resource: u32,
     /// The pair whose state it has: see [`Networks`].
     lead: u32,
@@ -192,10 +192,10 @@ impl<'a> Player<'a> {
     pub fn grow(&mut self, pairs: &Pairs) {
         let limits = self.limits;
         let of_resource = |name: &str| match limits.resource(name) {
-            Some(Resource::Rate(rate)) => Ruled::Rate(rate),
-            Some(Resource::Copies(_)) => Ruled::Nothing,
-            None if limits.namespace_of(name).allow_unconfigured => Ruled::Nothing,
-            None => Ruled::Closed,
+            Some(Resource::Rate(rate)) => RuledResource::Rate(rate),
+            Some(Resource::Copies(_)) => RuledResource::Nothing,
+            None if limits.namespace_of(name).allow_unconfigured => RuledResource::Nothing,
+            None => RuledResource::Closed,
         };
         let known = self.ruled.len();
         self.ruled
@@ -208,15 +208,17 @@ impl<'a> Player<'a> {
         self.has_global = self
             .ruled
             .iter()
-            .any(|ruled| matches!(ruled, Ruled::Rate(rate) if rate.global().is_some()));
+            .any(|ruled| matches!(ruled, RuledResource::Rate(rate) if rate.global().is_some()));
         for number in self.slots.len()..pairs.all().len() {
             let number = number as u32;
             let resource = pairs.pair(number).resource;
             let class = match self.ruled[resource as usize] {
-                Ruled::Rate(rate) => rate.class_of(&limited_as(rate, pairs.names(number).1)),
-                Ruled::Nothing | Ruled::Closed => ClassId(0),
+                RuledResource::Rate(rate) => {
+                    rate.class_of(&limited_as(rate, pairs.names(number).1))
+                }
+                RuledResource::Nothing | RuledResource::Closed => ClassId(0),
             };
-            self.slots.push(Slot {
+            self.slots.push(PairSlot {
                 resource,
                 lead: self.networks.lead(pairs, number, limits),
                 class,
@@ -250,7 +252,7 @@ impl<'a> Player<'a> {
         let number = match self.has_global {
             false => slot.lead,
             true => match self.ruled[slot.resource as usize] {
-                Ruled::Rate(rate) if rate.global().is_some() => slot.resource,
+                RuledResource::Rate(rate) if rate.global().is_some() => slot.resource,
                 _ => slot.lead,
             },
         };
@@ -263,7 +265,7 @@ impl<'a> Player<'a> {
     }
 
     /// Judges the next call.
-    pub fn call(&mut self, call: &Call) -> Outcome {
+    pub fn call(&mut self, call: &Call) -> TallyOutcome {
         let resource = self.slots[call.pair as usize].resource as usize;
         let now = self.latest[resource].max(call.at);
         self.latest[resource] = now;
@@ -271,7 +273,7 @@ impl<'a> Player<'a> {
             calls: call.calls(),
             hits: u64::from(call.copies),
         };
-        let mut outcome = Outcome {
+        let mut outcome = TallyOutcome {
             at: now,
             asked,
             granted: asked,
@@ -280,16 +282,16 @@ impl<'a> Player<'a> {
             used: None,
         };
         match self.ruled[resource] {
-            Ruled::Nothing => self.unlimited += asked.calls,
-            Ruled::Closed => outcome.granted = Amount::default(),
-            Ruled::Rate(rate) => self.rule(rate, call, &mut outcome),
+            RuledResource::Nothing => self.unlimited += asked.calls,
+            RuledResource::Closed => outcome.granted = Amount::default(),
+            RuledResource::Rate(rate) => self.rule(rate, call, &mut outcome),
         }
         self.slots[call.pair as usize].tally.count(&outcome);
         self.resource_tallies[resource].count(&outcome);
         outcome
     }
 
-    fn rule(&mut self, rate: &RateResource, call: &Call, outcome: &mut Outcome) {
+    fn rule(&mut self, rate: &RateResource, call: &Call, outcome: &mut TallyOutcome) {
         let slot = &self.slots[call.pair as usize];
         let (class, resource) = (self.limits.class(slot.class), slot.resource as usize);
         let request = Request {

@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use super::inputs::Inputs;
 use super::pairs::Pairs;
-use super::replay::Played;
+use super::replay::PlayedFile;
 use super::suggest::Suggestion;
 use super::tally::{Causes, PairTally, Timeline, USE_STEPS};
 
 /// The whole report.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BacktestReport {
     schema: &'static str,
     /// What was read.
     pub inputs: Inputs,
@@ -64,7 +64,7 @@ pub struct ResultReport {
     /// The pairs with the longest stretches of refused calls.
     pub longest_refusals: Vec<PairReport>,
     /// Against the first limits file; absent for that one.
-    pub compared: Option<Compared>,
+    pub compared: Option<LimitsComparison>,
     /// Hits over time.
     pub timeline: TimelineReport,
 }
@@ -136,18 +136,18 @@ pub struct PairReport {
 
 /// Who fares otherwise than under the first limits file.
 #[derive(Debug, Serialize)]
-pub struct Compared {
+pub struct LimitsComparison {
     /// The first limits file.
     pub with: String,
     /// Pairs that are refused here and not there.
-    pub newly_refused: Change,
+    pub newly_refused: PairsChange,
     /// Pairs that are refused there and not here.
-    pub no_longer_refused: Change,
+    pub no_longer_refused: PairsChange,
 }
 
 /// Some pairs.
 #[derive(Debug, Serialize)]
-pub struct Change {
+pub struct PairsChange {
     /// How many there are.
     pub pairs: u64,
     /// Calls refused on them, by the file that refuses them.
@@ -171,7 +171,7 @@ pub struct TimelineReport {
     pub refused: Vec<u64>,
 }
 
-impl Report {
+impl BacktestReport {
     /// The report of a recording that was played against limits files.
     pub fn new(inputs: Inputs, results: Vec<ResultReport>, suggestions: Vec<Suggestion>) -> Self {
         Self {
@@ -188,8 +188,8 @@ impl ResultReport {
     /// file's where this is another.
     pub fn new(
         limits: &str,
-        played: &Played,
-        first: Option<(&str, &Played)>,
+        played: &PlayedFile,
+        first: Option<(&str, &PlayedFile)>,
         pairs: &Pairs,
         listed: usize,
     ) -> Self {
@@ -227,7 +227,7 @@ impl ResultReport {
                     u64::MAX - longest.calls,
                 )
             }),
-            compared: first.map(|(with, first)| Compared {
+            compared: first.map(|(with, first)| LimitsComparison {
                 with: with.to_owned(),
                 newly_refused: change(pairs, played, first, listed),
                 no_longer_refused: change(pairs, first, played, listed),
@@ -240,7 +240,7 @@ impl ResultReport {
 /// Lists of refused pairs.
 struct Lists<'a> {
     pairs: &'a Pairs,
-    played: &'a Played,
+    played: &'a PlayedFile,
     listed: usize,
 }
 
@@ -261,7 +261,7 @@ impl Lists<'_> {
 }
 
 /// The pairs that `here` refuses and `there` does not.
-fn change(pairs: &Pairs, here: &Played, there: &Played, listed: usize) -> Change {
+fn change(pairs: &Pairs, here: &PlayedFile, there: &PlayedFile, listed: usize) -> PairsChange {
     let only_here = |number: u32, of: &PairTally| {
         0 < of.refused() && there.pairs[number as usize].refused() == 0
     };
@@ -273,14 +273,14 @@ fn change(pairs: &Pairs, here: &Played, there: &Played, listed: usize) -> Change
     numbers.sort_unstable();
     let report =
         |(_, number): &(u64, u32)| PairReport::new(pairs, *number, &here.pairs[*number as usize]);
-    Change {
+    PairsChange {
         pairs: numbers.len() as u64,
         refused: numbers.iter().map(|(rank, _)| u64::MAX - rank).sum(),
         shown: numbers.iter().take(listed).map(report).collect(),
     }
 }
 
-fn domains_refused(pairs: &Pairs, played: &Played) -> u64 {
+fn domains_refused(pairs: &Pairs, played: &PlayedFile) -> u64 {
     let mut refused = vec![false; pairs.domains_len()];
     for (pair, of) in pairs.all().iter().zip(&played.pairs) {
         refused[pair.domain as usize] |= 0 < of.refused();
@@ -288,7 +288,7 @@ fn domains_refused(pairs: &Pairs, played: &Played) -> u64 {
     refused.iter().filter(|refused| **refused).count() as u64
 }
 
-fn resources(pairs: &Pairs, played: &Played) -> Vec<ResourceReport> {
+fn resources(pairs: &Pairs, played: &PlayedFile) -> Vec<ResourceReport> {
     let blank = |(name, tally): (&str, &super::tally::ResourceTally)| ResourceReport {
         resource: name.to_owned(),
         calls: 0,

@@ -16,11 +16,13 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
 use super::inputs::Inputs;
-use super::report::{Change, PairReport, Percentiles, Report, ResourceReport, ResultReport};
+use super::report::{
+    BacktestReport, PairReport, PairsChange, Percentiles, ResourceReport, ResultReport,
+};
 use super::tally::Causes;
 
 /// The report as a page of text.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &BacktestReport) -> String {
     let mut text = String::new();
     push_inputs(&mut text, &report.inputs);
     push_summary(&mut text, &report.results);
@@ -32,12 +34,12 @@ pub fn page(report: &Report) -> String {
 }
 
 /// A table whose first columns are names and whose others are numbers.
-struct Table {
+struct NumbersTable {
     names: usize,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl NumbersTable {
     fn new(names: usize, heading: &[&str]) -> Self {
         let heading = heading.iter().map(|cell| (*cell).to_owned()).collect();
         Self {
@@ -101,7 +103,7 @@ fn push_inputs(text: &mut String, inputs: &Inputs) {
 }
 
 fn push_summary(text: &mut String, results: &[ResultReport]) {
-    let mut table = Table::new(
+    let mut table = NumbersTable::new(
         1,
         &[
             "limits", "calls", "granted", "refused", "%", "excess", "domains", "refused",
@@ -123,11 +125,11 @@ fn push_summary(text: &mut String, results: &[ResultReport]) {
     table.write(text);
 }
 
-fn push_suggestions(text: &mut String, report: &Report) {
+fn push_suggestions(text: &mut String, report: &BacktestReport) {
     if report.suggestions.is_empty() {
         return;
     }
-    let mut table = Table::new(1, &["least limits", "limit", "refused", "%"]);
+    let mut table = NumbersTable::new(1, &["least limits", "limit", "refused", "%"]);
     for of in &report.suggestions {
         table.push(vec![
             of.resource.clone(),
@@ -203,7 +205,7 @@ fn push_resources(text: &mut String, resources: &[ResourceReport]) {
     let mut heading = vec!["resource", "calls", "granted", "refused"];
     heading.extend(shown.iter().map(|column| names[*column].0));
     heading.extend(["domains", "refused"]);
-    let mut table = Table::new(1, &heading);
+    let mut table = NumbersTable::new(1, &heading);
     for of in resources {
         let by = causes(&of.refused_by);
         let mut row = vec![
@@ -227,7 +229,7 @@ fn push_resources(text: &mut String, resources: &[ResourceReport]) {
 }
 
 fn push_use(text: &mut String, resources: &[ResourceReport]) {
-    let mut table = Table::new(1, &["use of limits", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut table = NumbersTable::new(1, &["use of limits", "p50", "p90", "p99", "p99.9", "max"]);
     for of in resources {
         let mut push = |what: &str, used: Option<Percentiles>| {
             let Some(used) = used else { return };
@@ -248,7 +250,7 @@ fn push_pairs(text: &mut String, what: &str, listed: &[PairReport]) {
     if listed.is_empty() {
         return;
     }
-    let mut table = Table::new(
+    let mut table = NumbersTable::new(
         2,
         &[
             what, "", "calls", "granted", "refused", "first", "longest", "from",
@@ -271,7 +273,7 @@ fn push_pairs(text: &mut String, what: &str, listed: &[PairReport]) {
     table.write(text);
 }
 
-fn push_change(text: &mut String, what: &str, with: &str, change: &Change) {
+fn push_change(text: &mut String, what: &str, with: &str, change: &PairsChange) {
     let _ = writeln!(
         text,
         "{what}, against {with}: {} pairs, {} calls",

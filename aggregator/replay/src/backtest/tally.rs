@@ -76,7 +76,7 @@ impl Stretch {
 
 /// What became of one call, or of several at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TallyOutcome {
     /// When it was judged.
     pub at: Timestamp,
     /// What was asked for.
@@ -91,7 +91,7 @@ pub struct Outcome {
     pub used: Option<u16>,
 }
 
-impl Outcome {
+impl TallyOutcome {
     /// Calls that were refused.
     pub fn refused_calls(&self) -> u64 {
         self.asked.calls - self.granted.calls
@@ -123,7 +123,7 @@ impl PairTally {
     }
 
     /// Counts what became of a call.
-    pub fn count(&mut self, outcome: &Outcome) {
+    pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         self.used_max = self.used_max.max(outcome.used.unwrap_or_default());
         if 0 < outcome.granted.calls {
@@ -187,7 +187,7 @@ impl ResourceTally {
     }
 
     /// Counts what became of a call.
-    pub fn count(&mut self, outcome: &Outcome) {
+    pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         if 0 < refused {
             self.causes.count(outcome.limited_by, refused);
@@ -241,7 +241,7 @@ impl Timeline {
     }
 
     /// Counts what became of a call stamped `at`.
-    pub fn count(&mut self, at: Timestamp, outcome: &Outcome) {
+    pub fn count(&mut self, at: Timestamp, outcome: &TallyOutcome) {
         let number = at.since(self.from).as_micros() / self.width.as_micros();
         if let Some((asked, granted)) = self.stretches.get_mut(number as usize) {
             *asked += outcome.asked.hits;
@@ -295,12 +295,12 @@ impl std::ops::AddAssign for Amount {
 mod tests {
     use super::*;
 
-    fn outcome(at: u64, granted: u64) -> Outcome {
+    fn outcome(at: u64, granted: u64) -> TallyOutcome {
         let one = |count| Amount {
             calls: count,
             hits: count,
         };
-        Outcome {
+        TallyOutcome {
             at: Timestamp::from_micros(at),
             asked: one(1),
             granted: one(granted),

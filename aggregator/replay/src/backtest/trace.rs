@@ -128,7 +128,7 @@ impl Trace {
         player: &Player<'_>,
         number: u32,
         at: Timestamp,
-        outcome: &super::tally::Outcome,
+        outcome: &super::tally::TallyOutcome,
     ) {
         let Some(state) = player.state(number) else {
             return;

@@ -20,7 +20,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::fault::CaseFault;
 use tollgate_engine::copies::{
-    Ask, Copies, CopyLimits, Count, Effects, HoldId, NameKey, Refused, TransferId,
+    Ask, Copies, CopyLimits, Count, Effects, HoldId, NameKey, OpRefused, TransferId,
 };
 
 /// Plays one case. Returns the result of each of its ops.
@@ -37,7 +37,7 @@ pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
         op.op.check_mode(whole.mode, index)?;
         ops.push(op);
     }
-    let mut played = Played::under(&limits);
+    let mut played = PlayedCase::under(&limits);
     ops.iter().map(|op| played.op(op)).collect()
 }
 
@@ -128,7 +128,7 @@ enum Op {
 }
 
 #[derive(Serialize)]
-struct Counts<'a> {
+struct CaseCounts<'a> {
     global: u64,
     domains: BTreeMap<&'a str, u64>,
     groups: BTreeMap<&'a str, u64>,
@@ -188,7 +188,7 @@ impl CaseLimits {
 }
 
 /// A case on its way.
-struct Played<'a> {
+struct PlayedCase<'a> {
     copies: Copies,
     out: Effects,
     /// Numbers for the names that a case gives to holds and transfers.
@@ -197,7 +197,7 @@ struct Played<'a> {
     holders: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Played<'a> {
+impl<'a> PlayedCase<'a> {
     fn under(limits: &CaseLimits) -> Self {
         Self {
             // Names come from a file that somebody chose to play: nothing to keep secret.
@@ -290,7 +290,7 @@ impl<'a> Played<'a> {
         let ask = self.ask(at, hold, agent, (domain, copies));
         let granted = match self.copies.reserve(ask, min, &mut self.out) {
             // No n lies between such a min and such copies, so none is granted.
-            Err(Refused::MinAboveCopies { .. }) => Ok(0),
+            Err(OpRefused::MinAboveCopies { .. }) => Ok(0),
             granted => granted.map(|grant| grant.granted),
         };
         // Who was given nothing holds nothing: the name stays that of whoever holds under it.
@@ -356,7 +356,7 @@ impl<'a> Played<'a> {
         *self.names.entry(name).or_insert(next)
     }
 
-    fn counts(&self) -> Counts<'_> {
+    fn counts(&self) -> CaseCounts<'_> {
         let domains = self.copies.counts_of_domains();
         let groups: Vec<Count<'_>> = self.copies.counts_of_groups().collect();
         let total = self.copies.total();
@@ -368,7 +368,7 @@ impl<'a> Played<'a> {
         full.extend(full_of("group", &groups));
         full.extend(total.full().then(|| "global".to_owned()));
         let held = groups.iter().filter(|count| 0 < count.copies);
-        Counts {
+        CaseCounts {
             global: total.copies,
             domains: domains.iter().map(|of| (of.name, of.copies)).collect(),
             groups: held.map(|of| (of.name, of.copies)).collect(),
@@ -381,7 +381,7 @@ impl<'a> Played<'a> {
 const EPOCH: u128 = 1;
 
 fn answer<T>(
-    result: Result<T, Refused>,
+    result: Result<T, OpRefused>,
     fields: impl FnOnce(T) -> Vec<(&'static str, Value)>,
 ) -> Map<String, Value> {
     let fields = match result {
@@ -394,17 +394,17 @@ fn answer<T>(
     named.collect()
 }
 
-fn name_of(refused: Refused) -> &'static str {
+fn name_of(refused: OpRefused) -> &'static str {
     match refused {
-        Refused::UnknownHold => "unknown_hold",
-        Refused::TooManyCopies { .. } => "too_many_copies",
-        Refused::UnknownTransfer => "unknown_transfer",
-        Refused::TransferExists => "transfer_exists",
-        Refused::HoldExists => "hold_exists",
-        Refused::HoldEnded => "hold_ended",
-        Refused::EpochOver => "epoch_over",
-        Refused::NoCopies => "no_copies",
-        Refused::MinAboveCopies { .. } => "min_above_copies",
-        Refused::AtCapacity => "at_capacity",
+        OpRefused::UnknownHold => "unknown_hold",
+        OpRefused::TooManyCopies { .. } => "too_many_copies",
+        OpRefused::UnknownTransfer => "unknown_transfer",
+        OpRefused::TransferExists => "transfer_exists",
+        OpRefused::HoldExists => "hold_exists",
+        OpRefused::HoldEnded => "hold_ended",
+        OpRefused::EpochOver => "epoch_over",
+        OpRefused::NoCopies => "no_copies",
+        OpRefused::MinAboveCopies { .. } => "min_above_copies",
+        OpRefused::AtCapacity => "at_capacity",
     }
 }

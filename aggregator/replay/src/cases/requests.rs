@@ -10,7 +10,7 @@ use tollgate_shared::time::Timestamp;
 use super::CaseFault;
 use super::limits::CaseLimits;
 use super::show::{CaseEnd, counts};
-use tollgate_engine::inline::{Answer, Inline};
+use tollgate_engine::inline::{Inline, InlineAnswer};
 use tollgate_engine::rules::State;
 use tollgate_engine::rules::request::LimitedBy;
 use tollgate_engine::rules::request::Request;
@@ -69,7 +69,7 @@ pub(super) fn play(case: &Value) -> Result<Vec<Value>, CaseFault> {
 
 fn show_all(
     result: &mut Map<String, Value>,
-    answer: &Answer,
+    answer: &InlineAnswer,
     (class, state, now): (&RateClass, &State, Timestamp),
     more: bool,
 ) {
@@ -82,7 +82,7 @@ fn show_all(
     counts(result, class, state, now, more);
 }
 
-fn show_tiers(result: &mut Map<String, Value>, answer: &Answer) {
+fn show_tiers(result: &mut Map<String, Value>, answer: &InlineAnswer) {
     let fields = json!({
         "granted": answer.granted,
         "burst": answer.burst,

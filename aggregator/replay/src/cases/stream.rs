@@ -52,7 +52,7 @@ enum StreamOp {
 }
 
 /// One domain of a case.
-struct Domain {
+struct CaseDomain {
     class: RateClass,
     pair: Pair,
     denied_until: Option<Timestamp>,
@@ -68,7 +68,7 @@ struct Everybody {
 
 struct Playing<'a> {
     limits: &'a CaseLimits,
-    domains: BTreeMap<&'a str, Domain>,
+    domains: BTreeMap<&'a str, CaseDomain>,
     everybody: Option<Everybody>,
     more: bool,
 }
@@ -144,12 +144,12 @@ impl<'a> Playing<'a> {
         self.show(name, Ruled::default(), Some(refunded))
     }
 
-    fn domain(&mut self, name: &'a str) -> &mut Domain {
+    fn domain(&mut self, name: &'a str) -> &mut CaseDomain {
         let limits = self.limits;
         self.domains.entry(name).or_insert_with(|| {
             let class = limits.class_of(name);
             let pair = Pair::of(&class);
-            Domain {
+            CaseDomain {
                 class,
                 pair,
                 denied_until: None,
@@ -206,7 +206,7 @@ impl<'a> Playing<'a> {
     }
 }
 
-impl Domain {
+impl CaseDomain {
     /// A version whose record stands at `at`: what is in force is ruled again, nothing is started.
     fn new_limits(&mut self, at: Timestamp, class: RateClass) {
         self.pair.new_limits(&self.class, &class);

@@ -7,10 +7,10 @@ use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says};
 
-use super::follow::{Follow, Until};
-use super::history::{Entry, EntryFate, Said, denial_of, key};
+use super::follow::{FollowUntil, PairFollow};
+use super::history::{EntryFate, ExplainedEntry, PairStatement, denial_of, key};
 use super::view::{CallView, DenialView, Explanation, StatementView, VersionView};
-use super::{Asked, ExplainError, counts, open, recorded, sentences};
+use super::{AskedPair, ExplainError, counts, open, recorded, sentences};
 use crate::range::Utc;
 use crate::source::Source;
 use tollgate_limits::versions::in_one_line;
@@ -23,9 +23,9 @@ const NEAR: Span = Span::from_secs(1);
 /// An explanation of what was followed.
 pub(super) fn of(
     source: &dyn Source,
-    asked: &Asked,
+    asked: &AskedPair,
     partition: u32,
-    follow: Follow,
+    follow: PairFollow,
 ) -> Result<Explanation, ExplainError> {
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
@@ -34,24 +34,24 @@ pub(super) fn of(
         domain: asked.domain.clone(),
         partition,
         at_us: match asked.until {
-            Until::Instant(at) => Some(at.as_micros()),
+            FollowUntil::Instant(at) => Some(at.as_micros()),
             _ => None,
         },
         ..Explanation::default()
     };
     let index = wanted(asked, &follow)?;
-    if let Until::Instant(at) = asked.until {
+    if let FollowUntil::Instant(at) = asked.until {
         explanation.call = nearest(&follow, at).map(call_view);
     }
     let found = index.and_then(|index| {
         let denial = denial_of(&follow.said[index].statement)?;
-        let over = matches!(asked.until, Until::Instant(at) if denial.end <= at);
+        let over = matches!(asked.until, FollowUntil::Instant(at) if denial.end <= at);
         (!over).then_some((index, denial))
     });
     match found {
         Some((index, denial)) => {
             denied(&mut explanation, source, &follow, index, denial)?;
-            if let Until::Instant(at) = asked.until {
+            if let FollowUntil::Instant(at) = asked.until {
                 open::let_through(&mut explanation, &follow, at);
             }
         }
@@ -61,12 +61,12 @@ pub(super) fn of(
 }
 
 /// The statement that is asked about.
-fn wanted(asked: &Asked, follow: &Follow) -> Result<Option<usize>, ExplainError> {
+fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, ExplainError> {
     let mut said = follow.said.iter();
     match asked.until {
-        Until::End => Ok(said.rposition(|said| denial_of(&said.statement).is_some())),
-        Until::Instant(at) => Ok(said.rposition(|said| said.since <= at)),
-        Until::Place(place) => {
+        FollowUntil::End => Ok(said.rposition(|said| denial_of(&said.statement).is_some())),
+        FollowUntil::Instant(at) => Ok(said.rposition(|said| said.since <= at)),
+        FollowUntil::Place(place) => {
             let none = |why: String| {
                 let code = asked.code.map(|code| code.to_string()).unwrap_or_default();
                 ExplainError::NotThere(format!("{code}: {why}"))
@@ -86,8 +86,8 @@ fn wanted(asked: &Asked, follow: &Follow) -> Result<Option<usize>, ExplainError>
     }
 }
 
-pub(super) fn nearest(follow: &Follow, at: Timestamp) -> Option<&Entry> {
-    let apart = |entry: &&Entry| entry.stamp.signed_micros_since(at).unsigned_abs();
+pub(super) fn nearest(follow: &PairFollow, at: Timestamp) -> Option<&ExplainedEntry> {
+    let apart = |entry: &&ExplainedEntry| entry.stamp.signed_micros_since(at).unsigned_abs();
     let nearest = follow.entries.iter().min_by_key(apart)?;
     (apart(&nearest) <= NEAR.as_micros()).then_some(nearest)
 }
@@ -96,7 +96,7 @@ pub(super) fn place_text(place: (u64, u32)) -> String {
     format!("offset {}, entry {}", place.0, place.1)
 }
 
-fn call_view(entry: &Entry) -> CallView {
+fn call_view(entry: &ExplainedEntry) -> CallView {
     let (granted, excess, late) = match entry.fate {
         EntryFate::Ruled {
             granted,
@@ -120,8 +120,8 @@ fn call_view(entry: &Entry) -> CallView {
 }
 
 /// The statements of one closure: from the first denial to the one that ends it.
-fn closure(follow: &Follow, index: usize) -> std::ops::Range<usize> {
-    let ends_after = |said: &Said, at: Timestamp| {
+fn closure(follow: &PairFollow, index: usize) -> std::ops::Range<usize> {
+    let ends_after = |said: &PairStatement, at: Timestamp| {
         denial_of(&said.statement).is_some_and(|denial| at < denial.end)
     };
     let mut first = index;
@@ -142,7 +142,7 @@ fn closure(follow: &Follow, index: usize) -> std::ops::Range<usize> {
 fn denied(
     explanation: &mut Explanation,
     source: &dyn Source,
-    follow: &Follow,
+    follow: &PairFollow,
     index: usize,
     denial: Denial,
 ) -> Result<(), ExplainError> {
@@ -174,7 +174,7 @@ fn denied(
 }
 
 /// When the last statement of a closure ended it.
-fn ended(last: &Said) -> Timestamp {
+fn ended(last: &PairStatement) -> Timestamp {
     match denial_of(&last.statement) {
         Some(denial) => denial.end,
         None => last.since,
@@ -203,7 +203,7 @@ pub(super) fn end_us(end: Timestamp) -> Option<u64> {
     (end < Timestamp::MAX).then_some(end.as_micros())
 }
 
-fn denial_view(said: &Said, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
+fn denial_view(said: &PairStatement, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
     DenialView {
         cause: denial.cause.to_string(),
         tier: match denial.cause {
@@ -219,7 +219,7 @@ fn denial_view(said: &Said, denial: &Denial, recorded: Option<Timestamp>) -> Den
     }
 }
 
-fn statement_view(partition: u32, said: &Said) -> StatementView {
+fn statement_view(partition: u32, said: &PairStatement) -> StatementView {
     let place: Place = said.statement.place;
     let (says, until, cause) = match said.statement.says {
         Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),

@@ -22,14 +22,14 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
 use super::answer::{place_text, reason_of, version_view};
-use super::follow::Until;
+use super::follow::FollowUntil;
 use super::history::{denial_of, key};
 use super::sentences::banned;
 use super::view::{DenialView, Explanation, HolderView, StatementView};
-use super::{Asked, Begun, ExplainError, begin, partition_of_everybody, recorded};
+use super::{AskedPair, Begun, ExplainError, begin, partition_of_everybody, recorded};
 use crate::range::Utc;
 use crate::replay::ReplayError;
-use crate::source::{Cursor, Source, Step};
+use crate::source::{Cursor, ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
 /// Agents that are named in a sentence.
@@ -37,20 +37,20 @@ const NAMED_MAX: usize = 5;
 
 /// A statement about a scope, and when the log took what caused it.
 #[derive(Clone)]
-struct Said {
+struct ScopeStatement {
     statement: Statement,
     appended: Timestamp,
 }
 
-struct Reading<'a> {
+struct CopiesReading<'a> {
     source: &'a dyn Source,
-    asked: &'a Asked,
+    asked: &'a AskedPair,
     begun: Begun,
     cursor: Box<dyn Cursor + 'a>,
     /// Read already and not applied yet.
     waiting: std::collections::VecDeque<Delivered>,
     /// The last word on each scope, by its name.
-    last: BTreeMap<String, Said>,
+    last: BTreeMap<String, ScopeStatement>,
     /// The append time of the last record that was applied.
     now: Timestamp,
     /// What the operation did that was ruled at the place that is asked about.
@@ -60,7 +60,7 @@ struct Reading<'a> {
 /// Explains what denied copies of a resource, or that nothing did.
 pub(super) fn explain(
     source: &dyn Source,
-    asked: &Asked,
+    asked: &AskedPair,
     keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
     let partition = match asked.code {
@@ -69,7 +69,7 @@ pub(super) fn explain(
     };
     let begun = begin(source, partition, keys, asked)?;
     let cursor = source.open(Stream::Hits, partition, begun.next)?;
-    let mut reading = Reading {
+    let mut reading = CopiesReading {
         source,
         asked,
         begun,
@@ -87,7 +87,7 @@ pub(super) fn explain(
         domain: asked.domain.clone(),
         partition,
         at_us: match asked.until {
-            Until::Instant(at) => Some(at.as_micros()),
+            FollowUntil::Instant(at) => Some(at.as_micros()),
             _ => None,
         },
         reason: "room",
@@ -106,14 +106,14 @@ pub(super) fn explain(
     Ok(explanation)
 }
 
-impl Reading<'_> {
+impl CopiesReading<'_> {
     /// Applies records up to what is asked about. The denial that was in force then, if one was.
-    fn upto_the_moment(&mut self) -> Result<Option<(Said, Denial)>, ExplainError> {
+    fn upto_the_moment(&mut self) -> Result<Option<(ScopeStatement, Denial)>, ExplainError> {
         loop {
             let Some(delivered) = self.next()? else {
                 break;
             };
-            if matches!(self.asked.until, Until::Instant(at) if at < delivered.appended) {
+            if matches!(self.asked.until, FollowUntil::Instant(at) if at < delivered.appended) {
                 self.waiting.push_front(delivered);
                 break;
             }
@@ -124,15 +124,15 @@ impl Reading<'_> {
                 return denial.map(|denial| Some((said, denial))).ok_or_else(none);
             }
         }
-        if let Until::Place(_) = self.asked.until {
+        if let FollowUntil::Place(_) = self.asked.until {
             return Err(self.nothing_there());
         }
         let in_force = self.scopes().into_iter().find_map(|scope| {
             let said = self.last.get(&name_of(&scope))?;
             let denial = denial_of(&said.statement)?;
             let now = match self.asked.until {
-                Until::Instant(at) => at,
-                Until::Place(_) | Until::End => self.now,
+                FollowUntil::Instant(at) => at,
+                FollowUntil::Place(_) | FollowUntil::End => self.now,
             };
             (now < denial.end).then(|| (said.clone(), denial))
         });
@@ -166,7 +166,7 @@ impl Reading<'_> {
     }
 
     /// Goes on until the scope has room again; none where the log ends before that.
-    fn lift_of(&mut self, scope: &Scope) -> Result<Option<Said>, ExplainError> {
+    fn lift_of(&mut self, scope: &Scope) -> Result<Option<ScopeStatement>, ExplainError> {
         let name = name_of(scope);
         loop {
             let open = self.last.get(&name);
@@ -190,9 +190,9 @@ impl Reading<'_> {
                 continue;
             }
             match self.cursor.read()? {
-                Step::Records(records) => self.waiting.extend(records),
-                Step::End => return Ok(None),
-                Step::Gone { wanted, next } => {
+                ReadStep::Records(records) => self.waiting.extend(records),
+                ReadStep::End => return Ok(None),
+                ReadStep::Gone { wanted, next } => {
                     return Err(ReplayError::Gone {
                         partition: self.begun.partition,
                         wanted,
@@ -205,7 +205,7 @@ impl Reading<'_> {
     }
 
     /// Applies a record. The statement that is asked about by its place, if it is caused by this one.
-    fn apply(&mut self, delivered: &Delivered) -> Result<Option<Said>, ExplainError> {
+    fn apply(&mut self, delivered: &Delivered) -> Result<Option<ScopeStatement>, ExplainError> {
         self.begun.next = delivered.offset + 1;
         self.now = delivered.appended;
         // Hits bear on no copies.
@@ -218,12 +218,12 @@ impl Reading<'_> {
             if *ruled.resource != *self.asked.resource {
                 continue;
             }
-            let said = Said {
+            let said = ScopeStatement {
                 statement: ruled.statement.clone(),
                 appended: delivered.appended,
             };
             let is_asked = |place| key(&said.statement) == place;
-            if matches!(self.asked.until, Until::Place(place) if is_asked(place)) {
+            if matches!(self.asked.until, FollowUntil::Place(place) if is_asked(place)) {
                 // One operation may fill several scopes: the nearest is told first.
                 found.get_or_insert_with(|| said.clone());
             }
@@ -240,9 +240,9 @@ impl Reading<'_> {
     fn denied(
         &self,
         explanation: &mut Explanation,
-        said: &Said,
+        said: &ScopeStatement,
         denial: &Denial,
-        lifted: Option<&Said>,
+        lifted: Option<&ScopeStatement>,
     ) -> Result<(), ExplainError> {
         let partition = explanation.partition;
         let place = said.statement.place;
@@ -267,7 +267,7 @@ impl Reading<'_> {
             recorded_us: recorded.map(|(at, _)| at.as_micros()),
             until_us,
         });
-        let view = |of: &Said, says| StatementView {
+        let view = |of: &ScopeStatement, says| StatementView {
             code: Code {
                 partition,
                 place: of.statement.place,

@@ -11,8 +11,8 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::answer::{end_us, place_text};
-use super::follow::Follow;
-use super::history::{Entry, EntryFate, Said, key};
+use super::follow::PairFollow;
+use super::history::{EntryFate, ExplainedEntry, PairStatement, key};
 use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView};
 use crate::fill;
 use crate::picture::{Played, Step, draw_lanes};
@@ -21,7 +21,11 @@ use crate::picture::{Played, Step, draw_lanes};
 const STEPS: u64 = 12;
 
 /// The hits that filled the window of the limit that closed; of a quota or a bucket the newest that used it up.
-pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<WindowView> {
+pub(super) fn window(
+    follow: &PairFollow,
+    said: &PairStatement,
+    denial: &Denial,
+) -> Option<WindowView> {
     let tier = match denial.cause {
         Cause::Tier(tier) => Some(usize::from(tier).checked_sub(1)?),
         Cause::Hard | Cause::Window(_) => None,
@@ -57,7 +61,12 @@ pub(super) fn window(follow: &Follow, said: &Said, denial: &Denial) -> Option<Wi
 
 /// The newest hits since an instant that come to what was used of a constraint. Hits of which something was taken
 /// back count whole, so that they may be fewer than were needed.
-fn newest(follow: &Follow, said: &Said, cause: Cause, since: Timestamp) -> Option<WindowView> {
+fn newest(
+    follow: &PairFollow,
+    said: &PairStatement,
+    cause: Cause,
+    since: Timestamp,
+) -> Option<WindowView> {
     let lane = fill::lane_of(&said.class, cause)?;
     let mut missing = said.constraints.get(lane)?.counted;
     let place = key(&said.statement);
@@ -136,7 +145,7 @@ fn by_agent<'a>(
     agents
 }
 
-pub(super) fn tiers(follow: &Follow, said: &Said) -> Vec<TierView> {
+pub(super) fn tiers(follow: &PairFollow, said: &PairStatement) -> Vec<TierView> {
     let place = key(&said.statement);
     let tiers = said.class.tiers().iter().zip(&said.tiers).enumerate();
     tiers
@@ -169,7 +178,7 @@ pub(super) fn tiers(follow: &Follow, said: &Said) -> Vec<TierView> {
         .collect()
 }
 
-pub(super) fn excess(follow: &Follow, since: Timestamp, until: Timestamp) -> Tally {
+pub(super) fn excess(follow: &PairFollow, since: Timestamp, until: Timestamp) -> Tally {
     let entries = follow.entries.iter().filter_map(|entry| match entry.fate {
         EntryFate::Ruled { excess, .. } if 0 < excess && since <= entry.at && entry.at < until => {
             Some((&*entry.agent, entry.at, entry.at, excess))
@@ -184,7 +193,7 @@ pub(super) fn excess(follow: &Follow, since: Timestamp, until: Timestamp) -> Tal
     }
 }
 
-pub(super) fn refused(follow: &Follow, since: Timestamp, until: Timestamp) -> Tally {
+pub(super) fn refused(follow: &PairFollow, since: Timestamp, until: Timestamp) -> Tally {
     let within = follow
         .refused
         .iter()
@@ -203,8 +212,8 @@ pub(super) fn refused(follow: &Follow, since: Timestamp, until: Timestamp) -> Ta
 
 /// Tiers and other constraints from what led there to the end of the denial, or to the end of what was read.
 pub(super) fn picture(
-    follow: &Follow,
-    said: &Said,
+    follow: &PairFollow,
+    said: &PairStatement,
     explanation: &Explanation,
     until: Timestamp,
 ) -> Option<String> {
@@ -247,7 +256,7 @@ pub(super) fn picture(
 }
 
 /// What a picture shows of an entry that was ruled, of a pair with so many tiers.
-fn step_of(entry: &Entry, tiers: usize) -> Option<Step> {
+fn step_of(entry: &ExplainedEntry, tiers: usize) -> Option<Step> {
     let EntryFate::Ruled {
         granted,
         excess,

@@ -15,13 +15,13 @@ use tollgate_shared::wire::statement::{Scope, Statement};
 
 use super::answer::{end_us, reason_of, version_view};
 use super::counts::window_of;
-use super::follow::Until;
+use super::follow::FollowUntil;
 use super::history::{denial_of, key};
 use super::view::{DenialView, Explanation, StatementView};
-use super::{Asked, ExplainError, begin, partition_of_everybody, record_at, recorded};
+use super::{AskedPair, ExplainError, begin, partition_of_everybody, record_at, recorded};
 use crate::range::Utc;
 use crate::replay::{Met, ReplayError};
-use crate::source::{Source, Step};
+use crate::source::{ReadStep, Source};
 use tollgate_log::Stream;
 
 /// How many totals are remembered; the newest.
@@ -33,13 +33,13 @@ const SOURCES_MAX: usize = 500;
 /// How long after a statement totals are read that may belong to it.
 const LATE: Span = Span::from_secs(10);
 
-struct Total {
+struct CountedTotal {
     place: u64,
     source: (u32, u64),
     granted: Vec<(Timestamp, u32)>,
 }
 
-struct Said {
+struct SourceStatement {
     statement: Statement,
     since: Timestamp,
     appended: Timestamp,
@@ -48,7 +48,7 @@ struct Said {
 /// Explains what denied everybody.
 pub(super) fn explain(
     source: &dyn Source,
-    asked: &Asked,
+    asked: &AskedPair,
     keys: &Keyring,
 ) -> Result<Explanation, ExplainError> {
     let partition = partition_of_everybody(source, &asked.resource);
@@ -58,8 +58,8 @@ pub(super) fn explain(
     let mut now = Timestamp::ZERO;
     'reading: loop {
         let records = match cursor.read()? {
-            Step::Records(records) => records,
-            Step::Gone { wanted, next } => {
+            ReadStep::Records(records) => records,
+            ReadStep::Gone { wanted, next } => {
                 return Err(ReplayError::Gone {
                     partition,
                     wanted,
@@ -67,7 +67,7 @@ pub(super) fn explain(
                 }
                 .into());
             }
-            Step::End => break,
+            ReadStep::End => break,
         };
         for delivered in &records {
             if is_over(asked.until, &said, delivered.appended) {
@@ -90,7 +90,7 @@ pub(super) fn explain(
                 if TOTALS_MAX <= totals.len() {
                     totals.pop_front();
                 }
-                totals.push_back(Total {
+                totals.push_back(CountedTotal {
                     place: delivered.offset,
                     source: (record.source_partition, record.source_offset),
                     granted,
@@ -98,7 +98,7 @@ pub(super) fn explain(
             }
             for ruled in &begun.replay.rulings().statements {
                 if *ruled.resource == *asked.resource && ruled.statement.scope == Scope::Resource {
-                    said.push(Said {
+                    said.push(SourceStatement {
                         statement: ruled.statement.clone(),
                         since: now,
                         appended: delivered.appended,
@@ -110,11 +110,11 @@ pub(super) fn explain(
     answer(source, asked, partition, (&totals, &said), &begun.replay)
 }
 
-fn is_over(until: Until, said: &[Said], appended: Timestamp) -> bool {
+fn is_over(until: FollowUntil, said: &[SourceStatement], appended: Timestamp) -> bool {
     match until {
-        Until::End => false,
-        Until::Instant(at) => at.saturating_add(TOO_OLD) < appended,
-        Until::Place(place) => said
+        FollowUntil::End => false,
+        FollowUntil::Instant(at) => at.saturating_add(TOO_OLD) < appended,
+        FollowUntil::Place(place) => said
             .iter()
             .find(|said| key(&said.statement) == place)
             .is_some_and(|said| said.appended.saturating_add(LATE) < appended),
@@ -123,15 +123,15 @@ fn is_over(until: Until, said: &[Said], appended: Timestamp) -> bool {
 
 fn answer(
     source: &dyn Source,
-    asked: &Asked,
+    asked: &AskedPair,
     partition: u32,
-    (totals, said): (&VecDeque<Total>, &[Said]),
+    (totals, said): (&VecDeque<CountedTotal>, &[SourceStatement]),
     replay: &crate::replay::Replay,
 ) -> Result<Explanation, ExplainError> {
     let found = match asked.until {
-        Until::End => said.iter().rposition(|s| denial_of(&s.statement).is_some()),
-        Until::Instant(at) => said.iter().rposition(|s| s.since <= at),
-        Until::Place(place) => said.iter().position(|s| key(&s.statement) == place),
+        FollowUntil::End => said.iter().rposition(|s| denial_of(&s.statement).is_some()),
+        FollowUntil::Instant(at) => said.iter().rposition(|s| s.since <= at),
+        FollowUntil::Place(place) => said.iter().position(|s| key(&s.statement) == place),
     };
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
@@ -139,16 +139,16 @@ fn answer(
         resource: asked.resource.clone(),
         partition,
         at_us: match asked.until {
-            Until::Instant(at) => Some(at.as_micros()),
+            FollowUntil::Instant(at) => Some(at.as_micros()),
             _ => None,
         },
         reason: "room",
         ..Explanation::default()
     };
     let denial = found.and_then(|index| denial_of(&said[index].statement).map(|d| (index, d)));
-    let over = |end| matches!(asked.until, Until::Instant(at) if end <= at);
+    let over = |end| matches!(asked.until, FollowUntil::Instant(at) if end <= at);
     let Some((index, denial)) = denial.filter(|(_, denial)| !over(denial.end)) else {
-        if let (Until::Place(_), Some(code)) = (asked.until, asked.code) {
+        if let (FollowUntil::Place(_), Some(code)) = (asked.until, asked.code) {
             let text = format!("{code}: nothing is stated there");
             return Err(ExplainError::NotThere(text));
         }
@@ -210,8 +210,8 @@ fn answer(
 /// The hits in the window, with their agents where the source records are there.
 fn hits_of(
     source: &dyn Source,
-    totals: &VecDeque<Total>,
-    said: &Said,
+    totals: &VecDeque<CountedTotal>,
+    said: &SourceStatement,
     window: Span,
 ) -> Result<Vec<(String, Timestamp, u64)>, ExplainError> {
     let (mut hits, mut looked_up) = (Vec::new(), 0);

@@ -20,11 +20,11 @@ use tollgate_shared::wire::statement::{Says, Statement};
 
 use super::Begun;
 use super::constraints;
-use super::history::{Burst, Entry, EntryFate, RefusedCalls, Said, TierNow, key};
+use super::history::{Burst, EntryFate, ExplainedEntry, PairStatement, RefusedCalls, TierNow, key};
 use super::view::ConstraintView;
 use crate::fill;
 use crate::replay::{Met, Replay, ReplayError};
-use crate::source::{Source, Step};
+use crate::source::{ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
 /// How many entries of the pair are remembered; the newest.
@@ -39,7 +39,7 @@ const LATE: Span = Span::from_secs(10);
 
 /// Until when the pair is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum FollowUntil {
     /// Until what was stated at this place (offset and entry) is over.
     Place((u64, u32)),
     /// Until what was in force at this instant is over.
@@ -49,7 +49,7 @@ pub enum Until {
 }
 
 /// One pair, followed.
-pub struct Follow {
+pub struct PairFollow {
     /// The replay.
     pub replay: Replay,
     next: u64,
@@ -60,11 +60,11 @@ pub struct Follow {
     class: RateClass,
     version: Option<u64>,
     /// The newest entries.
-    pub entries: VecDeque<Entry>,
+    pub entries: VecDeque<ExplainedEntry>,
     /// Tiers that were entered.
     pub bursts: VecDeque<Burst>,
     /// What was said.
-    pub said: VecDeque<Said>,
+    pub said: VecDeque<PairStatement>,
     /// What agents refused.
     pub refused: VecDeque<RefusedCalls>,
     /// The append time of the last record that was read.
@@ -79,7 +79,7 @@ fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
     into.push_back(value);
 }
 
-impl Follow {
+impl PairFollow {
     /// Follows a pair from where a replay begins.
     pub fn new(begun: Begun, resource: &str, domain: &str) -> Self {
         let Begun {
@@ -116,19 +116,19 @@ impl Follow {
     /// # Errors
     ///
     /// Where the log cannot be read or ruled.
-    pub fn run(&mut self, source: &dyn Source, until: Until) -> Result<(), ReplayError> {
+    pub fn run(&mut self, source: &dyn Source, until: FollowUntil) -> Result<(), ReplayError> {
         let mut cursor = source.open(Stream::Hits, self.partition, self.next)?;
         loop {
             let records = match cursor.read()? {
-                Step::Records(records) => records,
-                Step::Gone { wanted, next } => {
+                ReadStep::Records(records) => records,
+                ReadStep::Gone { wanted, next } => {
                     return Err(ReplayError::Gone {
                         partition: self.partition,
                         wanted,
                         first: next,
                     });
                 }
-                Step::End => return Ok(()),
+                ReadStep::End => return Ok(()),
             };
             for delivered in &records {
                 if self.next <= delivered.offset {
@@ -143,16 +143,16 @@ impl Follow {
         }
     }
 
-    fn is_over(&self, until: Until) -> bool {
+    fn is_over(&self, until: FollowUntil) -> bool {
         let (begun, from) = match until {
-            Until::End => return false,
-            Until::Place(place) => {
+            FollowUntil::End => return false,
+            FollowUntil::Place(place) => {
                 let said = self.said.iter().find(|said| key(&said.statement) == place);
                 let reached = place.0 < self.next;
                 let since = said.map_or(self.read_upto, |said| said.appended);
                 (reached, since)
             }
-            Until::Instant(at) => (at < self.read_upto, at),
+            FollowUntil::Instant(at) => (at < self.read_upto, at),
         };
         let end = match self.in_force_after(from) {
             Some(Timestamp::MAX) => from,
@@ -161,8 +161,8 @@ impl Follow {
         };
         let late = match until {
             // An older call than this is only counted, whenever it comes.
-            Until::Instant(_) => TOO_OLD,
-            Until::Place(_) | Until::End => LATE,
+            FollowUntil::Instant(_) => TOO_OLD,
+            FollowUntil::Place(_) | FollowUntil::End => LATE,
         };
         begun && end.saturating_add(late) < self.read_upto
     }
@@ -267,7 +267,7 @@ impl Follow {
             let until = self.closed_until();
             // Where nothing changed nothing can have been said.
             stood.push((until != before).then(|| self.standing()));
-            let entry = Entry {
+            let entry = ExplainedEntry {
                 place,
                 agent,
                 stamp: hit.at,
@@ -334,7 +334,7 @@ impl Follow {
     }
 
     /// Takes note of what the engine said about the pair. `stood` is how it stood after each entry.
-    fn listen(&mut self, delivered: &Delivered, stood: &[(u32, Option<Said>)]) {
+    fn listen(&mut self, delivered: &Delivered, stood: &[(u32, Option<PairStatement>)]) {
         let statements: Vec<Statement> = self
             .replay
             .rulings()
@@ -370,7 +370,7 @@ impl Follow {
     }
 
     /// How the pair stands, with nothing said about it yet.
-    fn standing(&self) -> Said {
+    fn standing(&self) -> PairStatement {
         let now = self.pair.now();
         let tiers = self.pair.state.tiers.iter().zip(self.class.tiers());
         let tiers = tiers.map(|(state, tier)| TierNow {
@@ -382,7 +382,7 @@ impl Follow {
                 .filter(|(at, _)| now <= at.saturating_add(tier.window))
                 .collect(),
         });
-        Said {
+        PairStatement {
             statement: Statement {
                 scope: tollgate_shared::wire::statement::Scope::Pair(self.domain.clone()),
                 place: Default::default(),

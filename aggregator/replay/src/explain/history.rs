@@ -11,7 +11,7 @@ use tollgate_shared::wire::statement::{Denial, Says, Statement};
 
 /// One entry of the pair.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ExplainedEntry {
     /// Offset and entry.
     pub place: (u64, u32),
     /// The agent.
@@ -82,7 +82,7 @@ pub struct TierNow {
 
 /// A statement about the pair, and how things stood.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct PairStatement {
     /// What was said; its place is the one in the log.
     pub statement: Statement,
     /// The pair's time.

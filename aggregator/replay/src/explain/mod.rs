@@ -38,11 +38,11 @@ use tollgate_shared::wire::statement::Scope;
 
 use crate::range::{Point, Range};
 use crate::replay::{Replay, ReplayError};
-use crate::source::{Source, SourceError, Step, limits_of};
+use crate::source::{ReadStep, Source, SourceError, limits_of};
 use crate::start;
 use crate::tags;
 use crate::work::{Model, Progress, Task, Work};
-use follow::{Follow, Until};
+use follow::{FollowUntil, PairFollow};
 use tollgate_log::{Delivered, Stream};
 pub use view::Explanation;
 
@@ -95,12 +95,12 @@ pub fn explain(
             resource,
             domain,
             at,
-        } => Asked {
+        } => AskedPair {
             resource: resource.clone(),
             domain: domain.clone(),
             until: match at {
-                Some(at) => Until::Instant(*at),
-                None => Until::End,
+                Some(at) => FollowUntil::Instant(*at),
+                None => FollowUntil::End,
             },
             code: None,
         },
@@ -115,7 +115,7 @@ pub fn explain(
 
 fn explanation_of(
     source: &dyn Source,
-    mut asked: Asked,
+    mut asked: AskedPair,
     keys: &Keyring,
     book: &LimitsBook,
 ) -> Result<Explanation, ExplainError> {
@@ -140,7 +140,7 @@ fn explanation_of(
         Some(code) => code.partition,
         None => partition_of_pair(&asked.resource, &domain, source.partitions()),
     };
-    let mut follow = Follow::new(
+    let mut follow = PairFollow::new(
         begin(source, partition, keys, &asked)?,
         &asked.resource,
         &domain,
@@ -151,7 +151,7 @@ fn explanation_of(
         return Ok(explanation);
     }
     // The pair was open; perhaps everybody was denied.
-    let everybody = Asked {
+    let everybody = AskedPair {
         domain: None,
         ..asked
     };
@@ -164,11 +164,11 @@ fn explanation_of(
 
 /// What is asked, with the pair's names known.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedPair {
     pub resource: String,
     /// None: everybody.
     pub domain: Option<String>,
-    pub until: Until,
+    pub until: FollowUntil,
     pub code: Option<Code>,
 }
 
@@ -183,7 +183,7 @@ fn begin(
     source: &dyn Source,
     partition: u32,
     keys: &Keyring,
-    asked: &Asked,
+    asked: &AskedPair,
 ) -> Result<Begun, ExplainError> {
     if source.partitions() <= partition {
         let count = source.partitions();
@@ -193,8 +193,8 @@ fn begin(
     // From the nearest snapshot that leaves the windows of a quarter of an hour before the instant in
     // sight; where there is none, from the beginning.
     let from = match asked.until {
-        Until::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
-        Until::Place(_) | Until::End => None,
+        FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
+        FollowUntil::Place(_) | FollowUntil::End => None,
     };
     let task = Task {
         range: Range { from, to: None },
@@ -220,7 +220,7 @@ fn begin(
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
 /// The pair that a code is about.
-fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
+fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
     let none = |why: &str| ExplainError::NotThere(format!("{code}: {why}"));
     if source.partitions() <= code.partition {
         return Err(none("the log has no such partition"));
@@ -228,10 +228,10 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<Asked, ExplainError> {
     let offset = code.place.offset;
     let record = record_at(source, Stream::Hits, code.partition, offset)?
         .ok_or_else(|| none("the log has no record there, or does not have it any more"))?;
-    let asked = |resource: &str, domain: Option<&str>| Asked {
+    let asked = |resource: &str, domain: Option<&str>| AskedPair {
         resource: resource.to_owned(),
         domain: domain.map(str::to_owned),
-        until: Until::Place((offset, code.place.entry)),
+        until: FollowUntil::Place((offset, code.place.entry)),
         code: Some(code),
     };
     match Record::decode(&record.bytes) {
@@ -272,8 +272,8 @@ pub(crate) fn record_at(
 ) -> Result<Option<Delivered>, SourceError> {
     let step = source.open(stream, partition, offset)?.read()?;
     Ok(match step {
-        Step::Records(records) => records.into_iter().find(|record| record.offset == offset),
-        Step::Gone { .. } | Step::End => None,
+        ReadStep::Records(records) => records.into_iter().find(|record| record.offset == offset),
+        ReadStep::Gone { .. } | ReadStep::End => None,
     })
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn recorded(
     let mut cursor = source.open(Stream::Denials, partition, 0)?;
     loop {
         match cursor.read()? {
-            Step::Records(records) => {
+            ReadStep::Records(records) => {
                 for record in &records {
                     if let Ok(announced) = Announced::decode(&record.bytes)
                         && wanted(&announced)
@@ -302,8 +302,8 @@ pub(crate) fn recorded(
                     }
                 }
             }
-            Step::Gone { .. } => {}
-            Step::End => return Ok(None),
+            ReadStep::Gone { .. } => {}
+            ReadStep::End => return Ok(None),
         }
     }
 }

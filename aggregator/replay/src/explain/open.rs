@@ -9,7 +9,7 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::answer::{nearest, version_view};
 use super::constraints;
-use super::follow::{Follow, Until};
+use super::follow::{FollowUntil, PairFollow};
 use super::history::{EntryFate, key};
 use super::view::Explanation;
 use crate::range::Utc;
@@ -19,7 +19,7 @@ use crate::range::Utc;
 const DELAY: Span = Span::from_secs(1);
 
 /// A denial was in force; was a call let through all the same?
-pub(super) fn let_through(explanation: &mut Explanation, follow: &Follow, at: Timestamp) {
+pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at: Timestamp) {
     let refused = follow
         .refused
         .iter()
@@ -63,7 +63,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &Follow, at: Ti
 }
 
 /// Nothing was in force: why not?
-pub(super) fn explain(explanation: &mut Explanation, follow: &Follow, until: Until) {
+pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until: FollowUntil) {
     let limits = follow.replay.engine().limits();
     let who = format!(
         "{} of {}",
@@ -76,7 +76,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &Follow, until: Unt
         &explanation.resource,
     );
     let (reason, text) = unruled(limits, &explanation.resource).unwrap_or_else(|| match until {
-        Until::Instant(at) => room(follow, at),
+        FollowUntil::Instant(at) => room(follow, at),
         _ => ("room", "the log denies it nowhere".to_owned()),
     });
     explanation.reason = reason;
@@ -84,7 +84,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &Follow, until: Unt
         .sentences
         .push(format!("{who} was not denied: {text}"));
     if matches!(reason, "shadow" | "ignored")
-        && let Until::Instant(at) = until
+        && let FollowUntil::Instant(at) = until
         && let Some(end) = would_have(follow, at)
     {
         let text = format!("its limits would have denied it until {}", Utc(end));
@@ -111,13 +111,13 @@ fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
     }
 }
 
-fn would_have(follow: &Follow, at: Timestamp) -> Option<Timestamp> {
+fn would_have(follow: &PairFollow, at: Timestamp) -> Option<Timestamp> {
     let before = follow.entries.iter().rev().find(|entry| entry.at <= at)?;
     before.until.filter(|end| at < *end)
 }
 
 /// What became of the call at an instant, where nothing was in force.
-fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
+fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
     let Some(call) = nearest(follow, at) else {
         let text = "the log has no call of it within a second of that instant";
         return ("no_call", text.to_owned());
@@ -162,7 +162,7 @@ fn room(follow: &Follow, at: Timestamp) -> (&'static str, String) {
 }
 
 /// How full the constraints were at an instant.
-fn used(follow: &Follow, at: Timestamp) -> String {
+fn used(follow: &PairFollow, at: Timestamp) -> String {
     let class = follow.class();
     let tiers = class.tiers().iter().enumerate().map(|(index, tier)| {
         let inside = follow

@@ -6,12 +6,17 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial};
 
 use super::constraints;
-use super::history::Said;
+use super::history::PairStatement;
 use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
 use crate::range::Utc;
 
 /// Says in words what was found.
-pub(super) fn tell(explanation: &mut Explanation, said: &Said, denial: &Denial, until: Timestamp) {
+pub(super) fn tell(
+    explanation: &mut Explanation,
+    said: &PairStatement,
+    denial: &Denial,
+    until: Timestamp,
+) {
     let mut all = Vec::new();
     let limit = format!("{} in {}", denial.limit, print_span(denial.window));
     let who = match &explanation.domain {

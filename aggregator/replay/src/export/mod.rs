@@ -138,7 +138,7 @@ mod tests {
     use tollgate_shared::time::Timestamp;
 
     use super::*;
-    use crate::source::{Source, SourceError, Step};
+    use crate::source::{ReadStep, Source, SourceError};
     use tollgate_log::Delivered;
 
     fn record(offset: u64, bytes: &'static [u8]) -> Delivered {
@@ -184,9 +184,9 @@ mod tests {
             let mut offsets = Vec::new();
             loop {
                 match cursor.read().unwrap() {
-                    Step::Records(records) => offsets.extend(records.iter().map(|r| r.offset)),
-                    Step::Gone { .. } => {}
-                    Step::End => return offsets,
+                    ReadStep::Records(records) => offsets.extend(records.iter().map(|r| r.offset)),
+                    ReadStep::Gone { .. } => {}
+                    ReadStep::End => return offsets,
                 }
             }
         };
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(read(6), [7, 8]);
         assert_eq!(read(9), [0u64; 0]);
         let mut cursor = source.open(Stream::Hits, 1, 5).unwrap();
-        let Step::Records(records) = cursor.read().unwrap() else {
+        let ReadStep::Records(records) = cursor.read().unwrap() else {
             panic!("records");
         };
         assert_eq!(records[1], record(7, b"seven"));

@@ -15,7 +15,7 @@ use tollgate_shared::wire::link::PARTITIONS_MAX;
 use super::{
     BlockKind, DIGEST_BYTES, Description, HEADER_BYTES, Header, MAGIC, RAW_BYTES_MAX, VERSION,
 };
-use crate::source::{Cursor, Source, SourceError, Step};
+use crate::source::{Cursor, ReadStep, Source, SourceError};
 use tollgate_log::Chunks;
 use tollgate_log::{Delivered, Stream};
 
@@ -114,7 +114,7 @@ impl Scan<'_> {
             ));
         }
         let (mut blocks, mut description) = (Vec::new(), None);
-        let mut order = Order::default();
+        let mut order = BlockOrder::default();
         let mut digests = blake3::Hasher::new();
         loop {
             let (block, stored, digest, begin) = self.block()?;
@@ -208,14 +208,14 @@ impl Scan<'_> {
 
 /// What of each stream and partition has come so far: a writer puts its blocks in order.
 #[derive(Default)]
-struct Order {
+struct BlockOrder {
     /// The last offset of the records.
     records: BTreeMap<(Stream, u32), u64>,
     /// The chunks of each snapshot.
     chunks: BTreeMap<(u32, u64), u64>,
 }
 
-impl Order {
+impl BlockOrder {
     fn take(&mut self, header: &Header) -> Result<(), String> {
         match header.kind {
             BlockKind::Records => {
@@ -388,12 +388,12 @@ struct BlockCursor {
 }
 
 impl Cursor for BlockCursor {
-    fn read(&mut self) -> Result<Step, SourceError> {
+    fn read(&mut self) -> Result<ReadStep, SourceError> {
         while let Some(block) = self.blocks.get(self.at) {
             if self.at == 0 && self.from < block.header.first {
                 let wanted = std::mem::replace(&mut self.from, block.header.first);
                 let next = block.header.first;
-                return Ok(Step::Gone { wanted, next });
+                return Ok(ReadStep::Gone { wanted, next });
             }
             self.at += 1;
             if block.header.last < self.from {
@@ -407,10 +407,10 @@ impl Cursor for BlockCursor {
             let from = self.from;
             let wanted: Vec<_> = records.into_iter().filter(|r| from <= r.offset).collect();
             if !wanted.is_empty() {
-                return Ok(Step::Records(wanted));
+                return Ok(ReadStep::Records(wanted));
             }
         }
-        Ok(Step::End)
+        Ok(ReadStep::End)
     }
 }
 

@@ -13,7 +13,7 @@ use tollgate_shared::wire::denial::Announced;
 use super::{BlockKind, DIGEST_BYTES, Description, Header, MAGIC, RAW_BYTES_MAX, Slice, VERSION};
 use crate::range::Lies;
 use crate::replay::{Replay, ReplayError};
-use crate::source::{Source, SourceError, Step, limits_of};
+use crate::source::{ReadStep, Source, SourceError, limits_of};
 use crate::start;
 use crate::tags;
 use crate::work::{Progress, Task, Work, side_by_side};
@@ -194,7 +194,7 @@ pub fn export<W: Write + Send>(
     let mut cursor = source
         .open(Stream::Limits, 0, 0)
         .map_err(ReplayError::from)?;
-    while let Step::Records(records) = cursor.read().map_err(ReplayError::from)? {
+    while let ReadStep::Records(records) = cursor.read().map_err(ReplayError::from)? {
         writer.records(Stream::Limits, 0, &records)?;
     }
     let description = Description {
@@ -326,15 +326,15 @@ impl<W: Write> Copying<'_, W> {
     ) -> Result<Option<Vec<Delivered>>, ReplayError> {
         loop {
             match cursor.read()? {
-                Step::Records(records) => {
+                ReadStep::Records(records) => {
                     let bytes: usize = records.iter().map(|r| r.bytes.len() + 20).sum();
                     let progress = &self.work.progress.bytes;
                     progress.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
                     debug_assert!(bytes < RAW_BYTES_MAX as usize);
                     return Ok(Some(records));
                 }
-                Step::Gone { .. } => {}
-                Step::End => return Ok(None),
+                ReadStep::Gone { .. } => {}
+                ReadStep::End => return Ok(None),
             }
         }
     }

@@ -7,8 +7,8 @@ use tollgate_limits::{
 };
 use tollgate_model::log::Act as ModelAct;
 use tollgate_model::{
-    Calendar as ModelCalendar, DomainLimits, DomainOverride, End, Limits as ModelLimits,
-    Quota as ModelQuota, ResourceLimits, Stated as ModelStated, Zone as ModelZone,
+    Calendar as ModelCalendar, DomainLimits, DomainOverride, End, FieldStated as ModelStated,
+    Limits as ModelLimits, Quota as ModelQuota, ResourceLimits, Zone as ModelZone,
 };
 use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::Timestamp;

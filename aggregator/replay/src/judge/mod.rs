@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tollgate_limits::Limits;
 use tollgate_model::log::{
-    Change, EntryRuling, HitEntry, HitsRecord, LogInput, Place, ScopeName, Statement, Total,
-    TotalRuling,
+    EntryRuling, HitEntry, HitsRecord, LogInput, ModelPlace, ScopeChange, ScopeName, Statement,
+    Total, TotalRuling,
 };
 use tollgate_model::{PartitionModel, log::RecordOutcome};
 use tollgate_shared::keyring::Keyring;
@@ -109,7 +109,7 @@ pub struct Fed<'a> {
     /// The entries that it was asked about, with their rulings, in order.
     pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
     /// The statements that the record caused.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ScopeChange>,
     /// What became of totals.
     pub totals: Vec<TotalRuling>,
     /// The first instant in them.
@@ -267,14 +267,14 @@ fn feed_hits<'a>(
 
 /// The model of every partition.
 #[derive(Debug)]
-pub struct Judge {
+pub struct ModelCheck {
     partitions: Vec<PartitionModel>,
     keys: Keyring,
     unseen: Unseen,
     global_excess: Vec<(u64, u64)>,
 }
 
-impl Judge {
+impl ModelCheck {
     /// Judges a log of so many partitions, whose owners sign with these keys.
     pub fn new(partitions: u32, keys: Keyring) -> Self {
         let partitions = (0..partitions).map(|_| PartitionModel::new()).collect();
@@ -319,7 +319,7 @@ impl Judge {
         let Record::Hits(batch) = record else {
             return None;
         };
-        let statement = |change: Change| {
+        let statement = |change: ScopeChange| {
             let (place, denied) = (change.place, change.denied);
             (change.scope, Statement { place, denied })
         };
@@ -335,7 +335,7 @@ impl Judge {
     /// Whether the model denies what an agent refused at `at_us`, naming `code` as its reason: the
     /// pair, or its whole resource, denied by a statement at or before that place, with a later end.
     pub fn justifies(&self, code: Code, resource: &str, domain: &str, at_us: u64) -> bool {
-        let place = Place {
+        let place = ModelPlace {
             offset: code.place.offset,
             entry: code.place.entry,
         };
@@ -348,7 +348,7 @@ impl Judge {
     /// In words, when what the model says of the pair and of its resource at a code's place ends: what to look
     /// at where a refusal is not justified.
     pub fn ends(&self, code: Code, resource: &str, domain: &str) -> String {
-        let place = Place {
+        let place = ModelPlace {
             offset: code.place.offset,
             entry: code.place.entry,
         };

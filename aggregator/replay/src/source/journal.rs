@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Cursor, Source, SourceError, Step};
+use super::{Cursor, ReadStep, Source, SourceError};
 use tollgate_log::Chunks;
 use tollgate_log::Stream;
 use tollgate_log::journal::disk::OsDisk;
-use tollgate_log::journal::reader::Read;
+use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
 
@@ -92,14 +92,14 @@ impl Source for JournalSource {
 }
 
 impl Cursor for PartitionReader {
-    fn read(&mut self) -> Result<Step, SourceError> {
+    fn read(&mut self) -> Result<ReadStep, SourceError> {
         match PartitionReader::read(self) {
-            Ok(Read::Records(records)) => Ok(Step::Records(records)),
-            Ok(Read::Gone { wanted, first }) => Ok(Step::Gone {
+            Ok(JournalRead::Records(records)) => Ok(ReadStep::Records(records)),
+            Ok(JournalRead::Gone { wanted, first }) => Ok(ReadStep::Gone {
                 wanted,
                 next: first,
             }),
-            Ok(Read::End) => Ok(Step::End),
+            Ok(JournalRead::End) => Ok(ReadStep::End),
             Err(error @ ReadError::Corrupt(_)) => Err(SourceError::Bad(error.to_string())),
             Err(error @ ReadError::Io { .. }) => Err(SourceError::Missing(error.to_string())),
         }

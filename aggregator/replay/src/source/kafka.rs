@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use tollgate_limits::RULES;
 
-use super::{Cursor, Source, SourceError, Step};
+use super::{Cursor, ReadStep, Source, SourceError};
 use tollgate_log::Chunks;
 use tollgate_log::Stream;
-use tollgate_log::kafka::reader::{self, KafkaReader, Read};
+use tollgate_log::kafka::reader::{self, KafkaRead, KafkaReader};
 use tollgate_log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
 
 /// A Kafka that is read.
@@ -112,14 +112,14 @@ impl Source for KafkaSource {
 }
 
 impl Cursor for KafkaReader {
-    fn read(&mut self) -> Result<Step, SourceError> {
+    fn read(&mut self) -> Result<ReadStep, SourceError> {
         Ok(match KafkaReader::read(self).map_err(fault)? {
-            Read::Records(records) => Step::Records(records),
-            Read::Gone { wanted, first } => Step::Gone {
+            KafkaRead::Records(records) => ReadStep::Records(records),
+            KafkaRead::Gone { wanted, first } => ReadStep::Gone {
                 wanted,
                 next: first,
             },
-            Read::End => Step::End,
+            KafkaRead::End => ReadStep::End,
         })
     }
 }

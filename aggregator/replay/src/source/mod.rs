@@ -41,7 +41,7 @@ pub enum SourceError {
 
 /// What reading on came to.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ReadStep {
     /// Records in order; at least one.
     Records(Vec<Delivered>),
     /// What was to be read next is gone; reading goes on at `next`.
@@ -57,12 +57,12 @@ pub enum Step {
 
 /// Reads one partition of one stream, front to back.
 pub trait Cursor: Send {
-    /// Reads on. After [`Step::End`] it may be asked again: a live log grows.
+    /// Reads on. After [`ReadStep::End`] it may be asked again: a live log grows.
     ///
     /// # Errors
     ///
     /// Where the log cannot be read any further.
-    fn read(&mut self) -> Result<Step, SourceError>;
+    fn read(&mut self) -> Result<ReadStep, SourceError>;
 }
 
 /// A log that can be read.
@@ -129,9 +129,9 @@ pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
         let mut cursor = source.open(Stream::Hits, partition, 0).ok()?;
         loop {
             match cursor.read().ok()? {
-                Step::Records(records) => return Some((records.first()?.appended, partition)),
-                Step::Gone { .. } => {}
-                Step::End => return None,
+                ReadStep::Records(records) => return Some((records.first()?.appended, partition)),
+                ReadStep::Gone { .. } => {}
+                ReadStep::End => return None,
             }
         }
     };
@@ -155,14 +155,14 @@ pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
     let mut cursor = source.open(Stream::Limits, 0, 0)?;
     loop {
         match cursor.read()? {
-            Step::Records(records) => {
+            ReadStep::Records(records) => {
                 for record in &records {
                     // What cannot be read is refused by everybody alike.
                     let _ = book.read(record.offset, record.appended, &record.bytes);
                 }
             }
-            Step::Gone { .. } => {}
-            Step::End => return Ok(book),
+            ReadStep::Gone { .. } => {}
+            ReadStep::End => return Ok(book),
         }
     }
 }

@@ -15,7 +15,7 @@
 use tollgate_shared::time::Timestamp;
 
 use super::clients::Clients;
-use super::forms::{Fit, Hints, Read, is_plausible};
+use super::forms::{Fit, Hints, LineReading, is_plausible};
 use super::instant::{self, Instants, TimeUnit};
 use super::names::{CLIENTS, FORWARDED, plain};
 use super::pattern::{Pattern, Piece, TIME_FIELDS_MAX};
@@ -72,7 +72,7 @@ fn of_line<'a>(
             piece,
             hints.instants,
         );
-        let mut fit = Fit::new(Read {
+        let mut fit = Fit::new(LineReading {
             name: "fields".to_owned(),
             pattern,
             guessed: true,

@@ -35,7 +35,7 @@ pub use clients::Clients;
 pub use instant::{Instants, TimeUnit};
 pub use lines::Unreadable;
 pub use open::open;
-pub use rows::{Kind, Rows, Told, Wanted};
+pub use rows::{FileKind, FileReading, Rows, Wanted};
 
 /// One recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]

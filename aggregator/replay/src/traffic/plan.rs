@@ -8,17 +8,17 @@ use tollgate_shared::time::Timestamp;
 
 use super::csv::{Csv, First};
 use super::dates::LastDate;
-use super::forms::{self, Hints, Read};
+use super::forms::{self, Hints, LineReading};
 use super::json::{self, Json};
 use super::lines::{Lines, Split, bare};
-use super::rows::{Kind, Told, Wanted};
+use super::rows::{FileKind, FileReading, Wanted};
 use super::{Columns, w3c};
 
 /// What reads a row.
 pub(super) enum Parser {
-    Text(Box<Read>, LastDate),
+    Text(Box<LineReading>, LastDate),
     /// A log of the W3C, whose columns it names itself.
-    Columns(Option<Box<Read>>),
+    Columns(Option<Box<LineReading>>),
     Csv(Box<Csv>),
     Json(Box<Json>),
 }
@@ -37,17 +37,17 @@ const BEFORE_HEADING_MAX: usize = 20;
 
 /// How the first lines are to be read.
 pub(super) enum Plan {
-    Parser(Parser, Told, Before),
+    Parser(Parser, FileReading, Before),
     /// JSON whose objects are not one a line.
-    Objects(Parser, Told, Split),
+    Objects(Parser, FileReading, Split),
     NoColumns,
     Misfit(String),
 }
 
 /// What a report says of a form.
-fn told_of(read: &Read, wanted: &Wanted) -> Told {
+fn told_of(read: &LineReading, wanted: &Wanted) -> FileReading {
     let changed = wanted.instants.changed.map(Timestamp::as_micros);
-    Told {
+    FileReading {
         form: read.name.clone(),
         client: Some(read.pattern.client().to_owned()),
         guessed: read.guessed,
@@ -91,13 +91,13 @@ pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
     let start = first.trim_ascii_start();
     let is_json = start.starts_with(b"{") || is_array(head) || are_behind(lines.clone());
     let kind = match (&wanted.form, wanted.kind) {
-        (Some(_), None) => Some(Kind::AccessLog),
-        (_, kind) => kind.or(is_json.then_some(Kind::JsonLines)),
+        (Some(_), None) => Some(FileKind::AccessLog),
+        (_, kind) => kind.or(is_json.then_some(FileKind::JsonLines)),
     };
     match kind {
-        Some(Kind::JsonLines) => plan_json(head, wanted),
-        Some(Kind::AccessLog) => plan_text(lines, wanted),
-        Some(Kind::Csv) => plan_csv(head, wanted).unwrap_or(Plan::NoColumns),
+        Some(FileKind::JsonLines) => plan_json(head, wanted),
+        Some(FileKind::AccessLog) => plan_text(lines, wanted),
+        Some(FileKind::Csv) => plan_csv(head, wanted).unwrap_or(Plan::NoColumns),
         None if is_w3c(lines.clone()) => plan_text(lines, wanted),
         None => plan_csv(head, wanted).unwrap_or_else(|| plan_text(lines, wanted)),
     }
@@ -162,8 +162,8 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
 
 fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
     let client = wanted.client.as_deref();
-    let told = |csv: &Csv| Told {
-        form: Kind::Csv.name().to_owned(),
+    let told = |csv: &Csv| FileReading {
+        form: FileKind::Csv.name().to_owned(),
         client: csv.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
         disbelieved: 0,
@@ -249,8 +249,8 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
         Ok(json) => json,
         Err(fault) => return Plan::Misfit(fault),
     };
-    let told = Told {
-        form: Kind::JsonLines.name().to_owned(),
+    let told = FileReading {
+        form: FileKind::JsonLines.name().to_owned(),
         client: json.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
         disbelieved: 0,

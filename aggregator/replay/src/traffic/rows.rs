@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use super::clients::{Clients, is_address};
 use super::dates::LastDate;
-use super::forms::Read;
+use super::forms::LineReading;
 use super::instant::Instants;
 use super::lines::{Lines, Split, Unreadable};
 use super::names::text_of;
@@ -22,7 +22,7 @@ use super::{Columns, Row, csv, w3c};
 
 /// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A line a request, in one of many forms.
     AccessLog,
     /// Separated by commas, semicolons or tabs, mostly with a heading.
@@ -31,7 +31,7 @@ pub enum Kind {
     JsonLines,
 }
 
-impl Kind {
+impl FileKind {
     /// Its name, as in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The kind of file.
-    pub kind: Option<Kind>,
+    pub kind: Option<FileKind>,
     /// The form of an access log: its name, or a pattern.
     pub form: Option<String>,
     /// The field that is the client.
@@ -61,7 +61,7 @@ pub struct Wanted {
 
 /// How a file is read, for a report.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Told {
+pub struct FileReading {
     /// The form: `combined`, `csv`, `jsonl`, …
     pub form: String,
     /// The field that is the client or domain, where it has a name.
@@ -86,14 +86,14 @@ pub struct Rows<R> {
     clients: Clients,
     client: Option<String>,
     instants: Instants,
-    told: Told,
+    told: FileReading,
     /// Lines that are passed over before rows begin: remarks and a heading, and bytes before it.
     before: Before,
 }
 
 /// What there was to read.
 #[expect(clippy::large_enum_variant, reason = "there is one for a file")]
-pub enum Opened<R> {
+pub enum OpenedRows<R> {
     /// Rows.
     Rows(Rows<R>),
     /// It should have been CSV and cannot be.
@@ -109,7 +109,7 @@ impl<R: BufRead> Rows<R> {
     /// # Errors
     ///
     /// What reading says.
-    pub fn open(reader: R, wanted: &Wanted) -> io::Result<Opened<R>> {
+    pub fn open(reader: R, wanted: &Wanted) -> io::Result<OpenedRows<R>> {
         let peeked = Peeked::new(reader);
         let mut head = Cow::Borrowed(peeked.head());
         // As old Macintoshes end lines, and spreadsheets for them.
@@ -142,17 +142,17 @@ impl<R: BufRead> Rows<R> {
                 lines.split_by(split);
                 (parser, told, Before::default())
             }
-            Plan::Misfit(what) => return Ok(Opened::Misfit(what)),
+            Plan::Misfit(what) => return Ok(OpenedRows::Misfit(what)),
             Plan::NoColumns => {
                 lines.advance()?;
                 lines.refuse("a heading with a column t, or a row of t,resource,domain,copies");
                 let first = lines.unreadable().first().cloned();
                 return first
-                    .map(Opened::NoColumns)
+                    .map(OpenedRows::NoColumns)
                     .ok_or_else(|| io::Error::other("no line"));
             }
         };
-        Ok(Opened::Rows(Self {
+        Ok(OpenedRows::Rows(Self {
             lines,
             parser,
             clients: wanted.clients.of_file(),
@@ -164,26 +164,26 @@ impl<R: BufRead> Rows<R> {
     }
 
     /// The kind that it has.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> FileKind {
         match self.parser {
-            Parser::Text(..) | Parser::Columns(..) => Kind::AccessLog,
-            Parser::Csv(_) => Kind::Csv,
-            Parser::Json(_) => Kind::JsonLines,
+            Parser::Text(..) | Parser::Columns(..) => FileKind::AccessLog,
+            Parser::Csv(_) => FileKind::Csv,
+            Parser::Json(_) => FileKind::JsonLines,
         }
     }
 
     /// How it is read.
-    pub fn told(&self) -> &Told {
+    pub fn told(&self) -> &FileReading {
         &self.told
     }
 
     /// How it was read, with what was counted.
-    pub fn told_in_the_end(&self) -> Told {
+    pub fn told_in_the_end(&self) -> FileReading {
         let clients = match &self.parser {
             Parser::Json(json) => json.clients(),
             Parser::Text(..) | Parser::Columns(..) | Parser::Csv(_) => &self.clients,
         };
-        Told {
+        FileReading {
             disbelieved: clients.disbelieved(),
             ..self.told.clone()
         }
@@ -256,7 +256,7 @@ impl<R: BufRead> Rows<R> {
 
 /// The row of a line of an access log; or what was expected.
 fn of_text<'a>(
-    read: &Read,
+    read: &LineReading,
     last: &mut LastDate,
     clients: &Clients,
     line: &'a [u8],
@@ -290,7 +290,7 @@ fn is_of_virtual_host(client: &str) -> bool {
 
 /// The same of a log of the W3C; none where the line says something of the others.
 fn of_columns<'a>(
-    read: &mut Option<Box<Read>>,
+    read: &mut Option<Box<LineReading>>,
     (client, instants): (Option<&str>, &Instants),
     clients: &Clients,
     line: &'a [u8],
@@ -314,9 +314,9 @@ mod tests {
     use super::*;
 
     /// Every row as text, and the lines that were refused.
-    fn read(text: &str) -> (Kind, Vec<String>, Vec<u64>) {
+    fn read(text: &str) -> (FileKind, Vec<String>, Vec<u64>) {
         let opened = Rows::open(text.as_bytes(), &Wanted::default());
-        let Ok(Opened::Rows(mut rows)) = opened else {
+        let Ok(OpenedRows::Rows(mut rows)) = opened else {
             panic!("no rows in {text:?}")
         };
         let mut read = Vec::new();
@@ -347,7 +347,7 @@ mod tests {
         let (kind, rows, refused) = read(
             "domain,note,T,copies,resource\nacme,,1.5,2,api\n\nacme,x,soon,1,api\nacme,x,2,0,api\nacme,x\n\"a,b\",x,3,,api\n",
         );
-        assert_eq!(kind, Kind::Csv);
+        assert_eq!(kind, FileKind::Csv);
         assert_eq!(rows, ["1500000 api acme 2 0", "3000000 api a,b 1 0"]);
         assert_eq!(refused, [4, 5, 6]);
     }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn rows_without_a_heading_have_the_usual_columns() {
         let (kind, rows, _) = read("1,api,acme,5,2\n2,api,acme,1,2\n");
-        assert_eq!(kind, Kind::Csv);
+        assert_eq!(kind, FileKind::Csv);
         assert_eq!(rows, ["1000000 api acme 5 2"]);
     }
 
@@ -366,7 +366,7 @@ mod tests {
              {\"t\":\"2016-02-20T05:00:45Z\",\"domain\":\"c\",\"copies\":3,\"min\":1,\"more\":[1]}\n\
              {\"t\":1,\"domain\":7}\n[]\n{\"domain\":\"d\"}\n",
         );
-        assert_eq!(kind, Kind::JsonLines);
+        assert_eq!(kind, FileKind::JsonLines);
         assert_eq!(
             rows,
             [
@@ -397,7 +397,7 @@ mod tests {
         let (kind, rows, refused) = read(
             "#Software: IIS\n#Fields: date time cs-method c-ip\n2016-02-20 05:00:45 GET 203.0.113.7\n#Fields: c-ip date time\n::1 2016-02-20 05:00:46\nx\n",
         );
-        assert_eq!(kind, Kind::AccessLog);
+        assert_eq!(kind, FileKind::AccessLog);
         assert_eq!(
             rows,
             [
@@ -431,7 +431,7 @@ mod tests {
             "{\"t\":1,\"domain\":\"10.0.0.7\"}\n",
         ] {
             for (wanted, expected) in [(&stated, "10.0.0.0/24"), (&Wanted::default(), "10.0.0.7")] {
-                let Ok(Opened::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
+                let Ok(OpenedRows::Rows(mut rows)) = Rows::open(text.as_bytes(), wanted) else {
                     panic!("no rows in {text:?}")
                 };
                 let mut domain = None;
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told() {
         let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
-            Ok(Opened::Misfit(what)) => what,
+            Ok(OpenedRows::Misfit(what)) => what,
             _ => panic!("it fits: {text}"),
         };
         let columns = Columns {
@@ -479,7 +479,7 @@ mod tests {
     fn everything_else_is_an_access_log() {
         let (kind, rows, refused) =
             read("junk, indeed\n10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET / HTTP/1.1\"\n");
-        assert_eq!(kind, Kind::AccessLog);
+        assert_eq!(kind, FileKind::AccessLog);
         assert_eq!(rows, ["1455944445000000 - 10.0.0.1 1 0"]);
         assert_eq!(refused, [1]);
     }

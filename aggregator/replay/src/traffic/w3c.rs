@@ -9,7 +9,7 @@
 //! Instants are in UTC. Columns may be named anew anywhere, as IIS does when it starts. What stays true: a line before
 //! the first naming is refused.
 
-use super::forms::Read;
+use super::forms::LineReading;
 use super::instant::Instants;
 use super::pattern::{Pattern, Piece};
 
@@ -21,7 +21,7 @@ pub(super) fn directive(
     line: &[u8],
     client: Option<&str>,
     instants: &Instants,
-) -> Option<Result<Read, String>> {
+) -> Option<Result<LineReading, String>> {
     let names = str::from_utf8(line).ok()?.strip_prefix(FIELDS)?.trim();
     let names: Vec<&str> = names.split_ascii_whitespace().collect();
     // The names stand behind blanks, the values behind tabs in CloudFront's.
@@ -31,7 +31,7 @@ pub(super) fn directive(
         false => Piece::Gap,
     };
     let pattern = Pattern::of_columns(&names, &separator, client, instants);
-    Some(pattern.map(|pattern| Read {
+    Some(pattern.map(|pattern| LineReading {
         name: "w3c".to_owned(),
         pattern,
         guessed: true,

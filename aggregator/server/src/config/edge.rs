@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::source::Source;
+use super::source::ConfigSource;
 use super::units;
 use crate::edge::Bounds;
 
 /// Reads the bounds on connections of agents and of the feed.
-pub fn read(source: &mut Source) -> Bounds {
+pub fn read(source: &mut ConfigSource) -> Bounds {
     let default = Bounds::default();
     Bounds {
         connections: count(source, "listen.connections_max", default.connections),
@@ -50,7 +50,7 @@ pub fn read(source: &mut Source) -> Bounds {
     }
 }
 
-fn time(source: &mut Source, path: &'static str, default: Duration) -> Duration {
+fn time(source: &mut ConfigSource, path: &'static str, default: Duration) -> Duration {
     source.text(
         path,
         "a duration from 10ms to 10m, such as \"10s\"",
@@ -62,14 +62,14 @@ fn time(source: &mut Source, path: &'static str, default: Duration) -> Duration 
     )
 }
 
-fn count(source: &mut Source, path: &'static str, default: usize) -> usize {
+fn count(source: &mut ConfigSource, path: &'static str, default: usize) -> usize {
     let expected = "a whole number from 1 to 10000000";
     let number = source.number(path, expected, default as u64, 1..=10_000_000);
     usize::try_from(number).unwrap_or(default)
 }
 
 /// At least a message, or no message would ever get through.
-fn size(source: &mut Source, path: &'static str, default: usize) -> usize {
+fn size(source: &mut ConfigSource, path: &'static str, default: usize) -> usize {
     source.text(
         path,
         "a size of at least 1MiB, such as \"64MiB\"",

@@ -13,7 +13,7 @@ use std::fmt;
 
 /// One fault: the path of the option, where it was written, and what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct OptionFault {
     /// The file's name, the variable, or the flag.
     pub origin: String,
     /// The option's path, as in `listen.http`; empty where the text itself cannot be read.
@@ -56,7 +56,7 @@ pub enum FaultKind {
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for OptionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin)?;
         match &self.kind {
@@ -86,16 +86,16 @@ impl fmt::Display for Fault {
 
 /// All faults of a configuration; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
+pub struct OptionFaults(pub Vec<OptionFault>);
 
-impl Faults {
+impl OptionFaults {
     /// Whether all of them were written on the command line.
     pub fn are_of_flags(&self) -> bool {
         self.0.iter().all(|fault| fault.origin.starts_with("--"))
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for OptionFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.0.iter().enumerate() {
             if index > 0 {
@@ -107,7 +107,7 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for OptionFaults {}
 
 /// The name most like `wanted`, if one is so like it that it was probably meant.
 pub fn most_like<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

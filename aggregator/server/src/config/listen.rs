@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::hosts::{address_of, host_of, is_host};
-use super::source::Source;
+use super::source::ConfigSource;
 
 /// The addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub struct TlsFiles {
 }
 
 impl Security {
-    pub(super) fn read(source: &mut Source) -> Self {
-        let file = |source: &mut Source, path| source.file(path);
+    pub(super) fn read(source: &mut ConfigSource) -> Self {
+        let file = |source: &mut ConfigSource, path| source.file(path);
         let cert = file(source, "listen.tls.cert");
         let key = file(source, "listen.tls.key");
         let client_ca = file(source, "listen.tls.client_ca");
@@ -124,7 +124,7 @@ impl Security {
 }
 
 impl Listen {
-    pub(super) fn read(source: &mut Source, security: &Security) -> Self {
+    pub(super) fn read(source: &mut ConfigSource, security: &Security) -> Self {
         let hosts = source.list(
             "listen.hosts",
             "a list of hosts' names without a port, such as [\"tollgate.internal\"]",
@@ -171,7 +171,7 @@ impl Listen {
 
 const ADDRESS: &str = "an address such as \"127.0.0.1:7400\", or the name of one and a port, such as \"localhost:7400\"";
 
-fn is_trusted(source: &mut Source, path: &'static str) -> bool {
+fn is_trusted(source: &mut ConfigSource, path: &'static str) -> bool {
     source.text(
         path,
         "\"trusted-network\", or empty",

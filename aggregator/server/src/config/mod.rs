@@ -22,13 +22,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use fault::{Fault, FaultKind, Faults, most_like};
+pub use fault::{FaultKind, OptionFault, OptionFaults, most_like};
 pub use listen::{Listen, Security, TlsFiles};
 pub use source::{Given, OPTIONS, from_environment, variable};
 
 use crate::edge::Bounds;
 use hosts::has_port;
-use source::Source;
+use source::ConfigSource;
 use tollgate_limits::parse_span;
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
@@ -51,7 +51,7 @@ pub struct Config {
     /// The addresses.
     pub listen: Listen,
     /// The denial feed.
-    pub feed: Feed,
+    pub feed: FeedConfig,
     /// What peers may take of this process.
     pub edge: Bounds,
     /// Snapshots of engines.
@@ -140,7 +140,7 @@ pub struct LimitsFile {
 
 /// The denial feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feed {
+pub struct FeedConfig {
     /// How often a quiet topic says that it is quiet.
     pub heartbeat: Duration,
 }
@@ -181,8 +181,13 @@ impl Config {
     /// # Errors
     ///
     /// All faults, wherever they were written.
-    pub fn read(file: &str, text: &str, given: Vec<Given>, host: &str) -> Result<Self, Faults> {
-        let mut source = Source::new(file, text, given);
+    pub fn read(
+        file: &str,
+        text: &str,
+        given: Vec<Given>,
+        host: &str,
+    ) -> Result<Self, OptionFaults> {
+        let mut source = ConfigSource::new(file, text, given);
         let kind = source.text(
             "log.kind",
             "\"journal\" or \"kafka\"",
@@ -206,7 +211,7 @@ impl Config {
             limits: LimitsFile::read(&mut source, kind),
             listen: Listen::read(&mut source, &security),
             security,
-            feed: Feed::read(&mut source),
+            feed: FeedConfig::read(&mut source),
             edge: edge::read(&mut source),
             snapshot: Snapshot::read(&mut source, kind),
             telemetry: Telemetry::read(&mut source),
@@ -215,16 +220,16 @@ impl Config {
         if source.faults.is_empty() {
             Ok(config)
         } else {
-            Err(Faults(source.faults))
+            Err(OptionFaults(source.faults))
         }
     }
 }
 
-fn read_partitions(source: &mut Source, path: &'static str) -> u32 {
+fn read_partitions(source: &mut ConfigSource, path: &'static str) -> u32 {
     source.number(path, "a whole number from 1 to 1024", 16, 1..=1024) as u32
 }
 
-fn read_threads(source: &mut Source) -> Option<NonZeroUsize> {
+fn read_threads(source: &mut ConfigSource) -> Option<NonZeroUsize> {
     let expected = "a whole number from 0 to 1024; 0: as many as the machine has cores";
     let threads = source.number("threads", expected, 0, 0..=1024);
     NonZeroUsize::new(threads as usize)
@@ -235,7 +240,7 @@ fn read_duration(text: &str) -> Option<Duration> {
     parse_span(text).map(Span::to_std)
 }
 
-fn read_name(source: &mut Source, host: &str) -> String {
+fn read_name(source: &mut ConfigSource, host: &str) -> String {
     let stated = source.text(
         "name",
         "1 to 256 bytes without `*` and control characters; empty: the host's name",
@@ -250,7 +255,7 @@ fn read_name(source: &mut Source, host: &str) -> String {
 }
 
 impl Journal {
-    fn read(source: &mut Source) -> Self {
+    fn read(source: &mut ConfigSource) -> Self {
         const SECOND: Duration = Duration::from_secs(1);
         Self {
             dir: source.text(
@@ -287,7 +292,7 @@ impl Journal {
 }
 
 impl Kafka {
-    fn read(source: &mut Source) -> Self {
+    fn read(source: &mut ConfigSource) -> Self {
         Self {
             bootstrap: source.list(
                 "kafka.bootstrap",
@@ -321,7 +326,7 @@ fn topic_word(text: &str) -> Option<String> {
 }
 
 impl LimitsFile {
-    fn read(source: &mut Source, kind: LogKind) -> Self {
+    fn read(source: &mut ConfigSource, kind: LogKind) -> Self {
         let file = source.file("limits.file");
         let follow = source.truth("limits.follow_file");
         Self {
@@ -331,8 +336,8 @@ impl LimitsFile {
     }
 }
 
-impl Feed {
-    fn read(source: &mut Source) -> Self {
+impl FeedConfig {
+    fn read(source: &mut ConfigSource) -> Self {
         Self {
             heartbeat: source.text(
                 "feed.heartbeat",
@@ -349,7 +354,7 @@ impl Feed {
 }
 
 impl Snapshot {
-    fn read(source: &mut Source, kind: LogKind) -> Self {
+    fn read(source: &mut ConfigSource, kind: LogKind) -> Self {
         let every = source.duration(
             "snapshot.every",
             "a duration of at least 1s, such as \"30s\"",
@@ -378,7 +383,7 @@ impl Snapshot {
 }
 
 impl Telemetry {
-    fn read(source: &mut Source) -> Self {
+    fn read(source: &mut ConfigSource) -> Self {
         Self {
             log: source.text(
                 "telemetry.log",

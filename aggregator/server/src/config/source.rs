@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::fault::{Fault, FaultKind, most_like};
+use super::fault::{FaultKind, OptionFault, most_like};
 
 /// All options, by path. `kafka.properties` takes anything below it.
 pub const OPTIONS: [&str; 55] = [
@@ -134,15 +134,15 @@ fn paths_of(table: &toml::Table, above: &str, into: &mut Vec<String>) {
 }
 
 /// All that was given, under one roof. Values are taken by path; faults are collected.
-pub struct Source {
+pub struct ConfigSource {
     file: String,
     tree: toml::Table,
     given: BTreeMap<&'static str, Given>,
     /// What is wrong so far.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<OptionFault>,
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads the text of a file called `file`; `given` is in ascending order of strength.
     pub fn new(file: &str, text: &str, given: Vec<Given>) -> Self {
         let mut source = Self {
@@ -177,7 +177,7 @@ impl Source {
     }
 
     fn fault(&mut self, origin: String, path: &str, kind: FaultKind) {
-        self.faults.push(Fault {
+        self.faults.push(OptionFault {
             origin,
             path: path.to_owned(),
             kind,

@@ -4,7 +4,7 @@ use super::*;
 
 const SHIPPED: &str = include_str!("../../../../config/tollgate.toml");
 
-fn read(text: &str) -> Result<Config, Faults> {
+fn read(text: &str) -> Result<Config, OptionFaults> {
     Config::read("tollgate.toml", text, Vec::new(), "host-1")
 }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::frame::{Evidence, Frame, Told, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::statement::{Scope, Statement};
 use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
@@ -49,7 +49,7 @@ pub struct Point {
     /// The publisher.
     pub instance: u128,
     /// How far partitions had been ruled.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Watermark>,
     /// The last sequence of the control topic.
     pub control_sequence: u64,
     /// The last sequence of the topic of each resource that was asked for, in that order.
@@ -249,8 +249,8 @@ impl Announcer {
         &mut self,
         resource: Option<&str>,
         clock: Span,
-        evidence: Vec<Evidence>,
-        told: Vec<Told>,
+        evidence: Vec<Watermark>,
+        told: Vec<StatementNotice>,
         effects: &mut Vec<Effect>,
     ) {
         let (topic, sequence) = match resource {
@@ -301,7 +301,7 @@ impl Announcer {
         after: Option<&At>,
         max: usize,
         ready: &ReadyPartitions,
-    ) -> (Vec<Told>, Option<At>) {
+    ) -> (Vec<StatementNotice>, Option<At>) {
         let mut statements = self.live.after(resource, after);
         let mut last = None;
         let slice = statements
@@ -347,19 +347,19 @@ fn newest(statements: Vec<Untold>) -> Vec<Untold> {
 }
 
 /// Whether a statement has ended: other than one that ends something.
-fn is_over(told: &Told) -> bool {
+fn is_over(told: &StatementNotice) -> bool {
     told.remaining == Span::ZERO && end_of(&told.statement).is_some()
 }
 
 /// A statement with the time it still has, none if it is over; nothing if nobody knows the log's time.
-fn told(partition: u32, statement: Statement, ready: &ReadyPartitions) -> Option<Told> {
+fn told(partition: u32, statement: Statement, ready: &ReadyPartitions) -> Option<StatementNotice> {
     let log_now = ready.get(&partition)?.log_now;
     let remaining = match end_of(&statement) {
         None => Span::ZERO,
         Some(Timestamp::MAX) => Span::MAX,
         Some(end) => end.since(log_now),
     };
-    Some(Told {
+    Some(StatementNotice {
         partition,
         remaining,
         statement,
@@ -404,7 +404,7 @@ mod tests {
             random: 1,
         };
         let log_now = Timestamp::from_micros(100);
-        let evidence = Evidence {
+        let evidence = Watermark {
             partition: 0,
             log,
             ruled: 9,
@@ -415,7 +415,7 @@ mod tests {
     }
 
     /// What is told of what was ruled in turns, when the log's time is 100 µs; and what is in force then.
-    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<Told>, Vec<Told>) {
+    fn told_of(turns: &[Vec<&Statement>]) -> (Vec<StatementNotice>, Vec<StatementNotice>) {
         let ready = ready();
         let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
         let mut effects = Vec::new();
@@ -438,7 +438,7 @@ mod tests {
         let long = statement(1, denied(160));
         let lift = statement(2, Says::Open);
         let over = statement(3, denied(60));
-        let with = |remaining, statement: &Statement| Told {
+        let with = |remaining, statement: &Statement| StatementNotice {
             partition: 0,
             remaining: Span::from_micros(remaining),
             statement: statement.clone(),

@@ -24,7 +24,7 @@ use super::partition::{Partition, Stage};
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
-use super::testimonies::Testimonies;
+use super::testimonies::StateDigests;
 use super::usage::Usage;
 
 /// What came of restoring a partition.
@@ -211,7 +211,7 @@ impl Partition {
         self.recordings = Recordings::default();
         self.totals.forget();
         self.snapshots = Snapshots::default();
-        self.testimonies = Testimonies::default();
+        self.testimonies = StateDigests::default();
         self.usage = Usage::default();
         self.candidates = Candidates::default();
         step.push(PartitionEffect::Forget);

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::OwnersPen;
+use tollgate_shared::wire::record::RecordPen;
 
 use tollgate_limits::versions::LimitsBook;
 
@@ -216,7 +216,7 @@ fn bridge(
     let version = partitions
         .get(target as usize)
         .map_or(0, |target| target.ruler.version());
-    let pen = OwnersPen::new(
+    let pen = RecordPen::new(
         record_keys::writer(&env.settings.keys, book, version),
         target,
     );

@@ -36,7 +36,7 @@ pub enum Event {
         request: Request,
     },
     /// The connection of an agent takes answers again, or does not.
-    Room(Peer, Room),
+    Room(Peer, AgentRoom),
     /// Somebody wants to see something, by HTTP.
     Query {
         /// Names the answer.
@@ -76,7 +76,7 @@ pub enum Event {
 
 /// Whether an agent takes its answers: of a snapshot no part is made while it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum AgentRoom {
     /// So much waits for it that no more is to be made.
     Full,
     /// It took what waited.

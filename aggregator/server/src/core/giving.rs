@@ -21,7 +21,7 @@ use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
 use super::announce::{Announcer, Point, TOLD_MAX};
 use super::environment::Environment;
-use super::event::{Now, Peer, Room};
+use super::event::{AgentRoom, Now, Peer};
 use super::limits_desk::LimitsDesk;
 use super::live::At;
 use super::ready::ReadyPartitions;
@@ -36,7 +36,7 @@ const TOPIC_TOLD: usize = 15;
 
 /// An ask that is being answered.
 #[derive(Debug)]
-struct Giving {
+struct SnapshotAnswer {
     peer: Peer,
     nonce: u64,
     resources: Vec<Box<str>>,
@@ -48,7 +48,7 @@ struct Giving {
     after: Option<At>,
 }
 
-impl Giving {
+impl SnapshotAnswer {
     /// What it takes of memory, about.
     fn bytes(&self) -> usize {
         let names = self.resources.iter().map(|name| name.len() + 64);
@@ -58,22 +58,22 @@ impl Giving {
 
 /// The asks that are being answered.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct SnapshotResponder {
     /// The next one first.
-    waiting: VecDeque<Giving>,
+    waiting: VecDeque<SnapshotAnswer>,
     /// The agents that do not take their parts, as many as are connected at most, with their asks.
-    full: HashMap<Peer, Option<Giving>>,
+    full: HashMap<Peer, Option<SnapshotAnswer>>,
     bytes: usize,
 }
 
-impl Desk {
+impl SnapshotResponder {
     /// Whether no part is to be made for anybody.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Takes an ask in the place of the one before of its agent; how many were dropped for want of room.
-    fn take(&mut self, giving: Giving) -> u64 {
+    fn take(&mut self, giving: SnapshotAnswer) -> u64 {
         self.remove(&giving.peer);
         self.put(giving);
         let mut dropped = 0;
@@ -93,7 +93,7 @@ impl Desk {
         dropped
     }
 
-    fn put(&mut self, giving: Giving) {
+    fn put(&mut self, giving: SnapshotAnswer) {
         self.bytes += giving.bytes();
         match self.full.get_mut(&giving.peer) {
             Some(held) => *held = Some(giving),
@@ -102,7 +102,7 @@ impl Desk {
     }
 
     /// Takes the ask of an agent out.
-    fn remove(&mut self, peer: &Peer) -> Option<Giving> {
+    fn remove(&mut self, peer: &Peer) -> Option<SnapshotAnswer> {
         let held = self.full.get_mut(peer).and_then(Option::take);
         let giving = held.or_else(|| {
             let at = self.waiting.iter().position(|one| one.peer == *peer)?;
@@ -113,26 +113,26 @@ impl Desk {
     }
 
     /// The next ask, to be given a part.
-    fn next(&mut self) -> Option<Giving> {
+    fn next(&mut self) -> Option<SnapshotAnswer> {
         let giving = self.waiting.pop_front()?;
         self.bytes -= giving.bytes();
         Some(giving)
     }
 
     /// Whether an agent's connection takes answers. Nothing follows from it at once.
-    pub(super) fn room(&mut self, peer: Peer, room: Room) {
+    pub(super) fn room(&mut self, peer: Peer, room: AgentRoom) {
         let giving = self.remove(&peer);
         match room {
-            Room::Full => drop(self.full.insert(peer, None)),
-            Room::Free | Room::Gone => drop(self.full.remove(&peer)),
+            AgentRoom::Full => drop(self.full.insert(peer, None)),
+            AgentRoom::Free | AgentRoom::Gone => drop(self.full.remove(&peer)),
         }
-        if let Some(giving) = giving.filter(|_| room != Room::Gone) {
+        if let Some(giving) = giving.filter(|_| room != AgentRoom::Gone) {
             self.put(giving);
         }
     }
 }
 
-impl Desk {
+impl SnapshotResponder {
     /// An agent asks what is in force; it is given it from the point of the feed that stands now.
     pub(super) fn asked(
         &mut self,
@@ -142,7 +142,7 @@ impl Desk {
         point: Point,
         env: &mut Environment,
     ) {
-        let giving = Giving {
+        let giving = SnapshotAnswer {
             point,
             peer,
             nonce,
@@ -178,7 +178,7 @@ impl Desk {
 
 fn next_part(
     now: Now,
-    giving: &mut Giving,
+    giving: &mut SnapshotAnswer,
     (announcer, ready): (&Announcer, &ReadyPartitions),
     limits: &LimitsDesk,
 ) -> Snapshot {

@@ -44,7 +44,7 @@ pub struct HoldCursor {
 }
 
 /// A resource whose holds are looked at.
-pub(super) struct Source<'a> {
+pub(super) struct OrderSource<'a> {
     pub resource: &'a str,
     pub partition: u32,
     /// The log's time there.
@@ -53,7 +53,7 @@ pub(super) struct Source<'a> {
 }
 
 /// What stands at a place.
-pub(super) enum Entry<'a> {
+pub(super) enum OrderEntry<'a> {
     Held(Held<'a>),
     Staged(StagedView<'a>),
 }
@@ -67,7 +67,7 @@ pub(super) struct Kinds {
 
 /// As [`HoldCursor`], of an entry that is at hand.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a> {
+struct OrderKey<'a> {
     start: Timestamp,
     resource: &'a str,
     holder: KeyHolder<'a>,
@@ -79,14 +79,14 @@ enum KeyHolder<'a> {
     Agent(&'a str, u128, u64),
 }
 
-impl<'a> Key<'a> {
-    fn of(resource: &'a str, entry: &Entry<'a>) -> Self {
+impl<'a> OrderKey<'a> {
+    fn of(resource: &'a str, entry: &OrderEntry<'a>) -> Self {
         let (start, holder) = match entry {
-            Entry::Held(held) => {
+            OrderEntry::Held(held) => {
                 let holder = KeyHolder::Agent(held.agent, held.epoch, held.id.number);
                 (held.start, holder)
             }
-            Entry::Staged(staged) => (staged.start, KeyHolder::Staged(staged.id)),
+            OrderEntry::Staged(staged) => (staged.start, KeyHolder::Staged(staged.id)),
         };
         Self {
             start,
@@ -113,9 +113,9 @@ impl<'a> Key<'a> {
 
 impl HoldCursor {
     /// The place of an entry.
-    pub(super) fn of(resource: &str, entry: &Entry<'_>) -> Self {
+    pub(super) fn of(resource: &str, entry: &OrderEntry<'_>) -> Self {
         let (start, holder) = match entry {
-            Entry::Held(held) => {
+            OrderEntry::Held(held) => {
                 let holder = Holder::Agent {
                     name: held.agent.into(),
                     epoch: held.epoch,
@@ -123,7 +123,7 @@ impl HoldCursor {
                 };
                 (held.start, holder)
             }
-            Entry::Staged(staged) => (staged.start, Holder::Staged(staged.id)),
+            OrderEntry::Staged(staged) => (staged.start, Holder::Staged(staged.id)),
         };
         Self {
             start,
@@ -135,9 +135,9 @@ impl HoldCursor {
 
 /// An entry that is next of its source, which is named by its index.
 struct Next<'a> {
-    key: Key<'a>,
+    key: OrderKey<'a>,
     walk: usize,
-    entry: Entry<'a>,
+    entry: OrderEntry<'a>,
 }
 
 impl PartialEq for Next<'_> {
@@ -161,32 +161,32 @@ impl Ord for Next<'_> {
 }
 
 /// Entries of one kind of a source, which is named by its index.
-type Walk<'a> = (usize, Box<dyn Iterator<Item = Entry<'a>> + 'a>);
+type Walk<'a> = (usize, Box<dyn Iterator<Item = OrderEntry<'a>> + 'a>);
 
 /// Everything in some sources behind a place, in order, each with the index of its source.
 pub(super) fn behind<'a>(
-    sources: &'a [Source<'a>],
+    sources: &'a [OrderSource<'a>],
     after: Option<&'a HoldCursor>,
     kinds: Kinds,
-) -> impl Iterator<Item = (usize, Entry<'a>)> + 'a {
+) -> impl Iterator<Item = (usize, OrderEntry<'a>)> + 'a {
     let from = after.map_or(Timestamp::ZERO, |after| after.start);
     let mut walks: Vec<Walk<'a>> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         if kinds.held {
-            let held = source.copies.oldest_first_from(from).map(Entry::Held);
+            let held = source.copies.oldest_first_from(from).map(OrderEntry::Held);
             walks.push((index, Box::new(held)));
         }
         if kinds.staged {
-            let staged = source.copies.staged_by_start(from).map(Entry::Staged);
+            let staged = source.copies.staged_by_start(from).map(OrderEntry::Staged);
             walks.push((index, Box::new(staged)));
         }
     }
-    let after = after.map(Key::of_cursor);
+    let after = after.map(OrderKey::of_cursor);
     let step = move |walks: &mut [Walk<'a>], walk: usize| {
         let (index, entries) = walks.get_mut(walk)?;
         let resource = sources.get(*index)?.resource;
         entries.find_map(|entry| {
-            let key = Key::of(resource, &entry);
+            let key = OrderKey::of(resource, &entry);
             let is_behind = after.as_ref().is_none_or(|after| *after < key);
             is_behind.then_some(Reverse(Next { key, walk, entry }))
         })

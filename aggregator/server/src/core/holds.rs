@@ -9,7 +9,7 @@ use tollgate_engine::copies::{HoldState, HoldView as Held, StagedView};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
 
-use super::hold_order::{Entry, HoldCursor, Kinds, Source, behind};
+use super::hold_order::{HoldCursor, Kinds, OrderEntry, OrderSource, behind};
 use super::partition::Partition;
 use super::queries::Views;
 
@@ -114,13 +114,13 @@ pub struct HoldView {
 impl Views<'_> {
     pub(super) fn holds_view(&self, filter: &HoldFilter) -> HoldsView {
         let of_resource = filter.resource.as_deref();
-        let sources: Vec<Source<'_>> = self
+        let sources: Vec<OrderSource<'_>> = self
             .partitions
             .iter()
             .flat_map(|partition| {
                 let now = partition.ruler.now();
                 let all = partition.ruler.copies();
-                all.map(move |(resource, copies)| Source {
+                all.map(move |(resource, copies)| OrderSource {
                     resource,
                     partition: partition.index,
                     now,
@@ -187,17 +187,17 @@ impl HoldFilter {
         }
     }
 
-    fn wants(&self, entry: &Entry<'_>) -> bool {
+    fn wants(&self, entry: &OrderEntry<'_>) -> bool {
         let (domain, groups) = match entry {
-            Entry::Held(held) => (held.domain, &held.groups),
-            Entry::Staged(staged) => (staged.domain, &staged.groups),
+            OrderEntry::Held(held) => (held.domain, &held.groups),
+            OrderEntry::Staged(staged) => (staged.domain, &staged.groups),
         };
         let of_agent = match entry {
-            Entry::Held(held) => {
+            OrderEntry::Held(held) => {
                 self.agent.as_ref().is_none_or(|of| of == held.agent)
                     && self.state.is_none_or(|of| of == name_of(held.state))
             }
-            Entry::Staged(_) => true,
+            OrderEntry::Staged(_) => true,
         };
         let group = self.group.as_deref();
         of_agent
@@ -206,11 +206,11 @@ impl HoldFilter {
     }
 }
 
-impl Source<'_> {
-    fn view_of(&self, entry: &Entry<'_>) -> HoldView {
+impl OrderSource<'_> {
+    fn view_of(&self, entry: &OrderEntry<'_>) -> HoldView {
         match entry {
-            Entry::Held(held) => self.held(held),
-            Entry::Staged(staged) => self.staged(staged),
+            OrderEntry::Held(held) => self.held(held),
+            OrderEntry::Staged(staged) => self.staged(staged),
         }
     }
 
@@ -281,7 +281,7 @@ const fn name_of(state: HoldState) -> &'static str {
     }
 }
 
-fn resource_view(source: &Source<'_>) -> ResourceView {
+fn resource_view(source: &OrderSource<'_>) -> ResourceView {
     let total = source.copies.total();
     ResourceView {
         resource: source.resource.into(),

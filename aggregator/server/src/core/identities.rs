@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_log::{RETRY_AFTER, Stream, Ticket};
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::OwnersPen;
+use tollgate_shared::wire::record::RecordPen;
 
 use tollgate_limits::versions::LimitsBook;
 
@@ -28,7 +28,7 @@ const BACK_WITHIN: Span = Span::from_secs(2);
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum IdentityStage {
     Wanted { not_before: Span },
     Sent { ticket: Ticket },
     Stated { since: Span },
@@ -37,7 +37,7 @@ enum Stage {
 /// All that this process gives, or has given.
 #[derive(Debug, Default)]
 pub struct Identities {
-    stages: BTreeMap<(Stream, u32), Stage>,
+    stages: BTreeMap<(Stream, u32), IdentityStage>,
     /// Those that the log does not have yet.
     awaited: BTreeSet<(Stream, u32)>,
 }
@@ -47,7 +47,7 @@ impl Identities {
     pub fn want(&mut self, at: (Stream, u32)) {
         self.stages.entry(at).or_insert_with(|| {
             self.awaited.insert(at);
-            Stage::Wanted {
+            IdentityStage::Wanted {
                 not_before: Span::ZERO,
             }
         });
@@ -65,29 +65,28 @@ impl Identities {
 
     /// Those that are to be sent now.
     fn due(&self, clock: Span) -> Vec<(Stream, u32)> {
-        let due =
-            |stage: &Stage| matches!(stage, Stage::Wanted { not_before } if *not_before <= clock);
+        let due = |stage: &IdentityStage| matches!(stage, IdentityStage::Wanted { not_before } if *not_before <= clock);
         let all = self.stages.iter().filter(|(_, stage)| due(stage));
         all.map(|(at, _)| *at).collect()
     }
 
     /// One was appended under this ticket.
     fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
-        self.stages.insert(at, Stage::Sent { ticket });
+        self.stages.insert(at, IdentityStage::Sent { ticket });
         self.awaited.insert(at);
     }
 
     /// What became of the one under this ticket.
     pub fn answered(&mut self, at: (Stream, u32), ticket: Ticket, is_taken: bool, clock: Span) {
         if let Some(stage) = self.stages.get_mut(&at)
-            && *stage == (Stage::Sent { ticket })
+            && *stage == (IdentityStage::Sent { ticket })
         {
             if is_taken {
-                *stage = Stage::Stated { since: clock };
+                *stage = IdentityStage::Stated { since: clock };
                 self.awaited.remove(&at);
             } else {
                 let not_before = clock.saturating_add(RETRY_AFTER);
-                *stage = Stage::Wanted { not_before };
+                *stage = IdentityStage::Wanted { not_before };
             }
         }
     }
@@ -95,7 +94,7 @@ impl Identities {
     /// Whether the log took it, and it should have come back by now.
     fn is_late(&self, at: (Stream, u32), clock: Span) -> bool {
         let stage = self.stages.get(&at);
-        matches!(stage, Some(Stage::Stated { since }) if since.saturating_add(BACK_WITHIN) <= clock)
+        matches!(stage, Some(IdentityStage::Stated { since }) if since.saturating_add(BACK_WITHIN) <= clock)
     }
 
     /// States the identities that are due. Of a log that is `shared` a partition has one identity at a time.
@@ -132,7 +131,7 @@ impl Identities {
             // Those of limits and denials are found by their places, and bear checksums.
             let version = of_hits.map_or(0, |of| of.ruler.version());
             let key = record_keys::writer(&env.settings.keys, book, version);
-            let record = OwnersPen::new(key, index).genesis(log);
+            let record = RecordPen::new(key, index).genesis(log);
             let purpose = Purpose::Genesis(stream, index);
             let ticket = env.append(stream, index, record, purpose);
             self.sent((stream, index), ticket);

@@ -70,7 +70,7 @@ use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
 use environment::Environment;
-use event::{Effect, Event, Now, Peer, QueryId, Room};
+use event::{AgentRoom, Effect, Event, Now, Peer, QueryId};
 use partition::Partition;
 use partition::event::{
     PartitionContext, PartitionEffect, PartitionEvent, PartitionOutput, TotalsTarget,
@@ -88,7 +88,7 @@ pub struct Core {
     partitions: Vec<Partition>,
     limits: limits_desk::LimitsDesk,
     feed: broadcast::Broadcast,
-    givings: giving::Desk,
+    givings: giving::SnapshotResponder,
     proposals: amendments::Proposals,
     agent_appends: agents::AgentAppends,
     bridges: bridges::Bridges,
@@ -127,7 +127,7 @@ impl Core {
             partitions,
             limits: limits_desk::LimitsDesk::default(),
             feed: broadcast::Broadcast::new(env.instance),
-            givings: giving::Desk::default(),
+            givings: giving::SnapshotResponder::default(),
             proposals: amendments::Proposals::default(),
             agent_appends: agents::AgentAppends::default(),
             bridges: bridges::Bridges::default(),
@@ -220,7 +220,7 @@ impl Core {
     }
 
     /// Whether an agent's connection takes answers. Nothing follows from it at once.
-    pub fn room(&mut self, peer: Peer, room: Room) {
+    pub fn room(&mut self, peer: Peer, room: AgentRoom) {
         self.givings.room(peer, room);
     }
 

@@ -46,14 +46,14 @@ const AT_ONCE: usize = 40;
 const WAITING_MAX: usize = 4_096;
 
 /// A resource and a domain of it.
-type Pair = (Arc<str>, Box<str>);
+type NamedPair = (Arc<str>, Box<str>);
 
 /// The pairs of one partition that were hit, and were near their limits then.
 #[derive(Debug, Default)]
 pub struct NearPairs {
-    pairs: BTreeSet<Pair>,
+    pairs: BTreeSet<NamedPair>,
     /// The pair that was told last.
-    last: Option<Pair>,
+    last: Option<NamedPair>,
     /// When the next are told.
     next: Span,
 }
@@ -89,10 +89,10 @@ impl NearPairs {
     }
 
     /// The pair whose turn it is: the first behind the last one, or the first.
-    fn pop(&mut self) -> Option<Pair> {
+    fn pop(&mut self) -> Option<NamedPair> {
         let behind = self.last.take().and_then(|last| {
             let behind = (Bound::Excluded(last), Bound::Unbounded);
-            self.pairs.range::<Pair, _>(behind).next().cloned()
+            self.pairs.range::<NamedPair, _>(behind).next().cloned()
         });
         let pair = behind.or_else(|| self.pairs.first().cloned())?;
         self.pairs.remove(&pair);

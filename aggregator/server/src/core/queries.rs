@@ -20,20 +20,20 @@ use super::ready::{ReadyPartitions, ready_at};
 use super::settings::Settings;
 use super::tally::Tally;
 use super::view::{
-    Counted, Cursor, DenialFilter, DenialView, DenialsView, DigestView, DigestsView, Gauges,
+    Counted, DenialFilter, DenialView, DenialsCursor, DenialsView, DigestView, DigestsView, Gauges,
     LimitsView, Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
 };
 use tollgate_limits::versions::switches::Switch;
 
 /// A denial that was found.
-struct Found<'a> {
+struct FoundDenial<'a> {
     at: &'a At,
     statement: &'a Statement,
     denial: &'a Denial,
     log_now: Timestamp,
 }
 
-impl Found<'_> {
+impl FoundDenial<'_> {
     /// As it is shown, by the name of its resource.
     fn view(&self, resource: Arc<str>) -> DenialView {
         let partition = self.at.partition;
@@ -171,7 +171,7 @@ impl Views<'_> {
         let ready = ready_at(self.partitions, clock);
         let mut last = None;
         let cursor = |last: Option<(&Arc<str>, &At)>| {
-            last.map(|(resource, at)| Cursor {
+            last.map(|(resource, at)| DenialsCursor {
                 resource: (**resource).into(),
                 at: at.clone(),
             })
@@ -207,7 +207,7 @@ impl Views<'_> {
         ready: &'a ReadyPartitions,
         (resource, domain): (&'a str, Option<&str>),
         after: Option<&'a At>,
-    ) -> impl Iterator<Item = Found<'a>> + 'a {
+    ) -> impl Iterator<Item = FoundDenial<'a>> + 'a {
         let live = self.feed.announcer.live();
         let count = self.settings.partitions;
         let one = domain.map(|domain| {
@@ -236,7 +236,7 @@ impl Views<'_> {
             .filter_map(move |(at, statement)| {
                 let log_now = ready.get(&at.partition)?.log_now;
                 match &statement.says {
-                    Says::Denied(denial) if log_now < denial.end => Some(Found {
+                    Says::Denied(denial) if log_now < denial.end => Some(FoundDenial {
                         at,
                         statement,
                         denial,

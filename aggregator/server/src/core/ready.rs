@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::frame::Evidence;
+use tollgate_shared::wire::frame::Watermark;
 
 use super::partition::Partition;
 
@@ -11,7 +11,7 @@ use super::partition::Partition;
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// How far.
-    pub evidence: Evidence,
+    pub evidence: Watermark,
     /// The log's time now.
     pub log_now: Timestamp,
 }
@@ -26,6 +26,6 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
 }
 
 /// How far they are.
-pub(super) fn evidence(ready: &ReadyPartitions) -> Vec<Evidence> {
+pub(super) fn evidence(ready: &ReadyPartitions) -> Vec<Watermark> {
     ready.values().map(|ready| ready.evidence).collect()
 }

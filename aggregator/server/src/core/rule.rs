@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::HitBatch;
-use tollgate_shared::wire::record::{OwnersPen, Record, Totals, authentic, needs_tag};
+use tollgate_shared::wire::record::{Record, RecordPen, Totals, authentic, needs_tag};
 use tollgate_shared::wire::statement::{Says, Statement};
 
 use tollgate_engine::engine::{AgentChange, AgentNews};
@@ -26,7 +26,7 @@ use super::event::{Aside, Effect};
 use super::partition::appends::AppendPurpose;
 use super::partition::event::{PartitionEffect, PartitionStep, TotalsTarget};
 use super::partition::{Partition, Stage};
-use super::ruler::{Met, Ruled};
+use super::ruler::{Met, RuledRecord};
 use super::totals::ChainKey;
 use tollgate_log::{Delivered, Stream, Ticket};
 
@@ -181,7 +181,7 @@ impl Partition {
         self.position.current = self.is_current(step.clock());
     }
 
-    fn follow_up(&mut self, offset: u64, ruled: Ruled, step: &mut PartitionStep<'_>) {
+    fn follow_up(&mut self, offset: u64, ruled: RuledRecord, step: &mut PartitionStep<'_>) {
         // Of batches, and of denied pairs that new limits rule again.
         if self.announcing {
             let (counts, calls) = self.ruler.counts();
@@ -424,7 +424,7 @@ impl Partition {
         totals.send(may_send, |resource, due| {
             let target = target_of(resource);
             let key = context.writer(version_of(target));
-            let record = OwnersPen::new(key, target).totals(
+            let record = RecordPen::new(key, target).totals(
                 resource,
                 (*index, due.offset),
                 due.previous,

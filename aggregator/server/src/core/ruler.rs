@@ -24,14 +24,14 @@ use super::counters::Counters;
 use super::following::mark_of;
 use super::snapshots::Moment;
 use super::totals::{ChainKey, Due};
-use super::view::{BucketState, ConstraintState, PairState};
+use super::view::{BucketLeft, ConstraintState, PairState};
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Chunks;
 use tollgate_log::Delivered;
 
 /// What follows from a record.
 #[derive(Debug, Default)]
-pub struct Ruled {
+pub struct RuledRecord {
     /// What is said about which resource, in order.
     pub statements: Vec<(Arc<str>, Statement)>,
     /// What agents are told about their holds, in order.
@@ -189,7 +189,7 @@ impl Ruler {
         record: &Record<'_>,
         book: &LimitsBook,
         counters: &mut Counters,
-    ) -> Ruled {
+    ) -> RuledRecord {
         self.rulings.clear();
         self.engine
             .begin(offset, appended, record, book, &mut self.rulings);
@@ -212,15 +212,15 @@ impl Ruler {
     }
 
     /// Goes on with the record that was applied last, for as long as one slice takes.
-    pub fn go_on(&mut self, counters: &mut Counters) -> Ruled {
+    pub fn go_on(&mut self, counters: &mut Counters) -> RuledRecord {
         self.rulings.clear();
         self.engine.go_on(&mut self.rulings);
         self.ruled(counters)
     }
 
-    fn ruled(&mut self, counters: &mut Counters) -> Ruled {
+    fn ruled(&mut self, counters: &mut Counters) -> RuledRecord {
         count(&self.rulings, counters);
-        Ruled {
+        RuledRecord {
             statements: self
                 .rulings
                 .statements
@@ -343,7 +343,7 @@ impl Ruler {
             last_second: view.last_second,
             hard: view.hard,
             constraints: constraints_of(domain, &view.counts),
-            bucket: view.bucket.as_ref().map(BucketState::of),
+            bucket: view.bucket.as_ref().map(BucketLeft::of),
         })
     }
 }

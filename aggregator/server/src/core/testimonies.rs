@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 use tollgate_engine::engine::{DIGEST_FORM, is_digest_due};
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::record::OwnersPen;
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::record::RecordPen;
+use tollgate_shared::wire::testimony::StateDigest;
 
 use super::partition::Partition;
 use super::partition::appends::AppendPurpose;
@@ -44,12 +44,12 @@ const GIVEN_UP_MAX: u32 = 3;
 
 /// What one partition's states were, as far as testimonies may still speak of them.
 #[derive(Debug, Default)]
-pub struct Testimonies {
+pub struct StateDigests {
     noted: VecDeque<Noted>,
     doubted_until: Timestamp,
 }
 
-impl Testimonies {
+impl StateDigests {
     fn note(&mut self, noted: Noted) {
         if self.noted.len() == NOTED_MAX {
             self.noted.pop_front();
@@ -97,7 +97,7 @@ impl Partition {
         if !self.announcing {
             return;
         }
-        let testimony = Testimony {
+        let testimony = StateDigest {
             offset,
             rules: noted.rules,
             form: DIGEST_FORM,
@@ -106,12 +106,12 @@ impl Partition {
             owner: &settings.owner,
             instance: step.context.instance,
         };
-        let record = OwnersPen::new(context.writer(in_force), self.index).testimony(&testimony);
+        let record = RecordPen::new(context.writer(in_force), self.index).testimony(&testimony);
         self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
     }
 
     /// Another has said what the state was: compares.
-    pub(super) fn hear(&mut self, said: &Testimony<'_>, step: &mut PartitionStep<'_>) {
+    pub(super) fn hear(&mut self, said: &StateDigest<'_>, step: &mut PartitionStep<'_>) {
         if said.instance == step.context.instance || said.form != DIGEST_FORM {
             return;
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_bounded_and_the_newest_stay() {
-        let mut testimonies = Testimonies::default();
+        let mut testimonies = StateDigests::default();
         for offset in 0..100 {
             testimonies.note(Noted {
                 offset,

@@ -56,22 +56,22 @@ impl ChainKey {
 }
 
 #[derive(Debug)]
-enum State {
+enum TotalsState {
     Due,
     Sent(Ticket),
     Acknowledged(Ticket),
 }
 
 /// Where a chain has what was sent under a ticket and is not answered yet. Tickets rise along a chain.
-fn position(chain: &VecDeque<(Due, State)>, ticket: Ticket) -> Option<usize> {
-    let is_before = |state: &State| match state {
-        State::Sent(sent) | State::Acknowledged(sent) => *sent < ticket,
-        State::Due => false,
+fn position(chain: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usize> {
+    let is_before = |state: &TotalsState| match state {
+        TotalsState::Sent(sent) | TotalsState::Acknowledged(sent) => *sent < ticket,
+        TotalsState::Due => false,
     };
     let at = chain.partition_point(|(_, state)| is_before(state));
     let found = chain.get(at);
     found
-        .is_some_and(|(_, state)| matches!(state, State::Sent(sent) if *sent == ticket))
+        .is_some_and(|(_, state)| matches!(state, TotalsState::Sent(sent) if *sent == ticket))
         .then_some(at)
 }
 
@@ -79,7 +79,7 @@ fn position(chain: &VecDeque<(Due, State)>, ticket: Ticket) -> Option<usize> {
 #[derive(Debug, Default)]
 pub struct Totals {
     /// By resource.
-    chains: BTreeMap<Box<str>, VecDeque<(Due, State)>>,
+    chains: BTreeMap<Box<str>, VecDeque<(Due, TotalsState)>>,
     /// By resource: the last total that its target has applied. There are as many as chains in the engine.
     applied: BTreeMap<Box<str>, u64>,
 }
@@ -100,7 +100,7 @@ impl Totals {
             .back()
             .is_none_or(|(last, _)| last.offset < due.offset)
         {
-            chain.push_back((due, State::Due));
+            chain.push_back((due, TotalsState::Due));
         }
     }
 
@@ -114,7 +114,7 @@ impl Totals {
             return;
         };
         // What is on its way is left: its answer is still to come and finds it.
-        while let Some((due, State::Due)) = chain.front() {
+        while let Some((due, TotalsState::Due)) = chain.front() {
             if offset < due.offset {
                 break;
             }
@@ -139,10 +139,10 @@ impl Totals {
             let unsent = chain
                 .iter()
                 .rev()
-                .take_while(|(_, state)| matches!(state, State::Due))
+                .take_while(|(_, state)| matches!(state, TotalsState::Due))
                 .count();
             for (due, state) in chain.range_mut(chain.len() - unsent..) {
-                *state = State::Sent(send(resource, due));
+                *state = TotalsState::Sent(send(resource, due));
             }
         }
     }
@@ -155,9 +155,9 @@ impl Totals {
         if let Some(at) = position(chain, ticket)
             && let Some((_, state)) = chain.get_mut(at)
         {
-            *state = State::Acknowledged(ticket);
+            *state = TotalsState::Acknowledged(ticket);
         }
-        while let Some((_, State::Acknowledged(_))) = chain.front() {
+        while let Some((_, TotalsState::Acknowledged(_))) = chain.front() {
             chain.pop_front();
         }
         if chain.is_empty() {
@@ -179,7 +179,7 @@ impl Totals {
             if planted(Bug::TotalsNotAgain) {
                 break;
             }
-            *state = State::Due;
+            *state = TotalsState::Due;
         }
         true
     }

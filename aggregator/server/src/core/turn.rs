@@ -2,7 +2,7 @@
 //! pointers in it.
 
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick};
+use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
 
 use super::partition::appends::AppendPurpose;
 use super::partition::event::PartitionStep;
@@ -34,7 +34,7 @@ impl Partition {
             instance: context.instance,
             number: self.ticks.number,
         };
-        let record = OwnersPen::new(context.writer(self.ticks.under), self.index).tick(&tick);
+        let record = RecordPen::new(context.writer(self.ticks.under), self.index).tick(&tick);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Tick, step);
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
@@ -54,12 +54,12 @@ impl Partition {
         if !wanted {
             return;
         }
-        let pointer = Pointer {
+        let pointer = LimitsActivation {
             version: latest.number,
             digest: latest.digest,
         };
         self.pointing.under = self.ruler.version();
-        let pen = OwnersPen::new(context.writer(self.pointing.under), self.index);
+        let pen = RecordPen::new(context.writer(self.pointing.under), self.index);
         let record = pen.pointer(&pointer);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Pointer, step);
         step.counters().pointers += 1;
@@ -81,7 +81,7 @@ impl Partition {
     pub(super) fn may_follow_pointer(
         &mut self,
         delivered: &Delivered,
-        pointer: &Pointer,
+        pointer: &LimitsActivation,
         step: &mut PartitionStep<'_>,
     ) -> bool {
         let limits = step.context.limits;

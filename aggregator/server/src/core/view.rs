@@ -12,7 +12,7 @@ use tollgate_shared::place::{Code, LogId};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Cause, Denial, Scope, Statement};
 
-use super::amendments::{AmendmentView, Proposal, Refused};
+use super::amendments::{AmendmentRefused, AmendmentView, Proposal};
 use super::candidates::CandidatesView;
 use super::counters::Counters;
 use super::holds::{HoldFilter, HoldsView};
@@ -58,7 +58,7 @@ pub struct DenialFilter {
     /// Of this domain.
     pub domain: Option<String>,
     /// Behind this one, in the order in which they are shown.
-    pub after: Option<Cursor>,
+    pub after: Option<DenialsCursor>,
     /// At most so many.
     pub limit: usize,
     /// Beyond those at most so many are counted.
@@ -67,7 +67,7 @@ pub struct DenialFilter {
 
 /// Where in the order of all denials one stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct DenialsCursor {
     /// Its resource.
     pub resource: Box<str>,
     /// Its partition and scope.
@@ -94,7 +94,7 @@ pub enum Reply {
     /// To [`Query::Digests`].
     Digests(DigestsView),
     /// To [`Query::Amend`].
-    Amended(Result<AmendmentView, Refused>),
+    Amended(Result<AmendmentView, AmendmentRefused>),
     /// To [`Query::Counters`].
     Counters(Box<Counted>),
 }
@@ -195,13 +195,13 @@ pub struct DenialsView {
     /// that are shown; some of them may have just ended.
     pub omitted: usize,
     /// The last that is shown, where there are more: the next page begins behind it.
-    pub next: Option<Cursor>,
+    pub next: Option<DenialsCursor>,
     /// Whether there are more than are shown and were counted.
     #[serde(skip)]
     pub more: bool,
     /// The last that is shown or was counted.
     #[serde(skip)]
-    pub upto: Option<Cursor>,
+    pub upto: Option<DenialsCursor>,
     /// How many are kept of what was asked for, wherever a page begins; some may have just ended.
     #[serde(skip)]
     pub kept: usize,
@@ -296,7 +296,7 @@ pub struct PairState {
     /// The hard limit, each window and each quota, in the order of asking.
     pub constraints: Vec<ConstraintState>,
     /// Its token bucket; null: none.
-    pub bucket: Option<BucketState>,
+    pub bucket: Option<BucketLeft>,
 }
 
 /// What counts in a window or a quota.
@@ -324,7 +324,7 @@ impl ConstraintState {
     }
 }
 
-impl BucketState {
+impl BucketLeft {
     /// As the engine has it; parts of a copy are left out.
     pub fn of(view: &BucketView) -> Self {
         Self {
@@ -336,7 +336,7 @@ impl BucketState {
 
 /// What is left in a token bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BucketState {
+pub struct BucketLeft {
     /// Whole copies in it; below zero: debt.
     pub level: i64,
     /// Copies that it holds when it is full.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tollgate_zmtp::Limits;
+use tollgate_zmtp::PeerLimits;
 
 /// The bounds on connections to the ports for agents and for the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Default for Bounds {
 
 /// What a connection of an agent may send: a message is at most 1,000,000 bytes, behind an empty frame
 /// where the peer is a REQ.
-pub const LINK_LIMITS: Limits = Limits {
+pub const LINK_LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
     command_bytes_max: 512,
@@ -85,7 +85,7 @@ pub const LINK_LIMITS: Limits = Limits {
 };
 
 /// What a subscriber may send: topics, which have 33 bytes, and pings.
-pub const FEED_LIMITS: Limits = Limits {
+pub const FEED_LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 512,
     command_bytes_max: 512,

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tollgate_tls::Certificate;
-use tollgate_zmtp::{Event, Limits, SocketType};
+use tollgate_zmtp::{Event, PeerLimits, SocketType};
 
 use super::Edge;
 use super::bounds::Bounds;
@@ -34,7 +34,7 @@ pub(crate) trait Conversation: Send + 'static {
     /// What this side is.
     const ROLE: SocketType;
     /// What the peer may send.
-    const LIMITS: Limits;
+    const LIMITS: PeerLimits;
 
     /// The peer was let in, under this grant if grants are asked for.
     fn admitted(&mut self, grant: Option<Arc<TokenGrant>>);

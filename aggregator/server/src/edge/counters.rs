@@ -38,12 +38,12 @@ impl PortCounters {
 
 /// Lines for the operator, at most one a second.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct OperatorLines {
     last: Mutex<Option<Instant>>,
     unsaid: AtomicU64,
 }
 
-impl Lines {
+impl OperatorLines {
     /// Whether a line may be logged now; with it, how many were not since the last.
     fn may(&self, now: Instant) -> Option<u64> {
         let mut last = self
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_line_is_logged_once_a_second_and_says_how_many_were_not() {
-        let lines = Lines::default();
+        let lines = OperatorLines::default();
         let began = Instant::now();
         assert_eq!(lines.may(began), Some(0));
         for ms in 1..1_000 {

@@ -31,7 +31,7 @@ pub(crate) use accept::{Port, serve};
 pub use bounds::Bounds;
 pub use connection::{Basis, Connection};
 pub(crate) use connection::{Conversation, Queued};
-pub(crate) use counters::Lines;
+pub(crate) use counters::OperatorLines;
 pub use counters::PortCounters;
 pub use descriptors::raise as raise_descriptors;
 pub use ended::Ended;
@@ -60,12 +60,12 @@ pub struct Edge {
     /// Times that accepting paused, for want of descriptors.
     pub paused: AtomicU64,
     /// Bytes that wait for all connections.
-    pub queued: Total,
+    pub queued: ConnectionTotal,
     /// Bytes of unfinished messages.
-    pub unfinished: Total,
+    pub unfinished: ConnectionTotal,
     /// Which topics may be heard under grants that are not for all namespaces.
     pub hearing: Hearing,
-    pub(crate) lines: Lines,
+    pub(crate) lines: OperatorLines,
     pending: Mutex<Pending>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     slots: Arc<Semaphore>,
@@ -76,9 +76,9 @@ pub struct Edge {
 
 /// A sum over all connections.
 #[derive(Debug, Default)]
-pub struct Total(AtomicUsize);
+pub struct ConnectionTotal(AtomicUsize);
 
-impl Total {
+impl ConnectionTotal {
     /// Its value.
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -105,10 +105,10 @@ impl Edge {
             agents: PortCounters::default(),
             feed: PortCounters::default(),
             paused: AtomicU64::new(0),
-            queued: Total::default(),
-            unfinished: Total::default(),
+            queued: ConnectionTotal::default(),
+            unfinished: ConnectionTotal::default(),
             hearing: Hearing::default(),
-            lines: Lines::default(),
+            lines: OperatorLines::default(),
             pending: Mutex::new(Pending::new(bounds.pending_per_address, pending_max)),
             connections: Mutex::default(),
             slots: Arc::new(Semaphore::new(slots_max)),

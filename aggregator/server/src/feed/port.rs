@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tollgate_shared::wire::frame::{TOPIC_BYTES, Topic};
-use tollgate_zmtp::{Event, Limits, SocketType, Subscriptions};
+use tollgate_zmtp::{Event, PeerLimits, SocketType, Subscriptions};
 
 use super::FeedCounters;
 use super::shares::Shares;
@@ -219,7 +219,7 @@ fn topic(bytes: &[u8]) -> Result<Topic, Ended> {
 
 impl Conversation for SubscriberConversation {
     const ROLE: SocketType = SocketType::Pub;
-    const LIMITS: Limits = FEED_LIMITS;
+    const LIMITS: PeerLimits = FEED_LIMITS;
 
     fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
         self.grant = grant.filter(|grant| grant.namespaces.is_some());

@@ -26,14 +26,14 @@ use tollgate_shared::wire::set_rows::SetRow;
 
 use super::edge::Caller;
 use super::{HttpCounters, Shown, guard, silent};
-use crate::core::amendments::{Proposal, Refused};
+use crate::core::amendments::{AmendmentRefused, Proposal};
 use crate::core::view::{Query, Reply};
 use crate::security::TokenGrant;
 
 /// What is asked for, with what the act needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Asked {
+pub struct AmendRequest {
     /// `lift`, `reset`, `refund`, `ban`, `unban`, `release`, `switch` or `set`.
     pub act: String,
     /// The resource.
@@ -108,7 +108,7 @@ pub(super) async fn answer(
     caller: Option<Extension<Caller>>,
     grant: Option<Extension<Arc<TokenGrant>>>,
     headers: HeaderMap,
-    asked: Result<Json<Asked>, JsonRejection>,
+    asked: Result<Json<AmendRequest>, JsonRejection>,
 ) -> Response {
     if headers.contains_key(header::ORIGIN) {
         return fault(StatusCode::FORBIDDEN, "forbidden", "not from a page");
@@ -145,13 +145,15 @@ pub(super) async fn answer(
     }
 }
 
-const fn status(refused: &Refused) -> StatusCode {
+const fn status(refused: &AmendmentRefused) -> StatusCode {
     match refused {
-        Refused::Conflict { .. } => StatusCode::CONFLICT,
-        Refused::Name { .. } => StatusCode::BAD_REQUEST,
-        Refused::UnknownResource { .. } => StatusCode::NOT_FOUND,
-        Refused::Nothing { .. } | Refused::TooMany { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        Refused::NotNow { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        AmendmentRefused::Conflict { .. } => StatusCode::CONFLICT,
+        AmendmentRefused::Name { .. } => StatusCode::BAD_REQUEST,
+        AmendmentRefused::UnknownResource { .. } => StatusCode::NOT_FOUND,
+        AmendmentRefused::Nothing { .. } | AmendmentRefused::TooMany { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        AmendmentRefused::NotNow { .. } => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -164,7 +166,7 @@ fn fault(status: StatusCode, code: &str, error: &str) -> Response {
     (status, Json(view)).into_response()
 }
 
-impl Asked {
+impl AmendRequest {
     /// The same by whoever a grant is of: its name, and on whose behalf it says that it asks.
     fn by(mut self, grant: Option<&Arc<TokenGrant>>) -> Self {
         let Some(grant) = grant else {
@@ -300,8 +302,8 @@ mod tests {
 
     use super::*;
 
-    fn released(asked: Asked) -> Result<Act, String> {
-        let asked = Asked {
+    fn released(asked: AmendRequest) -> Result<Act, String> {
+        let asked = AmendRequest {
             act: "release".to_owned(),
             resource: Some("sandbox".to_owned()),
             who: "ann".to_owned(),
@@ -311,10 +313,10 @@ mod tests {
         asked.proposal().map(|proposal| proposal.act)
     }
 
-    fn transfer(id: &str) -> Asked {
-        Asked {
+    fn transfer(id: &str) -> AmendRequest {
+        AmendRequest {
             transfer: Some(id.to_owned()),
-            ..Asked::default()
+            ..AmendRequest::default()
         }
     }
 
@@ -335,28 +337,28 @@ mod tests {
         }
         let named = || Some("a".to_owned());
         let beside = [
-            Asked {
+            AmendRequest {
                 domain: named(),
-                ..Asked::default()
+                ..AmendRequest::default()
             },
-            Asked {
+            AmendRequest {
                 agent: named(),
-                ..Asked::default()
+                ..AmendRequest::default()
             },
-            Asked {
+            AmendRequest {
                 number: Some(1),
-                ..Asked::default()
+                ..AmendRequest::default()
             },
         ];
         for other in beside {
-            let both = Asked {
+            let both = AmendRequest {
                 transfer: Some(id.to_string()),
                 ..other
             };
             let said = released(both).expect_err("both");
             assert_eq!(said, "release: expected a transfer alone, or none");
         }
-        let said = released(Asked::default()).expect_err("nothing");
+        let said = released(AmendRequest::default()).expect_err("nothing");
         assert!(said.ends_with("domain or agent; or transfer"), "{said}");
     }
 }

@@ -15,7 +15,7 @@ use tollgate_shared::wire::statement::Scope;
 
 use crate::core::hold_order::{HoldCursor, Holder};
 use crate::core::live::At;
-use crate::core::view::Cursor;
+use crate::core::view::DenialsCursor;
 use tollgate_shared::hex::hex;
 
 /// The cursor of a denial's row, to be shown.
@@ -30,7 +30,7 @@ pub(super) fn of_row(row: &Value) -> Option<String> {
     Some(hex(text.as_bytes()))
 }
 
-impl Serialize for Cursor {
+impl Serialize for DenialsCursor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (scope, name) = match &self.at.scope {
             Scope::Pair(domain) => ("pair", Some(domain)),
@@ -43,7 +43,7 @@ impl Serialize for Cursor {
 }
 
 /// A denial's cursor that was shown; `None` means that the text is not one.
-pub(super) fn read(text: &str) -> Option<Cursor> {
+pub(super) fn read(text: &str) -> Option<DenialsCursor> {
     let (resource, partition, scope, name): (String, u32, String, Option<String>) = unhex(text)?;
     let scope = match (&*scope, name) {
         ("pair", Some(domain)) => Scope::Pair(domain.into()),
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Option<Cursor> {
         _ => return None,
     };
     let at = At { partition, scope };
-    Some(Cursor {
+    Some(DenialsCursor {
         resource: resource.into(),
         at,
     })

@@ -43,8 +43,8 @@ use tollgate_tls::Certificate;
 use super::fault;
 use super::guard;
 use super::hosts::Hosts;
-use super::places::{Place, Places, Stage};
-use crate::edge::Lines;
+use super::places::{ConnectionPlace, ConnectionStage, Places};
+use crate::edge::OperatorLines;
 use crate::security::Access;
 
 /// How long a request's header may take, from the connection's start or the answer before it.
@@ -112,7 +112,7 @@ pub async fn serve(
         hosts,
         places: Arc::new(Places::new(CONNECTIONS_MAX)),
         counters,
-        lines: Lines::default(),
+        lines: OperatorLines::default(),
     });
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -136,11 +136,16 @@ struct Edge {
     hosts: Hosts,
     places: Arc<Places>,
     counters: Arc<HttpCounters>,
-    lines: Lines,
+    lines: OperatorLines,
 }
 
 impl Edge {
-    async fn serve_one(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
+    async fn serve_one(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: ConnectionPlace,
+    ) {
         let place = Arc::new(place);
         tokio::select! {
             () = Arc::clone(&self).converse(stream, peer, &place) => {}
@@ -151,7 +156,12 @@ impl Edge {
         }
     }
 
-    async fn converse(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: &Arc<Place>) {
+    async fn converse(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: &Arc<ConnectionPlace>,
+    ) {
         let Some((tls, handshakes)) = &self.access.tls else {
             return self.answer_all(stream, (peer, None), place).await;
         };
@@ -175,7 +185,7 @@ impl Edge {
         self: Arc<Self>,
         stream: S,
         (peer, certificate): (SocketAddr, Option<Certificate>),
-        place: &Arc<Place>,
+        place: &Arc<ConnectionPlace>,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -217,7 +227,7 @@ impl Edge {
         &self,
         mut request: Request<Body>,
         (peer, certificate): (SocketAddr, Option<&Certificate>),
-        place: &Place,
+        place: &ConnectionPlace,
     ) -> Response {
         if let Some(host) = self.hosts.stranger(&request) {
             HttpCounters::add(&self.counters.strange_hosts);
@@ -251,9 +261,9 @@ impl Edge {
             }
         };
         let request = Request::from_parts(head, Body::from(body));
-        self.places.set(place.id, Stage::Answered);
+        self.places.set(place.id, ConnectionStage::Answered);
         let answered = self.routes.call(request).await;
-        self.places.set(place.id, Stage::Idle);
+        self.places.set(place.id, ConnectionStage::Idle);
         place.answered.store(true, Ordering::Relaxed);
         answered.unwrap_or_else(|never| match never {})
     }

@@ -76,12 +76,12 @@ pub(super) struct List {
     /// At most so many are shown.
     pub limit: usize,
     /// By which fields rows are ordered.
-    pub order: Order,
+    pub order: RowOrder,
 }
 
 /// An order of rows.
 #[derive(Clone, Copy)]
-pub(super) enum Order {
+pub(super) enum RowOrder {
     /// By resource, and within it as they came.
     Resource,
     /// Holds, the oldest first: each answer ends where its `next` says, and so does the list, at the first of them.
@@ -237,7 +237,7 @@ fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List
     if answer["more"] == true {
         view["more"] = true.into();
     }
-    if let Order::Start = list.order {
+    if let RowOrder::Start = list.order {
         let ends = [&view["next"], &answer["next"]].map(|next| cursor::read_hold(next.as_str()?));
         let first = ends.into_iter().flatten().min();
         view["next"] = first.map(|place| cursor::shown_hold(&place)).into();
@@ -258,23 +258,23 @@ fn finish(view: &mut Value, list: &List) {
         resources.sort_by_cached_key(resource);
     }
     let end = match list.order {
-        Order::Start => view["next"].as_str().and_then(cursor::read_hold),
+        RowOrder::Start => view["next"].as_str().and_then(cursor::read_hold),
         _ => None,
     };
     let (mut cut, mut last) = (0, None);
     if let Some(rows) = view[list.rows].as_array_mut() {
         match list.order {
-            Order::Resource => {
+            RowOrder::Resource => {
                 rows.sort_by_cached_key(|row| (resource(row), row["partition"].as_u64()));
             }
-            Order::Start => {
+            RowOrder::Start => {
                 rows.sort_by_cached_key(cursor::of_hold);
                 // Beyond where one of them stopped nobody knows what that one has.
                 if let Some(end) = &end {
                     rows.retain(|row| cursor::of_hold(row).is_some_and(|at| at <= *end));
                 }
             }
-            Order::Greatest(field) => {
+            RowOrder::Greatest(field) => {
                 let domain = |row: &Value| row["domain"].as_str().unwrap_or_default().to_owned();
                 rows.sort_by_cached_key(|row| {
                     let count = std::cmp::Reverse(row[field].as_u64());
@@ -286,7 +286,7 @@ fn finish(view: &mut Value, list: &List) {
         rows.truncate(list.limit);
         last = rows.last().and_then(cursor::of_hold);
     }
-    if let (Order::Start, 1.., Some(last)) = (list.order, cut, last) {
+    if let (RowOrder::Start, 1.., Some(last)) = (list.order, cut, last) {
         view["next"] = cursor::shown_hold(&last).into();
     }
     if 0 < cut {
@@ -320,7 +320,7 @@ mod tests {
     const HOLDS: List = List {
         rows: "holds",
         limit: 3,
-        order: Order::Start,
+        order: RowOrder::Start,
     };
 
     fn row(partition: u32, start: u64) -> Value {
@@ -457,7 +457,7 @@ mod tests {
         let list = List {
             rows: "candidates",
             limit: usize::MAX,
-            order: Order::Resource,
+            order: RowOrder::Resource,
         };
         let uri = Uri::from_static("/v1/candidates");
         let view = answered(&others, (&uri, &HeaderMap::new()), own, &list).await;

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
-use super::fleet::{self, FromFleet, List, Order, OwnView};
+use super::fleet::{self, FromFleet, List, OwnView, RowOrder};
 use super::query::UrlQuery;
 use super::queue::Queue;
 use super::{ANSWERS, Shown, busy, cursor, fault, silent};
@@ -45,12 +45,12 @@ static LISTS: Queue = Queue::new(32);
 const TOP_DEFAULT: usize = 20;
 
 /// What was asked, to be asked of others.
-pub(super) struct Asked {
+pub(super) struct ListQuery {
     uri: Uri,
     headers: HeaderMap,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asked {
+impl<S: Sync> FromRequestParts<S> for ListQuery {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -73,7 +73,7 @@ pub(super) struct DenialsUrl {
 
 pub(super) async fn denials(
     State(shown): State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     UrlQuery(url): UrlQuery<DenialsUrl>,
 ) -> Response {
     let limit = match rows(url.limit) {
@@ -97,7 +97,7 @@ pub(super) async fn denials(
     let list = List {
         rows: "denials",
         limit,
-        order: Order::Resource,
+        order: RowOrder::Resource,
     };
     let Some(view) = denials_by_slices(&shown, filter).await else {
         return silent();
@@ -185,7 +185,7 @@ pub(super) struct HoldsUrl {
 
 pub(super) async fn holds(
     State(shown): State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     UrlQuery(url): UrlQuery<HoldsUrl>,
 ) -> Response {
     let limit = match rows(url.limit) {
@@ -215,7 +215,7 @@ pub(super) async fn holds(
     let list = List {
         rows: "holds",
         limit,
-        order: Order::Start,
+        order: RowOrder::Start,
     };
     let Some(_turn) = LISTS.turn().await else {
         return busy(&shown.counters);
@@ -253,11 +253,11 @@ async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsView> 
     }
 }
 
-pub(super) async fn candidates(State(shown): State<Shown>, asked: Asked) -> Response {
+pub(super) async fn candidates(State(shown): State<Shown>, asked: ListQuery) -> Response {
     let list = List {
         rows: "candidates",
         limit: usize::MAX,
-        order: Order::Resource,
+        order: RowOrder::Resource,
     };
     match shown.desk.ask(Query::Candidates).await {
         Some(Reply::Candidates(view)) => gathered(&shown, asked, view, &list).await,
@@ -275,7 +275,7 @@ pub(super) struct PairUrl {
 
 pub(super) async fn pair_by_query(
     state: State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     UrlQuery(url): UrlQuery<PairUrl>,
 ) -> Response {
     pair(state, asked, url).await
@@ -283,7 +283,7 @@ pub(super) async fn pair_by_query(
 
 pub(super) async fn pair_by_path(
     state: State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     Path(url): Path<PairUrl>,
 ) -> Response {
     pair(state, asked, url).await
@@ -291,7 +291,7 @@ pub(super) async fn pair_by_path(
 
 async fn pair(
     State(shown): State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     PairUrl { resource, domain }: PairUrl,
 ) -> Response {
     // The name under which a caller of this domain is limited.
@@ -318,7 +318,7 @@ pub(super) struct TopUrl {
 
 pub(super) async fn top(
     State(shown): State<Shown>,
-    asked: Asked,
+    asked: ListQuery,
     UrlQuery(url): UrlQuery<TopUrl>,
 ) -> Response {
     let limit = url.limit.unwrap_or(TOP_DEFAULT);
@@ -334,7 +334,7 @@ pub(super) async fn top(
     let list = List {
         rows: "pairs",
         limit,
-        order: Order::Greatest(by.name()),
+        order: RowOrder::Greatest(by.name()),
     };
     let filter = TopFilter {
         by,
@@ -372,7 +372,7 @@ async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> 
     }
 }
 
-async fn gathered<V: OwnView>(shown: &Shown, asked: Asked, view: V, list: &List) -> Response {
+async fn gathered<V: OwnView>(shown: &Shown, asked: ListQuery, view: V, list: &List) -> Response {
     let of = (&asked.uri, &asked.headers);
     match fleet::gather(&shown.others, of, view, list).await {
         Some(view) => answer(view).await,

@@ -68,13 +68,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where questions wait for the core's answers.
 #[derive(Clone)]
-pub struct Desk {
+pub struct PendingQueries {
     events: mpsc::Sender<Event>,
     waiting: Arc<Mutex<HashMap<QueryId, oneshot::Sender<Reply>>>>,
     next: Arc<AtomicU64>,
 }
 
-impl Desk {
+impl PendingQueries {
     /// A desk whose questions go to `events`.
     pub fn new(events: mpsc::Sender<Event>) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Desk {
 
 #[derive(Clone)]
 struct Shown {
-    desk: Desk,
+    desk: PendingQueries,
     metrics: Arc<Metrics>,
     log: Arc<LogView>,
     others: Others,
@@ -157,7 +157,7 @@ pub struct LogView {
 
 /// The routes.
 pub fn routes(
-    desk: Desk,
+    desk: PendingQueries,
     metrics: Arc<Metrics>,
     log: LogView,
     others: Others,
@@ -196,8 +196,8 @@ pub fn routes(
 
 /// The routes of the listener for probes, which asks nobody for anything: health and readiness, and metrics if they are
 /// to be seen there.
-pub fn probe_routes(desk: Desk, metrics: Option<Arc<Metrics>>) -> Router {
-    let ready = |State(desk): State<Desk>| async move { readiness_of(&desk).await };
+pub fn probe_routes(desk: PendingQueries, metrics: Option<Arc<Metrics>>) -> Router {
+    let ready = |State(desk): State<PendingQueries>| async move { readiness_of(&desk).await };
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -239,7 +239,7 @@ async fn readiness(State(shown): State<Shown>) -> Response {
     readiness_of(&shown.desk).await
 }
 
-async fn readiness_of(desk: &Desk) -> Response {
+async fn readiness_of(desk: &PendingQueries) -> Response {
     match desk.ask(Query::Readiness).await {
         Some(Reply::Readiness(view)) => {
             let status = if view.ready {
@@ -257,7 +257,7 @@ async fn metrics_text(State(shown): State<Shown>) -> Response {
     metrics_of(&shown.desk, &shown.metrics).await
 }
 
-async fn metrics_of(desk: &Desk, metrics: &Arc<Metrics>) -> Response {
+async fn metrics_of(desk: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
     match desk.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
             let metrics = Arc::clone(metrics);

@@ -26,13 +26,13 @@ pub(super) struct Places {
 #[derive(Default)]
 struct PlacesState {
     last: u64,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenConnections>,
 }
 
-struct Open {
+struct OpenConnections {
     /// What counts as its address.
     of: IpAddr,
-    stage: Stage,
+    stage: ConnectionStage,
     /// Since which turn it is in this stage.
     since: u64,
     ended: Arc<Notify>,
@@ -40,7 +40,7 @@ struct Open {
 
 /// What a connection does, those first that make room first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// It was answered, and waits for its next request.
     Idle,
     /// It waits for its first request.
@@ -50,7 +50,7 @@ pub(super) enum Stage {
 }
 
 /// The place of one connection, given back when it is dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     pub(super) id: u64,
     /// Says that it is another's now.
     pub(super) ended: Arc<Notify>,
@@ -90,7 +90,7 @@ impl Places {
         places: &Arc<Self>,
         address: IpAddr,
         counters: &Arc<HttpCounters>,
-    ) -> Place {
+    ) -> ConnectionPlace {
         let mut state = places.state();
         if places.max <= state.open.len() {
             HttpCounters::add(&counters.turned_away);
@@ -101,9 +101,9 @@ impl Places {
         }
         state.last += 1;
         let (id, ended) = (state.last, Arc::new(Notify::new()));
-        let open = Open {
+        let open = OpenConnections {
             of: network(address),
-            stage: Stage::New,
+            stage: ConnectionStage::New,
             since: id,
             ended: Arc::clone(&ended),
         };
@@ -112,7 +112,7 @@ impl Places {
             .open
             .store(state.open.len() as u64, Ordering::Relaxed);
         drop(state);
-        Place {
+        ConnectionPlace {
             id,
             ended,
             answered: AtomicBool::new(false),
@@ -122,7 +122,7 @@ impl Places {
     }
 
     /// A connection does something else from now on.
-    pub(super) fn set(&self, id: u64, stage: Stage) {
+    pub(super) fn set(&self, id: u64, stage: ConnectionStage) {
         let mut state = self.state();
         state.last += 1;
         let now = state.last;
@@ -136,7 +136,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut state = self.places.state();
         state.open.remove(&self.id);
@@ -158,17 +158,17 @@ mod tests {
     fn idle_ones_make_room_before_new_ones_and_those_before_whoever_is_answered() {
         let (places, counters) = places(3);
         let enter = || Places::enter(&places, IpAddr::from([10, 0, 0, 1]), &counters);
-        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
+        let ended = |place: &ConnectionPlace| !places.state().open.contains_key(&place.id);
         let [first, second, third] = [(); 3].map(|()| enter());
-        places.set(first.id, Stage::Answered);
-        places.set(second.id, Stage::Answered);
-        places.set(second.id, Stage::Idle);
+        places.set(first.id, ConnectionStage::Answered);
+        places.set(second.id, ConnectionStage::Answered);
+        places.set(second.id, ConnectionStage::Idle);
         let fourth = enter();
         assert!(ended(&second) && !ended(&third), "it was idle");
         let fifth = enter();
         assert!(ended(&third), "it waits longest for its first request");
         for place in [&fourth, &fifth] {
-            places.set(place.id, Stage::Answered);
+            places.set(place.id, ConnectionStage::Answered);
         }
         let sixth = enter();
         assert!(ended(&first) && !ended(&fourth), "it was answered longest");
@@ -183,13 +183,13 @@ mod tests {
     fn the_address_with_most_makes_room() {
         let (places, counters) = places(3);
         let enter = |host| Places::enter(&places, IpAddr::from([10, 0, 0, host]), &counters);
-        let ended = |place: &Place| !places.state().open.contains_key(&place.id);
+        let ended = |place: &ConnectionPlace| !places.state().open.contains_key(&place.id);
         let probe = enter(1);
-        places.set(probe.id, Stage::Idle);
+        places.set(probe.id, ConnectionStage::Idle);
         let (_busy, _more) = (enter(2), enter(2));
         for _ in 0..10 {
             let again = enter(2);
-            places.set(again.id, Stage::Answered);
+            places.set(again.id, ConnectionStage::Answered);
             assert!(!ended(&probe));
         }
     }

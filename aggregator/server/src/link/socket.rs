@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Answered;
-use tollgate_zmtp::{Event as Said, Limits, SocketType, message};
+use tollgate_zmtp::{Event as Said, PeerLimits, SocketType, message};
 
 use super::flights::{FlightBounds, Flights, Whose};
 use super::{Admitted, RefusedBatches, Session, encode};
-use crate::core::event::{Event, Peer, Request, Room};
+use crate::core::event::{AgentRoom, Event, Peer, Request};
 use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters, Queued};
 use crate::security::{Access, AccessRefused, PortKind, TokenGrant};
@@ -48,7 +48,7 @@ pub enum Sent {
     /// It goes out.
     Sent,
     /// It goes out, and so much waits for the agent now that no more of a snapshot is to be made for it
-    /// until [`Room::Free`] is said.
+    /// until [`AgentRoom::Free`] is said.
     Full,
     /// The agent is gone.
     Gone,
@@ -237,7 +237,7 @@ impl Port for AgentsPort {
         self.0.edge.hearing.forget(connection.number);
         if self.0.lock_full().remove(&connection.number).is_some() {
             // Else the core would wait for it for ever.
-            let gone = Event::Room(peer(connection), Room::Gone);
+            let gone = Event::Room(peer(connection), AgentRoom::Gone);
             let events = self.0.events.clone();
             tokio::spawn(async move { events.send(gone).await });
         }
@@ -346,7 +346,7 @@ impl AgentConversation {
 
 impl Conversation for AgentConversation {
     const ROLE: SocketType = SocketType::Router;
-    const LIMITS: Limits = LINK_LIMITS;
+    const LIMITS: PeerLimits = LINK_LIMITS;
 
     fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
         self.session.set_grant(grant);
@@ -409,7 +409,7 @@ impl Conversation for AgentConversation {
             *is_full = false;
             drop(full);
             let peer = self.peer.clone();
-            self.hand_over(Event::Room(peer, Room::Free));
+            self.hand_over(Event::Room(peer, AgentRoom::Free));
         }
     }
 

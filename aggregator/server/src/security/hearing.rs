@@ -32,13 +32,13 @@ pub type Namespaces = BTreeSet<Box<str>>;
 /// The topics.
 #[derive(Debug, Default)]
 pub struct Hearing {
-    inner: Mutex<Asked>,
+    inner: Mutex<AskedTopics>,
     changes: AtomicU64,
     left_out: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct AskedTopics {
     /// How many links asked for a topic, by the namespaces of their grants.
     topics: HashMap<Namespaces, HashMap<Topic, u32>>,
     /// What each link asked for.
@@ -56,7 +56,7 @@ impl Hearing {
         topics: impl IntoIterator<Item = Topic>,
     ) -> bool {
         let mut asked = self.lock();
-        let Asked {
+        let AskedTopics {
             topics: all,
             links,
             count,
@@ -127,7 +127,7 @@ impl Hearing {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Asked> {
+    fn lock(&self) -> MutexGuard<'_, AskedTopics> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

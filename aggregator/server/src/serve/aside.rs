@@ -37,13 +37,13 @@ const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// Where refused records are kept, and told.
 #[derive(Debug)]
 pub struct Asides {
-    place: Place,
-    told: Told,
+    place: DeadLetterPlace,
+    told: DeadLetterTally,
     counters: Arc<AsideCounters>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum DeadLetterPlace {
     Dir(AsideDir),
     #[cfg(feature = "kafka")]
     Topic(AsideTopic),
@@ -51,7 +51,7 @@ enum Place {
 
 /// What the logs were told in the present second.
 #[derive(Debug)]
-struct Told {
+struct DeadLetterTally {
     since: Instant,
     lines: u64,
     left_out: u64,
@@ -60,7 +60,7 @@ struct Told {
 impl Asides {
     /// In a directory.
     pub fn in_dir(dir: PathBuf, counters: Arc<AsideCounters>) -> Self {
-        Self::at(Place::Dir(AsideDir::open(dir)), counters)
+        Self::at(DeadLetterPlace::Dir(AsideDir::open(dir)), counters)
     }
 
     /// In the fleet's topic; `by` is this aggregator's name.
@@ -75,11 +75,11 @@ impl Asides {
         counters: Arc<AsideCounters>,
     ) -> Result<Self, KafkaFault> {
         let topic = AsideTopic::start(config, by, Arc::clone(&counters))?;
-        Ok(Self::at(Place::Topic(topic), counters))
+        Ok(Self::at(DeadLetterPlace::Topic(topic), counters))
     }
 
-    fn at(place: Place, counters: Arc<AsideCounters>) -> Self {
-        let told = Told {
+    fn at(place: DeadLetterPlace, counters: Arc<AsideCounters>) -> Self {
+        let told = DeadLetterTally {
             since: Instant::now(),
             lines: 0,
             left_out: 0,
@@ -95,7 +95,7 @@ impl Asides {
     pub fn keep(&mut self, aside: &Aside) {
         self.told.tell(aside, Instant::now());
         match &mut self.place {
-            Place::Dir(dir) => {
+            DeadLetterPlace::Dir(dir) => {
                 let counter = match dir.keep(aside) {
                     true => &self.counters.kept,
                     false => &self.counters.dropped,
@@ -103,7 +103,7 @@ impl Asides {
                 counter.fetch_add(1, Ordering::Relaxed);
             }
             #[cfg(feature = "kafka")]
-            Place::Topic(topic) => topic.keep(RefusedRecord {
+            DeadLetterPlace::Topic(topic) => topic.keep(RefusedRecord {
                 stream: name_of(aside.stream),
                 partition: aside.partition,
                 offset: aside.offset,
@@ -117,13 +117,13 @@ impl Asides {
     /// Takes no more, and waits a moment for what is on its way.
     pub fn close(&mut self) {
         #[cfg(feature = "kafka")]
-        if let Place::Topic(topic) = &mut self.place {
+        if let DeadLetterPlace::Topic(topic) = &mut self.place {
             topic.close(CLOSE_WITHIN);
         }
     }
 }
 
-impl Told {
+impl DeadLetterTally {
     fn tell(&mut self, aside: &Aside, now: Instant) {
         if self.since + Duration::from_secs(1) <= now {
             if 0 < self.left_out {

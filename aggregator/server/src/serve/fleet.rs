@@ -65,7 +65,7 @@ pub struct Fleet {
 
 /// What a fleet is told of this aggregator.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FleetSettings {
     /// The cluster.
     pub kafka: KafkaConfig,
     /// The aggregator's name.
@@ -76,7 +76,7 @@ pub struct Place {
 
 /// Who and where this aggregator is, as the others and agents are told.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct OwnAddresses {
     /// The core's instance.
     pub instance: u128,
     /// The address for agents, as `host:port`.
@@ -92,8 +92,8 @@ impl Fleet {
     ///
     /// Where a property is wrong, or no thread can be had.
     pub fn join(
-        place: Place,
-        found: Found,
+        place: FleetSettings,
+        found: OwnAddresses,
         others: Others,
         events: mpsc::Sender<Event>,
         faults: mpsc::Sender<ServeError>,
@@ -180,8 +180,8 @@ impl Fleet {
 
 /// States this aggregator in the `members` topic, and tells the core of the others.
 fn register(
-    place: &Place,
-    found: Found,
+    place: &FleetSettings,
+    found: OwnAddresses,
     known: Others,
     events: mpsc::Sender<Event>,
 ) -> Result<Registry, ServeError> {
@@ -234,7 +234,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ServeEr
 struct Saving {
     writer: StateWriter,
     commits: Commits,
-    place: Place,
+    place: FleetSettings,
     events: mpsc::Sender<Event>,
 }
 

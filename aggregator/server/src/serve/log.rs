@@ -14,7 +14,7 @@ use tollgate_log::journal::{self, Ground, JournalConfig, LastStop, OpenReport};
 use tollgate_log::{Log, LogEvent};
 
 /// An open log, and in what state it was found.
-pub struct Opened {
+pub struct OpenedLog {
     /// The log.
     pub log: Box<dyn Log>,
     /// Its state.
@@ -23,7 +23,7 @@ pub struct Opened {
     pub faults: mpsc::Receiver<ServeError>,
     /// What a fleet is told of this aggregator, where it is one of a fleet.
     #[cfg(feature = "kafka")]
-    pub place: Option<(super::fleet::Place, mpsc::Sender<ServeError>)>,
+    pub place: Option<(super::fleet::FleetSettings, mpsc::Sender<ServeError>)>,
 }
 
 /// Opens the log; its events go to `events`.
@@ -31,7 +31,7 @@ pub struct Opened {
 /// # Errors
 ///
 /// Where it cannot be used.
-pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
     match config.log {
         LogKind::Journal => open_journal(&config.journal, events),
         LogKind::Kafka => open_kafka(config, events),
@@ -41,7 +41,7 @@ pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, S
 fn open_journal(
     config: &config::Journal,
     events: mpsc::Sender<LogEvent>,
-) -> Result<Opened, ServeError> {
+) -> Result<OpenedLog, ServeError> {
     let journal = JournalConfig {
         partitions: config.partitions,
         ack: match config.ack {
@@ -55,7 +55,7 @@ fn open_journal(
     let (journal, report) = journal::Journal::open(journal, Ground::of_this_machine(), events)
         .map_err(ServeError::Journal)?;
     tell(&report);
-    Ok(Opened {
+    Ok(OpenedLog {
         log: Box::new(journal),
         start: Start {
             generation: report.generation,
@@ -93,7 +93,7 @@ fn tell(report: &OpenReport) {
 }
 
 #[cfg(feature = "kafka")]
-fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
     use tollgate_log::kafka::{KafkaFault, KafkaLog, Missing, check};
 
     let kafka = config.kafka.of_log();
@@ -102,7 +102,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
     // then there is nothing wrong that could not come right.
     let (sender, faults) = mpsc::channel(2);
     let (place, checked) = (
-        super::fleet::Place {
+        super::fleet::FleetSettings {
             kafka: kafka.clone(),
             name: config.name.clone(),
             keep_hourly: config.snapshot.keep_hourly,
@@ -113,7 +113,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
         Ok(()) | Err(KafkaFault::Unreachable { .. }) => {}
         Err(fault) => drop(checked.blocking_send(fault.into())),
     });
-    Ok(Opened {
+    Ok(OpenedLog {
         log: Box::new(log),
         // Who begins a partition is seen when it has been read.
         start: Start {
@@ -127,7 +127,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<Opened,
 }
 
 #[cfg(not(feature = "kafka"))]
-fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<Opened, ServeError> {
+fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
     // The configuration has refused it already.
     Err(ServeError::Refused(
         "log.kind = \"kafka\": built without the feature `kafka`".to_owned(),

@@ -16,22 +16,22 @@ use tollgate_shared::time::Span;
 use super::aside::Asides;
 use super::backlog::{Backlog, Next};
 #[cfg(feature = "kafka")]
-use super::fleet::{Fleet, Found};
+use super::fleet::{Fleet, OwnAddresses};
 use super::prepare::Preparer;
 use super::saver::Saver;
 use super::secure::{self, Secured};
-use super::signals::{Asked, Signals};
+use super::signals::{SignalRequest, Signals};
 use super::{Bound, Listeners};
 use crate::ServeError;
 use crate::config::{Config, LogKind};
-use crate::core::event::{Effect, Event, Now, Room};
+use crate::core::event::{AgentRoom, Effect, Event, Now};
 use crate::core::recordings::WAITING_MAX;
 use crate::core::snapshots::Policy;
 use crate::core::{Core, Settings, Start};
 use crate::edge::{self, Edge};
 use crate::feed::{self, FeedCounters, Publisher};
 use crate::http::fleet::Others;
-use crate::http::{self, Desk, Hosts, HttpCounters, Metrics, SecurityMetrics};
+use crate::http::{self, Hosts, HttpCounters, Metrics, PendingQueries, SecurityMetrics};
 use crate::link::{self, Answers, LinkCounters, Sent};
 use crate::security::Access;
 use tollgate_log::journal::disk::OsDisk;
@@ -56,7 +56,7 @@ struct Shell {
     log: Box<dyn Log>,
     feed: Publisher,
     answers: Answers,
-    desk: Desk,
+    desk: PendingQueries,
     asides: Asides,
     keeper: Keeper,
     preparer: Preparer,
@@ -108,8 +108,8 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             asked = signals.next() => match asked {
-                Asked::Stop => break,
-                Asked::ReadLimits => shell.read_limits_file(&config),
+                SignalRequest::Stop => break,
+                SignalRequest::ReadLimits => shell.read_limits_file(&config),
             },
             Some(event) = log_events.recv(), if shell.takes_events() => shell.met(event),
             Some(event) = events.recv() => shell.step(event),
@@ -176,7 +176,7 @@ async fn start(
         Arc::clone(&link_counters),
     )
     .map_err(socket("link"))?;
-    let desk = Desk::new(events.clone());
+    let desk = PendingQueries::new(events.clone());
     let aside_counters = Arc::<AsideCounters>::default();
     let http_counters = Arc::<HttpCounters>::default();
     let metrics = Arc::new(Metrics::new(
@@ -229,7 +229,7 @@ async fn start(
             (core, effects) = Core::shared(settings);
             let advertised =
                 |address: SocketAddr| format!("{}:{}", config.listen.advertise, address.port());
-            let found = Found {
+            let found = OwnAddresses {
                 instance: core.instance(),
                 agents: advertised(bound.agents),
                 http: advertised(bound.http),
@@ -409,8 +409,8 @@ impl Shell {
                 Effect::Publish { topic, frame } => self.feed.publish(topic, frame),
                 Effect::Answer { peer, message } => match self.answers.send(&peer, &message) {
                     Sent::Sent => {}
-                    Sent::Full => self.core.room(peer, Room::Full),
-                    Sent::Gone => self.core.room(peer, Room::Gone),
+                    Sent::Full => self.core.room(peer, AgentRoom::Full),
+                    Sent::Gone => self.core.room(peer, AgentRoom::Gone),
                 },
                 Effect::Reply { id, reply } => self.desk.answer(id, *reply),
                 Effect::SaveSnapshot {

@@ -7,7 +7,7 @@ use crate::ServeError;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     /// Stop.
     Stop,
     /// Read the limits file again.
@@ -45,12 +45,12 @@ impl Signals {
     }
 
     /// The next one.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            () = ended(&mut self.stdin) => Asked::Stop,
-            _ = self.hang_up.recv() => Asked::ReadLimits,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            () = ended(&mut self.stdin) => SignalRequest::Stop,
+            _ = self.hang_up.recv() => SignalRequest::ReadLimits,
         }
     }
 }

@@ -9,7 +9,7 @@ use tollgate_server::core::event::Event;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, kind};
+use tollgate_shared::wire::record::{RecordPen, kind};
 use tollgate_shared::wire::statement::Says;
 
 use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
@@ -236,7 +236,7 @@ fn cut(log: &mut MemoryLog, keep: usize) {
     for partition in 0..PARTITIONS {
         let records = log.streams.get_mut(&(Stream::Hits, partition)).unwrap();
         records.truncate(keep);
-        let genesis = OwnersPen::new(&MacKey::UNPROTECTED, partition).genesis(LogId {
+        let genesis = RecordPen::new(&MacKey::UNPROTECTED, partition).genesis(LogId {
             generation: 2,
             random: 77,
         });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_server::core::event::{Event, Peer, Request, Room};
+use tollgate_server::core::event::{AgentRoom, Event, Peer, Request};
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
 use tollgate_shared::wire::statement::Scope;
 
@@ -148,7 +148,7 @@ fn no_part_is_made_for_an_agent_that_takes_none() {
     ask(&mut world, "deaf", 7);
     ask(&mut world, "other", 8);
     world.step(Event::Turn);
-    world.step(Event::Room(peer("deaf"), Room::Full));
+    world.step(Event::Room(peer("deaf"), AgentRoom::Full));
     world.settle();
     assert_eq!(parts(&world, 7).len(), 1);
     assert_eq!(parts(&world, 8).len(), 3, "nobody else waits for it");
@@ -156,7 +156,7 @@ fn no_part_is_made_for_an_agent_that_takes_none() {
     ask(&mut world, "deaf", 9);
     world.settle();
     assert_eq!(parts(&world, 9).len(), 0);
-    world.step(Event::Room(peer("deaf"), Room::Free));
+    world.step(Event::Room(peer("deaf"), AgentRoom::Free));
     world.settle();
     assert_eq!((parts(&world, 7).len(), parts(&world, 9).len()), (1, 3));
 }
@@ -167,8 +167,8 @@ fn an_agent_that_is_gone_is_given_nothing_more() {
     close(&mut world, 0..4_500);
     ask(&mut world, "gone", 7);
     world.step(Event::Turn);
-    world.step(Event::Room(peer("gone"), Room::Full));
-    world.step(Event::Room(peer("gone"), Room::Gone));
+    world.step(Event::Room(peer("gone"), AgentRoom::Full));
+    world.step(Event::Room(peer("gone"), AgentRoom::Gone));
     world.settle();
     assert_eq!(parts(&world, 7).len(), 1);
 }

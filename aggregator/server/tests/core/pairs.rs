@@ -7,8 +7,8 @@ use tollgate_limits::RULES;
 use tollgate_log::Stream;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Record, kind};
-use tollgate_shared::wire::testimony::Testimony;
+use tollgate_shared::wire::record::{Record, RecordPen, kind};
+use tollgate_shared::wire::testimony::StateDigest;
 
 use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
@@ -96,7 +96,7 @@ fn a_log_without_groups_has_no_testimonies() {
 fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
     let first = first_of_group_a();
     let (at, digest, _) = said(&first.log, 0).pop().expect("one");
-    let truth = Testimony {
+    let truth = StateDigest {
         offset: at,
         rules: RULES,
         form: DIGEST_FORM,
@@ -105,11 +105,11 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
         owner: "other",
         instance: 77,
     };
-    let of = |testimony: &Testimony<'_>, key: &MacKey| {
+    let of = |testimony: &StateDigest<'_>, key: &MacKey| {
         let mut second = World::in_group(first.log.clone(), 2, "c");
         second.settle();
         let before = second.counters();
-        let record = OwnersPen::new(key, 0).testimony(testimony);
+        let record = RecordPen::new(key, 0).testimony(testimony);
         second.put(Stream::Hits, 0, record);
         second.settle();
         let after = second.counters();
@@ -119,7 +119,7 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
         )
     };
     let ours = MacKey::UNPROTECTED;
-    let lie = Testimony {
+    let lie = StateDigest {
         digest: digest ^ 1,
         ..truth
     };
@@ -128,7 +128,7 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
     assert_eq!(of(&lie, &MacKey::derive(b"forger")), (0, 0));
     assert_eq!(
         of(
-            &Testimony {
+            &StateDigest {
                 rules: RULES + 1,
                 ..lie
             },
@@ -137,16 +137,16 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
         (0, 0)
     );
     let form = DIGEST_FORM + 1;
-    assert_eq!(of(&Testimony { form, ..lie }, &ours), (0, 0));
+    assert_eq!(of(&StateDigest { form, ..lie }, &ours), (0, 0));
     let offset = at + 1;
-    assert_eq!(of(&Testimony { offset, ..lie }, &ours), (0, 0));
+    assert_eq!(of(&StateDigest { offset, ..lie }, &ours), (0, 0));
 }
 
 #[test]
 fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile() {
     let first = first_of_group_a();
     let (at, digest, _) = said(&first.log, 0).pop().expect("one");
-    let lie = Testimony {
+    let lie = StateDigest {
         offset: at,
         rules: RULES,
         form: DIGEST_FORM,
@@ -160,7 +160,7 @@ fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile
     log.put(
         Stream::Hits,
         0,
-        OwnersPen::new(&MacKey::UNPROTECTED, 0).testimony(&lie),
+        RecordPen::new(&MacKey::UNPROTECTED, 0).testimony(&lie),
     );
     let mut snapshots = BTreeMap::new();
     for (partition, upto, chunks) in &first.snapshots {

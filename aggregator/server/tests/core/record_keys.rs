@@ -5,7 +5,7 @@ use tollgate_shared::keyring::Keyring;
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Tick, Total, authentic, kind, needs_tag};
+use tollgate_shared::wire::record::{RecordPen, Tick, Total, authentic, kind, needs_tag};
 use tollgate_shared::wire::statement::Scope;
 
 use crate::LIMITS;
@@ -42,7 +42,7 @@ fn forge(world: &mut World, key: &MacKey) {
     let target = partition_of_resource("wide", PARTITIONS);
     let source = ((target + 1) % PARTITIONS, 1 << 40);
     let total = Total::guarded(world.wall().as_millis(), 2_000);
-    let record = OwnersPen::new(key, target).totals("wide", source, None, &[total]);
+    let record = RecordPen::new(key, target).totals("wide", source, None, &[total]);
     world.put(Stream::Hits, target, record);
     world.settle();
 }
@@ -106,7 +106,7 @@ fn a_forged_tick_brings_in_no_time() {
     };
     let before = world.counters().forged;
     for partition in 0..PARTITIONS {
-        let record = OwnersPen::new(&MacKey::UNPROTECTED, partition).tick(&tick);
+        let record = RecordPen::new(&MacKey::UNPROTECTED, partition).tick(&tick);
         world.put(Stream::Hits, partition, record);
     }
     world.settle();

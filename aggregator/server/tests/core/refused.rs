@@ -5,7 +5,7 @@ use tollgate_server::core::event::{Event, LimitsFile};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
-use tollgate_shared::wire::record::{OwnersPen, Pointer, Tick, Total};
+use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick, Total};
 
 use crate::LIMITS;
 use crate::bounds::domains;
@@ -160,26 +160,26 @@ fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
     world.put(
         Stream::Hits,
         partition,
-        OwnersPen::new(&stranger, partition).tick(&tick),
+        RecordPen::new(&stranger, partition).tick(&tick),
     );
-    let pointer = Pointer {
+    let pointer = LimitsActivation {
         version: 1,
         digest: [9; 32],
     };
     world.put(
         Stream::Hits,
         partition,
-        OwnersPen::new(&stranger, partition).pointer(&pointer),
+        RecordPen::new(&stranger, partition).pointer(&pointer),
     );
     // Of this fleet, and to a version that does not exist.
-    let forged = Pointer {
+    let forged = LimitsActivation {
         version: 0,
         digest: [9; 32],
     };
     world.put(
         Stream::Hits,
         partition,
-        OwnersPen::new(&MacKey::UNPROTECTED, partition).pointer(&forged),
+        RecordPen::new(&MacKey::UNPROTECTED, partition).pointer(&forged),
     );
     world.put(Stream::Hits, partition, good);
     world.settle();
@@ -256,7 +256,7 @@ fn totals_that_their_source_never_had_are_counted() {
     world.settle();
     assert_eq!(world.counters().totals_forged, 0, "its own are not");
     let mut put = |source: (u32, u64), resource: &str| {
-        let pen = OwnersPen::new(&MacKey::UNPROTECTED, target);
+        let pen = RecordPen::new(&MacKey::UNPROTECTED, target);
         let total = pen.totals(
             resource,
             source,

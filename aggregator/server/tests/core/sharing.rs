@@ -344,7 +344,7 @@ fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
     world.run_for(Span::from_secs(1));
     assert!(!world.frames.is_empty());
     for frame in &world.frames {
-        let of_it = |e: &tollgate_shared::wire::frame::Evidence| e.partition == denied.partition;
+        let of_it = |e: &tollgate_shared::wire::frame::Watermark| e.partition == denied.partition;
         assert!(!frame.evidence.iter().any(of_it), "{frame:?}");
         assert!(frame.told.is_empty(), "{frame:?}");
     }

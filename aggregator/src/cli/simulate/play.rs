@@ -106,9 +106,9 @@ fn step(
 }
 
 /// What was played, for programs.
-pub fn report<'a>(played: &'a Played, global: Option<u64>) -> Report<'a> {
+pub fn report<'a>(played: &'a Played, global: Option<u64>) -> PlayReport<'a> {
     let micros = |at: Timestamp| at.since(ORIGIN).as_micros();
-    Report {
+    PlayReport {
         schema: "tollgate.simulate/1",
         resource: &played.resource,
         domain: &played.domain,
@@ -159,7 +159,7 @@ fn later(a: Until, b: Until) -> Until {
 
 /// What was played, for programs. Instants are counted from the first one.
 #[derive(Serialize)]
-pub struct Report<'a> {
+pub struct PlayReport<'a> {
     schema: &'static str,
     resource: &'a str,
     domain: &'a str,

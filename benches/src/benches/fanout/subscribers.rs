@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_zmtp::{Decoder, Event, Limits, SocketType, opening, pong, subscribe};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, opening, pong, subscribe};
 
 use crate::harness::child::{argument, say};
 use crate::harness::clock::monotonic_ns;
@@ -139,7 +139,7 @@ async fn connect(address: &str, is_subscriber: bool, others: u32) -> anyhow::Res
 }
 
 async fn read(mut stream: TcpStream, came: Rc<RefCell<Came>>) {
-    let mut decoder = Decoder::new(SocketType::Sub, Limits::default());
+    let mut decoder = Decoder::new(SocketType::Sub, PeerLimits::default());
     loop {
         if stream.readable().await.is_err() {
             return;

@@ -17,12 +17,12 @@ use tollgate_shared::place::Place;
 
 use super::super::Engine;
 use super::super::holders::{Held, Holders, Who};
-use super::super::scopes::{DeniedScopes, Stated};
+use super::super::scopes::{DeniedScopes, StatedScope};
 use super::read::Cursor;
 use super::write::{Chunks, write_text};
 use super::{SnapshotFault, kind};
 use crate::copies::silence::Silence;
-use crate::copies::{Copies, CopyLimits, Scope};
+use crate::copies::{Copies, CopiesScope, CopyLimits};
 use crate::varint;
 
 /// Bytes of a piece: several fit a chunk.
@@ -84,11 +84,11 @@ pub(super) fn write(holders: &Holders, chunks: &mut Chunks<'_>) {
     }
 }
 
-fn write_denied(scope: Scope<'_>, stated: Stated, bytes: &mut Vec<u8>) {
+fn write_denied(scope: CopiesScope<'_>, stated: StatedScope, bytes: &mut Vec<u8>) {
     let (kind, name) = match scope {
-        Scope::Domain(name) => (0, name),
-        Scope::Group(name) => (1, name),
-        Scope::Resource => (2, ""),
+        CopiesScope::Domain(name) => (0, name),
+        CopiesScope::Group(name) => (1, name),
+        CopiesScope::Resource => (2, ""),
     };
     bytes.push(tag::DENIED);
     bytes.push(kind);
@@ -182,12 +182,12 @@ impl CopiesReader {
         let kind = cursor.byte("kind of scope")?;
         let name = cursor.text("scope")?;
         let scope = match kind {
-            0 => Scope::Domain(name),
-            1 => Scope::Group(name),
-            2 => Scope::Resource,
+            0 => CopiesScope::Domain(name),
+            1 => CopiesScope::Group(name),
+            2 => CopiesScope::Resource,
             _ => return Err(cursor.broken("kind of scope")),
         };
-        let stated = Stated {
+        let stated = StatedScope {
             place: Place {
                 generation: cursor.small("generation")?,
                 offset: cursor.number("offset")?,

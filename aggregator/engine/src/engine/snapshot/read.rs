@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::super::amended::{Ban, OfPair};
 use super::super::denials::LiveDenial;
 use super::super::epochs::Epoch;
-use super::super::versions::{Step, Steps, Versions};
+use super::super::versions::{Steps, VersionStep, Versions};
 use super::holders::CopiesReader;
 use super::{ChunkSum, FORMAT, MAGIC, SnapshotFault, kind};
 use crate::pairs::{Identities, Identity, Opened, Table, slot_of};
@@ -128,15 +128,15 @@ impl Cursor<'_> {
         for table in [&mut engine.table, &mut engine.candidates] {
             table.restore_room_made(self.number("slot in which room was made")?);
         }
-        let mut steps: VecDeque<Step> = VecDeque::new();
+        let mut steps: VecDeque<VersionStep> = VecDeque::new();
         for _ in 0..self.number("versions")? {
-            let step = Step {
+            let step = VersionStep {
                 version: self.number("version")?,
                 ordinal: self.small("ordinal")?,
                 at: Timestamp::from_micros(self.number("version's instant")?),
                 limits: Arc::default(),
             };
-            let follows = |last: &Step| last.ordinal.checked_add(1) == Some(step.ordinal);
+            let follows = |last: &VersionStep| last.ordinal.checked_add(1) == Some(step.ordinal);
             if !steps.back().is_none_or(follows) {
                 return Err(self.broken("ordinal"));
             }
@@ -148,7 +148,7 @@ impl Cursor<'_> {
                         version: step.version,
                     })?,
             };
-            steps.push_back(Step { limits, ..step });
+            steps.push_back(VersionStep { limits, ..step });
         }
         let Some(newest) = steps.back().cloned() else {
             return Err(self.broken("versions"));

@@ -179,7 +179,7 @@ fn synced_syncs_once_for_all_that_wait_and_written_does_not_sync() {
         )
         .expect("opens");
         let mut turn = || {
-            let commands = (0..100).map(|n| core::Command::Append {
+            let commands = (0..100).map(|n| core::JournalCommand::Append {
                 stream: Stream::Hits,
                 partition: 0,
                 ticket: Ticket(n),

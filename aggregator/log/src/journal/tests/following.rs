@@ -136,14 +136,14 @@ fn a_follower_that_is_behind_gets_what_lies_between_first() {
     let disk = Arc::clone(&kit.disk);
     let opened = core::Core::open(kit.config.clone(), disk, Some("boot"), now);
     let (mut core, _) = opened.expect("opens");
-    let append = |n| core::Command::Append {
+    let append = |n| core::JournalCommand::Append {
         stream: Stream::Hits,
         partition: 0,
         ticket: Ticket(n),
         record: n.to_string().into_bytes(),
     };
     core.turn((0..10).map(append), now, &mut |_| {});
-    let follow = core::Command::Follow {
+    let follow = core::JournalCommand::Follow {
         stream: Stream::Hits,
         partition: 0,
         from: 4,

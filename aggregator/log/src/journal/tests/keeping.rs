@@ -1,6 +1,6 @@
 //! What is kept and what is not, who may open a journal, and reading it from beside.
 
-use super::super::reader::Read;
+use super::super::reader::JournalRead;
 use super::faulty::edit;
 use super::*;
 
@@ -81,9 +81,9 @@ fn a_second_writer_is_turned_away_and_a_reader_disturbs_nobody() {
     assert_eq!((reader.partitions(), reader.generation()), (2, 1));
     let mut records = reader.read(Stream::Hits, 0, 0);
     let next = |records: &mut PartitionReader| match records.read().expect("reads") {
-        Read::Records(records) => texts(&records),
-        Read::End => vec![],
-        Read::Gone { .. } => panic!("nothing has gone"),
+        JournalRead::Records(records) => texts(&records),
+        JournalRead::End => vec![],
+        JournalRead::Gone { .. } => panic!("nothing has gone"),
     };
     assert_eq!(next(&mut records), ["r0"]);
     assert!(next(&mut records).is_empty());
@@ -116,7 +116,7 @@ fn a_reader_goes_through_segments_and_takes_a_torn_end_for_the_end() {
     let gone = records.read().expect("reads");
     assert_eq!(
         gone,
-        Read::Gone {
+        JournalRead::Gone {
             wanted: 0,
             first: 2
         }
@@ -136,7 +136,7 @@ fn a_reader_beside_a_writer_sees_whole_records_in_order() {
         let mut records = reader.read(Stream::Hits, 0, 0);
         let mut next = 0;
         while next < 3_000 {
-            if let Read::Records(batch) = records.read().expect("reads") {
+            if let JournalRead::Records(batch) = records.read().expect("reads") {
                 for record in batch {
                     assert_eq!(record.offset, next);
                     assert_eq!(*record.bytes, vec![next as u8; (next % 700) as usize]);

@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::wire::{Key, Manifest, SnapshotId, Unreadable};
+use super::wire::{Manifest, SnapshotId, StateKey, Unreadable};
 use super::writing::Whole;
 
 /// How many whole snapshots of each group stay: the newest, and one to fall back on.
@@ -25,19 +25,19 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 /// The snapshots of one partition.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    snapshots: BTreeMap<SnapshotId, Entry>,
+    snapshots: BTreeMap<SnapshotId, CatalogueEntry>,
 }
 
 /// One snapshot, as far as it was seen.
 #[derive(Debug, Default)]
-struct Entry {
+struct CatalogueEntry {
     chunks: BTreeSet<u32>,
-    manifest: Option<Stated>,
+    manifest: Option<SeenManifest>,
 }
 
 /// A manifest that was seen.
 #[derive(Debug)]
-struct Stated {
+struct SeenManifest {
     offset: u64,
     appended_ms: u64,
     manifest: Result<Manifest, Unreadable>,
@@ -76,7 +76,7 @@ pub struct Gathered(BTreeMap<u32, Vec<u8>>);
 impl Gathered {
     /// Looks at a record. From the manifest's `first` on; whether there is more to come.
     pub fn enter(&mut self, candidate: &Candidate, record: &Record<'_>) -> bool {
-        if let Ok(key) = Key::decode(record.key)
+        if let Ok(key) = StateKey::decode(record.key)
             && key.id == candidate.id
             && let (Some(chunk), Some(bytes)) = (key.chunk, record.value)
         {
@@ -112,7 +112,7 @@ impl Catalogue {
     /// Enters a record as it stands in the topic; without a value, it is gone.
     fn enter(
         &mut self,
-        key: Key,
+        key: StateKey,
         value: Option<Result<Manifest, Unreadable>>,
         offset: u64,
         appended_ms: u64,
@@ -122,7 +122,7 @@ impl Catalogue {
             (Some(chunk), Some(_)) => drop(entry.chunks.insert(chunk)),
             (Some(chunk), None) => drop(entry.chunks.remove(&chunk)),
             (None, Some(manifest)) => {
-                entry.manifest = Some(Stated {
+                entry.manifest = Some(SeenManifest {
                     offset,
                     appended_ms,
                     manifest,
@@ -154,7 +154,7 @@ impl Catalogue {
         appended_ms: u64,
         rules: u32,
     ) -> Result<(), Foreign> {
-        let key = match Key::decode(record.key) {
+        let key = match StateKey::decode(record.key) {
             Ok(key) if key.partition == partition => key,
             Ok(_) | Err(_) => return Err(Foreign),
         };
@@ -176,7 +176,7 @@ impl Catalogue {
         whole: Whole,
         appended_ms: u64,
         keep_hourly: u64,
-    ) -> Vec<Key> {
+    ) -> Vec<StateKey> {
         let Whole {
             id,
             manifest,
@@ -185,7 +185,7 @@ impl Catalogue {
         for chunk in 0..manifest.chunks {
             self.enter_chunk(&id, chunk);
         }
-        let key = Key {
+        let key = StateKey {
             partition,
             id: id.clone(),
             chunk: None,
@@ -211,7 +211,7 @@ impl Catalogue {
     }
 
     /// All of them. Of two that reach as far the one written later comes first: the other may be of a topic before.
-    fn newest_first(&self) -> Vec<(&SnapshotId, &Entry)> {
+    fn newest_first(&self) -> Vec<(&SnapshotId, &CatalogueEntry)> {
         let mut all: Vec<_> = self.snapshots.iter().collect();
         all.sort_by_key(|(id, entry)| Reverse((id.upto, entry.offset())));
         all
@@ -219,7 +219,12 @@ impl Catalogue {
 
     /// The keys to drop now that `newest` of this group is whole: manifests first, so that none ever
     /// stands for chunks that are gone.
-    fn take_outlived(&mut self, partition: u32, newest: &SnapshotId, keep_hourly: u64) -> Vec<Key> {
+    fn take_outlived(
+        &mut self,
+        partition: u32,
+        newest: &SnapshotId,
+        keep_hourly: u64,
+    ) -> Vec<StateKey> {
         let group = &newest.group;
         let mut of_group = self.newest_first();
         of_group.retain(|(id, _)| id.group == *group && id.upto <= newest.upto);
@@ -254,7 +259,7 @@ impl Catalogue {
             let Some(entry) = self.snapshots.remove(&id) else {
                 continue;
             };
-            let key = |chunk| Key {
+            let key = |chunk| StateKey {
                 partition,
                 id: id.clone(),
                 chunk,
@@ -266,7 +271,7 @@ impl Catalogue {
     }
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// Where its manifest stands, if there is one.
     fn offset(&self) -> Option<u64> {
         self.manifest.as_ref().map(|stated| stated.offset)
@@ -326,7 +331,7 @@ mod tests {
             catalogue.enter_chunk(id, chunk);
         }
         if let Some(hour) = hour {
-            let key = Key {
+            let key = StateKey {
                 partition: 0,
                 id: id.clone(),
                 chunk: None,
@@ -369,7 +374,7 @@ mod tests {
                 ..id(10, "a")
             };
             enter(&mut catalogue, &id, 2, None);
-            let key = Key {
+            let key = StateKey {
                 partition: 0,
                 id,
                 chunk: None,
@@ -413,7 +418,7 @@ mod tests {
             let mut catalogue = Catalogue::default();
             for (writing, offset) in [(earlier, 20), (later, 40)] {
                 enter(&mut catalogue, &named(writing), 2, None);
-                let key = Key {
+                let key = StateKey {
                     partition: 0,
                     id: named(writing),
                     chunk: None,
@@ -442,7 +447,7 @@ mod tests {
     fn what_is_gone_is_forgotten() {
         let mut catalogue = Catalogue::default();
         enter(&mut catalogue, &id(10, "a"), 1, None);
-        let key = Key {
+        let key = StateKey {
             partition: 0,
             id: id(10, "a"),
             chunk: Some(0),

@@ -38,7 +38,7 @@ pub struct SnapshotId {
 
 /// The key of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct StateKey {
     /// The partition.
     pub partition: u32,
     /// The snapshot.
@@ -86,7 +86,7 @@ pub enum Unreadable {
     Broken(#[from] DecodeError),
 }
 
-impl Key {
+impl StateKey {
     /// As it stands in the topic.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
@@ -173,7 +173,7 @@ impl Manifest {
         }
         if fields != 10 {
             let expected = "10 fields";
-            let fault = tollgate_shared::wire::Fault::Range { expected };
+            let fault = tollgate_shared::wire::FieldFault::Range { expected };
             return Err(reader.error("manifest", fault).into());
         }
         let manifest = Self {
@@ -207,7 +207,7 @@ fn expect_kind(reader: &mut Reader<'_>, expected: u8) -> Result<(), DecodeError>
     if found == expected {
         Ok(())
     } else {
-        Err(before.error("kind", tollgate_shared::wire::Fault::Kind { found }))
+        Err(before.error("kind", tollgate_shared::wire::FieldFault::Kind { found }))
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn keys_and_manifests_are_read_as_they_were_written() {
         for chunk in [None, Some(0), Some(70_000)] {
-            let key = Key {
+            let key = StateKey {
                 partition: 3,
                 id: SnapshotId {
                     upto: 18_250,
@@ -243,7 +243,7 @@ mod tests {
                 },
                 chunk,
             };
-            assert_eq!(Key::decode(&key.encode()), Ok(key));
+            assert_eq!(StateKey::decode(&key.encode()), Ok(key));
         }
         assert_eq!(Manifest::decode(&manifest().encode(), 1), Ok(manifest()));
     }
@@ -262,6 +262,6 @@ mod tests {
             let cut = Manifest::decode(&whole[..len], 1);
             assert!(matches!(cut, Err(Unreadable::Broken(_))), "{len}");
         }
-        assert!(Key::decode(&whole).is_err(), "a manifest is no key");
+        assert!(StateKey::decode(&whole).is_err(), "a manifest is no key");
     }
 }

@@ -14,8 +14,8 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 
 use super::super::{KafkaConfig, KafkaFault, producer, properties, rights};
-use super::wire::Key;
-use super::writing::{self, Medium, Source, Written};
+use super::wire::StateKey;
+use super::writing::{self, Medium, SnapshotSource, Written};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
 
 /// What became of records that were sent.
@@ -120,7 +120,7 @@ impl StateWriter {
         keep_hourly: u64,
         chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
     ) -> Result<u64, StateError> {
-        let source = Source {
+        let source = SnapshotSource {
             group: self.state.config.group.as_str().into(),
             writing: rand::random(),
             partitions: self.state.config.partitions,
@@ -161,7 +161,7 @@ impl Medium for StateWriter {
         self.take_failure();
     }
 
-    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), StateError> {
+    fn send(&mut self, key: &StateKey, value: Option<&[u8]>) -> Result<(), StateError> {
         let (partition, key) = (key.partition, key.encode());
         let mut record: BaseRecord<'_, [u8], [u8], ()> =
             BaseRecord::with_opaque_to(&self.state.topic, ())

@@ -11,7 +11,7 @@
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::LogId;
 
-use super::wire::{Key, Manifest, SnapshotId};
+use super::wire::{Manifest, SnapshotId, StateKey};
 
 /// What takes records of snapshots.
 pub trait Medium {
@@ -27,7 +27,7 @@ pub trait Medium {
     /// # Errors
     ///
     /// Where it cannot be sent.
-    fn send(&mut self, key: &Key, value: Option<&[u8]>) -> Result<(), Self::Error>;
+    fn send(&mut self, key: &StateKey, value: Option<&[u8]>) -> Result<(), Self::Error>;
 
     /// Waits until the `count` records that were sent since [`Self::begin`] stand in the topic; the offsets
     /// of the first and the last.
@@ -40,7 +40,7 @@ pub trait Medium {
 
 /// Who writes, and which time it is.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SnapshotSource {
     /// The group that the writer belongs to.
     pub group: Box<str>,
     /// Another number for each snapshot that is written, by whomever.
@@ -81,7 +81,7 @@ pub struct Whole {
 /// The medium's. What it took is half-written: readers pass over it.
 pub fn write<M: Medium>(
     medium: &mut M,
-    source: &Source,
+    source: &SnapshotSource,
     written: &Written<'_>,
     chunks: impl FnOnce(&mut dyn FnMut(Vec<u8>)),
 ) -> Result<Whole, M::Error> {
@@ -90,7 +90,7 @@ pub fn write<M: Medium>(
         group: source.group.clone(),
         writing: source.writing,
     };
-    let key = |chunk| Key {
+    let key = |chunk| StateKey {
         partition: written.partition,
         id: id.clone(),
         chunk,
@@ -136,7 +136,7 @@ pub fn write<M: Medium>(
 /// # Errors
 ///
 /// The medium's. What is not dropped takes room, and no more.
-pub fn drop_all<M: Medium>(medium: &mut M, keys: &[Key]) -> Result<(), M::Error> {
+pub fn drop_all<M: Medium>(medium: &mut M, keys: &[StateKey]) -> Result<(), M::Error> {
     medium.begin();
     for key in keys {
         medium.send(key, None)?;

@@ -10,14 +10,14 @@ use std::fmt::Write as _;
 use tollgate_limits::print_span;
 use tollgate_shared::time::Span;
 
-use super::report::{PairReport, Report, ResultReport};
+use super::report::{BacktestReport, PairReport, ResultReport};
 use super::table::{count, instant, span};
 use super::trace::{Column, Trace};
 use crate::fill;
 use svg::{Area, Bar, LEFT, Svg, WIDTH, bars, escaped, instants};
 
 /// The page; for each result the trace of a pair, where there is one.
-pub fn page(report: &Report, traces: &[Option<Trace>]) -> String {
+pub fn page(report: &BacktestReport, traces: &[Option<Trace>]) -> String {
     let mut html = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>tollgate backtest</title>\n",
     );
@@ -36,7 +36,7 @@ pub fn page(report: &Report, traces: &[Option<Trace>]) -> String {
     html
 }
 
-fn push_inputs(html: &mut String, report: &Report) {
+fn push_inputs(html: &mut String, report: &BacktestReport) {
     let inputs = &report.inputs;
     let _ = writeln!(
         html,
@@ -70,7 +70,7 @@ fn push_table(html: &mut String, heading: &[&str], rows: &[Vec<String>]) {
     html.push_str("</table>\n");
 }
 
-fn push_summary(html: &mut String, report: &Report) {
+fn push_summary(html: &mut String, report: &BacktestReport) {
     let row = |result: &ResultReport| {
         vec![
             result.limits.clone(),
@@ -97,7 +97,7 @@ fn push_summary(html: &mut String, report: &Report) {
     push_table(html, &heading, &rows);
 }
 
-fn push_suggestions(html: &mut String, report: &Report) {
+fn push_suggestions(html: &mut String, report: &BacktestReport) {
     if report.suggestions.is_empty() {
         return;
     }

@@ -21,7 +21,7 @@ use std::io::{self, Write as _};
 
 use tollgate_shared::time::{Span, Timestamp};
 
-use stream::{Cursor, Stream};
+use stream::{RunCursor, Stream};
 
 /// How many calls of a run are kept in memory: 24 MiB of them.
 const RUN_CALLS_MAX: usize = 1 << 20;
@@ -66,7 +66,7 @@ pub enum Unspread {
 
 /// In which order calls are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum PlayOrder {
     /// By their stamps.
     #[default]
     Stamps,
@@ -92,14 +92,14 @@ pub struct Extent {
 /// Writes a tape.
 #[derive(Debug)]
 pub struct Recorder {
-    order: Order,
+    order: PlayOrder,
     /// Whole seconds are spread.
     spread: bool,
     /// That was asked for.
     wanted: bool,
     run_calls_max: usize,
     run: Vec<Call>,
-    parts: Vec<Part>,
+    parts: Vec<FileCalls>,
     file: Option<File>,
     /// Where the written ones end.
     end_byte: u64,
@@ -110,8 +110,8 @@ pub struct Recorder {
 
 /// The calls of one file.
 #[derive(Clone, Debug)]
-struct Part {
-    written: Vec<Run>,
+struct FileCalls {
+    written: Vec<WrittenRun>,
     /// What all its stamps are whole numbers of: a minute, a second, or a microsecond.
     grain: Span,
     calls: u64,
@@ -122,7 +122,7 @@ struct Part {
     is_varied: bool,
 }
 
-impl Part {
+impl FileCalls {
     fn count(&mut self, at: Timestamp) {
         self.calls += 1;
         self.whole += u64::from(is_whole(SECOND, at));
@@ -139,7 +139,7 @@ impl Part {
     }
 }
 
-impl Default for Part {
+impl Default for FileCalls {
     fn default() -> Self {
         Self {
             written: Vec::new(),
@@ -159,37 +159,37 @@ const MICROSECOND: Span = Span::from_micros(1);
 /// A wound tape.
 #[derive(Debug)]
 pub struct Tape {
-    order: Order,
+    order: PlayOrder,
     spread: bool,
     wanted: bool,
     /// The last run of the last part, or the only one.
     run: Vec<Call>,
-    parts: Vec<Part>,
+    parts: Vec<FileCalls>,
     file: Option<File>,
     extent: Extent,
 }
 
 /// A run that was written.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct WrittenRun {
     at_byte: u64,
     calls: u64,
 }
 
 impl Recorder {
     /// An empty tape.
-    pub fn new(order: Order) -> Self {
+    pub fn new(order: PlayOrder) -> Self {
         Self::with_runs_of(order, RUN_CALLS_MAX)
     }
 
-    fn with_runs_of(order: Order, run_calls_max: usize) -> Self {
+    fn with_runs_of(order: PlayOrder, run_calls_max: usize) -> Self {
         Self {
             order,
             spread: false,
             wanted: false,
             run_calls_max,
             run: Vec::new(),
-            parts: vec![Part::default()],
+            parts: vec![FileCalls::default()],
             file: None,
             end_byte: 0,
             extent: Extent::default(),
@@ -201,7 +201,7 @@ impl Recorder {
     /// calls that are played as recorded.
     pub fn spread(mut self, spread: bool) -> Self {
         self.wanted = spread;
-        self.spread = spread && self.order == Order::Stamps;
+        self.spread = spread && self.order == PlayOrder::Stamps;
         self
     }
 
@@ -215,7 +215,7 @@ impl Recorder {
             if !self.run.is_empty() {
                 self.write()?;
             }
-            self.parts.push(Part::default());
+            self.parts.push(FileCalls::default());
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Recorder {
     }
 
     fn sort(&mut self) {
-        if self.order == Order::Stamps {
+        if self.order == PlayOrder::Stamps {
             // Stable, so that calls of one stamp keep their order.
             self.run.sort_by_key(|call| call.at);
         }
@@ -310,7 +310,7 @@ impl Recorder {
         let calls = self.run.len() as u64;
         self.end_byte = at_byte + calls * CALL_BYTES as u64;
         if let Some(part) = self.parts.last_mut() {
-            part.written.push(Run { at_byte, calls });
+            part.written.push(WrittenRun { at_byte, calls });
         }
         self.run.clear();
         Ok(())
@@ -324,7 +324,7 @@ impl Tape {
     }
 
     /// The order in which calls are played.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> PlayOrder {
         self.order
     }
 
@@ -341,14 +341,14 @@ impl Tape {
         parts.map(|part| self.spread_of(part)).collect()
     }
 
-    fn spread_of(&self, part: &Part) -> Option<Span> {
+    fn spread_of(&self, part: &FileCalls) -> Option<Span> {
         (self.spread && MICROSECOND < part.grain()).then_some(part.grain())
     }
 
     /// How stamps look in files of whole seconds, or nearly, that were to be spread and are not.
     pub fn unspread(&self) -> Vec<Unspread> {
         const CALLS_MIN: u64 = 20;
-        let of = |part: &Part| match part.grain() {
+        let of = |part: &FileCalls| match part.grain() {
             MICROSECOND if 9 * part.calls <= 10 * part.whole => Some(Unspread::Mixed {
                 whole: part.whole,
                 calls: part.calls,
@@ -371,16 +371,16 @@ impl Tape {
     pub fn play(&self, each: &mut dyn FnMut(&Call)) -> io::Result<()> {
         let mut streams = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
-            let mut cursors: Vec<Cursor<'_>> = Vec::with_capacity(part.written.len() + 1);
+            let mut cursors: Vec<RunCursor<'_>> = Vec::with_capacity(part.written.len() + 1);
             if let Some(file) = &self.file {
                 for run in &part.written {
-                    cursors.push(Cursor::over_file(file, *run)?);
+                    cursors.push(RunCursor::over_file(file, *run)?);
                 }
             }
             if number + 1 == self.parts.len() {
-                cursors.push(Cursor::over_memory(&self.run));
+                cursors.push(RunCursor::over_memory(&self.run));
             }
-            if self.order == Order::Recorded {
+            if self.order == PlayOrder::Recorded {
                 for mut cursor in cursors {
                     while let Some(call) = cursor.next()? {
                         each(&call);

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::{CALL_BYTES, Call, READ_CALLS, Run};
+use super::{CALL_BYTES, Call, READ_CALLS, WrittenRun};
 
 /// Takes from whichever file has the least stamp; of equal ones from the first.
 pub(super) fn merge(streams: &mut [Stream<'_>], each: &mut dyn FnMut(&Call)) -> io::Result<()> {
@@ -51,7 +51,7 @@ impl Heads {
 
 /// The calls of one file, in order.
 pub(super) struct Stream<'a> {
-    cursors: Vec<Cursor<'a>>,
+    cursors: Vec<RunCursor<'a>>,
     heads: Heads,
     /// The run that is read from, and up to where it may go on.
     current: Option<(usize, Option<(Timestamp, usize)>)>,
@@ -63,7 +63,7 @@ pub(super) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    pub(super) fn new(cursors: Vec<Cursor<'a>>, spread: Option<Span>) -> io::Result<Self> {
+    pub(super) fn new(cursors: Vec<RunCursor<'a>>, spread: Option<Span>) -> io::Result<Self> {
         let mut heads = Heads::default();
         for (number, cursor) in cursors.iter().enumerate() {
             heads.add(cursor.peek().map(|call| call.at), number);
@@ -138,13 +138,13 @@ impl<'a> Stream<'a> {
 }
 
 /// Where one run is being read.
-pub(super) struct Cursor<'a> {
-    file: Option<(&'a File, Run)>,
+pub(super) struct RunCursor<'a> {
+    file: Option<(&'a File, WrittenRun)>,
     buffer: std::borrow::Cow<'a, [Call]>,
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> RunCursor<'a> {
     pub(super) fn over_memory(run: &'a [Call]) -> Self {
         Self {
             file: None,
@@ -153,7 +153,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn over_file(file: &'a File, run: Run) -> io::Result<Self> {
+    pub(super) fn over_file(file: &'a File, run: WrittenRun) -> io::Result<Self> {
         let mut cursor = Self {
             file: Some((file, run)),
             buffer: Vec::with_capacity(READ_CALLS).into(),

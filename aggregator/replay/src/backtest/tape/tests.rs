@@ -18,7 +18,7 @@ fn calls(count: u64, spread: u64) -> Vec<Call> {
     (0..count).map(next).collect()
 }
 
-fn played(calls: &[Call], order: Order, run: usize) -> Vec<Call> {
+fn played(calls: &[Call], order: PlayOrder, run: usize) -> Vec<Call> {
     let mut recorder = Recorder::with_runs_of(order, run);
     for call in calls {
         recorder.push(*call).expect("written");
@@ -39,21 +39,21 @@ fn whatever_the_runs_calls_come_by_stamp_and_then_as_recorded() {
         sorted.sort_by_key(|call| call.at);
         for run in [10, 1_000, 4_097, 10_000, 1 << 20] {
             assert!(
-                played(&calls, Order::Stamps, run) == sorted,
+                played(&calls, PlayOrder::Stamps, run) == sorted,
                 "{spread} {run}"
             );
             assert!(
-                played(&calls, Order::Recorded, run) == calls,
+                played(&calls, PlayOrder::Recorded, run) == calls,
                 "{spread} {run}"
             );
         }
     }
-    assert_eq!(played(&[], Order::Stamps, 10), []);
+    assert_eq!(played(&[], PlayOrder::Stamps, 10), []);
 }
 
 /// Stamps as played, in milliseconds, of files with these stamps.
 fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
-    let mut recorder = Recorder::with_runs_of(Order::Stamps, 3).spread(spread);
+    let mut recorder = Recorder::with_runs_of(PlayOrder::Stamps, 3).spread(spread);
     for (pair, file) in files.iter().enumerate() {
         recorder.begin_file().expect("written");
         for ms in *file {
@@ -106,7 +106,7 @@ fn calls_of_a_whole_second_are_spread_over_it_in_files_that_know_no_better() {
 }
 
 /// How stamps of so many calls look, one a second, of which some are finer.
-fn unspread(order: Order, finer: &[u64]) -> Vec<Unspread> {
+fn unspread(order: PlayOrder, finer: &[u64]) -> Vec<Unspread> {
     let mut recorder = Recorder::new(order).spread(true);
     for second in 0..30 {
         let finer = 250 * u64::from(finer.contains(&second));
@@ -124,19 +124,19 @@ fn unspread(order: Order, finer: &[u64]) -> Vec<Unspread> {
 
 #[test]
 fn whole_seconds_that_are_not_spread_are_told() {
-    assert_eq!(unspread(Order::Stamps, &[]), []);
-    assert_eq!(unspread(Order::Recorded, &[]), [Unspread::AsRecorded]);
+    assert_eq!(unspread(PlayOrder::Stamps, &[]), []);
+    assert_eq!(unspread(PlayOrder::Recorded, &[]), [Unspread::AsRecorded]);
     let (whole, calls) = (28, 30);
     assert_eq!(
-        unspread(Order::Stamps, &[3, 4]),
+        unspread(PlayOrder::Stamps, &[3, 4]),
         [Unspread::Mixed { whole, calls }]
     );
-    assert_eq!(unspread(Order::Stamps, &[3, 4, 5, 6]), []);
+    assert_eq!(unspread(PlayOrder::Stamps, &[3, 4, 5, 6]), []);
 }
 
 #[test]
 fn what_was_passed_over_has_its_place_and_is_not_played() {
-    let mut recorder = Recorder::with_runs_of(Order::Stamps, 3).spread(true);
+    let mut recorder = Recorder::with_runs_of(PlayOrder::Stamps, 3).spread(true);
     for n in 0..4u32 {
         let at = Timestamp::from_millis(61_000);
         let (pair, copies, min) = (n, 1, 1);
@@ -166,7 +166,7 @@ fn what_was_passed_over_has_its_place_and_is_not_played() {
 
 #[test]
 fn the_extent_says_how_far_stamps_step_back() {
-    let mut recorder = Recorder::new(Order::Stamps);
+    let mut recorder = Recorder::new(PlayOrder::Stamps);
     for at in [5, 9, 4, 9, 7, 12] {
         let at = Timestamp::from_micros(at);
         let (pair, copies, min) = (0, 1, 1);

@@ -37,7 +37,7 @@ impl<'w> Hints<'w> {
 
 /// How the lines of a text are read.
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct LineReading {
     /// What the form is called.
     pub name: String,
     pub pattern: Pattern,
@@ -50,7 +50,7 @@ pub(super) fn stated<'a>(
     text: &str,
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
-) -> Result<Read, String> {
+) -> Result<LineReading, String> {
     let is_known = FORMS.iter().any(|form| form.name == text);
     if !is_known && !text.contains(['$', '%']) {
         let mut names: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
@@ -60,7 +60,7 @@ pub(super) fn stated<'a>(
             names.join(", ")
         ));
     }
-    let read = |name: &str, pattern| Read {
+    let read = |name: &str, pattern| LineReading {
         name: name.to_owned(),
         pattern,
         guessed: false,
@@ -106,7 +106,7 @@ fn names_of(is: impl Fn(&Form) -> bool) -> Vec<String> {
 
 /// What one form makes of the first lines.
 pub(super) struct Fit {
-    pub read: Read,
+    pub read: LineReading,
     /// Lines of which it has the instant, and an address as the client.
     pub lines: usize,
     /// Those of them whose client is no trusted proxy.
@@ -129,7 +129,7 @@ pub(super) fn is_plausible(at: Timestamp) -> bool {
 pub(super) fn guess<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
-) -> Result<Read, String> {
+) -> Result<LineReading, String> {
     let fit = |form: &Form, by_name: bool| form.fit(lines.clone(), hints, by_name);
     let known = || {
         FORMS
@@ -170,7 +170,7 @@ pub(super) fn guess<'a>(
 fn of_none<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
-) -> Result<Read, String> {
+) -> Result<LineReading, String> {
     let first = || lines.clone().next().unwrap_or_default();
     if let Some(client) = hints.client {
         let nobody = Hints {
@@ -203,7 +203,7 @@ fn of_none<'a>(
             "the first lines have instants and no address: no field is known as the client: --client FIELD, expected one of {}",
             shown(first()).join(", ")
         )),
-        None => stated(FORMS[0].name, lines, hints).map(|read| Read {
+        None => stated(FORMS[0].name, lines, hints).map(|read| LineReading {
             guessed: true,
             ..read
         }),
@@ -238,7 +238,7 @@ impl Form {
         hints: Hints<'_>,
         by_name: bool,
     ) -> Option<Fit> {
-        let mut fit = Fit::new(Read {
+        let mut fit = Fit::new(LineReading {
             name: self.name.to_owned(),
             pattern: self.pattern(hints.client, hints.instants).ok()?,
             guessed: true,
@@ -251,7 +251,7 @@ impl Form {
 }
 
 impl Fit {
-    pub const fn new(read: Read) -> Self {
+    pub const fn new(read: LineReading) -> Self {
         Self {
             read,
             lines: 0,

@@ -13,7 +13,7 @@ fn hints<'w>(client: Option<&'w str>, clients: &'w Clients, instants: &'w Instan
 }
 
 /// What is read by a form that is stated, where no line is known.
-fn read_by(text: &str, client: Option<&str>) -> Result<Read, String> {
+fn read_by(text: &str, client: Option<&str>) -> Result<LineReading, String> {
     stated(
         text,
         std::iter::empty(),

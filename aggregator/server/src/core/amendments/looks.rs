@@ -14,7 +14,7 @@ use tollgate_shared::wire::statement::Cause;
 
 use super::super::partition::Partition;
 use super::super::queries::Views;
-use super::{Proposal, Refused};
+use super::{AmendmentRefused, Proposal};
 use tollgate_limits::versions::own_of;
 use tollgate_limits::versions::switches;
 
@@ -23,10 +23,10 @@ use tollgate_limits::versions::switches;
 pub const AMENDED_MAX: usize = 65_536;
 
 /// Whether one more ban may last beside so many bans and pardons.
-fn room_for_ban(amended: usize) -> Result<(), Refused> {
+fn room_for_ban(amended: usize) -> Result<(), AmendmentRefused> {
     match amended < AMENDED_MAX {
         true => Ok(()),
-        false => Err(Refused::TooMany {
+        false => Err(AmendmentRefused::TooMany {
             found: amended,
             most: AMENDED_MAX,
         }),
@@ -35,8 +35,8 @@ fn room_for_ban(amended: usize) -> Result<(), Refused> {
 
 impl Views<'_> {
     /// Whether it can be done at all, as far as this process sees.
-    pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), Refused> {
-        let not_now = |why: &str| Refused::NotNow { why: why.into() };
+    pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), AmendmentRefused> {
+        let not_now = |why: &str| AmendmentRefused::NotNow { why: why.into() };
         if let Some(down) = self.log_down {
             return Err(not_now(down));
         }
@@ -48,10 +48,10 @@ impl Views<'_> {
         }
         let found = self.limits.book.latest_number();
         if let Some(expected) = proposal.expected.filter(|expected| *expected != found) {
-            return Err(Refused::Conflict { expected, found });
+            return Err(AmendmentRefused::Conflict { expected, found });
         }
         if REASON_BYTES_MAX < proposal.why.len() {
-            return Err(Refused::Name {
+            return Err(AmendmentRefused::Name {
                 field: "why",
                 name: format!("{} bytes", proposal.why.len()),
                 fault: format!("expected at most {REASON_BYTES_MAX}"),
@@ -63,7 +63,7 @@ impl Views<'_> {
 
     /// The act about the domain as it is limited, where that is not what was written: an address of a resource
     /// that limits addresses by their networks, or a network in another spelling.
-    pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, Refused> {
+    pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, AmendmentRefused> {
         if matches!(act, Act::Set(_) | Act::SetMany(_)) {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Views<'_> {
                 *domain = limited.into();
                 Ok(Some(spelt))
             }
-            Err(fault) if matches!(act, Act::Ban { .. }) => Err(Refused::Name {
+            Err(fault) if matches!(act, Act::Ban { .. }) => Err(AmendmentRefused::Name {
                 field: "domain",
                 name: domain.to_string(),
                 fault: fault.to_string(),
@@ -102,7 +102,7 @@ impl Views<'_> {
         }
     }
 
-    fn look_at_act(&self, act: &Act) -> Result<(), Refused> {
+    fn look_at_act(&self, act: &Act) -> Result<(), AmendmentRefused> {
         match act {
             Act::Reset { resource, domain }
             | Act::Refund {
@@ -150,7 +150,7 @@ impl Views<'_> {
     }
 
     /// Whether the changes make limits, as whoever reads them will find.
-    fn can_set(&self, rows: &[SetRow]) -> Result<(), Refused> {
+    fn can_set(&self, rows: &[SetRow]) -> Result<(), AmendmentRefused> {
         let none = Limits::default();
         let latest = self.limits.book.latest();
         let mut revision = Revision::of(latest.map_or(&none, |version| &version.limits));
@@ -163,12 +163,12 @@ impl Views<'_> {
                     return Err(self.unknown(resource, "rate or copies"));
                 }
                 Err(why @ NotChanged::Nothing(_)) => {
-                    return Err(Refused::Nothing {
+                    return Err(AmendmentRefused::Nothing {
                         what: why.to_string(),
                     });
                 }
                 Err(why) => {
-                    return Err(Refused::Name {
+                    return Err(AmendmentRefused::Name {
                         field: "domain",
                         name: domain.to_owned(),
                         fault: why.to_string(),
@@ -187,7 +187,7 @@ impl Views<'_> {
         amended.max().unwrap_or(0)
     }
 
-    fn can_ban_everywhere(&self, domain: &str) -> Result<(), Refused> {
+    fn can_ban_everywhere(&self, domain: &str) -> Result<(), AmendmentRefused> {
         let latest = self.limits.book.latest();
         let rates = latest
             .into_iter()
@@ -201,7 +201,7 @@ impl Views<'_> {
                 ),
                 Err(fault) => format!("resource {:?}: {fault}", rate.name()),
             };
-            return Err(Refused::Name {
+            return Err(AmendmentRefused::Name {
                 field: "domain",
                 name: domain.into(),
                 fault,
@@ -210,7 +210,7 @@ impl Views<'_> {
         Ok(())
     }
 
-    fn is_rate(&self, resource: &str) -> Result<(), Refused> {
+    fn is_rate(&self, resource: &str) -> Result<(), AmendmentRefused> {
         let limits = self.limits.book.latest().map(|version| &version.limits);
         match limits.and_then(|limits| limits.rate(resource)) {
             Some(_) => Ok(()),
@@ -218,14 +218,14 @@ impl Views<'_> {
         }
     }
 
-    fn is_limited(&self, resource: &str) -> Result<(), Refused> {
+    fn is_limited(&self, resource: &str) -> Result<(), AmendmentRefused> {
         match self.is_rate(resource).is_ok() || self.is_copies(resource).is_ok() {
             true => Ok(()),
             false => Err(self.unknown(resource, "rate or copies")),
         }
     }
 
-    fn is_copies(&self, resource: &str) -> Result<(), Refused> {
+    fn is_copies(&self, resource: &str) -> Result<(), AmendmentRefused> {
         let limits = self.limits.book.latest().map(|version| &version.limits);
         match limits.and_then(|limits| limits.copies(resource)) {
             Some(_) => Ok(()),
@@ -233,8 +233,8 @@ impl Views<'_> {
         }
     }
 
-    fn unknown(&self, resource: &str, by: &'static str) -> Refused {
-        Refused::UnknownResource {
+    fn unknown(&self, resource: &str, by: &'static str) -> AmendmentRefused {
+        AmendmentRefused::UnknownResource {
             resource: resource.into(),
             by,
             version: self.limits.book.latest_number(),
@@ -247,11 +247,11 @@ impl Views<'_> {
         partition.is_ready().then_some(partition)
     }
 
-    fn is_known(&self, resource: &str, domain: &str) -> Result<(), Refused> {
+    fn is_known(&self, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
         let index = partition_of_pair(resource, domain, self.settings.partitions);
         match self.ruled(index) {
             Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
-                Err(Refused::Nothing {
+                Err(AmendmentRefused::Nothing {
                     what: format!(
                         "{} {}: nothing is remembered of this pair",
                         escaped(resource),
@@ -264,7 +264,7 @@ impl Views<'_> {
         }
     }
 
-    fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), Refused> {
+    fn can_pardon(&self, resource: &str, domain: &str) -> Result<(), AmendmentRefused> {
         let index = partition_of_pair(resource, domain, self.settings.partitions);
         let Some(partition) = self.ruled(index) else {
             return Ok(());
@@ -277,12 +277,12 @@ impl Views<'_> {
             }
             Some(_) => return Ok(()),
         };
-        Err(Refused::Nothing {
+        Err(AmendmentRefused::Nothing {
             what: format!("{} {}: {why}", escaped(resource), escaped(domain)),
         })
     }
 
-    fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), Refused> {
+    fn is_banned(&self, resource: Option<&str>, domain: &str) -> Result<(), AmendmentRefused> {
         let count = self.settings.partitions;
         let asked: Vec<_> = match resource {
             Some(resource) if self.is_copies(resource).is_ok() => {
@@ -298,7 +298,7 @@ impl Views<'_> {
         });
         match is_banned {
             true => Ok(()),
-            false => Err(Refused::Nothing {
+            false => Err(AmendmentRefused::Nothing {
                 what: format!(
                     "{} {}: it is not banned",
                     escaped(resource.unwrap_or("*")),
@@ -308,7 +308,7 @@ impl Views<'_> {
         }
     }
 
-    fn is_held(&self, act: &Act) -> Result<(), Refused> {
+    fn is_held(&self, act: &Act) -> Result<(), AmendmentRefused> {
         let (resource, what) = match act {
             Act::ReleaseHold { resource, .. } | Act::ReleaseHolds { resource, .. } => {
                 (resource, "there is no such hold".to_owned())
@@ -320,20 +320,22 @@ impl Views<'_> {
         };
         let index = partition_of_resource(resource, self.settings.partitions);
         match self.ruled(index) {
-            Some(partition) if partition.ruler.holds_meant(act) == 0 => Err(Refused::Nothing {
-                what: format!("{}: {what}", escaped(resource)),
-            }),
+            Some(partition) if partition.ruler.holds_meant(act) == 0 => {
+                Err(AmendmentRefused::Nothing {
+                    what: format!("{}: {what}", escaped(resource)),
+                })
+            }
             _ => Ok(()),
         }
     }
 }
 
-fn check(field: &'static str, name: &str) -> Result<(), Refused> {
+fn check(field: &'static str, name: &str) -> Result<(), AmendmentRefused> {
     let checked = match field {
         "domain" => check_domain(name),
         _ => check_name(name),
     };
-    checked.map_err(|fault| Refused::Name {
+    checked.map_err(|fault| AmendmentRefused::Name {
         field,
         name: name.into(),
         fault: fault.to_string(),

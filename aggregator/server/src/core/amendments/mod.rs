@@ -67,7 +67,7 @@ pub struct AmendmentView {
 
 /// Why nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AmendmentRefused {
     /// Another version is in force.
     #[error("it expected version {expected}, and {found} is in force: look at it, and try again")]
     Conflict {
@@ -120,7 +120,7 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl AmendmentRefused {
     /// A word for programs.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -158,14 +158,14 @@ impl Proposals {
         &mut self,
         id: QueryId,
         proposal: &Proposal,
-        looked: Result<Act, Refused>,
+        looked: Result<Act, AmendmentRefused>,
         in_force: u64,
         env: &mut Environment,
     ) -> bool {
         let act = match looked {
             Ok(act) => act,
             Err(refused) => {
-                let is_full = matches!(refused, Refused::TooMany { .. });
+                let is_full = matches!(refused, AmendmentRefused::TooMany { .. });
                 env.out.tally.counters.bans_refused += u64::from(is_full);
                 env.reply(id, Reply::Amended(Err(refused)));
                 return false;
@@ -209,7 +209,10 @@ impl Proposals {
     pub(super) fn failed(&mut self, push: u128, why: &str, env: &mut Environment) {
         if let Some(waiting) = self.0.remove(&push) {
             let why = format!("the log did not take it ({why}): look at what is in force");
-            env.reply(waiting.id, Reply::Amended(Err(Refused::NotNow { why })));
+            env.reply(
+                waiting.id,
+                Reply::Amended(Err(AmendmentRefused::NotNow { why })),
+            );
         }
     }
 
@@ -227,11 +230,11 @@ impl Proposals {
                 };
                 env.out.tally.counters.amendments_void += 1;
                 let refused = match why {
-                    Void::Conflict { expected, found } => Refused::Conflict {
+                    Void::Conflict { expected, found } => AmendmentRefused::Conflict {
                         expected: *expected,
                         found: *found,
                     },
-                    why => Refused::NotNow {
+                    why => AmendmentRefused::NotNow {
                         why: why.to_string(),
                     },
                 };
@@ -271,7 +274,7 @@ impl Proposals {
 
 impl Views<'_> {
     /// What an operator's word comes to as far as this process sees: the act, as it is spelt.
-    pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, Refused> {
+    pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, AmendmentRefused> {
         let spelt = self.spelt(&proposal.act)?;
         let act = spelt.unwrap_or_else(|| proposal.act.clone());
         self.look_at(proposal, &act)?;

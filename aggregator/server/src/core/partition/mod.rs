@@ -20,7 +20,7 @@ mod stage;
 use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::frame::Evidence;
+use tollgate_shared::wire::frame::Watermark;
 
 use super::candidates::Candidates;
 use super::event::Now;
@@ -29,7 +29,7 @@ use super::ready::Ready;
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
-use super::testimonies::Testimonies;
+use super::testimonies::StateDigests;
 use super::totals::Totals;
 use super::usage::Usage;
 use tollgate_log::{AppendError, Ticket};
@@ -82,7 +82,7 @@ pub struct Partition {
     /// From what it may be restored.
     pub recovery: Recovery,
     /// What its states were, for others to compare.
-    pub testimonies: Testimonies,
+    pub testimonies: StateDigests,
     /// Who uses what most.
     pub usage: Usage,
     /// What candidates would have done.
@@ -106,7 +106,7 @@ impl Partition {
             near: NearPairs::default(),
             snapshots: Snapshots::default(),
             recovery: Recovery::default(),
-            testimonies: Testimonies::default(),
+            testimonies: StateDigests::default(),
             usage: Usage::default(),
             candidates: Candidates::default(),
         }
@@ -236,7 +236,7 @@ impl Partition {
     pub fn ready(&self, clock: Span) -> Option<Ready> {
         let (log, log_now) = (self.log()?, self.log_now(clock)?);
         self.announcing.then_some(Ready {
-            evidence: Evidence {
+            evidence: Watermark {
                 partition: self.index,
                 log,
                 ruled: self.ruled(),

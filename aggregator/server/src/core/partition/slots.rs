@@ -5,14 +5,14 @@ use tollgate_shared::time::{Span, Timestamp};
 
 /// A thing that is appended now and then, at most once at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Slot {
+pub struct AppendSlot {
     /// What is on its way: appended, and not seen in the log yet.
     pub ticket: Option<Ticket>,
     /// Not before this.
     pub not_before: Span,
 }
 
-impl Slot {
+impl AppendSlot {
     /// Whether one may be appended now.
     pub fn is_free(&self, clock: Span) -> bool {
         self.ticket.is_none() && self.not_before <= clock
@@ -36,7 +36,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     /// On its way, or not.
-    pub slot: Slot,
+    pub slot: AppendSlot,
     /// The number of the last one that was appended.
     pub number: u64,
     /// When that was sent.
@@ -85,7 +85,7 @@ impl Ticks {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pointing {
     /// On its way, or not.
-    pub slot: Slot,
+    pub slot: AppendSlot,
     /// The version that it points at, or the last one did.
     pub version: u64,
     /// The limits version under which it was signed.
@@ -100,7 +100,7 @@ impl Pointing {
         if version < self.version {
             return false;
         }
-        self.slot = Slot::default();
+        self.slot = AppendSlot::default();
         if in_force < version {
             // It was passed over; what it would have brought is pointed at again, by and by.
             self.slot.failed(clock);

@@ -25,7 +25,7 @@ use crate::core::holds::{HoldView, HoldsView, ResourceView};
 use crate::core::live::At;
 use crate::core::usage::{TopPair, TopView};
 use crate::core::view::{
-    BucketState, ConstraintState, Cursor, DenialView, DenialsView, DigestView, DigestsView,
+    BucketLeft, ConstraintState, DenialView, DenialsCursor, DenialsView, DigestView, DigestsView,
     LimitsView, Normalised, PairState, PairView, Readiness, SwitchView, TextDigest,
 };
 use crate::http::explain::ExplainUrl;
@@ -84,7 +84,7 @@ fn every_parameter_is_described_and_no_other() {
         .into_iter()
         .flat_map(|properties| properties.keys());
     let amendment: BTreeSet<String> = amendment.cloned().collect();
-    assert_eq!(amendment, fields_of::<amend::Asked>());
+    assert_eq!(amendment, fields_of::<amend::AmendRequest>());
 }
 
 /// What of an answer is not described, or is described and not there.
@@ -194,7 +194,7 @@ fn denials_are_as_described() {
         partition: 3,
         scope: Scope::Pair("acme".into()),
     };
-    let next = Cursor {
+    let next = DenialsCursor {
         resource: "api.search".into(),
         at,
     };
@@ -230,7 +230,7 @@ fn pairs_are_as_described() {
             span_us: 1,
             counted: 5,
         }],
-        bucket: Some(BucketState {
+        bucket: Some(BucketLeft {
             level: -1,
             burst: 5,
         }),

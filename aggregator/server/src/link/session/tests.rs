@@ -7,7 +7,7 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::beat::{BeatHead, write_beat};
 use tollgate_shared::wire::hits::{Hit, write_hits};
 use tollgate_shared::wire::holds::write_holds;
-use tollgate_shared::wire::record::OwnersPen;
+use tollgate_shared::wire::record::RecordPen;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const SECRET: EpochSecret = EpochSecret::new([7; 32]);
@@ -138,7 +138,7 @@ fn an_agent_may_write_batches_and_nothing_else() {
         partitions: 4,
     };
     assert_eq!(append(&mut session, 4, &hits(&own())), Some(partition));
-    let genesis = OwnersPen::new(&MacKey::UNPROTECTED, 0).genesis(LogId::default());
+    let genesis = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LogId::default());
     assert_eq!(append(&mut session, 0, &genesis), kind(1));
     // A skippable kind of a later build is still not an agent's.
     assert_eq!(append(&mut session, 0, &[1, 0x85]), kind(0x85));
