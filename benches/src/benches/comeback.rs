@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Counted from the instant at which the new process listens; agents try again by themselves, with their
-//! shipped settings. (No agent is blind meanwhile: what it heard of rates holds for a minute.)
+//! shipped settings; without TLS, and with TLS and tokens. (No agent is blind meanwhile: what it heard of rates holds for a minute.)
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_agent::Agent;
 
 use crate::harness::Session;
-use crate::harness::agents::block_on;
+use crate::harness::agents::{block_on, builder};
 use crate::harness::aggregator::Aggregator;
 use crate::harness::child::{Part, argument, say};
 use crate::harness::clock::monotonic_ns;
@@ -55,10 +55,17 @@ struct Back {
 /// Where a process cannot be had, or an agent stays blind.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
-    let mut aggregator = Aggregator::start(LIMITS, 16)?;
+    let agents = PROCESSES * AGENTS;
+    let name = format!("until {agents} agents hear again");
+    measure(session, Aggregator::start(LIMITS, 16)?, &name)?;
+    let name = format!("{name}, over TLS and with tokens");
+    measure(session, Aggregator::start_secured(LIMITS, 16)?, &name)
+}
+
+fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> anyhow::Result<()> {
     let mut parts = Vec::new();
     for process in 0..PROCESSES {
-        let args = [process.to_string(), aggregator.agents.clone()];
+        let args = [&[process.to_string()][..], &aggregator.place()].concat();
         parts.push(Part::start("comeback-agents", &args)?);
     }
     for part in &mut parts {
@@ -66,7 +73,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     }
     let mut back_s = Vec::new();
     for round in 0..ROUNDS {
-        session.step(&format!("round {}", round + 1));
+        session.step(&format!("{name}, round {}", round + 1));
         aggregator.kill()?;
         std::thread::sleep(AWAY);
         aggregator.again()?;
@@ -76,10 +83,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         let last_ns = ask_all(&mut parts, &format!("heard {round}"))?;
         back_s.push(last_ns.saturating_sub(listens_ns) as f64 / 1e9);
     }
-    let agents = PROCESSES * AGENTS;
-    if let Some(figure) =
-        Figure::of_rounds(format!("until {agents} agents hear again"), "s", &back_s)
-    {
+    if let Some(figure) = Figure::of_rounds(name, "s", &back_s) {
         let note = "all on one machine, beside the aggregator; killed with signal 9, away for 3 s";
         session.add(figure.target(Target::AtMost(5.0)).note(note));
     }
@@ -106,16 +110,14 @@ type Heard = Arc<Mutex<HashSet<(u64, u64)>>>;
 /// Where settings are bad, an agent stays blind, or the parent says what was not agreed.
 pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
-    let (process, address): (u64, String) =
-        (argument(args, 0, "process")?, argument(args, 1, "address")?);
+    let process: u64 = argument(args, 0, "process")?;
+    let place = args.get(1..).unwrap_or_default();
     let heard = Heard::default();
     let last_ns = Arc::new(AtomicU64::new(0));
     let mut agents: Vec<Agent> = Vec::new();
     for number in 0..AGENTS {
         let (hearing, at_ns) = (Arc::clone(&heard), Arc::clone(&last_ns));
-        let agent = Agent::builder()
-            .name(format!("bench-{process}-{number}"))
-            .aggregator(&address)
+        let agent = builder(&format!("bench-{process}-{number}"), place)?
             .on_heard(move |news| {
                 let round = news.domain().and_then(|domain| domain.parse().ok());
                 if let Some(round) = round {

@@ -6,7 +6,7 @@
 //! delay     the latest entry of all eight − the call
 //! ```
 //!
-//! On the journal, and on a real Kafka where this machine can run one: agents write to it directly then.
+//! On the journal, where rounds without and with TLS and tokens alternate; and on a real Kafka where this machine can run one: agents write to it directly then.
 //! The limit is one hit an hour, so that every call fills a window. The stamps are of one clock that
 //! all processes of a machine share, and the second is taken by the thread that entered the denial.
 
@@ -14,12 +14,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
-use tollgate_agent::Agent;
-
 use crate::harness::Session;
-use crate::harness::agents::block_on;
+use crate::harness::agents::{block_on, builder};
 use crate::harness::aggregator::Aggregator;
 use crate::harness::child::{Part, argument, say};
 use crate::harness::clock::monotonic_ns;
@@ -27,12 +23,16 @@ use crate::harness::figure::{Figure, Target};
 use crate::harness::kafka::{LocalKafka, StartError};
 use crate::harness::stats::percentile;
 use crate::load::names::domain;
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
 
 const AGENTS: usize = 8;
 /// From denial to denial: long against the delay, so that each is measured on its own.
 const EVERY: Duration = Duration::from_millis(10);
 const USUAL: u32 = 1_000;
 const FULL: u32 = 10_000;
+/// On the journal they are made in so many rounds.
+const ROUNDS: u32 = 3;
 /// Denials before those that count: connections, caches, the first pages of the journal.
 const WARM_UP: u32 = 50;
 /// The same on Kafka: a broker that was just started interprets its code, and takes twice as long at first.
@@ -61,11 +61,7 @@ struct Seen {
 /// Where the loop does not close.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let denials = if session.is_full() { FULL } else { USUAL };
-    session.step("on the journal");
-    let aggregator = Aggregator::start(LIMITS, 16)?;
-    let place = std::slice::from_ref(&aggregator.agents);
-    measure(place, WARM_UP, denials)?.report(session, "", (1.0, 5.0));
-    drop(aggregator);
+    on_journal(session, denials / ROUNDS)?;
     session.step("on Kafka");
     match LocalKafka::start() {
         Ok(kafka) => {
@@ -77,7 +73,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
                 prefix.to_owned(),
             ];
             let delays = measure(&place, WARM_UP_KAFKA, denials)?;
-            delays.report(session, "Kafka, ", (2.0, 10.0));
+            delays.report(session, "Kafka, ", Some((2.0, 10.0)));
         }
         Err(StartError::Absent { reason }) => {
             let name = "Kafka, to the slowest agent: p50";
@@ -86,6 +82,43 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         Err(error) => return Err(error).context("starting Kafka"),
     }
     Ok(())
+}
+
+/// Rounds of so many denials, without and with TLS and tokens.
+fn on_journal(session: &mut Session, denials: u32) -> anyhow::Result<()> {
+    let (mut plain, mut secured) = <(Rounds, Rounds)>::default();
+    for round in 1..=ROUNDS {
+        session.step(&format!("on the journal, round {round} of {ROUNDS}"));
+        plain.add(&Aggregator::start(LIMITS, 16)?, denials)?;
+        secured.add(&Aggregator::start_secured(LIMITS, 16)?, denials)?;
+    }
+    plain.delays.report(session, "", Some((1.0, 5.0)));
+    secured.delays.report(session, "TLS and tokens, ", None);
+    let name = "to the slowest agent: p50 with TLS and tokens, beside without";
+    if let Some(ratio) = Figure::of_ratio(name, &secured.p50_ns, &plain.p50_ns) {
+        session.add(ratio.target(Target::AtMost(1.15)));
+    }
+    Ok(())
+}
+
+/// Delays of rounds.
+#[derive(Default)]
+struct Rounds {
+    delays: Delays,
+    /// To the slowest agent, of each round.
+    p50_ns: Vec<f64>,
+}
+
+impl Rounds {
+    fn add(&mut self, aggregator: &Aggregator, denials: u32) -> anyhow::Result<()> {
+        let mut round = measure(&aggregator.place(), WARM_UP, denials)?;
+        let p50_ns = percentile(&mut round.slowest, 0.5);
+        self.p50_ns.extend(p50_ns.map(|ns| ns as f64));
+        self.delays.slowest.append(&mut round.slowest);
+        self.delays.each.append(&mut round.each);
+        self.delays.unheard += round.unheard;
+        Ok(())
+    }
 }
 
 /// Delays of so many denials behind those to warm up. Agents find their aggregator, and Kafka, by `place`.
@@ -149,7 +182,9 @@ impl Delays {
         delays
     }
 
-    fn report(mut self, session: &mut Session, log: &str, (p50_ms, p99_ms): (f64, f64)) {
+    /// Figures, with what p50 and p99 have to reach in milliseconds.
+    fn report(mut self, session: &mut Session, log: &str, targets: Option<(f64, f64)>) {
+        let (p50_ms, p99_ms) = targets.unzip();
         let denials = self.slowest.len();
         let mut add =
             |name: &str, values: &mut [u64], share: f64, most: Option<f64>, note: String| {
@@ -173,14 +208,14 @@ impl Delays {
             "to the slowest agent: p50",
             &mut self.slowest,
             0.5,
-            Some(p50_ms),
+            p50_ms,
             note(),
         );
         add(
             "to the slowest agent: p99",
             &mut self.slowest,
             0.99,
-            Some(p99_ms),
+            p99_ms,
             note(),
         );
         add(
@@ -241,15 +276,10 @@ impl Heard {
 ///
 /// Where its settings are bad, or the parent says what was not agreed.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
-    let (name, address): (String, String) =
-        (argument(args, 0, "name")?, argument(args, 1, "address")?);
+    let name: String = argument(args, 0, "name")?;
     let heard = Arc::new(Heard::default());
     let hearing = Arc::clone(&heard);
-    let mut builder = Agent::builder().name(&name).aggregator(&address);
-    if let [_, _, bootstrap, prefix] = args {
-        builder = builder.kafka(bootstrap).kafka_topic_prefix(prefix);
-    }
-    let agent = builder
+    let agent = builder(&name, args.get(1..).unwrap_or_default())?
         .on_heard(move |news| hearing.take_in(news.domain().unwrap_or_default()))
         .build()?;
     let rate = agent.rate(RESOURCE);

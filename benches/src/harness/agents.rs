@@ -1,6 +1,10 @@
 //! Agents for benchmarks.
 
-use tollgate_agent::Agent;
+use std::path::Path;
+
+use tollgate_agent::{Agent, AgentBuilder};
+
+use super::secured;
 
 /// An agent that sends to this aggregator and hears from it.
 ///
@@ -11,24 +15,35 @@ pub fn connected(name: &str, aggregator: &str) -> anyhow::Result<Agent> {
     Ok(Agent::builder().name(name).aggregator(aggregator).build()?)
 }
 
-/// An agent by a place: the address of its aggregator and, where it is to write to Kafka directly, bootstrap
-/// servers and topic prefix.
+/// An agent by a place: see [`builder`].
 ///
 /// # Errors
 ///
 /// Where its settings are bad, or the place is of another form.
 pub fn connected_by(name: &str, place: &[String]) -> anyhow::Result<Agent> {
-    match place {
-        [address] => connected(name, address),
-        [address, bootstrap, prefix] => {
-            let builder = Agent::builder().name(name).aggregator(address);
-            Ok(builder
-                .kafka(bootstrap)
-                .kafka_topic_prefix(prefix)
-                .build()?)
-        }
+    Ok(builder(name, place)?.build()?)
+}
+
+/// The settings of an agent by a place: the address of its aggregator and, where that speaks TLS, the directory of the
+/// keys; or, where the agent is to write to Kafka directly, bootstrap servers and topic prefix.
+///
+/// # Errors
+///
+/// Where the place is of another form.
+pub fn builder(name: &str, place: &[String]) -> anyhow::Result<AgentBuilder> {
+    let [address, more @ ..] = place else {
+        anyhow::bail!("a place: {place:?}");
+    };
+    let builder = Agent::builder().name(name).aggregator(address);
+    Ok(match more {
+        [] => builder,
+        [dir] => builder
+            .tls_ca_file(secured::file(Path::new(dir), "ca.pem"))
+            .tls_server_name(secured::SERVER_NAME)
+            .token_file(secured::file(Path::new(dir), "agents.token")),
+        [bootstrap, prefix] => builder.kafka(bootstrap).kafka_topic_prefix(prefix),
         _ => anyhow::bail!("a place: {place:?}"),
-    }
+    })
 }
 
 /// Waits for what an agent does in the background.

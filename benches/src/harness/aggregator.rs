@@ -15,8 +15,8 @@ use anyhow::{Context as _, bail};
 
 use tempfile::TempDir;
 
-use super::beside;
 use super::kafka::LocalKafka;
+use super::{beside, secured};
 
 /// How long it may take to listen.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -29,6 +29,7 @@ pub struct Aggregator {
     process: Child,
     /// The address that agents need.
     pub agents: String,
+    is_secured: bool,
     /// Where it listens, and its other arguments: so it is started again.
     at: Listening,
     args: Vec<OsString>,
@@ -51,6 +52,38 @@ impl Aggregator {
             dir.path().join("journal").into(),
         ];
         Self::launch(dir, limits, &args)
+    }
+
+    /// Starts one that speaks TLS and asks agents for a token.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`], and where keys cannot be made.
+    pub fn start_secured(limits: &str, partitions: u32) -> anyhow::Result<Self> {
+        let dir = place()?;
+        secured::make(dir.path())?;
+        let config = dir.path().join("tollgate.toml");
+        std::fs::write(&config, secured::CONFIG)?;
+        let args = [
+            "--config".into(),
+            config.into(),
+            "--partitions".into(),
+            partitions.to_string().into(),
+            "--journal".into(),
+            dir.path().join("journal").into(),
+        ];
+        let mut started = Self::launch(dir, limits, &args)?;
+        started.is_secured = true;
+        Ok(started)
+    }
+
+    /// What an agent needs to reach it: its address and, where it speaks TLS, the directory of the keys.
+    pub fn place(&self) -> Vec<String> {
+        let mut place = vec![self.agents.clone()];
+        if self.is_secured {
+            place.push(self.dir.path().display().to_string());
+        }
+        place
     }
 
     /// Starts one on topics of a Kafka that begin with `prefix`.
@@ -94,6 +127,7 @@ impl Aggregator {
         Ok(Self {
             process,
             agents: at.agents.clone(),
+            is_secured: false,
             at,
             args,
             dir,

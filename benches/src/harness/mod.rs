@@ -9,6 +9,7 @@
 //! calls     what a call costs                       aggregator   one for the time of a benchmark
 //! kafka     the same of a Kafka                 owner    an aggregator that is killed and started again
 //! paced     an agent that offers calls at given instants
+//! secured   keys for a fleet with TLS and tokens
 //! ```
 
 pub mod agents;
@@ -29,6 +30,7 @@ pub mod paced;
 pub mod redis;
 pub mod report;
 pub mod results;
+pub mod secured;
 pub mod stats;
 
 use figure::Figure;

@@ -1,7 +1,7 @@
 //! What the denial feed costs: from the publisher to subscribers, beside the `zeromq` crate's PUB.
 //!
 //! ```text
-//! publisher     a process of its own: our feed, or the crate's socket; frames with the instant of their sending
+//! publisher     a process of its own: our feed, the same with TLS and tokens, or the crate's socket; frames with the instant of their sending
 //! subscribers   one process for all of them, the same for both: how long each frame took, how many came
 //! ```
 //!
@@ -9,6 +9,7 @@
 
 mod publisher;
 mod subscribers;
+mod wire;
 
 pub use publisher::child as child_publisher;
 pub use subscribers::child as child_subscribers;
@@ -19,6 +20,7 @@ use crate::harness::Session;
 use crate::harness::child::Part;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes_of;
+use crate::harness::secured;
 use publisher::Published;
 use subscribers::Heard;
 
@@ -45,15 +47,18 @@ const TOPICS: u32 = 100;
 enum Kind {
     Ours,
     Crate,
+    OursTls,
 }
 
 impl Kind {
     const BOTH: [Self; 2] = [Self::Ours, Self::Crate];
+    const ALL: [Self; 3] = [Self::Ours, Self::Crate, Self::OursTls];
 
     fn word(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::Crate => "crate",
+            Self::OursTls => "ours-tls",
         }
     }
 }
@@ -61,19 +66,33 @@ impl Kind {
 struct Pair {
     publisher: Part,
     subscribers: Part,
+    /// Where their keys lie, if they have any.
+    _keys: Option<tempfile::TempDir>,
 }
 
 impl Pair {
     /// A publisher, and so many subscribers of its topic among so many that have other topics.
     fn start(kind: Kind, subscribers: u32, among: u32, stalled: u32) -> anyhow::Result<Self> {
-        let mut publisher = Part::start("fanout-publisher", &[kind.word().to_owned()])?;
+        let keys = match kind {
+            Kind::Ours | Kind::Crate => None,
+            Kind::OursTls => Some(tempfile::tempdir()?),
+        };
+        let mut place = Vec::new();
+        if let Some(keys) = &keys {
+            secured::make(keys.path())?;
+            place.push(keys.path().display().to_string());
+        }
+        let args = [&[kind.word().to_owned()][..], &place].concat();
+        let mut publisher = Part::start("fanout-publisher", &args)?;
         let address: String = publisher.hear()?;
-        let args = [subscribers, among, stalled, TOPICS].map(|count| count.to_string());
-        let mut subscribers = Part::start("fanout-subscribers", &[&[address][..], &args].concat())?;
+        let counts = [subscribers, among, stalled, TOPICS].map(|count| count.to_string());
+        let args = [&[address][..], &counts, &place].concat();
+        let mut subscribers = Part::start("fanout-subscribers", &args)?;
         ensure!(subscribers.hear::<bool>()?, "subscribers are there");
         Ok(Self {
             publisher,
             subscribers,
+            _keys: keys,
         })
     }
 
@@ -93,7 +112,7 @@ impl Pair {
 
 /// Rounds of both kinds.
 #[derive(Default)]
-struct Rounds([Vec<f64>; 2]);
+struct Rounds([Vec<f64>; 3]);
 
 impl Rounds {
     fn add(&mut self, kind: Kind, value: f64) {
@@ -101,13 +120,14 @@ impl Rounds {
     }
 
     fn report(self, session: &mut Session, name: &str, unit: &'static str, note: &str) {
-        let [ours, theirs] = self.0;
+        let [ours, theirs, ours_tls] = self.0;
         if let Some(figure) = Figure::of_rounds(name, unit, &ours) {
             let figure = match note.is_empty() {
                 true => figure,
                 false => figure.note(note),
             };
-            session.add(figure.peer("zeromq 0.7 PUB", &theirs));
+            let figure = figure.peer("zeromq 0.7 PUB", &theirs);
+            session.add(figure.peer("ours with TLS and tokens", &ours_tls));
         }
     }
 }
@@ -131,15 +151,18 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
 
 fn fan_out(session: &mut Session, count: u32) -> anyhow::Result<()> {
     let (mut p50, mut p99, mut cpu) = (Rounds::default(), Rounds::default(), Rounds::default());
-    let (mut rate, mut lost) = (Rounds::default(), [0, 0]);
+    let (mut rate, mut lost) = (Rounds::default(), [0, 0, 0]);
+    let mut each = Rounds::default();
     for _ in 0..ROUNDS {
-        for kind in Kind::BOTH {
+        for kind in Kind::ALL {
             let mut pair = Pair::start(kind, count, count, 0)?;
             pair.publish(PACED / 10, 64, PACE)?;
             let (published, heard) = pair.publish(PACED, 64, PACE)?;
             p50.add(kind, heard.p50_ns as f64 / 1e3);
             p99.add(kind, heard.p99_ns as f64 / 1e3);
-            cpu.add(kind, published.cpu_us / f64::from(PACED));
+            let cpu_us = published.cpu_us / f64::from(PACED);
+            cpu.add(kind, cpu_us);
+            each.add(kind, cpu_us / f64::from(count));
             let (published, heard) = pair.publish(BURST, 64, 0)?;
             let seconds = heard.last_ns.saturating_sub(published.first_ns) as f64 / 1e9;
             rate.add(kind, heard.count as f64 / seconds);
@@ -159,9 +182,15 @@ fn fan_out(session: &mut Session, count: u32) -> anyhow::Result<()> {
         "µs",
         "",
     );
+    each.report(
+        session,
+        &format!("publisher's processor, a frame and subscriber of {count}"),
+        "µs",
+        "",
+    );
     let note = format!(
-        "{BURST} frames as fast as they are taken; of all rounds' deliveries {} were left out, {} of the crate's",
-        lost[0], lost[1]
+        "{BURST} frames as fast as they are taken; of all rounds' deliveries {} were left out, {} of the crate's, {} with TLS",
+        lost[0], lost[1], lost[2]
     );
     rate.report(
         session,

@@ -1,6 +1,7 @@
-//! The publishing process: our feed, or the `zeromq` crate's PUB on a thread of its own.
+//! The publishing process: our feed, without TLS or with TLS and tokens, or the `zeromq` crate's PUB on a thread of its own.
 
 use std::io::BufRead as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,12 +11,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tollgate_server::edge::{Bounds, Edge, listen};
 use tollgate_server::feed::{self, FeedCounters, Publisher};
-use tollgate_server::security::Access;
+use tollgate_server::security::{Access, Handshakes, TokenBook};
 use tollgate_shared::wire::frame::Topic;
+use tollgate_tls::{ServerFiles, ServerTls};
 use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
 use crate::harness::child::{argument, say};
 use crate::harness::clock::monotonic_ns;
+use crate::harness::secured;
 
 /// Frames that may be handed over before the publisher is waited for.
 const AHEAD: u64 = 4_096;
@@ -43,7 +46,8 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
     let kind: String = argument(args, 0, "kind")?;
     tollgate_server::edge::raise_descriptors();
     let (sink, address) = match kind.as_str() {
-        "ours" => ours()?,
+        "ours" => ours(Access::default())?,
+        "ours-tls" => ours(access(Path::new(&argument::<String>(args, 1, "keys")?))?)?,
         "crate" => of_the_crate()?,
         other => bail!("kind {other:?}"),
     };
@@ -101,7 +105,23 @@ impl Sink {
     }
 }
 
-fn ours() -> anyhow::Result<(Sink, String)> {
+/// What a feed with keys of this directory asks for.
+fn access(dir: &Path) -> anyhow::Result<Access> {
+    let tls = ServerTls::load(ServerFiles {
+        cert: secured::file(dir, "bench.pem"),
+        key: secured::file(dir, "bench.key"),
+        client_ca: None,
+    })?;
+    Ok(Access {
+        tls: Some((Arc::new(tls), Arc::new(Handshakes::start()?))),
+        tokens: Some(Arc::new(TokenBook::load(&secured::file(
+            dir,
+            "tokens.toml",
+        ))?)),
+    })
+}
+
+fn ours(access: Access) -> anyhow::Result<(Sink, String)> {
     let listener = listen("127.0.0.1:0".parse()?)?;
     let address = listener.local_addr()?.to_string();
     let bounds = Bounds {
@@ -112,7 +132,7 @@ fn ours() -> anyhow::Result<(Sink, String)> {
     };
     let edge = Arc::new(Edge::new(bounds, 20_000));
     let counters = Arc::<FeedCounters>::default();
-    let publisher = feed::serve((listener, Access::default()), edge, Arc::clone(&counters))?;
+    let publisher = feed::serve((listener, access), edge, Arc::clone(&counters))?;
     Ok((Sink::Ours(publisher, counters), address))
 }
 

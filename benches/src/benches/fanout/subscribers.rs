@@ -2,16 +2,16 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, ErrorKind};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tollgate_shared::wire::frame::Topic;
-use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, opening, pong, subscribe};
+use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, opening_with, pong, subscribe};
 
+use super::wire::{Keys, Wire};
 use crate::harness::child::{argument, say};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::stats::percentile;
@@ -50,6 +50,8 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
     let among: u32 = argument(args, 2, "connections")?;
     let stalled: u32 = argument(args, 3, "stalled")?;
     let topics: u32 = argument(args, 4, "topics")?;
+    let keys = args.get(5).map(|dir| Keys::load(Path::new(dir)));
+    let keys = keys.transpose()?;
     tollgate_server::edge::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,11 +73,11 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
             } else {
                 topics
             };
-            let stream = connect(&address, number < subscribers, others).await?;
-            tokio::task::spawn_local(read(stream, Rc::clone(&came)));
+            let wire = connect(&address, keys.as_ref(), number < subscribers, others).await?;
+            tokio::task::spawn_local(read(wire, Rc::clone(&came)));
         }
         for _ in 0..stalled {
-            held.push(connect(&address, true, 0).await?);
+            held.push(connect(&address, keys.as_ref(), true, 0).await?);
         }
         let begun = Instant::now();
         while came.borrow().ready < among.max(subscribers) {
@@ -123,10 +125,15 @@ async fn all(came: &RefCell<Came>, expected: u64) -> Heard {
     }
 }
 
-async fn connect(address: &str, is_subscriber: bool, others: u32) -> anyhow::Result<TcpStream> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let mut bytes = opening(SocketType::Sub).to_vec();
+async fn connect(
+    address: &str,
+    keys: Option<&Keys>,
+    is_subscriber: bool,
+    others: u32,
+) -> anyhow::Result<Wire> {
+    let mut wire = Wire::connect(address, keys).await?;
+    let token = keys.map(|keys| &keys.token);
+    let mut bytes = opening_with(SocketType::Sub, token).to_vec();
     if is_subscriber {
         bytes.extend_from_slice(&subscribe(Topic::CONTROL.as_bytes()));
     }
@@ -134,23 +141,25 @@ async fn connect(address: &str, is_subscriber: bool, others: u32) -> anyhow::Res
         let topic = Topic::of_resource(&[0; 16], &format!("resource-{number}"));
         bytes.extend_from_slice(&subscribe(topic.as_bytes()));
     }
-    stream.write_all(&bytes).await?;
-    Ok(stream)
+    wire.send(&bytes).await?;
+    Ok(wire)
 }
 
-async fn read(mut stream: TcpStream, came: Rc<RefCell<Came>>) {
+async fn read(mut wire: Wire, came: Rc<RefCell<Came>>) {
     let mut decoder = Decoder::new(SocketType::Sub, PeerLimits::default());
     loop {
-        if stream.readable().await.is_err() {
-            return;
-        }
-        let pings = match read_once(&stream, &mut decoder, &came) {
+        let pings = match read_once(&mut wire, &mut decoder, &came) {
             Ok(pings) => pings,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if wire.readable().await.is_err() {
+                    return;
+                }
+                continue;
+            }
             Err(_) => return,
         };
         for _ in 0..pings {
-            if stream.write_all(&pong(b"")).await.is_err() {
+            if wire.send(&pong(b"")).await.is_err() {
                 return;
             }
         }
@@ -159,12 +168,12 @@ async fn read(mut stream: TcpStream, came: Rc<RefCell<Came>>) {
 
 /// On the stack for as long as nothing is waited for.
 fn read_once(
-    stream: &TcpStream,
+    wire: &mut Wire,
     decoder: &mut Decoder,
     came: &RefCell<Came>,
 ) -> std::io::Result<usize> {
     let mut bytes = [0; 16 << 10];
-    match stream.try_read(&mut bytes)? {
+    match wire.try_read(&mut bytes)? {
         0 => Err(ErrorKind::UnexpectedEof.into()),
         read => Ok(take(decoder, &bytes[..read], came)),
     }
