@@ -9,8 +9,9 @@
 //! ```
 //!
 //! A descriptor is a list of entries, each a key and a value. A rule matches a descriptor with as many entries as it
-//! has keys, in the same order; the first rule that matches counts. Knows nothing of limits, gRPC or files. What stays
-//! true: a rule that was parsed expands for every descriptor that it matches.
+//! has keys, in the same order; the first rule that matches counts. The same key may stand there several times, as
+//! Envoy's `generic_key` and `header_match` do: `{#2}` is the value of the second entry, whatever its key. Knows nothing
+//! of limits, gRPC or files. What stays true: a rule that was parsed expands for every descriptor that it matches.
 
 use std::fmt;
 
@@ -58,17 +59,17 @@ pub enum RuleFault {
     /// A control character.
     #[error("expected no control characters")]
     Control,
-    /// A key without a name.
-    #[error("expected \"KEY\", \"KEY=VALUE\" or \"KEY=PREFIX*\"")]
+    /// A key without a name, or one that no value has.
+    #[error("expected \"KEY\", \"KEY=VALUE\", \"KEY=PREFIX*\", \"KEY!=VALUE\" or \"KEY!=PREFIX*\"")]
     Key,
-    /// The same key stands in the rule twice.
-    #[error("stands in this rule twice, expected each key once")]
-    Twice,
+    /// A key in braces that stands in the rule several times.
+    #[error("a key that stands in this rule twice, expected {{#N}} for the N-th entry")]
+    Ambiguous,
     /// An empty text in place of a resource or a domain.
     #[error("expected a name, or a text with {{KEY}} in it")]
     Empty,
     /// A brace that does not enclose one of the rule's keys.
-    #[error("expected {{KEY}} with one of the rule's keys")]
+    #[error("expected {{KEY}} with one of the rule's keys, or {{#N}} for the N-th entry")]
     Placeholder,
 }
 
@@ -78,9 +79,11 @@ enum Values {
     Any,
     One(Box<str>),
     From(Box<str>),
+    AllBut(Box<str>),
+    AllButFrom(Box<str>),
 }
 
-/// A key, and which values it may have: `path`, `method=POST`, `path=/api/*`.
+/// A key, and which values it may have: `path`, `method=POST`, `path=/api/*`, `method!=GET`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyPattern {
     key: Box<str>,
@@ -97,10 +100,14 @@ impl KeyPattern {
         check_text(text)?;
         let (key, values) = match text.split_once('=') {
             None => (text, Values::Any),
-            Some((key, value)) => match value.strip_suffix('*') {
-                Some("") => (key, Values::Any),
-                Some(prefix) => (key, Values::From(prefix.into())),
-                None => (key, Values::One(value.into())),
+            Some((key, value)) => match (key.strip_suffix('!'), value.strip_suffix('*')) {
+                (None, Some("")) => (key, Values::Any),
+                (None, Some(prefix)) => (key, Values::From(prefix.into())),
+                (None, None) => (key, Values::One(value.into())),
+                // No value is none of all.
+                (Some(_), Some("")) => return Err(RuleFault::Key),
+                (Some(key), Some(prefix)) => (key, Values::AllButFrom(prefix.into())),
+                (Some(key), None) => (key, Values::AllBut(value.into())),
             },
         };
         if key.is_empty() {
@@ -123,6 +130,8 @@ impl KeyPattern {
                 Values::Any => true,
                 Values::One(one) => **one == *value,
                 Values::From(prefix) => value.starts_with(&**prefix),
+                Values::AllBut(one) => **one != *value,
+                Values::AllButFrom(prefix) => !value.starts_with(&**prefix),
             }
     }
 }
@@ -133,11 +142,13 @@ impl fmt::Display for KeyPattern {
             Values::Any => f.write_str(&self.key),
             Values::One(value) => write!(f, "{}={value}", self.key),
             Values::From(prefix) => write!(f, "{}={prefix}*", self.key),
+            Values::AllBut(value) => write!(f, "{}!={value}", self.key),
+            Values::AllButFrom(prefix) => write!(f, "{}!={prefix}*", self.key),
         }
     }
 }
 
-/// A text in which `{KEY}` stands for the value of an entry.
+/// A text in which `{KEY}`, or `{#N}` for the N-th, stands for the value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template {
     text: Box<str>,
@@ -156,7 +167,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`RuleFault`] for an empty text, one that is too long, or a brace without one of the keys.
+    /// [`RuleFault`] for an empty text, one that is too long, or a brace that does not say which entry.
     pub fn parse(text: &str, keys: &[KeyPattern]) -> Result<Self, RuleFault> {
         if text.is_empty() {
             return Err(RuleFault::Empty);
@@ -179,8 +190,7 @@ impl Template {
                 break;
             };
             let (key, behind) = behind.split_once('}').ok_or(RuleFault::Placeholder)?;
-            let position = keys.iter().position(|one| *one.key == *key);
-            parts.push(TemplatePart::Value(position.ok_or(RuleFault::Placeholder)?));
+            parts.push(TemplatePart::Value(entry_of(key, keys)?));
             rest = behind;
         }
         Ok(Self {
@@ -229,7 +239,7 @@ impl DescriptorRule {
     ///
     /// # Errors
     ///
-    /// [`RuleFault::Keys`] for none or too many keys, [`RuleFault::Twice`] for one that stands there twice.
+    /// [`RuleFault::Keys`] for none or too many keys.
     pub fn new(
         keys: Vec<KeyPattern>,
         resource: Template,
@@ -287,7 +297,10 @@ impl DescriptorRule {
     pub fn told_bytes(&self) -> usize {
         let keys = self.keys.iter().map(|key| match &key.values {
             Values::Any => key.key.len(),
-            Values::One(value) | Values::From(value) => key.key.len() + value.len() + "=*".len(),
+            Values::One(value)
+            | Values::From(value)
+            | Values::AllBut(value)
+            | Values::AllButFrom(value) => key.key.len() + value.len() + "!=*".len(),
         });
         let texts = [self.resource.text.len(), self.domain.text.len()];
         let texts = keys.chain(texts);
@@ -318,22 +331,32 @@ fn check_text(text: &str) -> Result<(), RuleFault> {
     }
 }
 
+/// Which entry a placeholder stands for: that of a key, or the N-th.
+fn entry_of(placeholder: &str, keys: &[KeyPattern]) -> Result<usize, RuleFault> {
+    let keyed = keys.iter().enumerate();
+    let mut named = keyed.filter(|(_, one)| *one.key == *placeholder);
+    match (named.next(), named.next()) {
+        (Some((at, _)), None) => Ok(at),
+        (Some(_), Some(_)) => Err(RuleFault::Ambiguous),
+        (None, _) => {
+            let number = placeholder.strip_prefix('#');
+            let number = number.and_then(|number| number.parse::<usize>().ok());
+            let at = number.and_then(|number| number.checked_sub(1));
+            at.filter(|at| *at < keys.len())
+                .ok_or(RuleFault::Placeholder)
+        }
+    }
+}
+
 /// Whether a rule may have these keys.
 ///
 /// # Errors
 ///
-/// [`RuleFault::Keys`] and [`RuleFault::Twice`].
-pub fn check_keys(keys: &[KeyPattern]) -> Result<(), RuleFault> {
-    if keys.is_empty() || KEYS_MAX < keys.len() {
-        return Err(RuleFault::Keys);
-    }
-    let is_twice = |(at, one): (usize, &KeyPattern)| {
-        let earlier = keys.iter().take(at);
-        earlier.into_iter().any(|other| other.key == one.key)
-    };
-    match keys.iter().enumerate().any(is_twice) {
-        true => Err(RuleFault::Twice),
-        false => Ok(()),
+/// [`RuleFault::Keys`] for none or too many.
+pub const fn check_keys(keys: &[KeyPattern]) -> Result<(), RuleFault> {
+    match keys.len() {
+        1..=KEYS_MAX => Ok(()),
+        _ => Err(RuleFault::Keys),
     }
 }
 
@@ -384,6 +407,46 @@ mod tests {
     }
 
     #[test]
+    fn the_same_key_may_stand_in_a_descriptor_twice() {
+        let rule = rule(
+            &["generic_key=slow", "generic_key", "tenant"],
+            "edge.{#2}",
+            "{tenant}",
+        );
+        let matched = |entries: &[(&str, &str)]| {
+            let matched = rule.apply(entries)?;
+            Some(format!("{} {}", matched.resource, matched.domain))
+        };
+        let (slow, post, acme) = (
+            ("generic_key", "slow"),
+            ("generic_key", "post"),
+            ("tenant", "acme"),
+        );
+        let found = matched(&[slow, post, acme]);
+        assert_eq!(found.as_deref(), Some("edge.post acme"));
+        assert_eq!(matched(&[post, slow, acme]), None, "in another order");
+        assert_eq!(matched(&[slow, acme]), None, "just once");
+        // A key may be called like a number of an entry; then it is meant.
+        let named = DescriptorRule::parse(&["a", "#1"], "r", "{#1}{#2}", false).expect("a rule");
+        let matched = named.apply(&[("a", "x"), ("#1", "y")]).expect("it matches");
+        assert_eq!(matched.domain, "yy");
+    }
+
+    #[test]
+    fn a_key_may_have_all_values_but_one() {
+        let matches = |key: &str, value: &str| {
+            let rule = rule(&[key], "r", "d");
+            rule.apply(&[("path", value)]).is_some()
+        };
+        assert!(matches("path!=/health", "/api"));
+        assert!(!matches("path!=/health", "/health"));
+        assert!(matches("path!=/in/*", "/api"));
+        assert!(!matches("path!=/in/*", "/in/x"));
+        let no_entry = rule(&["path!=/health"], "r", "d").apply(&[("other", "x")]);
+        assert_eq!(no_entry, None, "it has to have the key");
+    }
+
+    #[test]
     fn a_rule_that_cannot_be_is_refused() {
         let long = "k".repeat(TEXT_BYTES_MAX + 1);
         for (keys, resource, domain, fault) in [
@@ -391,7 +454,12 @@ mod tests {
             (&["k"; KEYS_MAX + 1], "r", "d", RuleFault::Keys),
             (&["=x"], "r", "d", RuleFault::Key),
             (&[""], "r", "d", RuleFault::Key),
-            (&["k", "k=1"], "r", "d", RuleFault::Twice),
+            (&["k", "k=1"], "r", "{k}", RuleFault::Ambiguous),
+            (&["k!=*"], "r", "d", RuleFault::Key),
+            (&["!=x"], "r", "d", RuleFault::Key),
+            (&["k"], "r", "{#2}", RuleFault::Placeholder),
+            (&["k"], "r", "{#0}", RuleFault::Placeholder),
+            (&["k"], "r", "{#}", RuleFault::Placeholder),
             (&[&*long], "r", "d", RuleFault::TooLong),
             (&["k"], "", "d", RuleFault::Empty),
             (&["k"], "r", "{other}", RuleFault::Placeholder),
@@ -406,7 +474,15 @@ mod tests {
 
     #[test]
     fn a_pattern_is_printed_as_it_is_read() {
-        for text in ["path", "path=", "path=/api", "path=/api/*", "path=a=b"] {
+        for text in [
+            "path",
+            "path=",
+            "path=/api",
+            "path=/api/*",
+            "path=a=b",
+            "path!=/api",
+            "path!=/api/*",
+        ] {
             let pattern = KeyPattern::parse(text).expect("a pattern");
             assert_eq!(pattern.to_string(), text);
         }

@@ -220,7 +220,7 @@ fn a_rule_of_descriptors_is_refused_by_its_number() {
         [descriptors.edge]
         rules = [
           {{ keys = ["a", "=b"], resource = "x", domain = "y" }},
-          {{ keys = ["a", "a=1"], resource = "x", domain = "y" }},
+          {{ keys = ["a", "a=1"], resource = "x", domain = "{{a}}{{#2}}" }},
           {{ keys = ["a"], resource = "{{b}}", domain = 5, recrod = true }},
           {{ keys = ["a"], resource = "x" }},
         ]
@@ -231,9 +231,9 @@ fn a_rule_of_descriptors_is_refused_by_its_number() {
         ),
         &format!(
             r#"
-        limits.toml: descriptors "edge": rule[1].keys[2] = "=b": expected "KEY", "KEY=VALUE" or "KEY=PREFIX*" (line 4)
-        limits.toml: descriptors "edge": rule[2].keys = [...]: stands in this rule twice, expected each key once (line 5)
-        limits.toml: descriptors "edge": rule[3].resource = "{{b}}": expected {{KEY}} with one of the rule's keys (line 6)
+        limits.toml: descriptors "edge": rule[1].keys[2] = "=b": expected "KEY", "KEY=VALUE", "KEY=PREFIX*", "KEY!=VALUE" or "KEY!=PREFIX*" (line 4)
+        limits.toml: descriptors "edge": rule[2].domain = "{{a}}{{#2}}": a key that stands in this rule twice, expected {{#N}} for the N-th entry (line 5)
+        limits.toml: descriptors "edge": rule[3].resource = "{{b}}": expected {{KEY}} with one of the rule's keys, or {{#N}} for the N-th entry (line 6)
         limits.toml: descriptors "edge": rule[3].domain = 5: expected a name, or a text with {{KEY}} in it (line 6)
         limits.toml: descriptors "edge": rule[3].recrod: unknown field, did you mean `record`? (line 6)
         limits.toml: descriptors "edge": rule[4].domain: missing, expected a domain, as "{{remote_address}}" (line 7)
