@@ -3,6 +3,8 @@
 //! Knows nothing of copies in use. What stays true: of a call that is refused nothing is recorded as let through,
 //! and nothing is taken of local blind rates.
 
+use std::sync::Arc;
+
 use super::{ONE, Rate, Want};
 use crate::answer::{Allowed, Cause, Denied};
 use crate::clock::Reading;
@@ -42,10 +44,15 @@ pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     together(wishes, u32::from(!pairs.is_empty()))
 }
 
-/// Asks for some hits of each pair, and records all of them or none. Of none it is asked whether one could be made.
+/// Asks for some hits of each pair, and records all of them or none. Of none it is asked whether one could be made. A
+/// pair that stands there several times wants the sum.
 pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused> {
-    for (rate, domain, copies) in hits {
-        rate.within_most(domain, Want::all_of(*copies))?;
+    for (at, (rate, domain, copies)) in hits.iter().enumerate() {
+        let more = match rate.resource.most_of_any() {
+            u64::MAX => 0,
+            _ => wanted_of(rate, domain, hits.get(..at).unwrap_or_default()),
+        };
+        rate.within_most(domain, Want::all_of(copies.saturating_add(more)))?;
     }
     let all = hits.iter().map(|(_, _, copies)| *copies);
     let all = all.fold(0, u32::saturating_add);
@@ -53,6 +60,17 @@ pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused>
         .iter()
         .map(|(rate, domain, copies)| (*rate, *domain, Want::all_of(*copies)));
     Ok(together(wishes, all)?)
+}
+
+/// How many hits of a pair are wanted, whatever it is called.
+fn wanted_of(rate: &Rate, domain: &str, hits: &[(&Rate, &str, u32)]) -> u32 {
+    let admitted = rate.admit(domain);
+    let is_pair = |other: &Rate, of: &str| {
+        Arc::ptr_eq(&other.resource, &rate.resource)
+            && (of == domain || *other.admit(of) == *admitted)
+    };
+    let same = hits.iter().filter(|(other, of, _)| is_pair(other, of));
+    same.fold(0, |sum, (_, _, copies)| sum.saturating_add(*copies))
 }
 
 fn together<'a>(
