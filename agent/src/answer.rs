@@ -14,6 +14,8 @@ use crate::deny::Refusal;
 use crate::headers::Headers;
 use crate::left::Left;
 use crate::resource::{Policy, whole_seconds};
+pub use crate::room::Room;
+use crate::room::policy_name;
 use crate::scope::Scope;
 
 /// A call that was let through.
@@ -26,28 +28,6 @@ pub struct Allowed {
     left: Option<Left>,
 }
 
-/// What is known of the limit that a call is nearest to, or was refused by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Which limit.
-    pub cause: Cause,
-    /// Copies that it grants.
-    pub limit: u64,
-    /// In each window of this length.
-    pub window: Duration,
-    /// Copies that are left.
-    pub remaining: u64,
-    /// Until there is more. `None`: not known.
-    pub more_in: Option<Duration>,
-}
-
-impl Room {
-    /// The limit's name in headers, as `window-1`. `None`: it has none.
-    pub fn name(&self) -> Option<String> {
-        policy_name(self.cause)
-    }
-}
-
 /// A call that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -56,6 +36,7 @@ pub struct Denied {
     code: Option<Code>,
     cause: Cause,
     scope: Scope,
+    policy: Policy,
     limit: u64,
     window: Span,
 }
@@ -127,9 +108,9 @@ impl Allowed {
         })
     }
 
-    /// `RateLimit` and `RateLimit-Policy` of the nearest limit, when the domain is near it. Otherwise the
-    /// agent does not know what is left: there is no `RateLimit`, and a `RateLimit-Policy` only where the
-    /// resource has one limit for every domain.
+    /// `RateLimit` of the nearest limit, when the domain is near it; otherwise the agent does not know what
+    /// is left. `RateLimit-Policy` of that limit, and of all windows of the resource where they are the same
+    /// for every domain. Of a resource in shadow nothing is told.
     pub fn headers(&self) -> Headers {
         if let Some((left, name)) = self
             .left
@@ -139,12 +120,9 @@ impl Allowed {
             let is_known = left.more_in != Span::MAX && left.more_in != Span::ZERO;
             let more_in = is_known.then(|| left.more_in.as_secs_rounded_up());
             headers.set_limit(&name, left.remaining, more_in);
-            return headers;
+            return headers.beside(self.policy);
         }
-        match self.policy.get() {
-            Some((name, limit, seconds)) => Headers::of_policy(name, limit, seconds),
-            None => Headers::default(),
-        }
+        Headers::default().beside(self.policy)
     }
 }
 
@@ -158,9 +136,15 @@ impl Denied {
             }),
             cause: refusal.closed.cause,
             scope: refusal.scope,
+            policy: Policy::NONE,
             limit: refusal.closed.limit,
             window: refusal.closed.window,
         }
+    }
+
+    /// The same of a resource whose windows are known.
+    pub(crate) const fn with_policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Refused because this process alone holds as many copies as the domain may have.
@@ -185,6 +169,7 @@ impl Denied {
             code: None,
             cause,
             scope: Scope::Pair,
+            policy: Policy::NONE,
             limit: 0,
             window: Span::ZERO,
         }
@@ -227,8 +212,9 @@ impl Denied {
         })
     }
 
-    /// `Retry-After`, and the current draft's `RateLimit` and `RateLimit-Policy`; what is not known is
-    /// left out. A limit on copies has the unit `concurrent-requests`.
+    /// `Retry-After`, and the current draft's `RateLimit` of the limit that is reached and `RateLimit-Policy`
+    /// of it and the resource's other windows; what is not known is left out. A limit on copies has the unit
+    /// `concurrent-requests`.
     pub fn headers(&self) -> Headers {
         let retry_after = (self.remaining < Span::MAX).then(|| self.remaining.as_secs_rounded_up());
         let mut headers = match (self.window, policy_name(self.cause)) {
@@ -242,22 +228,11 @@ impl Denied {
             (window, Some(name)) => {
                 let mut headers = Headers::of_policy(&name, self.limit, whole_seconds(window));
                 headers.set_limit(&name, 0, retry_after);
-                headers
+                headers.beside(self.policy)
             }
         };
         headers.retry_after = retry_after;
         headers
-    }
-}
-
-/// The name of the limit in headers.
-fn policy_name(cause: Cause) -> Option<String> {
-    match cause {
-        Cause::Tier(tier) if tier != 0 => Some(format!("tier-{tier}")),
-        Cause::Window(window) => Some(format!("window-{window}")),
-        Cause::Quota(quota) => Some(format!("quota-{quota}")),
-        Cause::Hard | Cause::Global | Cause::Bucket => Some(cause.to_string()),
-        _ => None,
     }
 }
 

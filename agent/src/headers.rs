@@ -6,6 +6,8 @@
 //! ratelimit-policy: "tier-2";q=100;w=10          100 of it in 10 seconds
 //! ratelimit: "tier-2";r=0;t=5                    nothing left, for 5 seconds; of an allowed call: what is
 //!
+//! ratelimit-policy: "window-1";q=1000;w=60, "window-0";q=50;w=1      all that hold; the one of ratelimit goes first
+//!
 //! ratelimit-policy: "copies";q=10;qu="concurrent-requests"      10 at a time
 //!
 //! x-ratelimit-limit: 100   x-ratelimit-remaining: 0   x-ratelimit-reset: 5      the same, for older clients
@@ -15,6 +17,8 @@
 //! left out.
 
 use std::fmt::Write as _;
+
+use crate::resource::Policy;
 
 /// The greatest whole number of a structured field (RFC 9651).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -53,6 +57,24 @@ impl Headers {
         let quota = limit.min(INTEGER_MAX);
         let policy = format!("\"{name}\";q={quota};qu=\"concurrent-requests\"");
         Self::of_field(policy, quota)
+    }
+
+    /// The same beside the other limits of a resource, of which it is not known what is left.
+    pub(crate) fn beside(mut self, policy: Policy) -> Self {
+        let known = self.policy_name().map(str::to_owned);
+        let limits = policy.limits();
+        let others = limits.iter().flat_map(|limits| limits.iter());
+        for other in others.filter(|other| known.as_ref() != Some(&other.name)) {
+            let other = Self::of_policy(&other.name, other.quota, other.seconds);
+            match &mut self.policy {
+                Some(policies) => {
+                    // Writing to a String cannot fail.
+                    let _ = write!(policies, ", {}", other.policy.unwrap_or_default());
+                }
+                None => (self.policy, self.figures) = (other.policy, other.figures),
+            }
+        }
+        self
     }
 
     fn of_field(policy: String, quota: u64) -> Self {
@@ -114,7 +136,7 @@ impl Headers {
         self.limit.as_deref()
     }
 
-    /// The name of the limit in both fields. Names have no quotes.
+    /// The name of the limit in both fields, which goes first. Names have no quotes.
     pub(crate) fn policy_name(&self) -> Option<&str> {
         self.policy.as_deref()?.split('"').nth(1)
     }
@@ -141,7 +163,10 @@ impl Headers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::testing::TestAgent;
 
     #[test]
     fn older_fields_are_told_to_those_who_ask_for_them() {
@@ -165,6 +190,47 @@ mod tests {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["ratelimit-policy", "x-ratelimit-limit"]);
         assert_eq!(Headers::default().with_legacy().iter().count(), 0);
+    }
+
+    #[test]
+    fn all_windows_are_told_of_and_what_is_left_of_one() {
+        let kit = TestAgent::new();
+        let second = Duration::from_secs(1);
+        kit.windows("api.search", &[(50, second), (1_000, 60 * second)]);
+        let search = kit.agent().rate("api.search");
+        let fields = |headers: Headers| {
+            let policy = headers.rate_limit_policy().unwrap_or_default().to_owned();
+            (policy, headers.rate_limit().map(str::to_owned))
+        };
+        let hit = |domain| search.hit(domain).expect("it is let through");
+        let both = "\"window-0\";q=50;w=1, \"window-1\";q=1000;w=60";
+        assert_eq!(fields(hit("acme").headers()), (both.to_owned(), None));
+        kit.near("api.search", "acme", 7, 50, second);
+        let left = Some("\"window-0\";r=6;t=1".to_owned());
+        assert_eq!(fields(hit("acme").headers()), (both.to_owned(), left));
+        // A limit that is reached goes first, whichever it is.
+        kit.deny("api.search", "denied", 5 * second);
+        let denied = search.hit("denied").expect_err("it is denied").headers();
+        assert_eq!(denied.policy_name(), Some("tier-1"));
+        let all = format!("\"tier-1\";q=1;w=5, {both}");
+        let left = Some("\"tier-1\";r=0;t=5".to_owned());
+        assert_eq!(fields(denied), (all, left));
+    }
+
+    #[test]
+    fn nothing_is_told_of_a_limit_in_shadow() {
+        let kit = TestAgent::new();
+        let minute = Duration::from_secs(60);
+        kit.windows("api.search", &[(50, minute)]);
+        kit.near("api.search", "near", 7, 50, minute);
+        kit.deny("api.search", "denied", minute);
+        kit.ignored("api.search");
+        let search = kit.agent().rate("api.search");
+        for domain in ["near", "denied", "other"] {
+            let allowed = search.hit(domain).expect("it is let through");
+            assert_eq!(allowed.headers(), Headers::default(), "{domain}");
+            assert_eq!((allowed.room(), allowed.remaining()), (None, None));
+        }
     }
 
     #[test]

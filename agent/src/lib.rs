@@ -69,6 +69,7 @@ mod rate;
 mod recorder;
 mod refused;
 mod resource;
+mod room;
 mod scope;
 mod shared;
 mod sight;

@@ -8,7 +8,7 @@ use tollgate_shared::time::Timestamp;
 use super::Rate;
 use crate::deny::Taking;
 use crate::left::Left;
-use crate::resource::NEAR_WHOLE;
+use crate::resource::{IGNORED, NEAR_WHOLE};
 use crate::shared::Shared;
 
 impl Rate {
@@ -23,6 +23,10 @@ impl Rate {
     ) -> Option<Left> {
         let Shared { view, clock, .. } = &*self.shared;
         let resource = &self.resource;
+        if resource.flags() & IGNORED != 0 {
+            // Nobody is refused by it, so nothing of it is left to be told of.
+            return None;
+        }
         let now = clock.cached();
         let taking = Taking { copies, at, now };
         let own = match view.maybe(fingerprint) {

@@ -28,7 +28,7 @@ use crate::clock::Reading;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::refused::{Misuse, Refused};
 use crate::resource::{
-    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, REFUSED, Resource,
+    ADDRESSES, Asking, IGNORED, NEAR_WHOLE, NOT_OPEN, NOT_RATE, OF_RATE, Policy, REFUSED, Resource,
     UNHEARD, WHOLE,
 };
 use crate::shared::Shared;
@@ -364,7 +364,8 @@ impl Rate {
             };
         }
         if let Some(refusal) = refusal {
-            return self.unless_killed(flags, want, || Denied::of_refusal(&refusal));
+            let denied = || Denied::of_refusal(&refusal).with_policy(policy);
+            return self.unless_killed(flags, want, denied);
         }
         if self.is_blind(domain) {
             return self.ask_policy(fingerprint, want, asking);
@@ -430,7 +431,8 @@ impl Rate {
         }
         Counters::add(&self.shared.counters.kill_switch_grants, 1);
         Ok(Granted {
-            allowed: Allowed::new(want.max, false, self.resource.policy()),
+            // What is not in force is not told of.
+            allowed: Allowed::new(want.max, false, Policy::default()),
             unguarded: true,
         })
     }

@@ -5,6 +5,7 @@
 
 mod doubts;
 mod hurry;
+mod policy;
 mod registry;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use doubts::Doubt;
 use hurry::Hurry;
 
 pub(crate) use hurry::UNLIMITED;
+pub(crate) use policy::{Policy, whole_seconds};
 pub(crate) use registry::Resources;
 
 /// Number of a resource within one agent.
@@ -72,7 +74,7 @@ pub(crate) struct Resource {
     seed: u64,
     shared_seed: SharedSeed,
     flags: AtomicU32,
-    policy: AtomicU64,
+    policy: AtomicU32,
     /// Copies that no domain may have more of; [`u64::MAX`]: not known.
     copies_limit: AtomicU64,
     /// The most copies that any domain can be granted at once; [`u64::MAX`]: not known, or any number.
@@ -112,7 +114,7 @@ impl Resource {
             seed: hasher.finish(),
             shared_seed,
             flags: AtomicU32::new(0),
-            policy: AtomicU64::new(0),
+            policy: AtomicU32::new(0),
             copies_limit: AtomicU64::new(u64::MAX),
             most: AtomicU64::new(u64::MAX),
             most_of_any: AtomicU64::new(u64::MAX),
@@ -242,7 +244,7 @@ impl Resource {
         &self.hurry
     }
 
-    /// The first window or tier, if it holds for every domain.
+    /// The windows or the first tier, if they hold for every domain.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
         Policy(self.policy.load(Ordering::Relaxed))
@@ -346,52 +348,10 @@ impl Resource {
     }
 }
 
-/// A limit and its window in one number, so that a call reads both at once: hits in the upper half, whether
-/// it is a tier in the next bit, whole seconds (0: not whole) in the rest. 0: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Policy(u64);
-
-const OF_TIER: u64 = 1 << 31;
-
-impl Policy {
-    /// The first window, or the first tier where there are none.
-    fn of(public: &Public) -> Self {
-        let of_windows = public.windows.first().map(|window| (window, 0));
-        let first = of_windows.or(public.tiers.first().map(|tier| (tier, OF_TIER)));
-        let Some((limit, kind)) = first.filter(|_| !public.has_overrides) else {
-            return Self(0);
-        };
-        let seconds = whole_seconds(limit.window);
-        match u32::try_from(limit.limit) {
-            Ok(limit) if seconds < OF_TIER => Self(u64::from(limit) << 32 | kind | seconds),
-            _ => Self(0),
-        }
-    }
-
-    /// The limit's name in headers, itself, and its window in seconds, 0 where it is not whole.
-    pub(crate) fn get(self) -> Option<(&'static str, u64, u64)> {
-        let name = match self.0 & OF_TIER {
-            0 => "window-0",
-            _ => "tier-1",
-        };
-        (self.0 != 0).then_some((name, self.0 >> 32, self.0 & (OF_TIER - 1)))
-    }
-}
-
-/// A window in seconds, 0 if it is not a whole number of them.
-pub(crate) fn whole_seconds(window: Span) -> u64 {
-    let micros = window.as_micros();
-    if micros.is_multiple_of(1_000_000) {
-        micros / 1_000_000
-    } else {
-        0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_shared::wire::public::{PublicCopies, PublicTier};
+    use tollgate_shared::wire::public::PublicCopies;
 
     #[test]
     fn a_name_has_one_resource_and_numbers_have_a_bound() {
@@ -411,29 +371,6 @@ mod tests {
         let of = |name: &str| resources.get(name).0.expect("room").fingerprint("acme");
         assert_ne!(of("a"), of("b"));
         assert_eq!(of("a"), of("a"));
-    }
-
-    #[test]
-    fn a_policy_that_may_not_hold_is_not_told() {
-        let mut public = Public {
-            version: 1,
-            tiers: [PublicTier {
-                limit: 100,
-                window: Span::from_secs(10),
-            }]
-            .into(),
-            ..Public::default()
-        };
-        assert_eq!(Policy::of(&public).get(), Some(("tier-1", 100, 10)));
-        public.windows = [PublicTier {
-            limit: 7,
-            window: Span::from_secs(60),
-        }]
-        .into();
-        assert_eq!(Policy::of(&public).get(), Some(("window-0", 7, 60)));
-        public.has_overrides = true;
-        assert_eq!(Policy::of(&public).get(), None);
-        assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tollgate_shared::descriptors::{DescriptorRule, resource_of_rules};
 use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::notice::Notice;
-use tollgate_shared::wire::public::Kind;
+use tollgate_shared::wire::public::{Kind, PublicTier};
 
 use super::TestAgent;
 use crate::answer::Cause;
@@ -18,6 +18,17 @@ impl TestAgent {
     pub fn most_at_once(&self, resource: &str, most: u64) {
         self.learn(resource, |public| {
             (public.kind, public.most) = (Kind::Rate, Some(most));
+        });
+    }
+
+    /// Tells the agent that every domain is limited by these windows: copies, and how long each is.
+    pub fn windows(&self, resource: &str, windows: &[(u64, Duration)]) {
+        self.learn(resource, |public| {
+            let windows = windows.iter().map(|(limit, window)| PublicTier {
+                limit: *limit,
+                window: Span::from_std(*window),
+            });
+            (public.kind, public.windows) = (Kind::Rate, windows.collect());
         });
     }
 

@@ -1,0 +1,151 @@
+//! The limits that hold for every domain of a resource, as header fields tell of them.
+//!
+//! ```text
+//! windows = ["50/s", "1000/m"]      "window-0" 50 in 1 s, "window-1" 1000 in 60 s
+//! tiers = [100 in 1 s, …]           "tier-1" 100 in 1 s: which tier is current, only a denial says
+//! some domain has limits of its own, or the resource is in shadow: nothing, since it would be no promise
+//! ```
+//!
+//! Answers are small, `Copy` and borrow nothing, so they have a number in place of a list: what it stands for is kept for
+//! as long as the process lives. What stays true: equal lists have one number, and there are at most [`LISTS_MAX`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate_shared::time::Span;
+use tollgate_shared::wire::public::Public;
+
+/// Lists of limits that differ: some megabytes. A fleet has as many as it has kinds of resources, and a few more with each
+/// version of the limits. Of what comes on top nothing is told.
+const LISTS_MAX: usize = 65_536;
+
+/// One limit, as `RateLimit-Policy` tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QuotaPolicy {
+    /// Its name.
+    pub(crate) name: String,
+    /// Copies that it grants.
+    pub(crate) quota: u64,
+    /// In so many seconds; 0: its window is no whole number of them.
+    pub(crate) seconds: u64,
+}
+
+/// The limits of a resource, by number; 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Policy(pub(super) u32);
+
+#[derive(Debug)]
+struct Lists {
+    numbers: BTreeMap<Arc<[QuotaPolicy]>, u32>,
+    /// By their numbers, of which the first is 1.
+    lists: Vec<Arc<[QuotaPolicy]>>,
+}
+
+static LISTS: RwLock<Lists> = RwLock::new(Lists {
+    numbers: BTreeMap::new(),
+    lists: Vec::new(),
+});
+
+impl Policy {
+    /// No limits that are known.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// All windows, or the first tier where there are none.
+    pub(super) fn of(public: &Public) -> Self {
+        if public.has_overrides || public.ignored {
+            return Self::default();
+        }
+        let of = |name: String, limit: u64, window: Span| QuotaPolicy {
+            name,
+            quota: limit,
+            seconds: whole_seconds(window),
+        };
+        let windows = public.windows.iter().enumerate();
+        let windows = windows.map(|(at, one)| of(format!("window-{at}"), one.limit, one.window));
+        let mut limits: Vec<QuotaPolicy> = windows.collect();
+        if let (true, Some(tier)) = (limits.is_empty(), public.tiers.first()) {
+            limits.push(of("tier-1".to_owned(), tier.limit, tier.window));
+        }
+        match limits.is_empty() {
+            true => Self::default(),
+            false => Self::numbered(limits.into()),
+        }
+    }
+
+    fn numbered(limits: Arc<[QuotaPolicy]>) -> Self {
+        let mut known = LISTS.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = known.numbers.get(&limits) {
+            return Self(*number);
+        }
+        if LISTS_MAX <= known.lists.len() {
+            return Self::default();
+        }
+        known.lists.push(Arc::clone(&limits));
+        // Far below 2³².
+        let number = u32::try_from(known.lists.len()).unwrap_or_default();
+        known.numbers.insert(limits, number);
+        Self(number)
+    }
+
+    /// The limits. `None`: not known.
+    pub(crate) fn limits(self) -> Option<Arc<[QuotaPolicy]>> {
+        let at = usize::try_from(self.0).ok()?.checked_sub(1)?;
+        let known = LISTS.read().unwrap_or_else(PoisonError::into_inner);
+        known.lists.get(at).cloned()
+    }
+}
+
+/// A window in seconds, 0 if it is not a whole number of them.
+pub(crate) fn whole_seconds(window: Span) -> u64 {
+    let micros = window.as_micros();
+    if micros.is_multiple_of(1_000_000) {
+        micros / 1_000_000
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_shared::wire::public::PublicTier;
+
+    fn tier(limit: u64, seconds: u64) -> PublicTier {
+        PublicTier {
+            limit,
+            window: Span::from_secs(seconds),
+        }
+    }
+
+    fn told(public: &Public) -> Vec<(String, u64, u64)> {
+        let limits = Policy::of(public).limits();
+        let limits = limits.iter().flat_map(|limits| limits.iter());
+        let told = limits.map(|one| (one.name.clone(), one.quota, one.seconds));
+        told.collect()
+    }
+
+    #[test]
+    fn all_windows_that_hold_are_told_and_no_others() {
+        let mut public = Public {
+            version: 1,
+            tiers: [tier(100, 10)].into(),
+            ..Public::default()
+        };
+        let named = |name: &str, quota, seconds| (name.to_owned(), quota, seconds);
+        assert_eq!(told(&public), [named("tier-1", 100, 10)]);
+        public.windows = [tier(7, 60), tier(100, 3_600)].into();
+        let windows = [named("window-0", 7, 60), named("window-1", 100, 3_600)];
+        assert_eq!(told(&public), windows);
+        assert_eq!(Policy::of(&public), Policy::of(&public), "one number");
+        for (has_overrides, ignored) in [(true, false), (false, true)] {
+            let other = Public {
+                has_overrides,
+                ignored,
+                ..public.clone()
+            };
+            assert_eq!(told(&other), [], "{has_overrides} {ignored}");
+        }
+        assert_eq!(told(&Public::default()), []);
+        assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
+    }
+}
