@@ -81,6 +81,9 @@ impl Draft {
             .chars()
             .map(|c| match c {
                 '*' => '~',
+                // In a rule they would enclose a key.
+                '{' => '(',
+                '}' => ')',
                 c if c.is_control() => '?',
                 c => c,
             })
@@ -184,6 +187,24 @@ fn write_resource(text: &mut String, resource: &DraftResource) {
     for (domain, grant) in &resource.domains {
         let fields = grant.fields(resource.grants.first());
         let _ = writeln!(text, "{} = {{ {fields} }}", quoted(domain));
+    }
+}
+
+/// A domain that is made of these entries of a rule with so many keys: by their keys, or by their numbers where a key
+/// does not say which.
+pub(super) fn domain_of(keys: &[&str], entries: impl Iterator<Item = usize>) -> String {
+    let placeholder = |at: usize| {
+        let key = keys.get(at).copied().unwrap_or_default();
+        let same = keys.iter().filter(|other| **other == key).count();
+        match same == 1 && !key.contains(['{', '}']) {
+            true => format!("{{{key}}}"),
+            false => format!("{{#{}}}", at + 1),
+        }
+    };
+    let parts: Vec<String> = entries.map(placeholder).collect();
+    match parts.is_empty() {
+        true => "all".to_owned(),
+        false => parts.join("|"),
     }
 }
 

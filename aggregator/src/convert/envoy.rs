@@ -9,16 +9,35 @@
 //!
 //! Each node with a limit is a resource with a rule; a value of a last key that has its own limit is a domain with
 //! limits of its own, where that means the same. Rules stand in the order in which the original looks: values before
-//! prefixes before the key alone. What stays true: each value of a key has a count of its own, as in the original.
+//! prefixes before the key alone. Scalars are read as they are written, as in the original: `1.10` and `True` are those
+//! texts. What stays true: each value of a key has a count of its own, as in the original.
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_yaml_ng::Value;
 use tollgate_shared::names::check_name;
 
-use super::draft::{Draft, DraftResource, LimitGrant};
+use super::draft::{Draft, LimitGrant, DraftResource, domain_of};
+
+/// A truth value in any spelling of YAML 1.1, which the original reads.
+#[derive(Clone, Copy, Default)]
+struct Truth(bool);
+
+impl<'de> Deserialize<'de> for Truth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match &*text.to_ascii_lowercase() {
+            "true" | "yes" | "y" | "on" => Ok(Self(true)),
+            "false" | "no" | "n" | "off" | "null" | "~" | "" => Ok(Self(false)),
+            _ => {
+                let fault = format!("{text:?}: expected true or false");
+                Err(serde::de::Error::custom(fault))
+            }
+        }
+    }
+}
 
 #[derive(Deserialize)]
 struct Root {
@@ -31,13 +50,15 @@ struct Root {
 #[derive(Deserialize)]
 struct Node {
     key: String,
-    value: Option<Value>,
+    value: Option<String>,
     rate_limit: Option<RateLimit>,
     descriptors: Option<Vec<Node>>,
     #[serde(default)]
-    shadow_mode: bool,
+    shadow_mode: Truth,
     #[serde(default)]
-    share_threshold: bool,
+    quota_mode: Truth,
+    #[serde(default)]
+    share_threshold: Truth,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }
@@ -49,7 +70,7 @@ struct RateLimit {
     requests_per_unit: u64,
     unit_multiplier: Option<u64>,
     #[serde(default)]
-    unlimited: bool,
+    unlimited: Truth,
     #[serde(flatten)]
     other: BTreeMap<String, Value>,
 }
@@ -73,18 +94,12 @@ struct NodeStep {
 
 impl Node {
     fn values(&self) -> Values {
-        let text = match &self.value {
-            None | Some(Value::Null) => return Values::Any,
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Bool(truth)) => truth.to_string(),
-            Some(Value::Number(number)) => number.to_string(),
-            Some(_) => String::new(),
-        };
-        match text.strip_suffix('*') {
-            _ if text.is_empty() => Values::Any,
-            Some("") => Values::Any,
-            Some(prefix) => Values::From(prefix.to_owned()),
-            None => Values::One(text),
+        match self.value.as_deref() {
+            None | Some("") => Values::Any,
+            Some(text) => match text.strip_suffix('*') {
+                Some(prefix) => Values::From(prefix.to_owned()),
+                None => Values::One(text.to_owned()),
+            },
         }
     }
 
@@ -92,8 +107,30 @@ impl Node {
         NodeStep {
             key: self.key.clone(),
             values: self.values(),
-            shared: self.share_threshold,
+            shared: self.share_threshold.0,
         }
+    }
+
+    /// Whether both are about the same values of one key.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.key == other.key && self.values() == other.values()
+    }
+
+    /// Whether it is about all the values that another is about, and more.
+    fn is_wider_than(&self, other: &Self) -> bool {
+        let covers = match (self.values(), other.values()) {
+            (Values::Any, _) => true,
+            (Values::From(prefix), Values::One(value) | Values::From(value)) => {
+                value.starts_with(&prefix)
+            }
+            _ => false,
+        };
+        self.key == other.key && covers && !self.is_alike(other)
+    }
+
+    /// Whether what is above its limit is let through in the original.
+    const fn is_shadow(&self) -> bool {
+        self.shadow_mode.0 || self.quota_mode.0
     }
 
     fn children(&self) -> &[Node] {
@@ -108,6 +145,20 @@ impl NodeStep {
             Values::Any => self.key.clone(),
             Values::One(value) => format!("{}={value}", self.key),
             Values::From(prefix) => format!("{}={prefix}*", self.key),
+        }
+    }
+
+    /// What a rule would read as something else.
+    fn fault(&self) -> Option<&'static str> {
+        match &self.values {
+            _ if self.key.contains('=') => Some("a key with `=` in it cannot be said"),
+            Values::Any if self.key.ends_with('*') => {
+                Some("a key that ends in `*` is a prefix in the original, and has no equal")
+            }
+            Values::One(_) | Values::From(_) if self.key.ends_with('!') => {
+                Some("a key that ends in `!`, with a value, cannot be said")
+            }
+            _ => None,
         }
     }
 
@@ -163,27 +214,30 @@ impl EnvoyReading {
             let mut path = above.to_vec();
             path.push(node.step());
             let place = place_of(&path);
+            let alike = nodes.iter().filter(|other| other.is_alike(node));
+            if 1 < alike.count() {
+                return Err(format!("{place}: stands in this list twice"));
+            }
             self.others(&place, &node.other);
-            let general = nodes
-                .iter()
-                .find(|other| other.key == node.key && other.values() == Values::Any);
-            let general = general.filter(|other| !std::ptr::eq(*other, node));
-            let default = general.filter(|other| other.rate_limit.is_some());
+            if node.quota_mode.0 {
+                let text = "`quota_mode` is a shadow here; the original tells of it in dynamic metadata, too";
+                self.draft.differs(&place, text);
+            }
+            let wider = || nodes.iter().filter(|other| other.is_wider_than(node));
+            let is_override = wider().any(|default| is_override(node, default, nodes, above));
             match &node.rate_limit {
                 // It stands with the key's default.
-                _ if default.is_some_and(|default| is_override(node, default, above)) => {}
+                _ if is_override => {}
                 Some(limit) => self.limit(node, limit, nodes, &path)?,
-                // A value without a limit is an exception from the key's.
-                None if default.is_some() => self.except(&path),
+                // A value without a limit is an exception from the key's, or a prefix'.
+                None if wider().any(|other| other.rate_limit.is_some()) => self.except(&path),
                 None => {}
             }
-            if general.is_some_and(|other| !other.children().is_empty())
-                && !node.children().is_empty()
-            {
+            if let Some(other) = wider().find(|other| !other.children().is_empty()) {
                 let text = format!(
                     "in the original a descriptor that matches nothing below it is not limited; here one may match what \
                      stands below `{}`",
-                    node.key
+                    other.step().text()
                 );
                 self.draft.differs(&place, text);
             }
@@ -209,7 +263,7 @@ impl EnvoyReading {
         let mut domains = Vec::new();
         for other in siblings
             .iter()
-            .filter(|other| is_override(other, node, above))
+            .filter(|other| is_override(other, node, siblings, above))
         {
             let Values::One(value) = other.values() else {
                 continue;
@@ -226,7 +280,7 @@ impl EnvoyReading {
             self.draft.add(DraftResource {
                 name,
                 grants: vec![grant],
-                shadow: node.shadow_mode,
+                shadow: node.is_shadow(),
                 domains,
             });
         }
@@ -255,16 +309,12 @@ impl EnvoyReading {
     /// The rule from descriptors to a resource.
     fn lead(&mut self, place: &str, path: &[NodeStep], resource: &str) -> bool {
         let keys: Vec<String> = path.iter().map(NodeStep::text).collect();
-        let varies = path.iter().filter(|step| !step.is_one() && !step.shared);
-        let varies: Vec<String> = varies.map(|step| format!("{{{}}}", step.key)).collect();
-        let domain = match varies.is_empty() {
-            true => "all".to_owned(),
-            false => varies.join("|"),
-        };
-        // A `=` in a key, or a `*` that ends a value, would be read as something else.
-        if path.iter().any(|step| step.key.contains('=')) {
-            self.draft
-                .differs(place, "left out: a key with `=` in it cannot be said");
+        let varies = path.iter().enumerate();
+        let varies = varies.filter(|(_, step)| !step.is_one() && !step.shared);
+        let names: Vec<&str> = path.iter().map(|step| &*step.key).collect();
+        let domain = domain_of(&names, varies.map(|(at, _)| at));
+        if let Some(fault) = path.iter().find_map(NodeStep::fault) {
+            self.draft.differs(place, format!("left out: {fault}"));
             return false;
         }
         let (descriptors, names) = (self.domain.clone(), (resource, &*domain));
@@ -273,7 +323,7 @@ impl EnvoyReading {
 
     fn grant(&mut self, place: &str, limit: &RateLimit) -> Result<LimitGrant, String> {
         self.others(place, &limit.other);
-        if limit.unlimited {
+        if limit.unlimited.0 {
             return Ok(LimitGrant::Unlimited);
         }
         let unit = limit
@@ -324,16 +374,20 @@ impl EnvoyReading {
 }
 
 /// Whether a node says what one value of a key has in place of the key's default, so that it is a domain with limits
-/// of its own: all keys before it have one value each, and its value can be a domain's name.
-fn is_override(node: &Node, default: &Node, above: &[NodeStep]) -> bool {
+/// of its own: all keys before it have one value each, no prefix is before the key's default, and its value can be a
+/// domain's name.
+fn is_override(node: &Node, default: &Node, siblings: &[Node], above: &[NodeStep]) -> bool {
     let Values::One(value) = node.values() else {
         return false;
     };
-    let is_plain = !node.shadow_mode && !default.shadow_mode && !default.share_threshold;
+    let is_plain = !node.is_shadow() && !default.is_shadow() && !default.share_threshold.0;
     // A network would stand for all its addresses.
     let is_name = check_name(&value).is_ok() && value.parse::<IpNet>().is_err();
-    default.key == node.key
+    let mut wider = siblings.iter().filter(|other| other.is_wider_than(node));
+    default.rate_limit.is_some()
         && default.values() == Values::Any
+        && default.is_wider_than(node)
+        && wider.all(|other| std::ptr::eq(other, default))
         && above.iter().all(NodeStep::is_one)
         && is_plain
         && is_name

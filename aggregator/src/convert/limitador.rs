@@ -8,15 +8,16 @@
 //!   variables: ["descriptors[0]['user']"]
 //! ```
 //!
-//! Limits with the same conditions and variables are windows of one resource. What stays true: a limit with a condition
-//! that no rule can say is left out, since without it others would be limited, too.
+//! Limits with the same conditions and variables are windows of one resource. Entries are expected in the order in which
+//! the limit has its conditions and then its variables. What stays true: a limit with a condition that no rule can say is
+//! left out, since without it others would be limited, too.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
-use super::draft::{Draft, DraftResource, LimitGrant};
+use super::draft::{Draft, LimitGrant, DraftResource, domain_of};
 
 #[derive(Deserialize)]
 struct Limit {
@@ -31,11 +32,27 @@ struct Limit {
     other: BTreeMap<String, Value>,
 }
 
-/// What a descriptor has to have for a limit.
+/// What the entry of a key has to be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Condition {
+    key: String,
+    value: String,
+    /// Every value but this one.
+    is_not: bool,
+}
+
+impl Condition {
+    /// As a rule has it.
+    fn text(&self) -> String {
+        let operator = if self.is_not { "!=" } else { "=" };
+        format!("{}{operator}{}", self.key, self.value)
+    }
+}
+
+/// What a descriptor has to have for a limit, in the order of the source.
+#[derive(Clone, Debug)]
 struct Keys {
-    /// With their values.
-    conditions: Vec<(String, String)>,
+    conditions: Vec<Condition>,
     variables: Vec<String>,
 }
 
@@ -65,7 +82,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
         let grant = LimitGrant::Rate(format!("{}/{}", limit.max_value, span(limit.seconds)));
         let known = resources
             .iter_mut()
-            .find(|(namespace, of, _)| *namespace == limit.namespace && *of == keys);
+            .find(|(namespace, of, _)| *namespace == limit.namespace && of.are_like(&keys));
         if let Some((_, _, resource)) = known {
             resource.grants.push(grant);
             continue;
@@ -82,7 +99,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
         resources.push((limit.namespace.clone(), keys, resource));
     }
     // The first rule that matches counts, so those that say most go first.
-    resources.sort_by_key(|(_, keys, _)| std::cmp::Reverse(keys.conditions.len()));
+    resources.sort_by_key(|(_, keys, _)| std::cmp::Reverse(keys.rank()));
     for (namespace, keys, resource) in resources {
         lead(&mut draft, &namespace, &keys, resource);
     }
@@ -93,13 +110,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
 
 fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource) {
     let texts = keys.texts();
-    let domain = match keys.variables.is_empty() {
-        true => "all".to_owned(),
-        false => {
-            let variables = keys.variables.iter().map(|key| format!("{{{key}}}"));
-            variables.collect::<Vec<_>>().join("|")
-        }
-    };
+    let domain = keys.domain();
     let names = (&*resource.name, &*domain);
     if !draft.rule(&resource.name, namespace, &texts, names) {
         return;
@@ -116,43 +127,98 @@ fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource
 impl Keys {
     /// As a rule has them.
     fn texts(&self) -> Vec<String> {
-        let conditions = self.conditions.iter();
-        let conditions = conditions.map(|(key, value)| format!("{key}={value}"));
-        conditions.chain(self.variables.iter().cloned()).collect()
+        let conditions = self.conditions.iter().map(Condition::text);
+        conditions.chain(self.free().map(str::to_owned)).collect()
+    }
+
+    /// The variables that no condition is about.
+    fn free(&self) -> impl Iterator<Item = &str> {
+        let is_free = |variable: &&String| !self.conditions.iter().any(|one| one.key == **variable);
+        self.variables.iter().filter(is_free).map(String::as_str)
+    }
+
+    /// What tells their counts apart.
+    fn domain(&self) -> String {
+        let conditions = self.conditions.iter().map(|one| &*one.key);
+        let keys: Vec<&str> = conditions.chain(self.free()).collect();
+        let entry = |variable: &String| keys.iter().position(|key| key == variable);
+        domain_of(&keys, self.variables.iter().filter_map(entry))
+    }
+
+    /// Whether both are of the same descriptors, and count them alike.
+    fn are_like(&self, other: &Self) -> bool {
+        let sorted = |keys: &Self| {
+            let mut keys = keys.clone();
+            keys.conditions.sort();
+            keys.variables.sort();
+            (keys.conditions, keys.variables)
+        };
+        sorted(self) == sorted(other)
+    }
+
+    /// How much they say: values that have to be before those that must not be.
+    fn rank(&self) -> (usize, usize) {
+        let equal = self.conditions.iter().filter(|one| !one.is_not);
+        (equal.count(), self.conditions.len())
     }
 }
 
 fn keys_of(limit: &Limit) -> Result<Keys, String> {
-    let mut conditions = Vec::new();
+    let mut conditions: Vec<Condition> = Vec::new();
     for condition in limit.conditions.iter().flatten() {
         for part in condition.split("&&") {
-            let read = equality(part);
-            let text = || format!("condition `{condition}`: expected KEY == 'VALUE'");
-            conditions.push(read.ok_or_else(text)?);
+            let text =
+                || format!("condition `{condition}`: expected KEY == 'VALUE' or KEY != 'VALUE'");
+            let read = comparison(part).ok_or_else(text)?;
+            if conditions
+                .iter()
+                .any(|other| other.key == read.key && *other != read)
+            {
+                let key = read.key;
+                return Err(format!("several conditions on `{key}`: expected one"));
+            }
+            if !conditions.contains(&read) {
+                conditions.push(read);
+            }
         }
     }
     let mut variables = Vec::new();
     for variable in limit.variables.iter().flatten() {
         let text = || format!("variable `{variable}`: expected the key of an entry");
-        variables.push(entry_key(variable).ok_or_else(text)?);
+        let key = entry_key(variable).ok_or_else(text)?;
+        if !variables.contains(&key) {
+            variables.push(key);
+        }
     }
     if conditions.is_empty() && variables.is_empty() {
         let (key, value) = EVERY;
-        conditions.push((key.to_owned(), value.to_owned()));
+        conditions.push(Condition {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            is_not: false,
+        });
     }
-    conditions.sort();
     Ok(Keys {
         conditions,
         variables,
     })
 }
 
-/// `KEY == 'VALUE'`.
-fn equality(text: &str) -> Option<(String, String)> {
-    let (key, value) = text.split_once("==")?;
+/// `KEY == 'VALUE'`, or `KEY != 'VALUE'`.
+fn comparison(text: &str) -> Option<Condition> {
+    let (key, rest) = text.split_at(text.find(['=', '!'])?);
+    let (is_not, value) = match (rest.strip_prefix("=="), rest.strip_prefix("!=")) {
+        (Some(value), _) => (false, value),
+        (None, Some(value)) => (true, value),
+        (None, None) => return None,
+    };
     let value = unquoted(value.trim())?;
     // A `*` at the end would be read as a prefix.
-    (!value.ends_with('*')).then_some((entry_key(key)?, value))
+    (!value.ends_with('*')).then_some(Condition {
+        key: entry_key(key)?,
+        value,
+        is_not,
+    })
 }
 
 /// `descriptors[0]['KEY']`, `descriptors[0].KEY` or `KEY`.
