@@ -118,9 +118,8 @@ impl Deciding<'_> {
         if decision.is_refused() {
             // Envoy reports the end of this request, too.
             for uses in uses {
-                let now = Instant::now();
-                self.holds
-                    .refuse(held_for(uses.ask), u64::from(uses.count), now);
+                let (held_for, count) = (held_for(uses.ask), u64::from(uses.count));
+                self.holds.refuse(self.by, held_for, count, Instant::now());
             }
         }
         decision
@@ -205,7 +204,8 @@ impl Deciding<'_> {
                     set_room(decision, at, room);
                 }
                 for (uses, hold) in taken {
-                    self.holds.keep(self.by, held_for(uses.ask), hold);
+                    let held_for = held_for(uses.ask);
+                    self.holds.keep(self.by, held_for, hold, Instant::now());
                 }
             }
             // What was taken is given back.
@@ -223,11 +223,7 @@ impl Deciding<'_> {
 }
 
 fn held_for(ask: &DescriptorAsk) -> HeldFor {
-    HeldFor {
-        resource: ask.resource.clone(),
-        domain: ask.domain.clone(),
-        request: ask.request.clone(),
-    }
+    HeldFor::new(&ask.resource, &ask.domain, &ask.request)
 }
 
 /// Asks for hits of one pair alone.

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Where descriptors do not say which request they are of, the oldest of resource and domain is given back; of equal
-//! ones it makes no difference which. But Envoy reports the end of a request that was refused, too, which has taken
-//! nothing. So it is remembered for a while that such a report is to come, and the next one is taken for it. A report
-//! may come over another connection than its request did. Knows nothing of gRPC. What stays true: no copies are kept
-//! that no connection could report; there are at most [`HOLDS_MAX`] holds, and as many reports that are to come.
+//! ones it makes no difference which. Requests of one id are equal in that sense, too: a client may choose its id, and
+//! use it again. But Envoy reports the end of a request that was refused, too, which has taken nothing. So the table
+//! remembers that such a report is to come, and takes the next one for it: a client that is refused frees nothing of
+//! what runs under the same id. A report may come over another connection than its request did. Knows nothing of gRPC.
+//! What stays true: no copies are kept that no connection could report; there are at most [`HOLDS_MAX`] holds, and as
+//! many reports of refused requests that are to come.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,18 +20,25 @@ use std::time::{Duration, Instant};
 
 use metrics::{counter, gauge};
 use tollgate_agent::Hold;
+use tollgate_shared::names::admit_domain;
 
 /// Holds at once. What comes on top is let through without being held, and counted.
 pub(crate) const HOLDS_MAX: usize = 100_000;
 
-/// How long the report of a refused request may take: Envoy sends it when the refusal is sent.
-const REPORTED_WITHIN: Duration = Duration::from_secs(10);
+/// How long the report of a refused request may take. Envoy sends it when the client has read the refusal, which is for
+/// the client to say, or its stream has been idle for too long (5 minutes by default).
+const REPORTED_WITHIN: Duration = Duration::from_secs(3_600);
+
+/// How often reports that have not come are looked for while as many are waited for as may be: each search takes
+/// milliseconds, during which nobody else is answered.
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection that asks, by a number that no other one has in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId(pub u64);
 
-/// Whose copies: a resource, a domain, and a request where it is known; else it is empty.
+/// Whose copies: a resource, a domain, and a request where it is known; else it is empty. Each of bounded length:
+/// [`HeldFor::new`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HeldFor {
     pub resource: String,
@@ -37,15 +46,39 @@ pub(crate) struct HeldFor {
     pub request: String,
 }
 
-/// Reports of refused requests that are to come: until when each is waited for, and of how many copies.
-type RefusedReports = VecDeque<(Instant, u64)>;
+impl HeldFor {
+    /// Of names as they come with a request. Long ones have a hash in them, as domains have everywhere.
+    pub fn new(resource: &str, domain: &str, request: &str) -> Self {
+        let bounded = |name: &str| match name {
+            // Which is a name of its own here.
+            "" => String::new(),
+            name => admit_domain(name).into_owned(),
+        };
+        Self {
+            resource: bounded(resource),
+            domain: bounded(domain),
+            request: bounded(request),
+        }
+    }
+}
+
+/// The report of a refused request that is to come.
+#[derive(Debug)]
+struct RefusedReport {
+    by: ConnectionId,
+    /// When it is not waited for any more.
+    until: Instant,
+    copies: u64,
+}
 
 #[derive(Debug, Default)]
 struct HeldTable {
     held: HashMap<HeldFor, VecDeque<(ConnectionId, Hold)>>,
     count: usize,
-    refused: HashMap<HeldFor, RefusedReports>,
+    refused: HashMap<HeldFor, VecDeque<RefusedReport>>,
     refused_count: usize,
+    /// When reports that have not come were last looked for.
+    searched: Option<Instant>,
 }
 
 /// The holds of all connections.
@@ -53,12 +86,13 @@ struct HeldTable {
 pub(crate) struct EnvoyHolds(Mutex<HeldTable>);
 
 impl EnvoyHolds {
-    /// Keeps a hold until it is reported as done, or its connection ends.
-    pub fn keep(&self, by: ConnectionId, held_for: HeldFor, hold: Hold) {
+    /// Keeps a hold until it is reported as done, or its connection ends. Beyond the bound its copies are given back, and
+    /// its report is one of nothing.
+    pub fn keep(&self, by: ConnectionId, held_for: HeldFor, hold: Hold, now: Instant) {
         let mut table = self.table();
         if HOLDS_MAX <= table.count {
             counter!("tollgate_gateway_holds_dropped_total").increment(1);
-            return;
+            return table.expect_report(by, held_for, u64::from(hold.copies()), now);
         }
         table.count += 1;
         table
@@ -70,19 +104,9 @@ impl EnvoyHolds {
     }
 
     /// So many copies were refused: the report that they are done is of nothing.
-    pub fn refuse(&self, held_for: HeldFor, copies: u64, now: Instant) {
-        let mut table = self.table();
-        // One that is of a request by name finds nothing, and needs no remembering.
-        if !held_for.request.is_empty() || copies == 0 {
-            return;
-        }
-        if HOLDS_MAX <= table.refused_count {
-            table.forget_reports(now);
-        }
-        if table.refused_count < HOLDS_MAX {
-            table.refused_count += 1;
-            let reports = table.refused.entry(held_for).or_default();
-            reports.push_back((now + REPORTED_WITHIN, copies));
+    pub fn refuse(&self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
+        if copies != 0 {
+            self.table().expect_report(by, held_for, copies, now);
         }
     }
 
@@ -124,6 +148,7 @@ impl EnvoyHolds {
     /// A connection is over: nobody will report what was asked for over it.
     pub fn end(&self, connection: ConnectionId) {
         let mut table = self.table();
+        table.forget_reports(|report| report.by != connection);
         if table.count == 0 {
             return;
         }
@@ -141,14 +166,34 @@ impl EnvoyHolds {
 }
 
 impl HeldTable {
+    /// Remembers that a report is to come which gives nothing back.
+    fn expect_report(&mut self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
+        let is_due = |searched: Instant| SEARCH_EVERY <= now.saturating_duration_since(searched);
+        if HOLDS_MAX <= self.refused_count && self.searched.is_none_or(is_due) {
+            self.searched = Some(now);
+            self.forget_reports(|report| now <= report.until);
+        }
+        if HOLDS_MAX <= self.refused_count {
+            counter!("tollgate_gateway_reports_dropped_total").increment(1);
+            return;
+        }
+        self.refused_count += 1;
+        let until = now + REPORTED_WITHIN;
+        let reports = self.refused.entry(held_for).or_default();
+        reports.push_back(RefusedReport { by, until, copies });
+    }
+
     /// Whether a report is that of a request that was refused, which is then remembered no more.
     fn is_of_refused(&mut self, held_for: &HeldFor, copies: u64, now: Instant) -> bool {
         let Some(reports) = self.refused.get_mut(held_for) else {
             return false;
         };
         let before = reports.len();
-        reports.retain(|(until, _)| now <= *until);
-        let found = reports.iter().position(|(_, of)| *of == copies);
+        // In the order in which they are to come.
+        while reports.front().is_some_and(|report| report.until < now) {
+            reports.pop_front();
+        }
+        let found = reports.iter().position(|report| report.copies == copies);
         if let Some(found) = found {
             reports.remove(found);
         }
@@ -159,10 +204,13 @@ impl HeldTable {
         found.is_some()
     }
 
-    /// Forgets reports that have not come.
-    fn forget_reports(&mut self, now: Instant) {
+    /// Forgets the reports that are not waited for any more.
+    fn forget_reports(&mut self, is_awaited: impl Fn(&RefusedReport) -> bool) {
+        if self.refused_count == 0 {
+            return;
+        }
         self.refused.retain(|_, reports| {
-            reports.retain(|(until, _)| now <= *until);
+            reports.retain(&is_awaited);
             !reports.is_empty()
         });
         self.refused_count = self.refused.values().map(VecDeque::len).sum();
@@ -183,11 +231,7 @@ mod tests {
     const OTHER: ConnectionId = ConnectionId(2);
 
     fn of(domain: &str, request: &str) -> HeldFor {
-        HeldFor {
-            resource: "sandbox".to_owned(),
-            domain: domain.to_owned(),
-            request: request.to_owned(),
-        }
+        HeldFor::new("sandbox", domain, request)
     }
 
     fn copies(kit: &TestAgent) -> Vec<u32> {
@@ -201,7 +245,7 @@ mod tests {
         let (holds, now) = (EnvoyHolds::default(), Instant::now());
         for (by, copies) in [(OTHER, 5), (ONE, 2), (ONE, 3)] {
             let hold = sandbox.reserve("acme", copies).expect("room");
-            holds.keep(by, of("acme", ""), hold);
+            holds.keep(by, of("acme", ""), hold, Instant::now());
         }
         let acme = of("acme", "");
         assert_eq!(holds.release(ONE, &acme, 3, now), 0);
@@ -219,15 +263,17 @@ mod tests {
         let sandbox = kit.agent().copies("sandbox");
         let (holds, now) = (EnvoyHolds::default(), Instant::now());
         let acme = of("acme", "");
-        holds.keep(ONE, acme.clone(), sandbox.reserve("acme", 1).expect("room"));
-        holds.refuse(acme.clone(), 1, now);
+        let hold = sandbox.reserve("acme", 1).expect("room");
+        holds.keep(ONE, acme.clone(), hold, now);
+        holds.refuse(ONE, acme.clone(), 1, now);
         assert_eq!(holds.release(ONE, &acme, 1, now), 0);
         assert_eq!(copies(&kit), [1], "the refused one's");
         assert_eq!(holds.release(ONE, &acme, 1, now), 0);
         assert!(copies(&kit).is_empty());
         // A report that never came is not waited for.
-        holds.keep(ONE, acme.clone(), sandbox.reserve("acme", 1).expect("room"));
-        holds.refuse(acme.clone(), 1, now);
+        let hold = sandbox.reserve("acme", 1).expect("room");
+        holds.keep(ONE, acme.clone(), hold, now);
+        holds.refuse(ONE, acme.clone(), 1, now);
         let later = now + REPORTED_WITHIN + Duration::from_secs(1);
         assert_eq!(holds.release(ONE, &acme, 1, later), 0);
         assert!(copies(&kit).is_empty());
@@ -240,13 +286,68 @@ mod tests {
         let (holds, now) = (EnvoyHolds::default(), Instant::now());
         for (request, copies) in [("a", 1), ("b", 2)] {
             let hold = sandbox.reserve("acme", copies).expect("room");
-            holds.keep(ONE, of("acme", request), hold);
+            holds.keep(ONE, of("acme", request), hold, now);
         }
-        holds.refuse(of("acme", "c"), 1, now);
-        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, now), 1);
+        holds.refuse(ONE, of("acme", "c"), 1, now);
+        assert_eq!(holds.release(ONE, &of("acme", "c"), 1, now), 0);
+        assert_eq!(copies(&kit), [1, 2], "it was refused");
         assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 0);
         assert_eq!(copies(&kit), [1]);
         assert_eq!(holds.release(ONE, &of("acme", "b"), 2, now), 2);
+    }
+
+    #[test]
+    fn a_refused_request_frees_nothing_of_its_own_id() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let (holds, now) = (EnvoyHolds::default(), Instant::now());
+        let same = of("acme", "chosen by the client");
+        let hold = sandbox.reserve("acme", 1).expect("room");
+        holds.keep(ONE, same.clone(), hold, now);
+        for _ in 0..2 {
+            holds.refuse(ONE, same.clone(), 1, now);
+        }
+        // The client took its time to read the refusal, and the report came by another connection.
+        let later = now + Duration::from_secs(600);
+        for by in [ONE, OTHER] {
+            assert_eq!(holds.release(by, &same, 1, later), 0);
+            assert_eq!(copies(&kit), [1], "the first is in use");
+        }
+        assert_eq!(holds.release(ONE, &same, 1, later), 0);
+        assert!(copies(&kit).is_empty(), "it is done");
+        assert_eq!(holds.release(ONE, &same, 1, later), 1);
+    }
+
+    #[test]
+    fn reports_are_awaited_until_their_connection_ends() {
+        let kit = TestAgent::new();
+        let sandbox = kit.agent().copies("sandbox");
+        let (holds, now) = (EnvoyHolds::default(), Instant::now());
+        let acme = of("acme", "");
+        for by in [ONE, OTHER] {
+            holds.refuse(by, acme.clone(), 1, now);
+        }
+        holds.end(ONE);
+        let hold = sandbox.reserve("acme", 1).expect("room");
+        holds.keep(OTHER, acme.clone(), hold, now);
+        assert_eq!(holds.release(OTHER, &acme, 1, now), 0);
+        assert_eq!(
+            copies(&kit),
+            [1],
+            "of what the other connection was refused"
+        );
+        assert_eq!(holds.release(OTHER, &acme, 1, now), 0);
+        assert!(copies(&kit).is_empty());
+    }
+
+    #[test]
+    fn names_that_are_kept_are_short() {
+        let long = "x".repeat(100_000);
+        let held_for = HeldFor::new(&long, &long, &long);
+        let names = [&held_for.resource, &held_for.domain, &held_for.request];
+        assert!(names.iter().all(|name| name.len() <= 256), "{held_for:?}");
+        assert_ne!(held_for, HeldFor::new(&long, &long, &format!("{long}y")));
+        assert_eq!(HeldFor::new("r", "d", "").request, "");
     }
 
     #[test]
@@ -256,7 +357,7 @@ mod tests {
         let holds = EnvoyHolds::default();
         for (by, copies) in [(ONE, 1), (OTHER, 2)] {
             let hold = sandbox.reserve("acme", copies).expect("room");
-            holds.keep(by, of("acme", ""), hold);
+            holds.keep(by, of("acme", ""), hold, Instant::now());
         }
         holds.end(ONE);
         assert_eq!(copies(&kit), [2]);

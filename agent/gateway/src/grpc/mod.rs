@@ -1,8 +1,7 @@
 //! gRPC at an address of its own: Envoy's rate limit service and external authorization, Kuadrant's, health and reflection.
 //!
 //! ```text
-//! connection ── HTTP/2 ──> path ──┬─ rls       descriptors ── asks ──┐
-//!                                 ├─ kuadrant  descriptors ── asks ──┴─ decision ──> agent
+//! connection ── HTTP/2 ──> path ──┬─ services  texts ── rls ── asks ── decision ──> agent
 //!                                 ├─ check     authorize ─────────────────────────> agent
 //!                                 └─ health, reflection
 //! ```
@@ -14,8 +13,9 @@ mod asks;
 mod check;
 mod decision;
 mod holds;
-mod kuadrant;
 mod rls;
+mod services;
+mod texts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use axum::http::Response;
 use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -37,8 +36,8 @@ use tonic::service::Routes;
 
 use self::check::Check;
 use self::holds::{ConnectionId, EnvoyHolds};
-use self::kuadrant::Kuadrant;
 use self::rls::Rls;
+use self::services::{EnvoyRls, Kuadrant};
 use crate::connections::{Connection, EndReason, MeteredBody};
 use crate::listen::{Accepted, stopped};
 use crate::state::Shared;
@@ -81,14 +80,13 @@ impl Grpc {
     pub async fn new(shared: &Shared) -> Self {
         let holds = Arc::new(EnvoyHolds::default());
         let rls = Rls::new(shared, Arc::clone(&holds));
-        let limits = RateLimitServiceServer::new(rls.clone());
         let check = AuthorizationServer::new(Check(shared.clone()));
         // Each of them is there from now on: a gateway that hears no aggregator answers all the same.
         let (reporter, health) = tonic_health::server::health_reporter();
-        reporter.set_serving::<RateLimitServiceServer<Rls>>().await;
+        reporter.set_serving::<EnvoyRls>().await;
         reporter.set_serving::<AuthorizationServer<Check>>().await;
         reporter.set_serving::<Kuadrant>().await;
-        let mut routes = Routes::new(limits.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        let mut routes = Routes::new(EnvoyRls(rls.clone()))
             .add_service(check.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(Kuadrant(rls))
             .add_service(health);

@@ -18,7 +18,6 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_li
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitService;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf;
 use metrics::counter;
@@ -95,16 +94,6 @@ fn check(request: &RateLimitRequest) -> Result<(), String> {
         _ => Err(format!(
             "{found} descriptors: expected 1 to {DESCRIPTORS_MAX}"
         )),
-    }
-}
-
-#[tonic::async_trait]
-impl RateLimitService for Rls {
-    async fn should_rate_limit(
-        &self,
-        request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, tonic::Status> {
-        self.answer(request, RlsCall::Should)
     }
 }
 

@@ -228,6 +228,79 @@ async fn copies_are_held_until_the_stream_is_done() {
 }
 
 #[tokio::test]
+async fn an_id_that_comes_again_frees_no_copies() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 1);
+    let of = |request: &str| {
+        let entries = [
+            ("resource", "sandbox"),
+            ("domain", "acme"),
+            ("request", request),
+        ];
+        descriptor(&entries, None)
+    };
+    let mut done = of("chosen");
+    done.is_negative_hits = true;
+    assert_eq!(running.ask("edge", &[of("chosen")]).await.overall_code, OK);
+    // While the first one runs, others under its id are refused, and Envoy reports their end.
+    for _ in 0..3 {
+        for id in ["chosen", "other"] {
+            let refused = running.ask("edge", &[of(id)]).await;
+            assert_eq!(refused.overall_code, OVER, "{id}");
+        }
+        assert_eq!(
+            running
+                .ask("edge", std::slice::from_ref(&done))
+                .await
+                .overall_code,
+            OK
+        );
+        assert_eq!(running.held(), 1, "the first one's");
+    }
+    assert_eq!(running.ask("edge", &[done]).await.overall_code, OK);
+    assert_eq!(running.held(), 0);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn two_descriptors_of_one_pair_want_the_sum() {
+    let running = Running::start().await;
+    running.kit.copies_limit("sandbox", 1);
+    running.kit.most_at_once("api.search", 1);
+    for resource in ["sandbox", "api.search"] {
+        let one = named(resource, "acme", None);
+        let refused = running.ask("edge", &[one.clone(), one.clone()]).await;
+        assert_eq!(refused.overall_code, OVER, "{resource}");
+        assert_eq!((running.held(), hits(&running)), (0, Vec::new()));
+    }
+    let both = [
+        named("sandbox", "acme", None),
+        named("api.search", "acme", None),
+    ];
+    assert_eq!(running.ask("edge", &both).await.overall_code, OK);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_descriptor_may_have_the_same_key_twice() {
+    let running = Running::start().await;
+    let keys = ["generic_key=slow", "generic_key"];
+    let rule = DescriptorRule::parse(&keys, "edge.{#2}", "all", false).expect("a rule");
+    running.kit.descriptors("edge", vec![rule]);
+    running.kit.deny("edge.post", "all", Duration::from_secs(5));
+    for (first, second, expected) in [
+        ("slow", "post", OVER),
+        ("slow", "get", OK),
+        ("post", "slow", OK),
+    ] {
+        let asked = descriptor(&[("generic_key", first), ("generic_key", second)], None);
+        let answer = running.ask("edge", &[asked]).await;
+        assert_eq!(answer.overall_code, expected, "{first} {second}");
+    }
+    running.end().await;
+}
+
+#[tokio::test]
 async fn what_a_connection_holds_ends_with_it() {
     let running = Running::start().await;
     running.kit.copies_limit("sandbox", 5);
@@ -349,6 +422,35 @@ async fn what_is_no_request_is_answered_and_ends_nobody_else() {
         .ask("edge", &[named("api.search", "acme", None)])
         .await;
     assert_eq!(answer.overall_code, OK);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn bytes_of_a_client_in_a_text_open_no_limit() {
+    let running = Running::start().await;
+    running
+        .kit
+        .deny("api.search", "acme", Duration::from_secs(5));
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    // As Envoy sends a header of a client that is no text.
+    let entry = |key: &[u8], value: &[u8]| {
+        let field =
+            |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+        field(1, &[field(1, key), field(2, value)].concat())
+    };
+    for request in [&b"a"[..], b"\xff\xfe"] {
+        let entries = [
+            entry(b"resource", b"api.search"),
+            entry(b"domain", b"acme"),
+            entry(b"request", request),
+        ];
+        let descriptor = entries.concat();
+        let head = [&b"\x0a\x04edge\x12"[..], &[descriptor.len() as u8]].concat();
+        let answer = running.raw(path, &[head, descriptor].concat()).await;
+        let answer = answer.expect("it is answered");
+        // The overall code goes first.
+        assert_eq!(answer[..2], [8, OVER as u8], "{request:?}");
+    }
     running.end().await;
 }
 
