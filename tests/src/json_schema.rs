@@ -59,6 +59,12 @@ impl JsonSchema<'_> {
                 }
                 "properties" | "additionalProperties" => continue,
                 known if ANNOTATIONS.contains(&known) => continue,
+                "allOf" => {
+                    for one in of.as_array().into_iter().flatten() {
+                        self.check(one, value, path, found);
+                    }
+                    continue;
+                }
                 "anyOf" => {
                     let mut choices = of.as_array().into_iter().flatten();
                     choices.any(|choice| self.allows(choice, value))

@@ -15,7 +15,7 @@
 
 use std::borrow::Cow;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tollgate_agent::{Allowed, Cause, Rate, Refused};
@@ -64,10 +64,11 @@ impl Asked {
 /// Decides, for a path of a resource alone.
 pub(crate) async fn authorize(
     State(shared): State<Shared>,
-    Path(resource): Path<String>,
+    uri: Uri,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
+    let resource = resource_of(uri.path());
     answer(&shared, &resource, &Asked::read(query.as_deref()), &headers)
 }
 
@@ -77,12 +78,12 @@ pub(crate) async fn authorize_below(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let resource = resource_above(uri.path());
+    let resource = resource_of(uri.path());
     answer(&shared, &resource, &Asked::default(), &headers)
 }
 
-/// The resource of a path that goes on below it, where everything is the client's and may be any bytes.
-fn resource_above(path: &str) -> Cow<'_, str> {
+/// The resource of a path. What goes on below it is the client's, and both may be any bytes: an error would be a refusal.
+fn resource_of(path: &str) -> Cow<'_, str> {
     let segment = path.split('/').nth(3).unwrap_or_default();
     percent_encoding::percent_decode_str(segment).decode_utf8_lossy()
 }

@@ -13,7 +13,10 @@
 //! Everything is decided and counted for itself, in this order: what is released, renewed and settled, then hits,
 //! estimates and holds. With `"all_or_none": true` all hits and holds are let through or none is. `copies` is 1 where it
 //! is not said; 0 hits ask without counting. The status is 200 for every decision, and 400 for what cannot be read (413
-//! where it is too long, 408 where it does not come), with what was expected.
+//! where it is too long, 408 where it does not come), with what was expected. What makes no sense of its resource, as a
+//! hit of one that is limited by copies, is not allowed, and has an `error` beside its cause: it is no limit's refusal.
+
+mod forms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +29,15 @@ use axum::{Extension, Json};
 use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
-use tollgate_agent::{Allowed, Copies, Denied, Misuse, Rate, Refused, Settled};
+use tollgate_agent::{
+    Allowed, Cause, Copies, Denied, Misuse, Rate, Refused, Settled,
+};
 
 use crate::authorize::hit;
 use crate::confirmed::{self, ConfirmedAsk, TakenHold};
 use crate::connections::{Connection, EndReason};
 use crate::state::Shared;
+use forms::{JsonObject, objects, whole, whole_or_null};
 
 /// Hits, estimates, holds and the rest that one question may have together.
 pub(crate) const HITS_MAX: usize = 1_000;
@@ -51,10 +57,15 @@ const LEASE_MS_MAX: u64 = 86_400_000;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AskedHits {
+    #[serde(deserialize_with = "objects")]
     hits: Vec<AskedHit>,
+    #[serde(deserialize_with = "objects")]
     estimates: Vec<AskedHit>,
+    #[serde(deserialize_with = "objects")]
     holds: Vec<AskedHold>,
+    #[serde(deserialize_with = "objects")]
     settle: Vec<AskedSettling>,
+    #[serde(deserialize_with = "objects")]
     renew: Vec<AskedRenewal>,
     release: Vec<String>,
     all_or_none: bool,
@@ -65,6 +76,7 @@ struct AskedHits {
 struct AskedHit {
     resource: String,
     domain: String,
+    #[serde(default, deserialize_with = "whole_or_null")]
     copies: Option<u32>,
 }
 
@@ -73,9 +85,12 @@ struct AskedHit {
 struct AskedHold {
     resource: String,
     domain: String,
+    #[serde(default, deserialize_with = "whole_or_null")]
     copies: Option<u32>,
+    #[serde(deserialize_with = "whole")]
     lease_ms: u64,
     /// Of strict resources: how long to wait for an aggregator to grant them.
+    #[serde(default, deserialize_with = "whole_or_null")]
     confirmed_within_ms: Option<u64>,
 }
 
@@ -93,6 +108,7 @@ impl AskedHold {
 #[serde(deny_unknown_fields)]
 struct AskedSettling {
     estimate: String,
+    #[serde(deserialize_with = "whole")]
     actual: u32,
 }
 
@@ -100,6 +116,7 @@ struct AskedSettling {
 #[serde(deny_unknown_fields)]
 struct AskedRenewal {
     hold: String,
+    #[serde(deserialize_with = "whole")]
     lease_ms: u64,
 }
 
@@ -129,6 +146,9 @@ struct Decision {
     remaining: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
+    /// What is wrong with the question, where no limit refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +206,11 @@ pub(crate) async fn decide(
     };
     let allowed = decisions.iter().all(|decision| decision.allowed);
     if !decisions.is_empty() {
-        Shared::note(if allowed { "allowed" } else { "refused" });
+        Shared::note(match allowed {
+            true => "allowed",
+            false if decisions.iter().any(|one| one.error.is_some()) => "bad_question",
+            false => "refused",
+        });
     }
     let schema = "tollgate.decide/1";
     Json(Answer {
@@ -224,7 +248,7 @@ async fn body_of(request: Request, connection: &Connection) -> Result<Bytes, (St
 }
 
 fn read(body: &[u8]) -> Result<AskedHits, String> {
-    let question: AskedHits = serde_json::from_slice(body).map_err(|error| {
+    let JsonObject::<AskedHits>(question) = serde_json::from_slice(body).map_err(|error| {
         format!(
             "{error}; expected {{\"hits\": [{{\"resource\": …, \"domain\": …, \"copies\": 1}}]}}"
         )
@@ -400,7 +424,12 @@ fn of_allowed(allowed: &Allowed) -> Decision {
 
 fn of_hit_error(error: &Refused) -> Decision {
     match error {
+        Refused::Denied(denied) if denied.cause() == Cause::NotRate => of_error(
+            "not_rate",
+            "the resource is limited by copies, not by rate: expected holds",
+        ),
         Refused::Denied(denied) => of_denied(denied),
+        Refused::Misuse(misuse) => of_misuse(*misuse),
         error => of_cause(error.to_string()),
     }
 }
@@ -408,13 +437,38 @@ fn of_hit_error(error: &Refused) -> Decision {
 fn of_reserve_error(error: &Refused) -> Decision {
     match error {
         Refused::Denied(denied) => of_denied(denied),
-        Refused::Misuse(Misuse::Strict) => {
-            of_cause("the resource is strict: expected confirmed_within_ms".to_owned())
-        }
-        Refused::Misuse(Misuse::Optimistic) => {
-            of_cause("the resource is not strict: expected no confirmed_within_ms".to_owned())
-        }
+        Refused::Misuse(misuse) => of_misuse(*misuse),
         error => of_cause(error.to_string()),
+    }
+}
+
+/// In the words of a question.
+fn of_misuse(misuse: Misuse) -> Decision {
+    match misuse {
+        Misuse::NoCopies => of_error("no_copies", "0 copies: expected at least 1"),
+        Misuse::NotCopies => of_error(
+            "not_copies",
+            "the resource is limited by rate, not by copies: expected hits or estimates",
+        ),
+        Misuse::Strict => of_error(
+            "strict",
+            "the resource is strict: expected confirmed_within_ms",
+        ),
+        Misuse::Optimistic => of_error(
+            "optimistic",
+            "the resource is not strict: expected no confirmed_within_ms",
+        ),
+        misuse => Decision {
+            error: Some("misuse"),
+            ..of_cause(misuse.to_string())
+        },
+    }
+}
+
+fn of_error(error: &'static str, cause: &str) -> Decision {
+    Decision {
+        error: Some(error),
+        ..of_cause(cause.to_owned())
     }
 }
 

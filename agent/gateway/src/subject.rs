@@ -58,7 +58,8 @@ impl DomainFrom {
             Self::Name(name) => Some(name.clone()),
             Self::Header(name) => {
                 let value = headers.get(name.as_str())?;
-                let text = String::from_utf8(value.as_bytes().to_vec()).ok()?;
+                // Whoever writes other bytes is limited all the same.
+                let text = String::from_utf8_lossy(value.as_bytes());
                 Some(text.trim().to_owned())
             }
             Self::Address => client_address(headers, trusted).map(|address| address.to_string()),
@@ -73,7 +74,7 @@ impl Cost {
         match text.strip_prefix("header:") {
             Some(name) if !name.is_empty() => Some(Self::Header(name.to_owned())),
             Some(_) => None,
-            None => text.parse().ok().map(Self::Copies),
+            None => number(text).map(Self::Copies),
         }
     }
 
@@ -83,10 +84,16 @@ impl Cost {
             Self::Copies(copies) => Some(*copies),
             Self::Header(name) => match headers.get(name.as_str()) {
                 None => Some(1),
-                Some(value) => value.to_str().ok()?.trim().parse().ok(),
+                Some(value) => number(value.to_str().ok()?.trim()),
             },
         }
     }
+}
+
+/// Digits alone, as it is documented.
+fn number(text: &str) -> Option<u32> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_digits)
 }
 
 /// The client's address, which the web server has appended to X-Forwarded-For.
@@ -149,6 +156,10 @@ mod tests {
         }
         let found = DomainFrom::Address.find(&headers, &[]);
         assert_eq!(found.as_deref(), Some("203.0.113.7"));
+        let bytes = b"a\xffb"[..].try_into().expect("a value");
+        headers.insert("x-tenant", bytes);
+        let header = DomainFrom::Header("x-tenant".to_owned());
+        assert_eq!(header.find(&headers, &[]).as_deref(), Some("a\u{FFFD}b"));
     }
 
     #[test]
@@ -171,5 +182,6 @@ mod tests {
         assert_eq!(cost.find(&headers), None);
         assert_eq!(Cost::parse("3"), Some(Cost::Copies(3)));
         assert_eq!(Cost::parse("many"), None);
+        assert_eq!(Cost::parse("+3"), None);
     }
 }

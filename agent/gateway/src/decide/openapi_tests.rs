@@ -55,6 +55,9 @@ fn questions_are_as_described() {
             true,
         ),
         (json!({"hits": [named(json!({"copies": null}))]}), true),
+        (json!({"hits": [named(json!({"copies": 1.5}))]}), false),
+        (json!({"hits": [named(json!({"copies": -1}))]}), false),
+        (json!({"hits": [named(json!({"copies": "1"}))]}), false),
         (
             json!({"hits": [named(json!({"copies": 4_294_967_296u64}))]}),
             false,
@@ -87,6 +90,24 @@ fn questions_are_as_described() {
             true,
         ),
         (json!({"release": [1]}), false),
+        (json!([[named(json!({}))]]), false),
+        (json!({"hits": [["r", "d", 1]]}), false),
+        (json!({"renew": [["1-1", 1]]}), false),
+        (json!({}), false),
+        (
+            json!({"hits": [], "release": [], "all_or_none": false}),
+            false,
+        ),
+        (
+            json!({"all_or_none": true, "estimates": [named(json!({}))], "hits": [named(json!({}))]}),
+            false,
+        ),
+        (json!({"all_or_none": true, "release": ["1-1"]}), false),
+        (
+            json!({"all_or_none": true, "hits": [named(json!({}))], "release": ["1-1"], "estimates": []}),
+            true,
+        ),
+        (json!({"release": vec!["1-1"; 1_001]}), false),
         (json!({"all_or_none": 1, "release": ["1-1"]}), false),
     ] {
         let bytes = question.to_string();
@@ -97,6 +118,27 @@ fn questions_are_as_described() {
 }
 
 #[test]
+fn a_whole_number_may_be_written_as_a_float() {
+    let read = |copies: &str| {
+        let hit =
+            format!(r#"{{"hits": [{{"resource": "r", "domain": "d", "copies": {copies}}}]}}"#);
+        read(hit.as_bytes()).map(|question| question.hits[0].copies)
+    };
+    assert_eq!(read("5.0"), Ok(Some(5)));
+    assert_eq!(read("4294967295.0"), Ok(Some(u32::MAX)));
+    assert_eq!(read("-0.0"), Ok(Some(0)));
+    for copies in ["5.5", "4294967296.0", "1e300", "-1.0"] {
+        let fault = read(copies).expect_err(copies);
+        assert!(
+            fault.contains("expected a whole number below 4294967296"),
+            "{fault}"
+        );
+    }
+    let lease = r#"{"renew": [{"hold": "1-1", "lease_ms": 30000.0}]}"#;
+    assert!(super::read(lease.as_bytes()).is_ok());
+}
+
+#[test]
 fn answers_are_as_described() {
     let text = || Some("1-1".to_owned());
     let decision = Decision {
@@ -104,6 +146,7 @@ fn answers_are_as_described() {
         blind: false,
         remaining: Some(7),
         cause: text(),
+        error: Some("not_rate"),
         retry_after_ms: Some(412),
         code: text(),
         estimate: text(),

@@ -1,5 +1,6 @@
 //! What web servers and services are answered, over a real socket.
 
+mod kinds;
 mod strict;
 
 use std::time::Duration;
@@ -113,8 +114,10 @@ async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs
         let has_body = refused.contains("http-problem-types#quota-exceeded");
         assert_eq!(has_body, method != "HEAD", "{refused}");
     }
-    let other = running.get(path, "x-tenant: other\r\n").await;
-    assert_eq!(status(&other), "200", "{other}");
+    for path in [path, "/v1/authorize/%ff%00", "/v1/authorize/%"] {
+        let other = running.get(path, "x-tenant: other\r\n").await;
+        assert_eq!(status(&other), "200", "{other}");
+    }
     running.end().await;
 }
 

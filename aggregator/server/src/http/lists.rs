@@ -81,7 +81,7 @@ pub(super) async fn denials(
         Err(text) => return fault(StatusCode::BAD_REQUEST, text),
     };
     let after = match url.after.as_deref().map(cursor::read) {
-        Some(None) => return not_a_page(&url.after),
+        Some(None) => return not_a_page(url.after.as_deref()),
         after => after.flatten(),
     };
     let Some(_turn) = LISTS.turn().await else {
@@ -154,7 +154,8 @@ async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<Denials
     }
 }
 
-fn not_a_page(after: &Option<String>) -> Response {
+fn not_a_page(after: Option<&str>) -> Response {
+    let after = after.unwrap_or_default();
     let text = format!("after = {after:?}: expected the next of a page");
     fault(StatusCode::BAD_REQUEST, text)
 }
@@ -199,7 +200,7 @@ pub(super) async fn holds(
         return fault(StatusCode::BAD_REQUEST, text);
     }
     let after = match url.after.as_deref().map(cursor::read_hold) {
-        Some(None) => return not_a_page(&url.after),
+        Some(None) => return not_a_page(url.after.as_deref()),
         after => after.flatten(),
     };
     let filter = HoldFilter {
