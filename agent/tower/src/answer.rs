@@ -4,15 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_agent::HttpAnswer;
 
-use crate::body::DoorBody;
-
 /// What gRPC calls RESOURCE_EXHAUSTED, UNAVAILABLE and INTERNAL.
 const EXHAUSTED: &str = "8";
 const UNAVAILABLE: &str = "14";
 const INTERNAL: &str = "13";
 
-/// The response to a refused call.
-pub(crate) fn refused<B>(answer: &HttpAnswer, is_grpc: bool) -> Response<DoorBody<B>> {
+/// The response to a refused call, and its text if it has one.
+pub(crate) fn refused(answer: &HttpAnswer, is_grpc: bool) -> Response<Option<Bytes>> {
     let (status, body) = match is_grpc {
         true => (StatusCode::OK, None),
         false => (
@@ -20,7 +18,7 @@ pub(crate) fn refused<B>(answer: &HttpAnswer, is_grpc: bool) -> Response<DoorBod
             Some(Bytes::from(answer.body())),
         ),
     };
-    let mut response = Response::new(DoorBody::refused(body));
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     put(response.headers_mut(), answer.headers());
     if is_grpc {

@@ -7,6 +7,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+#[cfg(feature = "actix")]
+use actix_web::body::{BodySize, MessageBody};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -31,17 +33,14 @@ pin_project! {
     }
 }
 
-impl<B: Body> DoorBody<B> {
-    /// The service's, which holds copies until it ends.
+impl<B> DoorBody<B> {
+    /// The service's, which holds copies until it ends: none if it has ended before it began.
     pub(crate) fn of_service(body: B, held: Option<HeldCopies>) -> Self {
-        let held = held.filter(|_| !body.is_end_stream());
         Self {
             of: Of::Service { body, held },
         }
     }
-}
 
-impl<B> DoorBody<B> {
     pub(crate) fn refused(text: Option<Bytes>) -> Self {
         Self {
             of: Of::Refused { text },
@@ -90,6 +89,49 @@ impl<B: Body<Data = Bytes>> Body for DoorBody<B> {
                 let left = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(left).unwrap_or(u64::MAX))
             }
+        }
+    }
+}
+
+#[cfg(feature = "actix")]
+impl<B: MessageBody> MessageBody for DoorBody<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        match &self.of {
+            Of::Service { body, .. } => body.size(),
+            Of::Refused { text } => {
+                let left = text.as_ref().map_or(0, Bytes::len);
+                BodySize::Sized(u64::try_from(left).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, B::Error>>> {
+        match self.project().of.project() {
+            OfProjected::Service { body, held } => {
+                let polled = body.poll_next(context);
+                if let Poll::Ready(None | Some(Err(_))) = &polled {
+                    *held = None;
+                }
+                polled
+            }
+            OfProjected::Refused { text } => Poll::Ready(text.take().map(Ok)),
+        }
+    }
+
+    /// A body that is known whole is no longer held by the time that it is sent, so one that holds copies stays as it
+    /// is.
+    fn try_into_bytes(self) -> Result<Bytes, Self> {
+        match self.of {
+            Of::Service { body, held: None } => body
+                .try_into_bytes()
+                .map_err(|body| Self::of_service(body, None)),
+            Of::Refused { text: Some(text) } => Ok(text),
+            of => Err(Self { of }),
         }
     }
 }

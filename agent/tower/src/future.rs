@@ -71,14 +71,17 @@ where
                 };
                 // Whatever became of the call, it holds no more than its response does.
                 let held = held.take();
-                let mut response = response?.map(|body| DoorBody::of_service(body, held));
+                let mut response = response?.map(|body| {
+                    let held = held.filter(|_| !body.is_end_stream());
+                    DoorBody::of_service(body, held)
+                });
                 if let Some(headers) = headers.take() {
                     put(response.headers_mut(), headers.iter());
                 }
                 Poll::Ready(Ok(response))
             }
             DoorProjected::Refused { answer, is_grpc } => {
-                Poll::Ready(Ok(refused(answer, *is_grpc)))
+                Poll::Ready(Ok(refused(answer, *is_grpc).map(DoorBody::refused)))
             }
         }
     }

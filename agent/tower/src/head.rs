@@ -1,34 +1,141 @@
-//! A request without its body: what a layer may decide by.
+//! A request without its body: what a layer may decide by, whichever library has received it.
+
+use std::net::{IpAddr, SocketAddr};
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// A request without its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'r> {
-    /// Its method.
-    pub method: &'r Method,
-    /// What it is about.
-    pub uri: &'r Uri,
-    /// Its header fields: clients write them.
-    pub headers: &'r HeaderMap,
-    /// What layers outside of this one, and the server, know of it.
-    pub extensions: &'r Extensions,
+pub struct Head<'r>(HeadParts<'r>);
+
+#[derive(Clone, Copy, Debug)]
+enum HeadParts<'r> {
+    Http {
+        method: &'r Method,
+        uri: &'r Uri,
+        headers: &'r HeaderMap,
+        extensions: &'r Extensions,
+    },
+    #[cfg(feature = "actix")]
+    Actix {
+        head: &'r actix_web::dev::RequestHead,
+        extensions: &'r actix_web::dev::Extensions,
+    },
 }
 
 impl<'r> Head<'r> {
     /// That of a request.
     pub fn of<B>(request: &'r Request<B>) -> Self {
-        Self {
+        Self(HeadParts::Http {
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
+        })
+    }
+
+    /// That of a request to actix-web.
+    #[cfg(feature = "actix")]
+    pub(crate) fn of_actix(
+        head: &'r actix_web::dev::RequestHead,
+        extensions: &'r actix_web::dev::Extensions,
+    ) -> Self {
+        Self(HeadParts::Actix { head, extensions })
+    }
+
+    /// Its method, as `GET`.
+    pub fn method(&self) -> &'r str {
+        match self.0 {
+            HeadParts::Http { method, .. } => method.as_str(),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => head.method.as_str(),
         }
+    }
+
+    /// The path that it is about.
+    pub fn path(&self) -> &'r str {
+        match self.0 {
+            HeadParts::Http { uri, .. } => uri.path(),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => head.uri.path(),
+        }
+    }
+
+    /// What stands behind the path's question mark.
+    pub fn query(&self) -> Option<&'r str> {
+        match self.0 {
+            HeadParts::Http { uri, .. } => uri.query(),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => head.uri.query(),
+        }
+    }
+
+    /// The value of a header field, the first if there are several; `None` if it is absent or not visible text. Clients
+    /// write header fields.
+    pub fn header(&self, name: &str) -> Option<&'r str> {
+        let value = match self.0 {
+            HeadParts::Http { headers, .. } => headers.get(name)?.as_bytes(),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => of_name(head, name).next()?,
+        };
+        let is_visible = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        std::str::from_utf8(value).ok().filter(|_| is_visible)
+    }
+
+    /// All values of a header field, in their order.
+    pub fn header_values(&self, name: &str) -> Vec<&'r [u8]> {
+        match self.0 {
+            HeadParts::Http { headers, .. } => {
+                let values = headers.get_all(name).into_iter();
+                values.map(http::HeaderValue::as_bytes).collect()
+            }
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { head, .. } => of_name(head, name).collect(),
+        }
+    }
+
+    /// What an outer layer, or the server, has put among the request's extensions.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&'r T> {
+        match self.0 {
+            HeadParts::Http { extensions, .. } => extensions.get(),
+            #[cfg(feature = "actix")]
+            HeadParts::Actix { extensions, .. } => extensions.get(),
+        }
+    }
+
+    /// Who has the connection: a `SocketAddr` among the request's extensions, with the feature `axum` also a
+    /// `ConnectInfo<SocketAddr>`; actix-web knows it by itself.
+    pub fn peer(&self) -> Option<IpAddr> {
+        let peer = self.extension::<SocketAddr>().copied();
+        #[cfg(feature = "axum")]
+        let peer = peer.or_else(|| {
+            let info = self.extension::<axum::extract::ConnectInfo<SocketAddr>>();
+            info.map(|info| info.0)
+        });
+        #[cfg(feature = "actix")]
+        let peer = peer.or(match self.0 {
+            HeadParts::Actix { head, .. } => head.peer_addr,
+            HeadParts::Http { .. } => None,
+        });
+        peer.map(|peer| peer.ip().to_canonical())
     }
 
     /// Whether it is a call of gRPC, by its content type.
     pub fn is_grpc(&self) -> bool {
-        let kind = self.headers.get(http::header::CONTENT_TYPE);
-        kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+        let kind = self.header("content-type");
+        kind.is_some_and(|kind| kind.starts_with("application/grpc"))
     }
+}
+
+/// The values of a header field. Names are compared one by one, because to look up one that actix-web does not know by
+/// itself allocates.
+#[cfg(feature = "actix")]
+fn of_name<'r>(
+    head: &'r actix_web::dev::RequestHead,
+    name: &str,
+) -> impl Iterator<Item = &'r [u8]> {
+    let fields = head.headers.iter();
+    fields
+        .filter(move |(known, _)| known.as_str().eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_bytes())
 }

@@ -13,6 +13,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::DoorBody;
+use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
 use crate::head::Head;
 use crate::held::HeldCopies;
@@ -95,6 +96,21 @@ impl HoldLayer {
     }
 }
 
+impl DecidingLayer for HoldLayer {
+    fn decide(&self, head: Head<'_>) -> LayerDecision {
+        match self.reserve(head) {
+            Ok(held) => LayerDecision::LetThrough {
+                headers: None,
+                held,
+            },
+            Err(error) => LayerDecision::Refused(match self.tells_legacy {
+                true => error.http().with_legacy_headers(),
+                false => error.http(),
+            }),
+        }
+    }
+}
+
 impl fmt::Debug for HoldLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldLayer")
@@ -139,20 +155,14 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let head = Head::of(&request);
         let is_grpc = head.is_grpc();
-        match self.layer.reserve(head) {
-            Ok(held) => {
+        match self.layer.decide(head) {
+            LayerDecision::LetThrough { headers, held } => {
                 if let Some(held) = &held {
                     request.extensions_mut().insert(held.clone());
                 }
-                DoorFuture::called(self.inner.call(request), None, held)
+                DoorFuture::called(self.inner.call(request), headers, held)
             }
-            Err(error) => {
-                let answer = match self.layer.tells_legacy {
-                    true => error.http().with_legacy_headers(),
-                    false => error.http(),
-                };
-                DoorFuture::refused(answer, is_grpc)
-            }
+            LayerDecision::Refused(answer) => DoorFuture::refused(answer, is_grpc),
         }
     }
 }

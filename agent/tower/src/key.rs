@@ -16,20 +16,19 @@
 //! // The client's address, behind these proxies.
 //! let of_address = key::client_address(vec!["10.0.0.0/8".parse()?]);
 //! // Any other.
-//! let of_host = |head: Head<'_>| -> Option<Cow<'_, str>> {
-//!     let host = head.uri.host()?;
-//!     Some(Cow::Owned(host.to_owned()))
+//! let of_tenant_and_plan = |head: Head<'_>| -> Option<Cow<'_, str>> {
+//!     let (tenant, plan) = (head.header("x-tenant")?, head.header("x-plan")?);
+//!     Some(Cow::Owned(format!("{tenant}/{plan}")))
 //! };
 //! # let request = http::Request::builder().uri("/t/acme/search").body(()).unwrap();
 //! # assert_eq!(of_path(Head::of(&request)).as_deref(), Some("acme"));
-//! # let _ = (of_session, of_header, of_address, of_host);
+//! # let _ = (of_session, of_header, of_address, of_tenant_and_plan);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use http::Extensions;
 use ipnet::IpNet;
 use tollgate_shared::networks::forwarded_client;
 
@@ -44,7 +43,7 @@ pub fn header(
     name: &'static str,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let value = head.headers.get(name)?.to_str().ok()?.trim();
+        let value = head.header(name)?.trim();
         (!value.is_empty()).then_some(Cow::Borrowed(value))
     }
 }
@@ -54,9 +53,8 @@ pub fn extension<T: Send + Sync + 'static>(
     name: impl Fn(&T) -> &str + Send + Sync + 'static,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        head.extensions
-            .get::<T>()
-            .map(|known| Cow::Borrowed(name(known)))
+        let known = head.extension::<T>();
+        known.map(|known| Cow::Borrowed(name(known)))
     }
 }
 
@@ -65,7 +63,7 @@ pub fn path_segment(
     index: usize,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
-        let mut segments = head.uri.path().trim_start_matches('/').split('/');
+        let mut segments = head.path().trim_start_matches('/').split('/');
         let segment = segments.nth(index)?;
         (!segment.is_empty()).then_some(Cow::Borrowed(segment))
     }
@@ -75,34 +73,24 @@ pub fn path_segment(
 /// `X-Forwarded-For` that is none of them. What a client wrote in front of that is never taken. How many bits of an
 /// address are one domain the limits say (`addresses`).
 ///
-/// The connection's address is looked for among the request's extensions: a `SocketAddr`, or, with the feature
-/// `axum`, a `ConnectInfo<SocketAddr>`. Where none is there the header alone says it.
+/// The connection's address is [`Head::peer`]. Where that is not known the header alone says it.
 pub fn client_address(
     trusted: Vec<IpNet>,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
     move |head: Head<'_>| {
         let trusts = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
-        let peer = peer_of(head.extensions);
+        let peer = head.peer();
         if let Some(peer) = peer.filter(|peer| !trusts(peer)) {
             return Some(Cow::Owned(peer.to_string()));
         }
-        let lists = head.headers.get_all(FORWARDED).iter();
         // What a client wrote in front may be any bytes; what stands behind it is a proxy's.
-        let lists: Vec<Cow<'_, str>> = lists
-            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        let lists: Vec<Cow<'_, str>> = head
+            .header_values(FORWARDED)
+            .into_iter()
+            .map(String::from_utf8_lossy)
             .collect();
         let lists = lists.iter().map(|list| &**list);
         let client = forwarded_client(lists, |address| trusts(&address));
         client.or(peer).map(|client| Cow::Owned(client.to_string()))
     }
-}
-
-fn peer_of(extensions: &Extensions) -> Option<IpAddr> {
-    let peer = extensions.get::<SocketAddr>().copied();
-    #[cfg(feature = "axum")]
-    let peer = peer.or_else(|| {
-        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
-        info.map(|info| info.0)
-    });
-    peer.map(|peer| peer.ip().to_canonical())
 }

@@ -1,4 +1,5 @@
-//! Tollgate as tower layers: for axum, tonic, hyper, and whatever else is a tower service of HTTP.
+//! Tollgate as tower layers: for axum, tonic, hyper, and whatever else is a tower service of HTTP; with the feature
+//! `actix` the same layers are middleware of actix-web (`App::wrap`).
 //!
 //! ```
 //! use tollgate_agent::Agent;
@@ -20,8 +21,11 @@
 //!
 //! [`HttpAnswer`]: tollgate_agent::HttpAnswer
 
+#[cfg(feature = "actix")]
+pub mod actix;
 mod answer;
 mod body;
+mod door;
 mod future;
 mod head;
 mod held;

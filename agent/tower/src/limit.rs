@@ -12,6 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::DoorBody;
+use crate::door::{DecidingLayer, LayerDecision};
 use crate::future::DoorFuture;
 use crate::head::Head;
 use crate::subject::{Subject, Undecided};
@@ -25,8 +26,8 @@ use crate::subject::{Subject, Undecided};
 /// use tollgate_tower::{LimitLayer, key};
 ///
 /// let layer = LimitLayer::new(agent.rate("api.search"), key::header("x-tenant"))
-///     .skip(|head| head.uri.path() == "/healthz")
-///     .cost(|head| if head.uri.path() == "/export" { 10 } else { 1 })
+///     .skip(|head| head.path() == "/healthz")
+///     .cost(|head| if head.path() == "/export" { 10 } else { 1 })
 ///     .or_domain("anonymous");
 /// # let _ = layer;
 /// ```
@@ -94,7 +95,7 @@ impl LimitLayer {
     }
 
     /// What a call is told that is let through, if it is told anything.
-    fn decide(&self, head: Head<'_>) -> Result<Option<Allowed>, Refused> {
+    fn ask(&self, head: Head<'_>) -> Result<Option<Allowed>, Refused> {
         let Some((domain, copies)) = self.subject.of(head) else {
             return Ok(None);
         };
@@ -116,6 +117,18 @@ impl LimitLayer {
         match self.tells_legacy {
             true => error.http().with_legacy_headers(),
             false => error.http(),
+        }
+    }
+}
+
+impl DecidingLayer for LimitLayer {
+    fn decide(&self, head: Head<'_>) -> LayerDecision {
+        match self.ask(head) {
+            Ok(allowed) => LayerDecision::LetThrough {
+                headers: allowed.map(|allowed| self.headers(&allowed)),
+                held: None,
+            },
+            Err(error) => LayerDecision::Refused(self.refusal(&error)),
         }
     }
 }
@@ -155,11 +168,10 @@ where
         let head = Head::of(&request);
         let is_grpc = head.is_grpc();
         match self.layer.decide(head) {
-            Ok(allowed) => {
-                let headers = allowed.map(|allowed| self.layer.headers(&allowed));
-                DoorFuture::called(self.inner.call(request), headers, None)
+            LayerDecision::LetThrough { headers, held } => {
+                DoorFuture::called(self.inner.call(request), headers, held)
             }
-            Err(error) => DoorFuture::refused(self.layer.refusal(&error), is_grpc),
+            LayerDecision::Refused(answer) => DoorFuture::refused(answer, is_grpc),
         }
     }
 }

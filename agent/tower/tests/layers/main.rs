@@ -1,4 +1,6 @@
-//! The layers, before services of tower and of axum.
+//! The layers, before services of tower, of axum and of actix-web.
+
+mod actix;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -109,8 +111,8 @@ async fn a_refused_grpc_call_is_told_as_grpc_tells_it() {
 async fn who_is_skipped_or_costs_nothing_or_names_nobody_is_not_counted() {
     let kit = TestAgent::new();
     let layer = by_tenant(&kit)
-        .skip(|head| head.uri.path() == "/healthz")
-        .cost(|head| match head.method.as_str() {
+        .skip(|head| head.path() == "/healthz")
+        .cost(|head| match head.method() {
             "OPTIONS" => 0,
             "POST" => 3,
             _ => 1,
@@ -373,7 +375,7 @@ fn the_client_is_found_behind_stated_proxies_alone() {
 #[test]
 fn a_call_that_is_let_through_allocates_nothing_here() {
     let kit = TestAgent::new();
-    let layer = by_tenant(&kit).skip(|head| head.uri.path() == "/healthz");
+    let layer = by_tenant(&kit).skip(|head| head.path() == "/healthz");
     // A service that allocates nothing by itself.
     let inner = service_fn(|_: Request<Empty<Bytes>>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::new()))))

@@ -1,0 +1,23 @@
+//! What a layer decides of a request, before whichever library serves it.
+
+use tollgate_agent::{Headers, HttpAnswer};
+
+use crate::head::Head;
+use crate::held::HeldCopies;
+
+/// A layer's decision.
+pub(crate) enum LayerDecision {
+    /// The response gets these headers, and its body holds these copies.
+    LetThrough {
+        headers: Option<Headers>,
+        held: Option<HeldCopies>,
+    },
+    /// The service is not called.
+    Refused(HttpAnswer),
+}
+
+/// A layer, as services ask it.
+pub(crate) trait DecidingLayer {
+    /// Decides, and records what it decided.
+    fn decide(&self, head: Head<'_>) -> LayerDecision;
+}
