@@ -17,6 +17,12 @@ HERE = os.path.dirname(__file__)
 EXAMPLES = os.path.join(HERE, "..", "examples")
 
 
+def test_middleware_comes_with_the_package():
+    # Alone: other tests import the modules.
+    lines = "import tollgate; tollgate.asgi.LimitMiddleware, tollgate.wsgi.LimitMiddleware"
+    subprocess.run([sys.executable, "-c", lines], check=True)
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

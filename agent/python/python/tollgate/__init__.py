@@ -12,6 +12,7 @@ Middleware for ASGI (FastAPI, Starlette, Django) stands in `tollgate.asgi`, for 
 
 import os as _os
 
+from . import asgi, wsgi
 from ._tollgate import Agent, Allowed, Copies, Denied, Estimate, Hold, Rate
 from ._tollgate import after_fork as _after_fork
 
@@ -19,4 +20,4 @@ from ._tollgate import after_fork as _after_fork
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_after_fork)
 
-__all__ = ["Agent", "Allowed", "Copies", "Denied", "Estimate", "Hold", "Rate"]
+__all__ = ["Agent", "Allowed", "Copies", "Denied", "Estimate", "Hold", "Rate", "asgi", "wsgi"]

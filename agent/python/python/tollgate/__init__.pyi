@@ -1,6 +1,9 @@
 from types import TracebackType
 from typing import Dict, List, Optional, Tuple, Type, Union
 
+from . import asgi as asgi
+from . import wsgi as wsgi
+
 class Agent:
     def __init__(
         self,
