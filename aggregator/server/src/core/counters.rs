@@ -1,169 +1,115 @@
-//! What the core counts. Shown as metrics; nothing is decided by it.
+//! What the core counts, each counter once: its field, its name on `/metrics`, and what it says. Nothing is decided by it.
+
+/// A counter as `/metrics` shows it: its name, what it says, its value.
+pub type CounterRow = (&'static str, &'static str, u64);
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $counter:ident)*) => {
+    (
+        shown { $($counter:ident = $name:literal, $says:literal,)* }
+        other { $($(#[$doc:meta])* $other:ident)* }
+    ) => {
         /// Counts from the start of the process. Replayed records count again.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
-            $($(#[$doc])* pub $counter: u64,)*
+            $(#[doc = $says] pub $counter: u64,)*
+            $($(#[$doc])* pub $other: u64,)*
         }
 
         impl Counters {
             /// Adds what was counted elsewhere.
             pub fn add(&mut self, other: &Self) {
                 $(self.$counter += other.$counter;)*
+                $(self.$other += other.$other;)*
+            }
+
+            /// Those that `/metrics` shows.
+            pub fn rows(&self) -> impl Iterator<Item = CounterRow> {
+                [$(($name, $says, self.$counter)),*].into_iter()
             }
         }
     };
 }
 
 counters! {
-    /// Records ruled.
-    records
-    /// Entries of hits that were ruled.
-    entries
-    /// Hits granted.
-    granted
-    /// Hits of excess.
-    excess
-    /// Hits that came too late to say.
-    late
-    /// Entries of batches that were seen before.
-    duplicates
-    /// Entries that were only counted: too old, older than the window of duplicates, at the cap.
-    not_ruled
-    /// Entries on resources without limits.
-    unconfigured
-    /// Hits of excess under global limits.
-    global_excess
-    /// Records whose agent's clock was so wrong that its stamps were moved.
-    corrections
-    /// Ticks and identities of another log.
-    foreign
-    /// Totals that did not follow the last applied one: copies, mostly.
-    totals_out_of_order
-    /// Calls that agents refused.
-    refused_calls
-    /// Operations on holds, and verdicts on what beats list.
-    hold_ops
-    /// Of them, those that were refused and changed nothing.
-    hold_ops_refused
-    /// Operations and parts of beats that came out of turn, or of an epoch that was over.
-    out_of_turn
-    /// Copies taken into use before they were granted.
-    copies_taken
-    /// Of them, those that would not have been granted.
-    copies_excess
-    /// Copies granted before use.
-    copies_granted
-    /// Copies asked for before use, and not granted.
-    copies_not_granted
-    /// Copies given back.
-    copies_released
-    /// Copies staged for another agent.
-    copies_staged
-    /// Copies seized by another agent.
-    copies_seized
-    /// Copies taken of resources that are not limited by copies.
-    copies_unlimited
-    /// Copies that came back because their agent was gone or its epoch over.
-    copies_back
-    /// Beats applied.
-    beats
-    /// Of them, those after which a list was wanted.
-    beats_wanted
-    /// Holds that ended by their greatest age.
-    holds_ended_by_age
-    /// Full domains that were not denied because as many are as may be.
-    denials_at_cap
-    /// Agents that were silent for too long, so that copies of theirs came back.
-    agents_gone
-    /// Agents that were silent for as long and held nothing: they do not beat then.
-    agents_idle
-    /// Agents of either kind that were heard again.
-    agents_returned
-    /// Epochs that were replaced, or said themselves that they are over.
-    epochs_over
-    /// Signs of two agents that have one name.
-    agents_twin
-    /// Verdicts told to agents.
-    verdicts
-    /// Statements that deny.
-    denials
-    /// Statements that lift.
-    lifts
-    /// Statements whose evidence the log has.
-    denials_recorded
-    /// Records that cannot be read.
-    undecodable
-    /// Records whose tag is wrong.
-    forged
-    /// Records of a kind that this build does not know and that no aggregator wrote.
-    unknown_kinds
-    /// Totals that no ruling of their source accounts for.
-    totals_forged
-    /// Agents' processes that were given up for others, at the bound on how many are remembered.
-    epochs_given_up
-    /// Pairs that left early at the bound on pairs, because they remembered nothing any more.
-    pairs_evicted
-    /// Entries of new pairs that were only counted, at the bound on pairs.
-    pairs_at_cap
-    /// Records of a skippable kind that this build does not know.
-    skipped
-    /// Records that were gone before they could be read.
-    gaps
-    /// Ticks appended.
-    ticks
-    /// Totals appended.
-    totals
-    /// Chains of totals that did not go on, and were bridged.
-    totals_bridged
-    /// Pointers appended.
-    pointers
-    /// Appends that the log refused, of whatever kind.
-    append_failures
-    /// Records appended for agents.
-    agent_appends
-    /// Records of agents that were refused for the moment.
-    agent_refusals
-    /// Snapshots given to agents.
-    snapshots
-    /// Asks for snapshots that were dropped because too many wait.
-    asks_dropped
-    /// Snapshots of partitions that were written.
-    snapshots_saved
-    /// Snapshots of partitions that could not be written.
-    snapshots_failed
-    /// Times that a partition waited until the log had its evidence and totals.
-    held_back
-    /// Snapshots that were not of this log.
-    snapshots_refuted
-    /// Partitions restored from snapshots when they were assigned.
-    restored
-    /// States of partitions that were compared with what another owner came to.
-    states_compared
-    /// Of them, those that differed: machines or builds disagree.
-    states_differing
-    /// Documents pushed.
-    pushes
-    /// Pushed documents that were void.
-    pushes_void
-    /// Amendments that operators asked this process for.
-    amendments
-    /// Of them, those that the log made void.
-    amendments_void
-    /// Bans that were refused, since as many last as may.
-    bans_refused
-    /// Holds that operators ended.
-    holds_ended_by_operator
-    /// Transfers whose staged copies operators let go.
-    transfers_ended_by_operator
-    /// Frames published.
-    frames
-    /// Of them, those of notices.
-    frames_of_notices
-    /// Notices: times that agents were told of a pair near its limit.
-    notices
-    /// Hits that left a pair near its limit of which nobody was told, at the bound on notices.
-    notices_shed
+    shown {
+        unknown_kinds = "tollgate_records_unknown_total", "Records of a kind that this build does not know and that no aggregator wrote: dead letters.",
+        totals_forged = "tollgate_totals_forged_total", "Totals of globally limited resources that no ruling of their source accounts for.",
+        epochs_given_up = "tollgate_epochs_given_up_total", "Agents' processes given up for others, at engine.epochs_per_partition_max.",
+        pairs_evicted = "tollgate_pairs_evicted_total", "Pairs that left early at engine.pairs_per_partition_max: they remembered nothing any more.",
+        pairs_at_cap = "tollgate_hits_at_cap_total", "Hits of new pairs that were only counted, at engine.pairs_per_partition_max.",
+        states_compared = "tollgate_states_compared_total", "States of partitions compared with what another owner came to.",
+        states_differing = "tollgate_states_differing_total", "Of them, those that differed: machines or builds disagree.",
+        restored = "tollgate_partitions_restored_total", "Partitions restored from snapshots when they were assigned.",
+        records = "tollgate_records_total", "Records ruled.",
+        entries = "tollgate_entries_total", "Entries of hits ruled.",
+        granted = "tollgate_hits_granted_total", "Hits that the limits had room for.",
+        excess = "tollgate_hits_excess_total", "Hits let through beyond the limits.",
+        late = "tollgate_hits_late_total", "Hits that came too late to say.",
+        duplicates = "tollgate_entries_duplicate_total", "Entries of batches seen before.",
+        not_ruled = "tollgate_entries_not_ruled_total", "Entries that were only counted.",
+        unconfigured = "tollgate_entries_unconfigured_total", "Entries on resources without limits.",
+        global_excess = "tollgate_hits_global_excess_total", "Hits beyond global limits.",
+        corrections = "tollgate_clock_corrections_total", "Records whose agent's clock was wrong by more than 250 ms.",
+        foreign = "tollgate_records_foreign_total", "Ticks and identities of another log.",
+        totals_out_of_order = "tollgate_totals_out_of_order_total", "Totals that did not follow the last applied one.",
+        totals_bridged = "tollgate_totals_bridged_total", "Chains of totals that did not go on, and were bridged.",
+        refused_calls = "tollgate_calls_refused_total", "Calls that agents refused.",
+        denials = "tollgate_denials_total", "Statements that deny.",
+        lifts = "tollgate_lifts_total", "Statements that lift a denial.",
+        denials_recorded = "tollgate_denials_recorded_total", "Statements whose evidence the log has.",
+        undecodable = "tollgate_records_undecodable_total", "Records that cannot be read.",
+        forged = "tollgate_records_forged_total", "Records whose tag is wrong.",
+        skipped = "tollgate_records_skipped_total", "Records of unknown kinds that may be skipped.",
+        gaps = "tollgate_log_gaps_total", "Times that records were gone before they could be read.",
+        ticks = "tollgate_ticks_total", "Ticks appended.",
+        totals = "tollgate_totals_total", "Totals appended.",
+        pointers = "tollgate_pointers_total", "Limits pointers appended.",
+        append_failures = "tollgate_append_failures_total", "Appends that the log refused.",
+        agent_appends = "tollgate_agent_appends_total", "Records appended for agents.",
+        agent_refusals = "tollgate_agent_refusals_total", "Records of agents refused for the moment.",
+        snapshots = "tollgate_agent_snapshots_total", "Snapshots given to agents.",
+        asks_dropped = "tollgate_agent_asks_dropped_total", "Asks of agents for snapshots that were dropped because too many wait.",
+        snapshots_saved = "tollgate_snapshots_saved_total", "Snapshots of partitions written.",
+        snapshots_failed = "tollgate_snapshots_failed_total", "Snapshots of partitions that could not be written.",
+        held_back = "tollgate_held_back_total", "Times that a partition waited until the log had the evidence and totals of what it ruled.",
+        snapshots_refuted = "tollgate_snapshots_refuted_total", "Snapshots of partitions that were not of this log, which lost its end or was made anew.",
+        pushes = "tollgate_limits_pushes_total", "Limits documents pushed.",
+        pushes_void = "tollgate_limits_pushes_void_total", "Pushed limits documents that were void.",
+        amendments = "tollgate_amendments_total", "Amendments that operators asked this process for.",
+        amendments_void = "tollgate_amendments_void_total", "Of them, those that the log made void.",
+        bans_refused = "tollgate_bans_refused_total", "Bans that were refused, since as many last as may.",
+        notices = "tollgate_notices_total", "Times that agents were told of a pair near its limit.",
+        notices_shed = "tollgate_notices_shed_total", "Hits that left a pair near its limit of which nobody was told: more than 2,000 a second of a partition.",
+        hold_ops = "tollgate_hold_operations_total", "Operations on holds.",
+        hold_ops_refused = "tollgate_hold_operations_refused_total", "Operations on holds that changed nothing.",
+        out_of_turn = "tollgate_hold_records_out_of_turn_total", "Operations that were overtaken, or of an epoch that was over.",
+        copies_taken = "tollgate_copies_taken_total", "Copies taken before they were granted.",
+        copies_excess = "tollgate_copies_excess_total", "Copies taken beyond the limits.",
+        copies_granted = "tollgate_copies_granted_total", "Copies granted before use.",
+        copies_not_granted = "tollgate_copies_not_granted_total", "Copies asked for before use and not granted.",
+        copies_released = "tollgate_copies_released_total", "Copies given back.",
+        copies_staged = "tollgate_copies_staged_total", "Copies staged for another agent.",
+        copies_seized = "tollgate_copies_seized_total", "Copies seized from the staging area.",
+        copies_unlimited = "tollgate_copies_unlimited_total", "Copies of resources that are not limited by copies.",
+        copies_back = "tollgate_copies_back_total", "Copies that came back from agents that were gone or over.",
+        beats = "tollgate_beats_total", "Beats of agents.",
+        beats_wanted = "tollgate_beats_wanted_total", "Beats after which a list was wanted.",
+        holds_ended_by_age = "tollgate_holds_ended_by_age_total", "Holds that ended by their greatest age.",
+        holds_ended_by_operator = "tollgate_holds_ended_by_operator_total", "Holds that an operator ended.",
+        transfers_ended_by_operator = "tollgate_transfers_ended_by_operator_total", "Transfers whose staged copies an operator let go.",
+        denials_at_cap = "tollgate_denials_at_cap_total", "Full domains that were not denied, at the cap.",
+        agents_gone = "tollgate_agents_gone_total", "Agents that were silent for the timeout, so that copies of theirs came back.",
+        agents_idle = "tollgate_agents_idle_total", "Agents that were silent for the timeout and held nothing.",
+        agents_returned = "tollgate_agents_returned_total", "Agents that were silent for the timeout, gone or idle, and were heard again.",
+        epochs_over = "tollgate_agent_epochs_over_total", "Agents' epochs that were replaced or stopped.",
+        agents_twin = "tollgate_agents_twin_total", "Signs of two agents of one name.",
+        verdicts = "tollgate_verdicts_total", "Verdicts on holds told to agents.",
+    }
+    // The feed's own counters show these.
+    other {
+        /// Frames published.
+        frames
+        /// Of them, those of notices.
+        frames_of_notices
+    }
 }

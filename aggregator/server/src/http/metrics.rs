@@ -11,12 +11,12 @@ use metrics::{Key, KeyName, Label, Level, Metadata, Recorder as _, SharedString,
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::HttpCounters;
-use crate::core::view::Counted;
+use crate::core::view::{Counted, Gauges};
 use crate::edge::{Edge, PortCounters};
 use crate::feed::FeedCounters;
 use crate::link::LinkCounters;
 use by_resource::of_resource;
-use rows::{counted, counted_copies, measured, of_candidate};
+use rows::{measured, of_candidate};
 pub use security::SecurityMetrics;
 use tollgate_log::AsideCounters;
 
@@ -67,10 +67,52 @@ impl Metrics {
             candidates,
             resources,
         } = counted_now;
-        let rows = counted(counters).into_iter();
-        for (name, help, value) in rows.chain(counted_copies(counters)) {
+        for (name, help, value) in counters.rows() {
             self.counter(name, help, value, Vec::new());
         }
+        self.render_ports();
+        self.render_http();
+        for (name, help, value) in measured(gauges) {
+            self.gauge(name, help, value as f64, Vec::new());
+        }
+        self.render_ages(gauges);
+        self.render_edge();
+        self.render_security();
+        self.gauge(
+            "tollgate_aggregator_info",
+            "1; who this is: its name, its consumer group (empty: a journal), its version.",
+            1.0,
+            vec![
+                Label::new("name", self.name.clone()),
+                Label::new("group", self.group.clone()),
+                Label::from_static_parts("version", env!("CARGO_PKG_VERSION")),
+            ],
+        );
+        for clock in clocks {
+            self.gauge(
+                "tollgate_agent_clock_moved_seconds",
+                "Seconds by which an agent's stamps are moved, because its clock is wrong.",
+                clock.moved_us as f64 / 1e6,
+                vec![Label::new("agent", clock.agent.clone())],
+            );
+        }
+        for (resource, counts) in candidates {
+            for (name, help, value) in of_candidate(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
+        }
+        for (resource, counts) in resources {
+            for (name, help, value) in of_resource(counts) {
+                let labels = vec![Label::new("resource", resource.to_string())];
+                self.counter(name, help, value, labels);
+            }
+        }
+        self.recorder.handle().render()
+    }
+
+    /// What links, the feed, the edge and dead letters counted.
+    fn render_ports(&self) {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let sockets = [
             (
@@ -129,6 +171,27 @@ impl Metrics {
                 of(&self.aside.dropped),
             ),
         ];
+        for (name, help, value) in sockets {
+            self.counter(name, help, value, Vec::new());
+        }
+        self.render_refused_batches();
+    }
+
+    /// Batches that were not let through, by reason.
+    fn render_refused_batches(&self) {
+        for (reason, value) in self.link.refused.counts() {
+            self.counter(
+                "tollgate_link_refused_total",
+                "Batches of agents that were not let through to the log.",
+                value,
+                vec![Label::from_static_parts("reason", reason)],
+            );
+        }
+    }
+
+    /// What the HTTP server counted.
+    fn render_http(&self) {
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let http = [
             (
                 "tollgate_http_turned_away_total",
@@ -166,20 +229,19 @@ impl Metrics {
                 of(&self.http.amendments_refused),
             ),
         ];
-        for (name, help, value) in sockets.into_iter().chain(http) {
+        for (name, help, value) in http {
             self.counter(name, help, value, Vec::new());
         }
-        for (reason, value) in self.link.refused.counts() {
-            self.counter(
-                "tollgate_link_refused_total",
-                "Batches of agents that were not let through to the log.",
-                value,
-                vec![Label::from_static_parts("reason", reason)],
-            );
-        }
-        for (name, help, value) in measured(gauges) {
-            self.gauge(name, help, value as f64, Vec::new());
-        }
+        self.gauge(
+            "tollgate_http_connections",
+            "Connections for HTTP that are open.",
+            self.http.open.load(Ordering::Relaxed) as f64,
+            Vec::new(),
+        );
+    }
+
+    /// How old things are, in seconds.
+    fn render_ages(&self, gauges: &Gauges) {
         let seconds = [
             (
                 "tollgate_log_lag_seconds",
@@ -200,45 +262,6 @@ impl Metrics {
         for (name, help, us) in seconds {
             self.gauge(name, help, us as f64 / 1e6, Vec::new());
         }
-        self.render_edge();
-        self.render_security();
-        self.gauge(
-            "tollgate_http_connections",
-            "Connections for HTTP that are open.",
-            self.http.open.load(Ordering::Relaxed) as f64,
-            Vec::new(),
-        );
-        self.gauge(
-            "tollgate_aggregator_info",
-            "1; who this is: its name, its consumer group (empty: a journal), its version.",
-            1.0,
-            vec![
-                Label::new("name", self.name.clone()),
-                Label::new("group", self.group.clone()),
-                Label::from_static_parts("version", env!("CARGO_PKG_VERSION")),
-            ],
-        );
-        for clock in clocks {
-            self.gauge(
-                "tollgate_agent_clock_moved_seconds",
-                "Seconds by which an agent's stamps are moved, because its clock is wrong.",
-                clock.moved_us as f64 / 1e6,
-                vec![Label::new("agent", clock.agent.clone())],
-            );
-        }
-        for (resource, counts) in candidates {
-            for (name, help, value) in of_candidate(counts) {
-                let labels = vec![Label::new("resource", resource.to_string())];
-                self.counter(name, help, value, labels);
-            }
-        }
-        for (resource, counts) in resources {
-            for (name, help, value) in of_resource(counts) {
-                let labels = vec![Label::new("resource", resource.to_string())];
-                self.counter(name, help, value, labels);
-            }
-        }
-        self.recorder.handle().render()
     }
 
     /// What is known of connections to the ports for agents and the feed.

@@ -1,6 +1,6 @@
 //! What was ruled of one resource, as rows.
 
-use super::rows::Row;
+use crate::core::counters::CounterRow as Row;
 use crate::core::resources::ByResource;
 
 /// By resource, as the limits name it.
