@@ -7,123 +7,61 @@ use metrics::{counter, gauge};
 
 use crate::stats::Stats;
 
+/// Counters of [`Stats`] with their names, `tollgate_agent_FIELD_total`.
+macro_rules! totals {
+    ($stats:ident: $($field:ident)*) => {
+        [$((concat!("tollgate_agent_", stringify!($field), "_total"), $stats.$field)),*]
+    };
+}
+
 /// How often they are told.
 pub(crate) const EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Tells them.
 pub(crate) fn tell(agent: &str, stats: &Stats) {
-    let counters = [
-        ("tollgate_agent_hits_accepted_total", stats.hits_accepted),
-        ("tollgate_agent_hits_unguarded_total", stats.hits_unguarded),
-        (
-            "tollgate_agent_hits_acknowledged_total",
-            stats.hits_acknowledged,
-        ),
-        (
-            "tollgate_agent_hits_dropped_recorder_total",
-            stats.hits_dropped_recorder,
-        ),
-        (
-            "tollgate_agent_hits_dropped_queue_total",
-            stats.hits_dropped_queue,
-        ),
-        (
-            "tollgate_agent_hits_dropped_courier_total",
-            stats.hits_dropped_courier,
-        ),
-        (
-            "tollgate_agent_refused_accepted_total",
-            stats.refused_accepted,
-        ),
-        (
-            "tollgate_agent_refused_dropped_total",
-            stats.refused_dropped,
-        ),
-        (
-            "tollgate_agent_kill_switch_grants_total",
-            stats.kill_switch_grants,
-        ),
-        ("tollgate_agent_batches_sent_total", stats.batches_sent),
-        (
-            "tollgate_agent_batches_sent_again_total",
-            stats.batches_sent_again,
-        ),
-        (
-            "tollgate_agent_batches_given_up_total",
-            stats.batches_given_up,
-        ),
-        (
-            "tollgate_agent_batches_refused_total",
-            stats.batches_refused,
-        ),
-        (
-            "tollgate_agent_refusals_unknown_total",
-            stats.refusals_unknown,
-        ),
-        ("tollgate_agent_denials_taken_total", stats.denials_taken),
-        (
-            "tollgate_agent_denials_without_room_total",
-            stats.denials_without_room,
-        ),
-        ("tollgate_agent_near_notices_total", stats.near_notices),
-        (
-            "tollgate_agent_near_without_room_total",
-            stats.near_without_room,
-        ),
-        ("tollgate_agent_near_gaps_total", stats.near_gaps),
-        ("tollgate_agent_frames_total", stats.frames),
-        ("tollgate_agent_frames_refused_total", stats.frames_refused),
-        ("tollgate_agent_gaps_total", stats.gaps),
-        ("tollgate_agent_silences_total", stats.silences),
-        ("tollgate_agent_silent_topics_total", stats.silent_topics),
-        ("tollgate_agent_snapshots_total", stats.snapshots),
-        ("tollgate_agent_snapshots_torn_total", stats.snapshots_torn),
-        ("tollgate_agent_welcomes_total", stats.welcomes),
-        ("tollgate_agent_feeds_opened_total", stats.feeds_opened),
-        ("tollgate_agent_links_lost_total", stats.links_lost),
-        (
-            "tollgate_agent_connections_ended_total",
-            stats.connections_ended,
-        ),
-        (
-            "tollgate_agent_connections_refused_total",
-            stats.connections_refused,
-        ),
-        (
-            "tollgate_agent_members_not_followed_total",
-            stats.members_not_followed,
-        ),
-        (
-            "tollgate_agent_names_not_resolved_total",
-            stats.names_not_resolved,
-        ),
-        (
-            "tollgate_agent_hold_operations_total",
-            stats.hold_operations,
-        ),
-        (
-            "tollgate_agent_hold_operations_dropped_total",
-            stats.hold_operations_dropped,
-        ),
-        (
-            "tollgate_agent_holds_unrecorded_total",
-            stats.holds_unrecorded,
-        ),
-        ("tollgate_agent_holds_excess_total", stats.holds_excess),
-        ("tollgate_agent_holds_ended_total", stats.holds_ended),
-        (
-            "tollgate_agent_holds_uncounted_total",
-            stats.holds_uncounted,
-        ),
-        (
-            "tollgate_agent_holds_beyond_strict_total",
-            stats.holds_beyond_strict,
-        ),
-        ("tollgate_agent_beats_total", stats.beats),
-        (
-            "tollgate_agent_callbacks_panicked_total",
-            stats.callbacks_panicked,
-        ),
+    let counters = totals![stats:
+        hits_accepted
+        hits_unguarded
+        hits_acknowledged
+        hits_dropped_recorder
+        hits_dropped_queue
+        hits_dropped_courier
+        refused_accepted
+        refused_dropped
+        kill_switch_grants
+        batches_sent
+        batches_sent_again
+        batches_given_up
+        batches_refused
+        refusals_unknown
+        denials_taken
+        denials_without_room
+        near_notices
+        near_without_room
+        near_gaps
+        frames
+        frames_refused
+        gaps
+        silences
+        silent_topics
+        snapshots
+        snapshots_torn
+        welcomes
+        feeds_opened
+        links_lost
+        connections_ended
+        connections_refused
+        members_not_followed
+        names_not_resolved
+        hold_operations
+        hold_operations_dropped
+        holds_unrecorded
+        holds_excess
+        holds_ended
+        holds_uncounted
+        holds_beyond_strict
+        beats
+        callbacks_panicked
     ];
     for (name, value) in counters {
         counter!(name, "agent" => agent.to_owned()).absolute(value);

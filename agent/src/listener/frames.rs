@@ -304,27 +304,37 @@ impl Listener {
             settled,
         };
         let taken = self.deny.take(&word, now);
-        let counters = &self.around.counters;
+        let fingerprint = word.fingerprint();
         let code = Code {
             partition: told.partition,
             place: statement.place,
         };
+        self.note_outcome(taken, resource, (domain, is_group), code, now);
+        (taken != StatementOutcome::NoRoom).then_some(fingerprint)
+    }
+
+    /// Counts what became of a statement, and tells those who want to hear of changes.
+    fn note_outcome(
+        &self,
+        taken: StatementOutcome,
+        resource: &Resource,
+        scope: (&str, bool),
+        code: Code,
+        now: Mono,
+    ) {
+        let counters = &self.around.counters;
         match taken {
             StatementOutcome::Denied => {
                 Counters::add(&counters.denials_taken, 1);
-                self.tell(resource, (domain, is_group), code, Change::Denied, now);
+                self.tell(resource, scope, code, Change::Denied, now);
             }
             StatementOutcome::Lifted => {
                 Counters::add(&counters.lifts_taken, 1);
-                self.tell(resource, (domain, is_group), code, Change::Opened, now);
+                self.tell(resource, scope, code, Change::Opened, now);
             }
             StatementOutcome::Known => Counters::add(&counters.statements_known, 1),
-            StatementOutcome::NoRoom => {
-                Counters::add(&counters.denials_without_room, 1);
-                return None;
-            }
+            StatementOutcome::NoRoom => Counters::add(&counters.denials_without_room, 1),
         }
-        Some(word.fingerprint())
     }
 
     /// When a denial ends, on the agent's own monotonic clock.

@@ -15,6 +15,7 @@
 
 #[cfg(test)]
 mod bench;
+mod context;
 mod delay;
 mod doubts;
 mod frames;
@@ -34,7 +35,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -42,13 +42,11 @@ use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{ASK_RESOURCES_MAX, FromAgent, Member};
 use tollgate_shared::wire::verdict::Verdict;
 
-use crate::clock::{Clock, Mono};
+use crate::clock::Mono;
 use crate::deny::{DenyList, NearList};
-use crate::heard::{OnHeard, OnNear};
-use crate::most::Mosts;
-use crate::resource::{Resource, ResourceId, Resources};
-use crate::sight::Liveness;
+use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
+pub(crate) use context::{ListenerAct, ListenerContext};
 use ledger::{Ledger, TopicKey};
 use peer::{Ask, FeedState, OpenQuestion, Peer};
 use taught::CachedLimits;
@@ -77,46 +75,6 @@ const ASK_PATIENCE: Span = Span::from_secs(2);
 
 /// How long to wait with another ask where a snapshot left something open.
 const ASK_AGAIN: Span = Span::from_millis(50);
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ListenerAct {
-    /// Send this over the link of an aggregator.
-    Say { peer: usize, message: Bytes },
-    /// Make the link of an aggregator anew.
-    ReopenLink { peer: usize },
-    /// Make the feed of an aggregator anew: at one of these addresses, with these topics.
-    OpenFeed {
-        peer: usize,
-        addresses: Vec<Box<str>>,
-        topics: Vec<(ResourceId, Topic)>,
-    },
-    /// Follow another aggregator of the fleet, at this address, if that is not done already.
-    Meet { address: Box<str> },
-    /// Subscribe to one topic more.
-    Subscribe {
-        peer: usize,
-        resource: ResourceId,
-        topic: Topic,
-    },
-}
-
-/// What a listener needs to know of its agent.
-#[derive(Debug)]
-pub(crate) struct ListenerContext {
-    pub(crate) agent: Box<str>,
-    /// Proves the agent's epoch.
-    pub(crate) secret: EpochSecret,
-    /// Proves the epoch of the process before it, if that is known.
-    pub(crate) before: Option<EpochSecret>,
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) resources: Arc<Resources>,
-    pub(crate) mosts: Arc<Mosts>,
-    pub(crate) sight: Arc<Liveness>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) on_heard: Option<OnHeard>,
-    pub(crate) on_near: Option<OnNear>,
-}
 
 /// The listener of one agent.
 #[derive(Debug)]

@@ -158,8 +158,35 @@ impl FaultKind {
     }
 }
 
+impl FaultKind {
+    /// What faults say that have nothing to name.
+    const fn fixed_text(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::TwoKinds => "configured both as `rate` and as `copies`, expected one of the two",
+            Self::StarInside => {
+                "has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\""
+            }
+            Self::NamespaceWithDot => {
+                "contains a dot, expected what stands before the first dot of a resource's name"
+            }
+            Self::Twice => "stands in this list twice",
+            Self::NetworkLength => {
+                "expected a length of at most 32 (IPv4) or 128 (IPv6), as \"10.0.0.0/8\""
+            }
+            Self::OffsetsDoNotRise => "expected instants that rise",
+            Self::ZoneWithoutTable => {
+                "the log has no table of this zone, expected one under `zones` as `tollgate limits push` writes it"
+            }
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.fixed_text() {
+            return f.write_str(text);
+        }
         match self {
             Self::Syntax { message } => f.write_str(message),
             Self::TooLong { bytes_max } => write!(f, "expected at most {bytes_max} bytes"),
@@ -168,41 +195,25 @@ impl fmt::Display for FaultKind {
                 ..
             } => write!(f, "unknown field, did you mean `{field}`?"),
             Self::UnknownField { known, .. } => {
-                f.write_str("unknown field, expected one of ")?;
-                for (index, field) in known.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { ", " };
-                    write!(f, "{comma}`{field}`")?;
-                }
-                Ok(())
+                let known: Vec<String> = known.iter().map(|field| format!("`{field}`")).collect();
+                write!(f, "unknown field, expected one of {}", known.join(", "))
             }
             Self::Missing { expected } => write!(f, "missing, expected {expected}"),
             Self::Value { expected } => write!(f, "expected {expected}"),
             Self::OutOfPlace { reason } => write!(f, "not allowed here, {reason}"),
             Self::Name(fault) => fault.fmt(f),
             Self::Rule(fault) => fault.fmt(f),
-            Self::NamespaceWithDot => f.write_str(
-                "contains a dot, expected what stands before the first dot of a resource's name",
-            ),
             Self::Beside { other } => {
                 write!(f, "stands beside `{other}`, expected one of the two")
-            }
-            Self::TwoKinds => {
-                f.write_str("configured both as `rate` and as `copies`, expected one of the two")
             }
             Self::TwoPlans { first, second } => write!(
                 f,
                 "in the plans {first:?} and {second:?}, which both configure this resource, \
                  expected one of the two"
             ),
-            Self::UnknownPlan {
-                suggestion: Some(plan),
-            } => write!(f, "no such plan, did you mean {plan:?}?"),
-            Self::UnknownPlan { suggestion: None } => {
-                f.write_str("no such plan, expected one that `[plans]` lists")
-            }
-            Self::Twice => f.write_str("stands in this list twice"),
-            Self::StarInside => {
-                f.write_str("has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\"")
+            Self::UnknownPlan { suggestion } => {
+                let expected = "expected one that `[plans]` lists";
+                unknown(f, "plan", suggestion.as_deref(), expected)
             }
             Self::Unquoted { name } => write!(
                 f,
@@ -212,9 +223,6 @@ impl fmt::Display for FaultKind {
                 f,
                 "has bits of an address behind its length, expected {expected:?}"
             ),
-            Self::NetworkLength => f.write_str(
-                "expected a length of at most 32 (IPv4) or 128 (IPv6), as \"10.0.0.0/8\"",
-            ),
             Self::NarrowNetwork { limited } => write!(
                 f,
                 "`addresses` of this resource limits all of it with {limited:?}, expected that or a larger network"
@@ -223,16 +231,9 @@ impl fmt::Display for FaultKind {
                 write!(f, "stands in this table twice: it is {network:?}")
             }
             Self::UnknownZone { suggestion } => {
-                f.write_str("no such time zone, ")?;
-                match suggestion {
-                    Some(name) => write!(f, "did you mean {name:?}?"),
-                    None => f.write_str("expected one as \"Europe/Berlin\", \"+01:00\" or \"UTC\""),
-                }
+                let expected = "expected one as \"Europe/Berlin\", \"+01:00\" or \"UTC\"";
+                unknown(f, "time zone", suggestion.as_deref(), expected)
             }
-            Self::OffsetsDoNotRise => f.write_str("expected instants that rise"),
-            Self::ZoneWithoutTable => f.write_str(
-                "the log has no table of this zone, expected one under `zones` as `tollgate limits push` writes it",
-            ),
             Self::DebtTooSmall { least } => write!(
                 f,
                 "expected at least {least}: with less than a quarter of a second's rate a bucket forgives what it let through"
@@ -242,7 +243,27 @@ impl fmt::Display for FaultKind {
                 "a domain at its limit takes about {} of state, expected at most 256 KiB, or `large_state = true` in the resource",
                 Bytes(*bytes)
             ),
+            Self::TwoKinds
+            | Self::StarInside
+            | Self::NamespaceWithDot
+            | Self::Twice
+            | Self::NetworkLength
+            | Self::OffsetsDoNotRise
+            | Self::ZoneWithoutTable => Ok(()),
         }
+    }
+}
+
+/// A name that stands for nothing, and which one may have been meant.
+fn unknown(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    suggestion: Option<&str>,
+    expected: &str,
+) -> fmt::Result {
+    match suggestion {
+        Some(name) => write!(f, "no such {what}, did you mean {name:?}?"),
+        None => write!(f, "no such {what}, {expected}"),
     }
 }
 

@@ -221,13 +221,7 @@ mod kafka {
         let keys = config.security.key_file.as_deref();
         match verb {
             None | Some(LimitsVerb::List) => list(global, &read(&kafka)?),
-            Some(LimitsVerb::Show { version }) => {
-                let history = read(&kafka)?;
-                let mut output = global.open_output()?;
-                output.line(history.find(*version)?.version.text.trim_end())?;
-                output.finish()?;
-                Ok(Exit::Done)
-            }
+            Some(LimitsVerb::Show { version }) => show(global, &read(&kafka)?, *version),
             Some(LimitsVerb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
             Some(LimitsVerb::Push { file, act }) => {
                 let name = input_name(file);
@@ -285,6 +279,14 @@ mod kafka {
         }
     }
 
+    /// Prints a version's document.
+    fn show(global: &Global, history: &History, version: Option<u64>) -> Result<Exit, Failure> {
+        let mut output = global.open_output()?;
+        output.line(history.find(version)?.version.text.trim_end())?;
+        output.finish()?;
+        Ok(Exit::Done)
+    }
+
     /// Pushes what `wanted` makes of what is known, and waits for what the log says of it.
     fn push(
         global: &Global,
@@ -330,31 +332,7 @@ mod kafka {
             Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
         })?;
         let push = rand::random();
-        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        let who = format!("{user}@{}", host_name());
-        let mut records = match wanted {
-            Wanted::Text(text) => Pushed {
-                push,
-                text: &text,
-                expected,
-                who: &who,
-                why: &act.reason,
-                at: wall(),
-            }
-            .records(),
-            Wanted::Change(changed) => {
-                let mut writer = Writer::new();
-                Amendment {
-                    push,
-                    expected,
-                    who: cut(&who, NAME_BYTES_MAX),
-                    why: cut(&act.reason, REASON_BYTES_MAX),
-                    act: changed,
-                }
-                .encode(&mut writer);
-                vec![writer.as_slice().to_vec()]
-            }
-        };
+        let mut records = records(wanted, (push, expected), &act.reason);
         if history.next == 0 {
             // The stream begins with its identity: offset 0 stands for "none".
             let id = LogId {
@@ -377,6 +355,35 @@ mod kafka {
         })?;
         log.close();
         told(global, (version, expected), true, "pushed", forgets)
+    }
+
+    /// The records of what is to be the next version.
+    fn records(wanted: Wanted, (push, expected): (u128, u64), reason: &str) -> Vec<Vec<u8>> {
+        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+        let who = format!("{user}@{}", host_name());
+        match wanted {
+            Wanted::Text(text) => Pushed {
+                push,
+                text: &text,
+                expected,
+                who: &who,
+                why: reason,
+                at: wall(),
+            }
+            .records(),
+            Wanted::Change(changed) => {
+                let mut writer = Writer::new();
+                Amendment {
+                    push,
+                    expected,
+                    who: cut(&who, NAME_BYTES_MAX),
+                    why: cut(reason, REASON_BYTES_MAX),
+                    act: changed,
+                }
+                .encode(&mut writer);
+                vec![writer.as_slice().to_vec()]
+            }
+        }
     }
 
     fn conflict(expected: u64, found: u64) -> Failure {

@@ -224,6 +224,25 @@ impl DemoReport {
             // Writing to a String cannot fail.
             let _ = writeln!(page, "  {what:<34}{value:>14}  {note}");
         };
+        self.calls_page(&mut row);
+        self.overshoot_page(&mut row);
+        self.delays_page(&mut row);
+        self.outage_page(&mut row);
+        self.copies_page(&mut row);
+        for note in &self.access_log_notes {
+            let _ = writeln!(page, "  {note}");
+        }
+        for shown in &self.unjustified_shown {
+            let _ = writeln!(page, "  unjustified: {shown}");
+        }
+        for shown in &self.effect_shown {
+            let _ = writeln!(page, "  not limited: {shown}");
+        }
+        page
+    }
+
+    /// What was offered, and what became of it.
+    fn calls_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         let which = match self.outage_ms {
             Some(_) => "calls before the outage",
             None => "calls",
@@ -243,6 +262,10 @@ impl DemoReport {
             self.ideal_let_through.to_string(),
             "would have let through",
         );
+    }
+
+    /// How far limits were overshot, and what the model found.
+    fn overshoot_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         row(
             "excess",
             self.excess.to_string(),
@@ -286,6 +309,10 @@ impl DemoReport {
                 self.effect_judged.saturating_add(self.effect_unjudged)
             ),
         );
+    }
+
+    /// How long denials and calls took.
+    fn delays_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         row(
             "denial delay, p50",
             micros(self.denial_delay_us_p50),
@@ -307,6 +334,10 @@ impl DemoReport {
             format!("{:.3} %", self.accepted_percent),
             "",
         );
+    }
+
+    /// What happened while the aggregator was away.
+    fn outage_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         if let Some(away) = self.outage_ms {
             row("aggregator away", format!("{away} ms"), "calls went on:");
             row("  a call meanwhile, p50", nanos(self.hit_ns_p50_blind), "");
@@ -322,17 +353,6 @@ impl DemoReport {
                 "from its start; the log has all of it",
             );
         }
-        self.copies_page(&mut row);
-        for note in &self.access_log_notes {
-            let _ = writeln!(page, "  {note}");
-        }
-        for shown in &self.unjustified_shown {
-            let _ = writeln!(page, "  unjustified: {shown}");
-        }
-        for shown in &self.effect_shown {
-            let _ = writeln!(page, "  not limited: {shown}");
-        }
-        page
     }
 
     fn copies_page(&self, row: &mut impl FnMut(&str, String, &str)) {

@@ -302,16 +302,10 @@ impl Act {
                 domain,
                 until,
             } => {
-                writer.u64(4);
-                write_optional(writer, resource.as_deref());
-                writer.text(domain);
+                write_ban(writer, 4, resource, domain);
                 writer.u64(until.as_micros());
             }
-            Self::Unban { resource, domain } => {
-                writer.u64(5);
-                write_optional(writer, resource.as_deref());
-                writer.text(domain);
-            }
+            Self::Unban { resource, domain } => write_ban(writer, 5, resource, domain),
             Self::ReleaseHold {
                 resource,
                 agent,
@@ -352,14 +346,24 @@ impl Act {
             } => {
                 writer.u64(8);
                 writer.text(namespace);
-                for switch in [ignore_configured, allow_unconfigured] {
-                    match switch {
-                        Some(on) => writer.bool(*on),
-                        None => writer.nil(),
-                    }
-                }
+                write_switch(writer, *ignore_configured);
+                write_switch(writer, *allow_unconfigured);
             }
         }
+    }
+}
+
+/// A ban's resource, or every one, and its domain.
+fn write_ban(writer: &mut Writer, kind: u64, resource: &Option<Box<str>>, domain: &str) {
+    writer.u64(kind);
+    write_optional(writer, resource.as_deref());
+    writer.text(domain);
+}
+
+fn write_switch(writer: &mut Writer, switch: Option<bool>) {
+    match switch {
+        Some(on) => writer.bool(on),
+        None => writer.nil(),
     }
 }
 

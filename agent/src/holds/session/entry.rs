@@ -207,3 +207,23 @@ impl HeldResource {
         Some(answer)
     }
 }
+
+impl KeptHold {
+    pub(super) fn new(stands: Stands, now: Mono) -> Self {
+        Self {
+            domain: "".into(),
+            copies: 0,
+            start: tollgate_shared::time::Timestamp::ZERO,
+            strict: false,
+            seized: None,
+            stands,
+            since: now,
+            said: None,
+            doubted: None,
+            gave: false,
+            heard: None,
+            confirm: Vec::new(),
+            watch: Vec::new(),
+        }
+    }
+}

@@ -18,19 +18,20 @@ mod beats;
 #[cfg(test)]
 mod bench;
 mod entry;
+mod origin;
 mod verdicts;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
 use entry::{HeldResource, KeptHold, Stands};
+pub(crate) use origin::Origin;
 
 use super::news::OnHold;
 use super::notice::{HoldAnswer, HoldNotice, HoldStanding, NoticeKind, RareNotice};
@@ -53,24 +54,6 @@ const EAGER: usize = 4;
 
 /// How soon a list follows what may have been lost: not at once, since more may be lost with it.
 const HEAL_AFTER: Span = Span::from_millis(100);
-
-/// Where an agent comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    pub(crate) epoch: u128,
-    /// The epoch of the same agent before it, if that is known.
-    pub(crate) replaces: Option<u128>,
-}
-
-impl Origin {
-    /// Of a process with this secret, that comes after one with the other.
-    pub(crate) fn new(secret: EpochSecret, before: Option<EpochSecret>) -> Self {
-        Self {
-            epoch: secret.epoch(),
-            replaces: before.map(|before| before.epoch()),
-        }
-    }
-}
 
 /// The keeper of one agent's holdings.
 #[derive(Debug)]
@@ -501,26 +484,6 @@ impl HoldSession {
         self.ended = true;
         self.tell_live();
         cargoes
-    }
-}
-
-impl KeptHold {
-    fn new(stands: Stands, now: Mono) -> Self {
-        Self {
-            domain: "".into(),
-            copies: 0,
-            start: tollgate_shared::time::Timestamp::ZERO,
-            strict: false,
-            seized: None,
-            stands,
-            since: now,
-            said: None,
-            doubted: None,
-            gave: false,
-            heard: None,
-            confirm: Vec::new(),
-            watch: Vec::new(),
-        }
     }
 }
 

@@ -22,18 +22,8 @@ pub fn in_one_line(act: &Act) -> String {
             domain,
             until,
         } => {
-            let until = match *until {
-                Timestamp::MAX => "until it is taken back".to_owned(),
-                until => match jiff::Timestamp::from_microsecond(until.as_micros() as i64) {
-                    Ok(at) => format!("until {at}"),
-                    Err(_) => format!("until {} us", until.as_micros()),
-                },
-            };
-            format!(
-                "{name} {} {} {until}",
-                everywhere(resource),
-                escaped(domain)
-            )
+            let (everywhere, domain) = (everywhere(resource), escaped(domain));
+            format!("{name} {everywhere} {domain} {}", until_text(*until))
         }
         Act::Unban { resource, domain } => {
             format!("{name} {} {}", everywhere(resource), escaped(domain))
@@ -53,15 +43,14 @@ pub fn in_one_line(act: &Act) -> String {
             domain,
             agent,
         } => {
-            let staged = match agent {
-                Some(_) => "",
-                None => ", and what is staged",
-            };
+            let (resource, domain) = (escaped(resource), domain.as_deref().unwrap_or("*"));
+            let agent = agent.as_deref().map_or_else(
+                || "*, and what is staged".to_owned(),
+                |agent| escaped(agent).to_string(),
+            );
             format!(
-                "{name} {}: all of domain {}, agent {}{staged}",
-                escaped(resource),
-                escaped(domain.as_deref().unwrap_or("*")),
-                escaped(agent.as_deref().unwrap_or("*"))
+                "{name} {resource}: all of domain {}, agent {agent}",
+                escaped(domain)
             )
         }
         Act::ReleaseTransfer { resource, transfer } => {
@@ -79,17 +68,30 @@ pub fn in_one_line(act: &Act) -> String {
             ignore_configured,
             allow_unconfigured,
         } => {
-            let said = |switch: &Option<bool>| match switch {
-                Some(on) => on.to_string(),
-                None => "as the document says".to_owned(),
-            };
             format!(
                 "{name} namespace {}: ignore_configured {}, allow_unconfigured {}",
                 escaped(namespace),
-                said(ignore_configured),
-                said(allow_unconfigured)
+                switch_text(*ignore_configured),
+                switch_text(*allow_unconfigured)
             )
         }
+    }
+}
+
+fn until_text(until: Timestamp) -> String {
+    match until {
+        Timestamp::MAX => "until it is taken back".to_owned(),
+        until => match jiff::Timestamp::from_microsecond(until.as_micros() as i64) {
+            Ok(at) => format!("until {at}"),
+            Err(_) => format!("until {} us", until.as_micros()),
+        },
+    }
+}
+
+fn switch_text(switch: Option<bool>) -> String {
+    match switch {
+        Some(on) => on.to_string(),
+        None => "as the document says".to_owned(),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod parsed;
 mod record_keys;
 pub mod switches;
 pub mod text;
+mod void;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -44,6 +45,7 @@ pub use self::edit::own_of;
 use self::parsed::{ParseOutcome, Parsed};
 use self::switches::Switches;
 use self::text::Text;
+pub use self::void::Void;
 use crate::{Limits, RULES, Revision};
 
 /// Pushes that may be under way at once; beyond it the one begun first is void.
@@ -107,43 +109,6 @@ pub enum Entered {
         /// Why.
         why: Void,
     },
-}
-
-/// Why a push is void.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Void {
-    /// Another version was in force.
-    #[error("it expected version {expected}, and {found} is in force")]
-    Conflict {
-        /// What the pusher took to be in force.
-        expected: u64,
-        /// What was.
-        found: u64,
-    },
-    /// Chunks contradict each other, or come twice or not at all.
-    #[error("its chunks do not make one document")]
-    Chunks,
-    /// The text is not what the digest says.
-    #[error("its text does not match its digest")]
-    Digest,
-    /// The text cannot be read.
-    #[error("its document has faults: {0}")]
-    Faults(String),
-    /// The text is of a later format or rule set. Others rule by it, so that it is no void push.
-    #[error("its document is of a later build: {0}")]
-    Newer(String),
-    /// Too much was under way.
-    #[error("too many documents were under way")]
-    Crowd,
-    /// It changes what cannot be changed so.
-    #[error("it cannot be changed so: {0}")]
-    Change(String),
-    /// There is no document that it could amend.
-    #[error("there are no limits yet that could be amended")]
-    Nothing,
-    /// It would have number 0.
-    #[error("offset 0 is not a version")]
-    Zero,
 }
 
 /// The book.

@@ -86,28 +86,7 @@ impl Recovery<'_> {
             }
             let looked = match self.look(&partition, base) {
                 Err(OpenError::Corrupt(_)) if self.may_lack_header(&partition, base)? => {
-                    // The segment's header was lost with the power, and so were its records: the log
-                    // ends with the segment before it.
-                    partition.next = base;
-                    // The last one first, each for good before the next: were one of them left whose
-                    // predecessor is gone, the log would begin with it, as if the rest were too old.
-                    let mut lost = bases[at..].to_vec();
-                    if !planted(Bug::HoleLeft) {
-                        lost.reverse();
-                    }
-                    let before = partition.closed.pop_back();
-                    for lost in lost {
-                        let is_first = before.is_none() && lost == base;
-                        match is_first && !planted(Bug::HoleLeft) {
-                            true => self.begin_anew(&mut partition, lost)?,
-                            false => self.drop_whole(&partition, lost)?,
-                        }
-                    }
-                    if let Some(before) = before {
-                        let looked = self.look(&partition, before.base)?;
-                        (partition.next, partition.last_ms) = (looked.next, looked.last_ms);
-                        self.activate(&mut partition, before.base, looked)?;
-                    }
+                    self.end_before(&mut partition, &bases[at..])?;
                     break;
                 }
                 looked => looked?,
@@ -133,6 +112,34 @@ impl Recovery<'_> {
             break;
         }
         Ok(partition)
+    }
+
+    /// Ends a partition before segments whose headers were lost.
+    fn end_before(&mut self, partition: &mut Partition, headless: &[u64]) -> Result<(), OpenError> {
+        let base = headless[0];
+        // The segment's header was lost with the power, and so were its records: the log
+        // ends with the segment before it.
+        partition.next = base;
+        // The last one first, each for good before the next: were one of them left whose
+        // predecessor is gone, the log would begin with it, as if the rest were too old.
+        let mut lost = headless.to_vec();
+        if !planted(Bug::HoleLeft) {
+            lost.reverse();
+        }
+        let before = partition.closed.pop_back();
+        for lost in lost {
+            let is_first = before.is_none() && lost == base;
+            match is_first && !planted(Bug::HoleLeft) {
+                true => self.begin_anew(partition, lost)?,
+                false => self.drop_whole(partition, lost)?,
+            }
+        }
+        if let Some(before) = before {
+            let looked = self.look(partition, before.base)?;
+            (partition.next, partition.last_ms) = (looked.next, looked.last_ms);
+            self.activate(partition, before.base, looked)?;
+        }
+        Ok(())
     }
 
     /// Whether a closed segment may not have been synced.

@@ -23,6 +23,7 @@
 //! difference is never a matter of how the machine was loaded when the log was written.
 
 pub mod amended;
+mod denials;
 mod difference;
 mod excess;
 mod ledger;

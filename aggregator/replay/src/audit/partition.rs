@@ -16,6 +16,7 @@ use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::Says;
 
 use super::amended::brought;
+use super::denials::Denials;
 use super::excess::ExcessLedger;
 use super::ledger::{Ledger, Lookup, Recorded};
 use super::report::{Difference, DifferenceKind, PartitionAudit};
@@ -65,15 +66,6 @@ struct Auditor<'w, 'a> {
     testimonies: AuditedDigests,
     excess: ExcessLedger,
     sample: Option<Sample>,
-}
-
-/// The recorded statements, read ahead by one batch.
-struct Denials {
-    cursor: Box<dyn Cursor>,
-    batch: std::collections::VecDeque<Delivered>,
-    next: Option<u64>,
-    /// Recorded statements whose cause the replay has not reached.
-    ahead: Vec<(Recorded, Announced)>,
 }
 
 struct Past<'a> {
@@ -477,34 +469,5 @@ impl<'w, 'a> Auditor<'w, 'a> {
             partition: self.index,
         };
         self.ledger.found(announced, recorded, &past, part);
-    }
-}
-
-impl Denials {
-    /// Reads the next batch; false at the end.
-    fn refill(&mut self, index: u32, part: &mut PartitionAudit) -> Result<bool, ReplayError> {
-        match self.cursor.read()? {
-            ReadStep::Records(records) => {
-                for record in records {
-                    let next = self.next.replace(record.offset + 1);
-                    if let Some(next) = next.filter(|next| *next < record.offset) {
-                        let text =
-                            format!("records are not there, up to offset {}", record.offset - 1);
-                        let place = (index, "denials", next);
-                        part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
-                    }
-                    self.batch.push_back(record);
-                }
-                Ok(true)
-            }
-            ReadStep::Gone { .. } => Ok(true),
-            ReadStep::End => Ok(false),
-        }
-    }
-
-    fn reaches(&self, next: u64) -> bool {
-        self.ahead
-            .iter()
-            .any(|(_, announced)| next <= announced.statement.place.offset)
     }
 }

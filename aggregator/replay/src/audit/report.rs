@@ -172,22 +172,30 @@ pub struct AuditReport {
     pub entries_per_second: u64,
 }
 
+impl ModelPart {
+    /// The model's figures of all partitions together.
+    fn of_all(parts: &[PartitionAudit]) -> Self {
+        let sum = |of: &dyn Fn(&Self) -> u64| parts.iter().map(|part| of(&part.model)).sum();
+        Self {
+            pairs: sum(&|model| model.pairs),
+            entries: sum(&|model| model.entries),
+            statements: sum(&|model| model.statements),
+            reorder_denied_us: sum(&|model| model.reorder_denied_us),
+            denied_us: sum(&|model| model.denied_us),
+            effect_entries: sum(&|model| model.effect_entries),
+            effect_violations: sum(&|model| model.effect_violations),
+            effect_unjudged: sum(&|model| model.effect_unjudged),
+        }
+    }
+}
+
 impl AuditReport {
     /// Brings the partitions' parts together.
     pub fn of(log: String, parts: Vec<PartitionAudit>, elapsed: Duration) -> Self {
         let sum = |of: &dyn Fn(&PartitionAudit) -> u64| parts.iter().map(of).sum::<u64>();
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let entries = sum(&|part| part.entries);
-        let model = ModelPart {
-            pairs: sum(&|part| part.model.pairs),
-            entries: sum(&|part| part.model.entries),
-            statements: sum(&|part| part.model.statements),
-            reorder_denied_us: sum(&|part| part.model.reorder_denied_us),
-            denied_us: sum(&|part| part.model.denied_us),
-            effect_entries: sum(&|part| part.model.effect_entries),
-            effect_violations: sum(&|part| part.model.effect_violations),
-            effect_unjudged: sum(&|part| part.model.effect_unjudged),
-        };
+        let model = ModelPart::of_all(&parts);
         let mut by_cause = ExcessByCause::default();
         parts.iter().for_each(|part| by_cause.add(&part.excess));
         let mut pairs: Vec<PairExcess> = { parts.iter() }
@@ -271,8 +279,9 @@ impl AuditReport {
     }
 }
 
-impl fmt::Display for AuditReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl AuditReport {
+    /// Differences, amendments and remarks, a line each.
+    fn write_lists(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for difference in &self.differences {
             writeln!(f, "{difference}")?;
         }
@@ -297,6 +306,13 @@ impl fmt::Display for AuditReport {
                 "remark: partition {partition}: {text}: {count}, first at offset {first_offset}"
             )?;
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for AuditReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_lists(f)?;
         writeln!(
             f,
             "{}: {} records, {} entries of hits: {} granted, {} excess, {} late; {} calls refused",

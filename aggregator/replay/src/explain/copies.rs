@@ -284,6 +284,18 @@ impl CopiesReading<'_> {
             .extend(lifted.map(|of| view(of, "open")));
         let book = self.begun.replay.book();
         explanation.version = version_view(book, denial.version, &explanation.resource);
+        explanation.sentences = self.sentences_of(explanation, (said, denial), lifted, until);
+        Ok(())
+    }
+
+    /// The denial in words: how it was, since when, until when, and by what.
+    fn sentences_of(
+        &self,
+        explanation: &Explanation,
+        (said, denial): (&ScopeStatement, &Denial),
+        lifted: Option<&ScopeStatement>,
+        until: Timestamp,
+    ) -> Vec<String> {
         let words = words_of(&said.statement.scope, &self.asked.resource);
         let since = Utc(said.appended);
         let how = match denial.cause {
@@ -310,8 +322,7 @@ impl CopiesReading<'_> {
             )
         }));
         sentences.push(held_by(&explanation.holders, "then"));
-        explanation.sentences = sentences;
-        Ok(())
+        sentences
     }
 
     fn not_denied(&self, explanation: &mut Explanation) {

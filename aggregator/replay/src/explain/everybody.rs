@@ -11,7 +11,7 @@ use tollgate_shared::keyring::Keyring;
 use tollgate_shared::place::Code;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::record::Record;
-use tollgate_shared::wire::statement::{Scope, Statement};
+use tollgate_shared::wire::statement::{Denial, Scope, Statement};
 
 use super::answer::{end_us, reason_of, version_view};
 use super::counts::window_of;
@@ -181,6 +181,17 @@ fn answer(
     }];
     explanation.version = version_view(replay.book(), denial.version, &asked.resource);
     let hits = hits_of(source, totals, said, denial.window)?;
+    tell_window(&mut explanation, said, &denial, &hits);
+    Ok(explanation)
+}
+
+/// Which hits filled the window, and the denial in words.
+fn tell_window(
+    explanation: &mut Explanation,
+    said: &SourceStatement,
+    denial: &Denial,
+    hits: &[(String, Timestamp, u64)],
+) {
     let hits = hits.iter().map(|(agent, at, n)| (&**agent, *at, *n));
     let window = window_of(hits.collect());
     let agents = window.by_agent.iter().take(5);
@@ -190,7 +201,7 @@ fn answer(
     explanation.sentences = vec![
         format!(
             "everybody's use of {} was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
-            asked.resource,
+            explanation.resource,
             Utc(said.since),
             Utc(denial.end),
             denial.limit,
@@ -204,7 +215,6 @@ fn answer(
         ),
     ];
     explanation.window = Some(window);
-    Ok(explanation)
 }
 
 /// The hits in the window, with their agents where the source records are there.

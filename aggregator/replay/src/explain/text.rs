@@ -22,6 +22,19 @@ impl fmt::Display for Explanation {
         if let Some(code) = &self.code {
             writeln!(f, "\ncode         {code}")?;
         }
+        self.write_denial(f)?;
+        self.write_window(f)?;
+        self.write_holders(f)?;
+        self.write_moment(f)?;
+        self.write_calls(f)?;
+        self.write_statements(f)?;
+        self.write_version(f)
+    }
+}
+
+impl Explanation {
+    /// The denial: by which limit, since when, until when.
+    fn write_denial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(denial) = &self.denial {
             writeln!(f, "partition    {}", self.partition)?;
             if self.reason == "full" {
@@ -42,6 +55,11 @@ impl fmt::Display for Explanation {
                 None => writeln!(f, "announced    not recorded")?,
             }
         }
+        Ok(())
+    }
+
+    /// Which agents' hits filled the window.
+    fn write_window(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(window) = &self.window {
             let what = match self.reason {
                 "bucket" | "quota" => "the newest hits that used it up, by agent",
@@ -63,6 +81,11 @@ impl fmt::Display for Explanation {
                 writeln!(f, "{:>12}  from {}", step.hits, at(step.from_us))?;
             }
         }
+        Ok(())
+    }
+
+    /// Who held the copies.
+    fn write_holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.holders.is_empty() {
             writeln!(f, "\nwho held copies of it")?;
         }
@@ -75,6 +98,11 @@ impl fmt::Display for Explanation {
                 of.copies, of.holds
             )?;
         }
+        Ok(())
+    }
+
+    /// How constraints and tiers stood at that moment.
+    fn write_moment(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.constraints.is_empty() {
             writeln!(f, "\nconstraints at that moment")?;
         }
@@ -90,6 +118,11 @@ impl fmt::Display for Explanation {
         if let Some(picture) = &self.picture {
             writeln!(f, "\n{}", picture.trim_end())?;
         }
+        Ok(())
+    }
+
+    /// The calls that were refused or too much, by agent.
+    fn write_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, tally) in [
             ("refused calls", &self.refused),
             ("excess hits", &self.excess),
@@ -105,6 +138,11 @@ impl fmt::Display for Explanation {
                 )?;
             }
         }
+        Ok(())
+    }
+
+    /// What was stated one after the other, and the call that was asked about.
+    fn write_statements(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if 1 < self.statements.len() {
             writeln!(f, "\nstated one after the other")?;
         }
@@ -133,6 +171,11 @@ impl fmt::Display for Explanation {
                 at(call.stamp_us)
             )?;
         }
+        Ok(())
+    }
+
+    /// The limits that ruled.
+    fn write_version(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(version) = &self.version {
             write!(
                 f,

@@ -204,95 +204,114 @@ impl AmendRequest {
 
     fn act(&self) -> Result<Act, String> {
         let act = self.act.as_str();
-        let missing = |field: &str| format!("{act}: expected {field}");
-        let resource = || {
-            let resource = self.resource.as_deref().map(Box::from);
-            resource.ok_or_else(|| missing("resource"))
-        };
-        // The name under which a caller of this domain is limited.
-        let named = self.domain.as_deref();
-        let domain = || {
-            let domain = named.map(|domain| Box::from(&*admit_domain(domain)));
-            domain.ok_or_else(|| missing("domain"))
-        };
         Ok(match act {
             "lift" => Act::Pardon {
-                resource: resource()?,
-                domain: domain()?,
+                resource: self.resource()?,
+                domain: self.domain()?,
             },
             "reset" => Act::Reset {
-                resource: resource()?,
-                domain: domain()?,
+                resource: self.resource()?,
+                domain: self.domain()?,
             },
             "refund" => Act::Refund {
-                resource: resource()?,
-                domain: domain()?,
+                resource: self.resource()?,
+                domain: self.domain()?,
                 hits: self
                     .hits
                     .filter(|hits| 0 < *hits)
-                    .ok_or_else(|| missing("hits, at least 1"))?,
+                    .ok_or_else(|| self.missing("hits, at least 1"))?,
             },
             "ban" => Act::Ban {
-                resource: resource().ok(),
-                domain: domain()?,
+                resource: self.resource().ok(),
+                domain: self.domain()?,
                 until: self.until_us.map_or(Timestamp::MAX, Timestamp::from_micros),
             },
             "unban" => Act::Unban {
-                resource: resource().ok(),
-                domain: domain()?,
+                resource: self.resource().ok(),
+                domain: self.domain()?,
             },
-            "release" => match (self.number, &self.epoch, &self.agent, &self.transfer) {
-                (None, None, None, Some(text)) if named.is_none() => Act::ReleaseTransfer {
-                    resource: resource()?,
-                    transfer: text
-                        .parse()
-                        .map_err(|fault| format!("{act}: transfer {text:?}: {fault}"))?,
-                },
-                (.., Some(_)) => return Err(missing("a transfer alone, or none")),
-                (Some(number), Some(epoch), Some(agent), None) => Act::ReleaseHold {
-                    resource: resource()?,
-                    agent: agent.as_str().into(),
-                    epoch: u128::from_str_radix(epoch, 16)
-                        .map_err(|_| missing("an epoch in hexadecimal"))?,
-                    number,
-                },
-                (None, None, _, None) if named.is_some() || self.agent.is_some() => {
-                    Act::ReleaseHolds {
-                        resource: resource()?,
-                        domain: domain().ok(),
-                        agent: self.agent.as_deref().map(Box::from),
-                    }
-                }
-                _ => {
-                    let text = "agent, epoch and number; domain or agent; or transfer";
-                    return Err(missing(text));
-                }
-            },
+            "release" => self.release()?,
             "switch" => Act::Switch {
                 namespace: self
                     .namespace
                     .as_deref()
                     .map(Box::from)
-                    .ok_or_else(|| missing("namespace"))?,
+                    .ok_or_else(|| self.missing("namespace"))?,
                 ignore_configured: self.ignore_configured,
                 allow_unconfigured: self.allow_unconfigured,
             },
-            "set" => {
-                let states = self.rate.is_some() || self.hard.is_some() || self.limit.is_some();
-                if states == self.remove {
-                    return Err(missing("rate, hard or limit; or remove"));
-                }
-                Act::Set(SetRow {
-                    resource: resource()?,
-                    // As the document would name it.
-                    domain: named.map(Box::from).ok_or_else(|| missing("domain"))?,
-                    rate: self.rate.as_deref().map(Box::from),
-                    hard: self.hard.as_deref().map(Box::from),
-                    limit: self.limit,
-                })
-            }
+            "set" => self.set()?,
             other => return Err(format!("act {other:?}: there is no such act")),
         })
+    }
+
+    /// Which holds are let go, or which staged copies.
+    fn release(&self) -> Result<Act, String> {
+        Ok(
+            match (self.number, &self.epoch, &self.agent, &self.transfer) {
+                (None, None, None, Some(text)) if self.domain.is_none() => Act::ReleaseTransfer {
+                    resource: self.resource()?,
+                    transfer: text
+                        .parse()
+                        .map_err(|fault| format!("release: transfer {text:?}: {fault}"))?,
+                },
+                (.., Some(_)) => return Err(self.missing("a transfer alone, or none")),
+                (Some(number), Some(epoch), Some(agent), None) => Act::ReleaseHold {
+                    resource: self.resource()?,
+                    agent: agent.as_str().into(),
+                    epoch: u128::from_str_radix(epoch, 16)
+                        .map_err(|_| self.missing("an epoch in hexadecimal"))?,
+                    number,
+                },
+                (None, None, _, None) if self.domain.is_some() || self.agent.is_some() => {
+                    Act::ReleaseHolds {
+                        resource: self.resource()?,
+                        domain: self.domain().ok(),
+                        agent: self.agent.as_deref().map(Box::from),
+                    }
+                }
+                _ => {
+                    let text = "agent, epoch and number; domain or agent; or transfer";
+                    return Err(self.missing(text));
+                }
+            },
+        )
+    }
+
+    /// What a domain is to have of its own.
+    fn set(&self) -> Result<Act, String> {
+        let states = self.rate.is_some() || self.hard.is_some() || self.limit.is_some();
+        if states == self.remove {
+            return Err(self.missing("rate, hard or limit; or remove"));
+        }
+        Ok(Act::Set(SetRow {
+            resource: self.resource()?,
+            // As the document would name it.
+            domain: self
+                .domain
+                .as_deref()
+                .map(Box::from)
+                .ok_or_else(|| self.missing("domain"))?,
+            rate: self.rate.as_deref().map(Box::from),
+            hard: self.hard.as_deref().map(Box::from),
+            limit: self.limit,
+        }))
+    }
+
+    fn missing(&self, field: &str) -> String {
+        format!("{}: expected {field}", self.act)
+    }
+
+    fn resource(&self) -> Result<Box<str>, String> {
+        let resource = self.resource.as_deref().map(Box::from);
+        resource.ok_or_else(|| self.missing("resource"))
+    }
+
+    /// The name under which a caller of the domain is limited.
+    fn domain(&self) -> Result<Box<str>, String> {
+        let domain = self.domain.as_deref();
+        let domain = domain.map(|domain| Box::from(&*admit_domain(domain)));
+        domain.ok_or_else(|| self.missing("domain"))
     }
 }
 

@@ -146,12 +146,6 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
     if topic == Topic::Aside {
         return bounds().into();
     }
-    let must = |setting, expected, why| Need {
-        setting,
-        expected: Expected::Is(expected),
-        weight: Weight::Must,
-        why,
-    };
     let mut needs = vec![
         must(
             "message.timestamp.type",
@@ -190,6 +184,22 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         )),
         Topic::Aside => {}
     }
+    needs.extend(retention(topic, hits_kept_ms));
+    needs
+}
+
+/// A property without which nothing works.
+const fn must(setting: &'static str, expected: &'static str, why: &'static str) -> Need {
+    Need {
+        setting,
+        expected: Expected::Is(expected),
+        weight: Weight::Must,
+        why,
+    }
+}
+
+/// How long, and in how many bytes, a topic's records are kept.
+fn retention(topic: Topic, hits_kept_ms: Option<&str>) -> Vec<Need> {
     let kept = |least, why| Need {
         setting: "retention.ms",
         expected: Expected::AtLeast(least),
@@ -204,14 +214,13 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         why,
     };
     match topic {
-        Topic::Limits => needs.extend([
+        Topic::Limits => Vec::from([
             must("retention.ms", "-1", "limits are kept for ever"),
             must("retention.bytes", "-1", "limits are kept for ever"),
         ]),
         Topic::Hits => {
             let why = "recovery begins at a snapshot, and goes on with hits";
-            needs.push(kept(RETENTION_MIN_MS, why));
-            needs.push(unbounded(why));
+            vec![kept(RETENTION_MIN_MS, why), unbounded(why)]
         }
         Topic::Denials => {
             let least = match hits_kept_ms {
@@ -220,12 +229,10 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
                 None => RETENTION_MIN_MS,
             };
             let why = "denials are kept at least as long as hits";
-            needs.push(kept(least, why));
-            needs.push(unbounded(why));
+            vec![kept(least, why), unbounded(why)]
         }
-        Topic::State | Topic::Members | Topic::Aside => {}
+        Topic::State | Topic::Members | Topic::Aside => Vec::new(),
     }
-    needs
 }
 
 /// What is needed of the topic of refused records: that it has bounds.
