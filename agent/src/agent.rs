@@ -147,6 +147,16 @@ impl Agent {
 
     /// The rules by which Envoy's descriptors of this domain are uses of resources: `[descriptors.NAME]` of the limits.
     /// They are learnt in the background, as a resource's limits are.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// use tollgate_agent::Applied;
+    ///
+    /// let rules = kit.agent().descriptors("envoy");
+    /// let applied = rules.apply(&[("tenant", "acme")]);
+    /// assert!(matches!(applied, Applied::Unmatched { .. }), "no rules are known yet");
+    /// ```
     pub fn descriptors(&self, domain: &str) -> Descriptors {
         let resource = self.resource(&resource_of_rules(domain), 0);
         Descriptors::new(resource, Arc::clone(&self.inner.shared))

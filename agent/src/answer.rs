@@ -56,12 +56,29 @@ impl Allowed {
     }
 
     /// How many were granted; less than was asked for only where a minimum was given.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let allowed = kit.agent().rate("api.search").hit_n("acme", 3)?;
+    /// assert_eq!(allowed.copies(), 3);
+    /// # Ok::<(), tollgate_agent::Refused>(())
+    /// ```
     pub const fn copies(&self) -> u32 {
         self.copies
     }
 
     /// Whether the agent was blind: it had received nothing about the pair's partition for a minute, or
     /// ever; or not yet what is in force for the resource, as for some milliseconds after its first use.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.go_blind();
+    /// let allowed = kit.agent().rate("api.search").hit("acme")?;
+    /// assert!(allowed.blind(), "no aggregator is heard, and the policy is open");
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -93,11 +110,33 @@ impl Allowed {
     }
 
     /// Whether the domain is known to be near its limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let search = kit.agent().rate("api.search");
+    /// # kit.near("api.search", "acme", 7, 50, Duration::from_secs(10));
+    /// let allowed = search.hit("acme")?;
+    /// assert!(allowed.is_near());
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
     pub const fn is_near(&self) -> bool {
         self.left.is_some()
     }
 
     /// What is left of the limit that the domain is near to. `None`: it is near to none, so nobody here knows.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let search = kit.agent().rate("api.search");
+    /// # kit.near("api.search", "acme", 7, 50, Duration::from_secs(10));
+    /// let room = search.hit("acme")?.room().expect("it is near");
+    /// assert_eq!(room.limit, 50);
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
     pub fn room(&self) -> Option<Room> {
         self.left.map(|left| Room {
             cause: left.cause,
@@ -111,6 +150,17 @@ impl Allowed {
     /// `RateLimit` of the nearest limit, when the domain is near it; otherwise the agent does not know what
     /// is left. `RateLimit-Policy` of that limit, and of all windows of the resource where they are the same
     /// for every domain. Of a resource in shadow nothing is told.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # let search = kit.agent().rate("api.search");
+    /// # kit.near("api.search", "acme", 7, 50, Duration::from_secs(10));
+    /// let headers = search.hit("acme")?.headers();
+    /// assert!(headers.rate_limit().is_some());
+    /// # Ok::<(), tollgate_agent::Denied>(())
+    /// ```
     pub fn headers(&self) -> Headers {
         if let Some((left, name)) = self
             .left
@@ -177,6 +227,16 @@ impl Denied {
 
     /// How long until the call may be tried again. `None`: the refusal does not end by itself, or its end is
     /// not known.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let denied = search.hit("acme").unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(5)));
+    /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         (self.remaining < Span::MAX).then(|| self.remaining.to_std())
     }
@@ -186,22 +246,64 @@ impl Denied {
     }
 
     /// What is refused: the domain's use, or everybody's.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// use tollgate_agent::Scope;
+    ///
+    /// assert_eq!(search.hit("acme").unwrap_err().scope(), Scope::Pair);
+    /// ```
     pub const fn scope(&self) -> Scope {
         self.scope
     }
 
     /// Which limit closed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let denied = search.hit("acme").unwrap_err();
+    /// println!("refused by {}", denied.cause());
+    /// ```
     pub const fn cause(&self) -> Cause {
         self.cause
     }
 
     /// The short code by which `tollgate explain` finds the cause. `None` where no aggregator announced the
     /// denial: the blind policy refused, or the resource is not configured.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// if let Some(code) = search.hit("acme").unwrap_err().code() {
+    ///     println!("tollgate explain {code}");
+    /// }
+    /// ```
     pub const fn code(&self) -> Option<Code> {
         self.code
     }
 
     /// The limit that is reached, of which nothing is left. `None`: it is not known, or has no window.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let room = search.hit("acme").unwrap_err().room().expect("a window is full");
+    /// assert_eq!(room.remaining, 0);
+    /// ```
     pub fn room(&self) -> Option<Room> {
         (self.window != Span::ZERO).then(|| Room {
             cause: self.cause,
@@ -215,6 +317,16 @@ impl Denied {
     /// `Retry-After`, and the current draft's `RateLimit` of the limit that is reached and `RateLimit-Policy`
     /// of it and the resource's other windows; what is not known is left out. A limit on copies has the unit
     /// `concurrent-requests`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let headers = search.hit("acme").unwrap_err().headers();
+    /// assert_eq!(headers.retry_after_secs(), Some(5));
+    /// ```
     pub fn headers(&self) -> Headers {
         let retry_after = (self.remaining < Span::MAX).then(|| self.remaining.as_secs_rounded_up());
         let mut headers = match (self.window, policy_name(self.cause)) {
@@ -265,122 +377,5 @@ impl fmt::Display for Denied {
 impl std::error::Error for Denied {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::deny::Closed;
-    use tollgate_shared::place::Place;
-
-    fn denied(remaining: Span, cause: Cause, limit: u64, window: Span) -> Denied {
-        let closed = Closed {
-            limit,
-            window,
-            cause,
-        };
-        let place = Place {
-            generation: 1,
-            offset: 18_250,
-            entry: 0,
-        };
-        Denied::of_refusal(&Refusal {
-            scope: Scope::Pair,
-            partition: 3,
-            place,
-            remaining,
-            closed,
-        })
-    }
-
-    fn texts(headers: &Headers) -> Vec<(&'static str, String)> {
-        headers.iter().collect()
-    }
-
-    #[test]
-    fn a_refusal_says_everything_that_is_known() {
-        let denied = denied(
-            Span::from_millis(4_100),
-            Cause::Tier(2),
-            100,
-            Span::from_secs(10),
-        );
-        assert_eq!(
-            texts(&denied.headers()),
-            [
-                ("retry-after", "5".to_owned()),
-                ("ratelimit-policy", "\"tier-2\";q=100;w=10".to_owned()),
-                ("ratelimit", "\"tier-2\";r=0;t=5".to_owned()),
-            ]
-        );
-        assert_eq!(
-            denied.to_string(),
-            "rate limited (tier 2), retry in 4.1s, code 3-18250-0-1"
-        );
-    }
-
-    #[test]
-    fn what_is_not_known_is_left_out() {
-        // A window that is no whole number of seconds, an end that nobody knows.
-        let odd = denied(Span::MAX, Cause::Hard, 7, Span::from_millis(1_500));
-        assert_eq!(
-            texts(&odd.headers()),
-            [
-                ("ratelimit-policy", "\"hard\";q=7".to_owned()),
-                ("ratelimit", "\"hard\";r=0".to_owned())
-            ]
-        );
-        assert_eq!(odd.retry_after(), None);
-        let blind = Denied::by_policy(Cause::Blind, Span::from_millis(1));
-        assert_eq!(texts(&blind.headers()), [("retry-after", "1".to_owned())]);
-        assert_eq!(
-            texts(&Allowed::new(1, false, Policy::default()).headers()),
-            []
-        );
-    }
-
-    #[test]
-    fn a_limit_on_copies_is_told_in_its_unit() {
-        let full = denied(Span::MAX, Cause::Full, 10, Span::ZERO);
-        let headers = full.headers();
-        let policy = "\"copies\";q=10;qu=\"concurrent-requests\"";
-        assert_eq!(headers.rate_limit_policy(), Some(policy));
-        assert_eq!(headers.rate_limit(), Some("\"copies\";r=0"));
-        assert_eq!(headers.retry_after_secs(), None);
-        assert_eq!(full.room(), None, "it has no window");
-        let of_all = Denied {
-            scope: Scope::Resource,
-            ..full
-        };
-        let policy = of_all.headers().rate_limit_policy().map(str::to_owned);
-        assert!(policy.is_some_and(|policy| policy.starts_with("\"copies-global\";q=10;")));
-        // The limit is not known.
-        assert_eq!(texts(&Denied::of_full(Scope::Group).headers()), []);
-    }
-
-    #[test]
-    fn an_allowed_call_near_its_limit_says_what_is_left() {
-        let left = Left {
-            remaining: 7,
-            limit: 50,
-            window: Span::from_secs(10),
-            more_in: Span::from_millis(1_100),
-            cause: Cause::Window(1),
-        };
-        let of = |left| Allowed::new(1, false, Policy::default()).with_left(Some(left));
-        assert_eq!(
-            texts(&of(left).headers()),
-            [
-                ("ratelimit-policy", "\"window-1\";q=50;w=10".to_owned()),
-                ("ratelimit", "\"window-1\";r=7;t=2".to_owned()),
-            ]
-        );
-        let more_in = Span::MAX;
-        let headers = of(Left { more_in, ..left }).headers();
-        assert_eq!(headers.rate_limit(), Some("\"window-1\";r=7"));
-        assert_eq!((of(left).remaining(), of(left).is_near()), (Some(7), true));
-    }
-
-    #[test]
-    fn answers_are_small() {
-        assert!(size_of::<Result<Allowed, Denied>>() <= 72);
-        assert!(size_of::<Result<Allowed, crate::refused::Refused>>() <= 72);
-    }
-}
+#[path = "answer_tests.rs"]
+mod tests;

@@ -106,6 +106,16 @@ impl Agent {
 
     /// An agent with settings from the environment: see [`AgentBuilder::from_env`].
     ///
+    /// ```no_run
+    /// # fn start() -> Result<(), tollgate_agent::BuildError> {
+    /// use tollgate_agent::Agent;
+    ///
+    /// let agent = Agent::from_env()?;
+    /// # let _ = agent;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] for bad settings; never because of the network.
@@ -116,6 +126,11 @@ impl Agent {
 
 impl AgentBuilder {
     /// The agent's name, by which logs and metrics know it. Default: host name and process number.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().name("checkout-1");
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -125,6 +140,11 @@ impl AgentBuilder {
     /// listened to, and one that works carries the hits. A name may stand for several addresses: all of them
     /// are, and those that it stands for later. Of a fleet any one is enough: it knows the others. Default:
     /// those that Kafka knows, where hits go there, and `127.0.0.1:7401` where they do not.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().aggregator("tollgate-1:7401").aggregator("tollgate-2:7401");
+    /// ```
     pub fn aggregator(mut self, address: impl Into<String>) -> Self {
         self.aggregators.push(address.into());
         self
@@ -132,18 +152,33 @@ impl AgentBuilder {
 
     /// Sends hits straight into Kafka, at `host:port` (several with commas). Denials still come from
     /// aggregators.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().kafka("kafka-1:9092,kafka-2:9092");
+    /// ```
     pub fn kafka(mut self, bootstrap: impl Into<String>) -> Self {
         self.kafka = Some(bootstrap.into());
         self
     }
 
     /// What the names of the fleet's topics begin with. Default: `tollgate`.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().kafka("kafka:9092").kafka_topic_prefix("limits");
+    /// ```
     pub fn kafka_topic_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.kafka_topic_prefix = prefix.into();
         self
     }
 
     /// A property of the Kafka client, by librdkafka's name.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().kafka("kafka:9092").kafka_property("linger.ms", "2");
+    /// ```
     pub fn kafka_property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.kafka_properties.push((name.into(), value.into()));
         self
@@ -152,6 +187,13 @@ impl AgentBuilder {
     /// A file with properties of the Kafka client, NAME=VALUE on each line: how to reach a Kafka that asks who
     /// one is, with passwords that stand nowhere else. What [`Self::kafka_property`] says beats it. Read where
     /// hits go to Kafka, and not otherwise.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder()
+    ///     .kafka("kafka:9092")
+    ///     .kafka_properties_file("/etc/tollgate/kafka.properties");
+    /// ```
     pub fn kafka_properties_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kafka_properties_file = Some(path.into());
         self
@@ -159,6 +201,11 @@ impl AgentBuilder {
 
     /// The file with the fleet's key. No build uses it yet: it is only checked. What protects the connections to
     /// aggregators is [`Self::tls_ca_file`] and [`Self::token_file`].
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().key_file("/etc/tollgate/fleet.key");
+    /// ```
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_file = Some(path.into());
         self
@@ -172,12 +219,22 @@ impl AgentBuilder {
     ///
     /// It keeps names from who reads the log, not how much each of the hashed uses and when; and who has the
     /// key can try names.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().domain_key_file("/etc/tollgate/domain.key");
+    /// ```
     pub fn domain_key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.domain_key_file = Some(path.into());
         self
     }
 
     /// Starts with the kill switch on: denials are grants. See [`Agent::kill_switch`].
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().kill_switch_on();
+    /// ```
     pub fn kill_switch_on(mut self) -> Self {
         self.kill_switch = true;
         self
@@ -185,12 +242,22 @@ impl AgentBuilder {
 
     /// Denials that are kept at most; beyond it scopes stay open, and are counted. Eight bytes each are
     /// taken at once. Default: 1,048,576.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().denials_max(100_000);
+    /// ```
     pub fn denials_max(mut self, denials: usize) -> Self {
         self.bounds.denials = denials;
         self
     }
 
     /// Resources that are limited at most; calls of others are let through. Default: 10,000.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().resources_max(50);
+    /// ```
     pub fn resources_max(mut self, resources: usize) -> Self {
         self.bounds.resources = resources;
         self
@@ -198,6 +265,11 @@ impl AgentBuilder {
 
     /// Threads whose calls are recorded at most; calls of others are decided, and counted as dropped.
     /// Default: 1,024.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().threads_max(64);
+    /// ```
     pub fn threads_max(mut self, threads: usize) -> Self {
         self.bounds.threads = threads;
         self
@@ -205,6 +277,11 @@ impl AgentBuilder {
 
     /// Bytes of each thread's buffer. Default: 512 KiB, which takes some
     /// thirteen thousand calls.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().recorder_bytes(128 * 1024);
+    /// ```
     pub fn recorder_bytes(mut self, bytes: usize) -> Self {
         self.bounds.ring_bytes = bytes;
         self
@@ -212,6 +289,11 @@ impl AgentBuilder {
 
     /// Bytes of records that wait for the log at most; beyond it new ones are dropped, and counted.
     /// Default: 16 MiB.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().queue_bytes(4 << 20);
+    /// ```
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.bounds.queue_bytes = bytes;
         self
@@ -219,6 +301,11 @@ impl AgentBuilder {
 
     /// Holds that are on record at most, of however many domains; beyond it copies are let through, and nobody
     /// counts them. Default: 262,144.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().holds_max(10_000);
+    /// ```
     pub fn holds_max(mut self, holds: usize) -> Self {
         self.bounds.holds = holds;
         self
@@ -230,6 +317,12 @@ impl AgentBuilder {
     /// fraction of what each by itself does. Calls of pairs near their limits or denied lately, bursts that could
     /// soon fill a limit, large calls and holds are sent within a millisecond whatever this is. A longer wait costs
     /// less, and the first denial of a pair that many agents begin to use at once comes so much later.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder()
+    ///     .flush_relaxed(std::time::Duration::from_millis(100));
+    /// ```
     pub fn flush_relaxed(mut self, wait: Duration) -> Self {
         self.flush_relaxed = wait;
         self
@@ -238,6 +331,11 @@ impl AgentBuilder {
     /// The file in which this agent leaves its epoch to its successor, and finds that of the one before
     /// it: what that one still held when it died is then given back as soon as this one uses the
     /// resource, instead of after the silence of a dead agent. One file for each agent, never shared.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().name("worker-1").epoch_file("/var/lib/worker-1/epoch");
+    /// ```
     pub fn epoch_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.epoch_file = Some(path.into());
         self
@@ -246,6 +344,13 @@ impl AgentBuilder {
     /// Calls back whenever the aggregators say of a hold that it was too much, is over, or does not
     /// count; on the network thread: it must not block. A panic of it is counted
     /// ([`Stats::callbacks_panicked`](crate::Stats::callbacks_panicked)) and logged, and the agent goes on.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_hold(|news| {
+    ///     println!("{} of {}: {:?}", news.number(), news.resource(), news.change());
+    /// });
+    /// ```
     pub fn on_hold(mut self, on_hold: impl Fn(&HoldNews<'_>) + Send + Sync + 'static) -> Self {
         self.on_hold = Some(OnHold(Arc::new(on_hold)));
         self
@@ -253,6 +358,13 @@ impl AgentBuilder {
 
     /// Calls back whenever the deny list has changed, on the network thread: it must not block. Panics are
     /// as with [`Self::on_hold`].
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| {
+    ///     println!("{} of {}: {:?}", heard.domain().unwrap_or("everybody"), heard.resource(), heard.change());
+    /// });
+    /// ```
     pub fn on_heard(mut self, on_heard: impl Fn(&Heard<'_>) + Send + Sync + 'static) -> Self {
         self.on_heard = Some(OnHeard(Arc::new(on_heard)));
         self
@@ -278,6 +390,16 @@ impl AgentBuilder {
     /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
     /// `TOLLGATE_TLS_CERT_FILE`, `TOLLGATE_TLS_KEY_FILE`, `TOLLGATE_TOKEN_FILE`, `TOLLGATE_INSECURE`
     /// (`trusted-network`). What is not set, or empty, keeps its default.
+    ///
+    /// ```no_run
+    /// # fn start() -> Result<(), tollgate_agent::BuildError> {
+    /// use tollgate_agent::AgentBuilder;
+    ///
+    /// let agent = AgentBuilder::from_env()?.name("checkout-1").build()?;
+    /// # let _ = agent;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

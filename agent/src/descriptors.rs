@@ -50,6 +50,17 @@ impl Descriptors {
     /// What a descriptor with these entries, each a key and a value, is a use of: by the first rule that matches it.
     ///
     /// Looks at each rule in turn, and allocates the names that it finds.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// use tollgate_agent::Applied;
+    ///
+    /// let rules = kit.agent().descriptors("envoy");
+    /// if let Applied::Unmatched { refused } = rules.apply(&[("path", "/search")]) {
+    ///     println!("no rule matches: refused {refused}");
+    /// }
+    /// ```
     pub fn apply(&self, entries: &[(&str, &str)]) -> Applied {
         let public = self.resource.public();
         // No denial tells that there are other rules: they are asked for again every five seconds, while they are used.

@@ -122,16 +122,46 @@ impl Headers {
     }
 
     /// `Retry-After`, in whole seconds, rounded up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let headers = search.hit("acme").unwrap_err().headers();
+    /// assert_eq!(headers.retry_after_secs(), Some(5));
+    /// ```
     pub const fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after
     }
 
     /// `RateLimit-Policy`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let headers = search.hit("acme").unwrap_err().headers();
+    /// assert!(headers.rate_limit_policy().is_some_and(|policy| policy.contains("q=1")));
+    /// ```
     pub fn rate_limit_policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
     /// `RateLimit`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let headers = search.hit("acme").unwrap_err().headers();
+    /// assert!(headers.rate_limit().is_some_and(|limit| limit.contains("r=0")));
+    /// ```
     pub fn rate_limit(&self) -> Option<&str> {
         self.limit.as_deref()
     }
@@ -142,6 +172,18 @@ impl Headers {
     }
 
     /// All that are known: names in lower case, and values.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let headers = search.hit("acme").unwrap_err().headers();
+    /// for (name, value) in headers.iter() {
+    ///     println!("{name}: {value}");
+    /// }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> {
         let figures = match self.tells_legacy {
             true => self.figures,

@@ -31,21 +31,41 @@ pub enum Change {
 
 impl Heard<'_> {
     /// The resource.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{}", heard.resource()));
+    /// ```
     pub fn resource(&self) -> &str {
         self.resource
     }
 
     /// The domain; none where a group or the whole resource is meant.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.domain()));
+    /// ```
     pub fn domain(&self) -> Option<&str> {
         self.domain
     }
 
     /// The group, where one is meant.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.group()));
+    /// ```
     pub fn group(&self) -> Option<&str> {
         self.group
     }
 
     /// What it is about.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{}", heard.scope()));
+    /// ```
     pub fn scope(&self) -> Scope {
         match (self.domain, self.group) {
             (Some(_), _) => Scope::Pair,
@@ -55,21 +75,41 @@ impl Heard<'_> {
     }
 
     /// What changed.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.change()));
+    /// ```
     pub fn change(&self) -> Change {
         self.change
     }
 
     /// The partition and place that caused it.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("tollgate explain {}", heard.code()));
+    /// ```
     pub fn code(&self) -> Code {
         self.code
     }
 
     /// The place that caused it.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{:?}", heard.place()));
+    /// ```
     pub fn place(&self) -> Place {
         self.code.place
     }
 
     /// When the frame that said so was taken up.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_heard(|heard| println!("{:?} ago", heard.at().elapsed()));
+    /// ```
     pub fn at(&self) -> Instant {
         self.at
     }
@@ -87,26 +127,51 @@ pub struct Near<'a> {
 
 impl Near<'_> {
     /// The resource.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| println!("{}", near.resource()));
+    /// ```
     pub fn resource(&self) -> &str {
         self.resource
     }
 
     /// The domain, as it is limited; `*`: all domains together, under the resource's global limit.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| println!("{}", near.domain()));
+    /// ```
     pub fn domain(&self) -> &str {
         self.domain
     }
 
     /// Copies that the whole fleet had left, as the aggregators know it.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| println!("{} left", near.remaining()));
+    /// ```
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
     /// The limit that is nearest.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| println!("of {}", near.limit()));
+    /// ```
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Which limit that is.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_near(|near| println!("by {}", near.cause()));
+    /// ```
     pub fn cause(&self) -> Cause {
         self.cause
     }

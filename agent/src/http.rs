@@ -59,6 +59,16 @@ impl HttpAnswer {
 
     /// The same with another status in place of 429, and of 503 where nobody is heard and the resource is closed then:
     /// web servers that ask a door take some statuses only, and let requests pass by others.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let answer = search.hit("acme").unwrap_err().http().denied_as(403);
+    /// assert_eq!(answer.status(), 403);
+    /// ```
     #[must_use]
     pub fn denied_as(mut self, status: u16) -> Self {
         if self.status == TOO_MANY_REQUESTS || self.status == SERVICE_UNAVAILABLE {
@@ -68,6 +78,16 @@ impl HttpAnswer {
     }
 
     /// The same with the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`: see [`Headers::with_legacy`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let answer = search.hit("acme").unwrap_err().http().with_legacy_headers();
+    /// assert!(answer.headers().any(|(name, _)| name == "x-ratelimit-limit"));
+    /// ```
     #[must_use]
     pub fn with_legacy_headers(mut self) -> Self {
         self.headers = self.headers.with_legacy();
@@ -75,22 +95,60 @@ impl HttpAnswer {
     }
 
     /// The status.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// assert_eq!(search.hit("acme").unwrap_err().http().status(), 429);
+    /// ```
     pub const fn status(&self) -> u16 {
         self.status
     }
 
     /// The call in words: what is refused, and until when.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// println!("{}", search.hit("acme").unwrap_err().http().detail());
+    /// ```
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
     /// How many seconds to wait, rounded up, where that is known.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// assert_eq!(search.hit("acme").unwrap_err().http().retry_after_secs(), Some(5));
+    /// ```
     pub const fn retry_after_secs(&self) -> Option<u64> {
         self.headers.retry_after_secs()
     }
 
     /// Header fields, names in lower case: `retry-after`, `ratelimit-policy`, `ratelimit` and `x-tollgate-code` as far
     /// as they are known, older ones if they were asked for ([`HttpAnswer::with_legacy_headers`]), and `content-type`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// for (name, value) in search.hit("acme").unwrap_err().http().headers() {
+    ///     println!("{name}: {value}");
+    /// }
+    /// ```
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let code = self.code.map(|code| (CODE, code.to_string()));
         let kind = ("content-type", "application/problem+json".to_owned());
@@ -99,6 +157,16 @@ impl HttpAnswer {
 
     /// The body: a problem in JSON, and a line break. `violated-policies` has the name by which `RateLimit-Policy` knows
     /// the limit that is reached.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let body = search.hit("acme").unwrap_err().http().body();
+    /// assert!(body.starts_with('{') && body.contains("429"));
+    /// ```
     pub fn body(&self) -> String {
         let (kind, title) = match self.status {
             SERVICE_UNAVAILABLE => (
@@ -137,6 +205,15 @@ impl HttpAnswer {
 
 impl Denied {
     /// What an HTTP server answers the call with.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// assert_eq!(search.hit("acme").unwrap_err().http().status(), 429);
+    /// ```
     pub fn http(&self) -> HttpAnswer {
         let status = match self.cause() {
             Cause::Blind => SERVICE_UNAVAILABLE,
@@ -153,6 +230,18 @@ impl Denied {
 
 impl TooMany {
     /// What an HTTP server answers the call with: 429 without a time to come again, for there is none.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.most_at_once("llm.tokens", 10);
+    /// use tollgate_agent::Refused;
+    ///
+    /// let refused = kit.agent().rate("llm.tokens").hit_n("acme", 50).unwrap_err();
+    /// if let Refused::TooMany(too_many) = refused {
+    ///     assert_eq!(too_many.http().retry_after_secs(), None);
+    /// }
+    /// ```
     pub fn http(&self) -> HttpAnswer {
         HttpAnswer::new(TOO_MANY_REQUESTS, self.to_string())
     }
@@ -160,6 +249,13 @@ impl TooMany {
 
 impl Refused {
     /// What an HTTP server answers the call with.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let no_copies = kit.agent().rate("api.search").hit_n("acme", 0).unwrap_err();
+    /// assert_eq!(no_copies.http().status(), 500);
+    /// ```
     pub fn http(&self) -> HttpAnswer {
         match self {
             Self::Denied(denied) => denied.http(),

@@ -96,6 +96,17 @@ impl TooMany {
     }
 
     /// How many can be granted at once.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.most_at_once("llm.tokens", 1_000);
+    /// use tollgate_agent::Refused;
+    ///
+    /// let tokens = kit.agent().rate("llm.tokens");
+    /// let refused = tokens.hit_n("acme", 5_000).unwrap_err();
+    /// assert!(matches!(refused, Refused::TooMany(too_many) if too_many.most() == 1_000));
+    /// ```
     pub const fn most(&self) -> u64 {
         self.most
     }

@@ -23,6 +23,16 @@ pub struct Room {
 
 impl Room {
     /// The limit's name in headers, as `window-1`. `None`: it has none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// # kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// # let search = kit.agent().rate("api.search");
+    /// let denied = search.hit("acme").unwrap_err();
+    /// assert!(denied.room().is_some_and(|room| room.name().is_some()));
+    /// ```
     pub fn name(&self) -> Option<String> {
         policy_name(self.cause)
     }

@@ -198,6 +198,12 @@ pub struct Stats {
 
 impl Stats {
     /// Calls let through whose record was dropped anywhere.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// assert_eq!(kit.agent().stats().hits_dropped(), 0);
+    /// ```
     pub fn hits_dropped(&self) -> u64 {
         self.hits_dropped_recorder
             .saturating_add(self.hits_dropped_queue)

@@ -17,6 +17,7 @@
 
 mod copies;
 mod rates;
+mod recorded;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,6 +42,7 @@ use crate::resource::Resource;
 use crate::timer::Timer;
 
 pub use copies::{Held, Ruling};
+pub use recorded::{Outcome, Recorded};
 
 /// Partitions of the log that is not there.
 const PARTITIONS: u32 = 16;
@@ -71,50 +73,6 @@ struct WhatIsSaid {
     keeper: HoldSession,
 }
 
-/// A call that was recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// The resource.
-    pub resource: String,
-    /// The domain, as it was limited.
-    pub domain: String,
-    /// The stamp, in microseconds since the Unix epoch.
-    pub at_us: u64,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// What became of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was let through.
-    Hit {
-        /// How many at once.
-        copies: u32,
-        /// The least that was of use, where that was not all of them.
-        min: Option<u32>,
-    },
-    /// It cost so much, as was known afterwards.
-    Charge {
-        /// How many copies.
-        copies: u32,
-    },
-    /// It cost less than was estimated, and the difference was taken back.
-    Refund {
-        /// What was charged at first.
-        estimated: u32,
-        /// What it cost.
-        actual: u32,
-    },
-    /// It was refused.
-    Refused {
-        /// How many were asked for.
-        copies: u32,
-        /// Why.
-        cause: Cause,
-    },
-}
-
 /// What a blind agent does with the calls of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBlind {
@@ -139,16 +97,39 @@ impl Default for TestAgent {
 
 impl TestAgent {
     /// One that hears of every partition, and of no denial.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_ok());
+    /// ```
     pub fn new() -> Self {
         Self::with_denials(DENIALS_MAX)
     }
 
     /// One with room for so many denials.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::with_denials(1);
+    /// kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_err());
+    /// ```
     pub fn with_denials(denials_max: usize) -> Self {
         Self::built(Agent::builder(), denials_max)
     }
 
     /// One that calls back when something becomes of a hold: see [`AgentBuilder::on_hold`].
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::with_on_hold(|news| println!("{:?}", news.change()));
+    /// let _hold = kit.agent().copies("reports").reserve("acme", 1);
+    /// ```
     pub fn with_on_hold(on_hold: impl Fn(&HoldNews<'_>) + Send + Sync + 'static) -> Self {
         Self::built(Agent::builder().on_hold(on_hold), DENIALS_MAX)
     }
@@ -202,11 +183,28 @@ impl TestAgent {
     }
 
     /// The agent, to take handles from.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// assert!(kit.agent().copies("reports").reserve("acme", 1).is_ok());
+    /// ```
     pub fn agent(&self) -> &Agent {
         &self.agent
     }
 
     /// Moves the clock on; those who wait look at it again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// kit.advance(Duration::from_secs(6));
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_ok());
+    /// ```
     pub fn advance(&self, by: Duration) {
         let clock = &self.agent.shared().clock;
         clock.advance(Span::from_std(by));
@@ -215,6 +213,15 @@ impl TestAgent {
     }
 
     /// Denies a domain for so long, under a limit of 1 in that time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_err());
+    /// ```
     pub fn deny(&self, resource: &str, domain: &str, lasting: Duration) {
         let window = Span::from_std(lasting);
         let end = self.agent.shared().clock.read_wall().saturating_add(window);
@@ -236,6 +243,15 @@ impl TestAgent {
     }
 
     /// Denies everybody for so long, as a global limit does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.deny_everybody("api.search", Duration::from_secs(5));
+    /// assert!(kit.agent().rate("api.search").hit("globex").is_err());
+    /// ```
     pub fn deny_everybody(&self, resource: &str, lasting: Duration) {
         let window = Span::from_std(lasting);
         let end = self.agent.shared().clock.read_wall().saturating_add(window);
@@ -256,6 +272,16 @@ impl TestAgent {
     }
 
     /// Ends a domain's denial before its time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// kit.lift("api.search", "acme");
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_ok());
+    /// ```
     pub fn lift(&self, resource: &str, domain: &str) {
         self.say(
             resource,
@@ -265,6 +291,14 @@ impl TestAgent {
     }
 
     /// From now on nobody is heard: blind policies apply, and no denial holds.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.go_blind();
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_ok_and(|allowed| allowed.blind()));
+    /// ```
     pub fn go_blind(&self) {
         let said = self.said();
         said.lease.renew(Mono::ZERO);
@@ -277,6 +311,15 @@ impl TestAgent {
     }
 
     /// From now on everybody is heard again.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.go_blind();
+    /// kit.see_again();
+    /// assert!(kit.agent().rate("api.search").hit("acme").is_ok_and(|allowed| !allowed.blind()));
+    /// ```
     pub fn see_again(&self) {
         let said = self.said();
         said.lease.renew(Mono::MAX);
@@ -287,6 +330,16 @@ impl TestAgent {
     }
 
     /// What a resource's calls get while the agent is blind. Open unless it is set.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::{TestAgent, WhenBlind};
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.when_blind("api.search", WhenBlind::Closed);
+    /// kit.go_blind();
+    /// assert!(search.hit("acme").is_err());
+    /// ```
     pub fn when_blind(&self, resource: &str, policy: WhenBlind) {
         let blind = match policy {
             WhenBlind::Open => BlindPolicy::Open,
@@ -300,6 +353,16 @@ impl TestAgent {
     }
 
     /// Tells the agent a resource's limit, as it stands in headers.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.limit("api.search", 100, Duration::from_secs(60));
+    /// assert!(search.hit("acme").is_ok_and(|allowed| allowed.headers().rate_limit_policy().is_some()));
+    /// ```
     pub fn limit(&self, resource: &str, limit: u64, window: Duration) {
         let tier = PublicTier {
             limit,
@@ -309,6 +372,14 @@ impl TestAgent {
     }
 
     /// Everything that was recorded since the beginning, thread by thread, in order.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::{Outcome, TestAgent};
+    ///
+    /// let kit = TestAgent::new();
+    /// let _ = kit.agent().rate("api.search").hit("acme");
+    /// assert_eq!(kit.recorded()[0].outcome, Outcome::Hit { copies: 1, min: None });
+    /// ```
     pub fn recorded(&self) -> Vec<Recorded> {
         let shared = self.agent.shared();
         let mut said = self.said();
@@ -336,6 +407,15 @@ impl TestAgent {
     }
 
     /// Forgets what was recorded so far.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let _ = kit.agent().rate("api.search").hit("acme");
+    /// kit.discard();
+    /// assert!(kit.recorded().is_empty());
+    /// ```
     pub fn discard(&self) {
         let mut said = self.said();
         let WhatIsSaid {

@@ -50,6 +50,11 @@ impl AgentBuilder {
     /// every aggregator, and to none without. Read again for each connection. `system` stands for the CAs that the system
     /// trusts (or the file in `SSL_CERT_FILE`). Default: no TLS, which only loopback addresses are spoken to with. Needs the
     /// Cargo feature `tls`, as do the other files here.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().aggregator("tollgate:7401").tls_ca_file("/etc/tollgate/ca.pem");
+    /// ```
     pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.security.ca_file = Some(path.into());
         self
@@ -57,6 +62,13 @@ impl AgentBuilder {
 
     /// The one name that all aggregators' certificates are for, whatever their addresses. Default: the host of the first
     /// aggregator that was named.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder()
+    ///     .tls_ca_file("/etc/tollgate/ca.pem")
+    ///     .tls_server_name("tollgate.internal");
+    /// ```
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.security.server_name = Some(name.into());
         self
@@ -64,6 +76,13 @@ impl AgentBuilder {
 
     /// The agent's own certificate and private key (PEM), where aggregators take one in place of a token. The key's file
     /// must not be readable by other users.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder()
+    ///     .tls_ca_file("/etc/tollgate/ca.pem")
+    ///     .tls_identity("/etc/tollgate/agent.pem", "/etc/tollgate/agent.key");
+    /// ```
     pub fn tls_identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.security.cert_file = Some(cert.into());
         self.security.key_file = Some(key.into());
@@ -72,6 +91,13 @@ impl AgentBuilder {
 
     /// The file with the token that the agent shows to aggregators. It must not be readable by other users, and is read
     /// again for each connection. The token goes over TLS, or to loopback addresses.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder()
+    ///     .tls_ca_file("/etc/tollgate/ca.pem")
+    ///     .token_file("/etc/tollgate/agent.token");
+    /// ```
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.security.token_file = Some(path.into());
         self
@@ -79,6 +105,11 @@ impl AgentBuilder {
 
     /// Says that the network to the aggregators is trusted: without a CA file the agent connects to any address all the
     /// same, and shows its token there. Whoever is on that network can read domains' names, and have calls refused.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().aggregator("10.0.0.7:7401").trust_network();
+    /// ```
     pub fn trust_network(mut self) -> Self {
         self.security.trusts_network = true;
         self

@@ -33,9 +33,24 @@ const PARCELS_MAX: usize = 1_024;
 /// they wait the desk fills up to its bound.
 const WORDS_MAX: usize = 2;
 
+/// That of the network thread.
+fn runtime() -> Result<tokio::runtime::Runtime, BuildError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().map_err(BuildError::Thread)
+}
+
 impl AgentBuilder {
     /// Builds the agent, and starts its threads. Connects in the background: an agent without anybody
     /// to hear is blind, not broken.
+    ///
+    /// ```
+    /// use tollgate_agent::Agent;
+    ///
+    /// let agent = Agent::builder().name("checkout-1").build()?;
+    /// assert!(Agent::builder().name("").build().is_err());
+    /// # let _ = agent;
+    /// # Ok::<(), tollgate_agent::BuildError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -52,10 +67,7 @@ impl AgentBuilder {
         }
         let domain_key = self.domain_key_file.as_deref();
         let domain_key = domain_key.map(super::checks::read_domain_key).transpose()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(BuildError::Thread)?;
+        let runtime = runtime()?;
         let seed: u64 = rand::random();
         let secret = EpochSecret::new(rand::random());
         let before = self

@@ -94,6 +94,15 @@ impl Copies {
 
     /// Whether the aggregators have said that copies are used only once they are granted: see
     /// [`Copies::reserve_confirmed`].
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let gpus = kit.agent().copies("gpus");
+    /// assert!(!gpus.is_strict());
+    /// kit.strict("gpus");
+    /// assert!(gpus.is_strict());
+    /// ```
     pub fn is_strict(&self) -> bool {
         self.inner.resource.flags() & STRICT != 0
     }

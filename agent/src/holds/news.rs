@@ -68,16 +68,31 @@ impl<'a> HoldNews<'a> {
     }
 
     /// The resource.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_hold(|news| println!("{}", news.resource()));
+    /// ```
     pub fn resource(&self) -> &str {
         self.resource
     }
 
     /// The hold: see [`crate::Hold::number`].
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_hold(|news| println!("hold {}", news.number()));
+    /// ```
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// What became of it.
+    ///
+    /// ```
+    /// # use tollgate_agent::Agent;
+    /// let builder = Agent::builder().on_hold(|news| println!("{:?}", news.change()));
+    /// ```
     pub fn change(&self) -> &HoldChange {
         &self.change
     }

@@ -92,6 +92,15 @@ impl Rate {
     ///
     /// Costs what [`Rate::hit_n`] does, and one allocation for the domain's name.
     ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let tokens = kit.agent().rate("llm.tokens");
+    /// let estimate = tokens.hit_estimated("acme", 800)?;
+    /// assert_eq!(estimate.copies(), 800);
+    /// # Ok::<(), tollgate_agent::Refused>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Rate::hit_n`].
@@ -130,17 +139,43 @@ impl Rate {
 
 impl Estimate {
     /// What the call was let through with.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let estimate = kit.agent().rate("llm.tokens").hit_estimated("acme", 800)?;
+    /// assert!(!estimate.allowed().blind());
+    /// # Ok::<(), tollgate_agent::Refused>(())
+    /// ```
     pub const fn allowed(&self) -> Allowed {
         self.allowed
     }
 
     /// What is charged.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let estimate = kit.agent().rate("llm.tokens").hit_estimated("acme", 800)?;
+    /// assert_eq!(estimate.copies(), 800);
+    /// # Ok::<(), tollgate_agent::Refused>(())
+    /// ```
     pub const fn copies(&self) -> u32 {
         self.copies
     }
 
     /// Settles by what the call cost. A higher cost is charged at this instant; of a lower one the rest is
     /// taken back, from where it counted. Never waits: like a hit it is recorded, and sent in the background.
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// use tollgate_agent::Settled;
+    ///
+    /// let estimate = kit.agent().rate("llm.tokens").hit_estimated("acme", 800)?;
+    /// assert_eq!(estimate.settle(950)?, Settled::Charged(150));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -15,6 +15,14 @@ use crate::resource::{Asking, NOT_OPEN, NOT_RATE, Policy};
 impl Rate {
     /// Whether the aggregators have said that the resource is limited by copies, so that hits of it are refused: see
     /// [`Agent::copies`](crate::Agent::copies).
+    ///
+    /// ```
+    /// # use tollgate_agent::testing::TestAgent;
+    /// # let kit = TestAgent::new();
+    /// let reports = kit.agent().rate("reports");
+    /// kit.limited_by_copies("reports");
+    /// assert!(reports.is_limited_by_copies());
+    /// ```
     pub fn is_limited_by_copies(&self) -> bool {
         self.resource.flags() & NOT_RATE != 0
     }

@@ -76,23 +76,61 @@ pub enum Ruling {
 
 impl TestAgent {
     /// Limits a resource by copies: so many of each domain.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.copies_limit("reports", 1);
+    /// let hold = reports.reserve("acme", 1);
+    /// assert!(hold.is_ok() && reports.reserve("acme", 1).is_err());
+    /// ```
     pub fn copies_limit(&self, resource: &str, limit: u64) {
         self.learn_copies(resource, |copies| copies.limit = limit);
     }
 
     /// From now on copies of a resource are used only once they are granted; calls are refused while
     /// the agent is blind, unless that is set otherwise afterwards.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.strict("reports");
+    /// assert!(reports.is_strict());
+    /// ```
     pub fn strict(&self, resource: &str) {
         self.learn_copies(resource, |copies| copies.reserve = Reserving::Strict);
         self.when_blind(resource, super::WhenBlind::Closed);
     }
 
     /// Copies of a resource that were too many are asked for.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.give_back_excess("reports");
+    /// assert!(reports.reserve("acme", 1).is_ok());
+    /// ```
     pub fn give_back_excess(&self, resource: &str) {
         self.learn_copies(resource, |copies| copies.on_excess = OnExcess::GiveBack);
     }
 
     /// Puts domains into a group of a resource.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.group("reports", "trial", &["acme"]);
+    /// kit.full_group("reports", "trial");
+    /// assert!(reports.reserve("acme", 1).is_err());
+    /// ```
     pub fn group(&self, resource: &str, group: &str, members: &[&str]) {
         let mut members: Vec<Box<str>> = members.iter().map(|one| (*one).into()).collect();
         members.sort();
@@ -109,6 +147,15 @@ impl TestAgent {
     }
 
     /// Says that a domain's copies are all in use; [`TestAgent::lift`] says that they are not.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.full("reports", "acme");
+    /// assert!(reports.reserve("acme", 1).is_err());
+    /// ```
     pub fn full(&self, resource: &str, domain: &str) {
         self.say(
             resource,
@@ -118,21 +165,60 @@ impl TestAgent {
     }
 
     /// Says that a group's copies are all in use.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.group("reports", "trial", &["acme"]);
+    /// kit.full_group("reports", "trial");
+    /// assert!(reports.reserve("acme", 1).is_err());
+    /// ```
     pub fn full_group(&self, resource: &str, group: &str) {
         self.say(resource, (group, true), full());
     }
 
     /// Says that a group has copies again.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.group("reports", "trial", &["acme"]);
+    /// kit.full_group("reports", "trial");
+    /// kit.lift_group("reports", "trial");
+    /// assert!(reports.reserve("acme", 1).is_ok());
+    /// ```
     pub fn lift_group(&self, resource: &str, group: &str) {
         self.say(resource, (group, true), ScopeSays::Open);
     }
 
     /// Says that all copies of a resource are in use.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// kit.full_resource("reports");
+    /// assert!(reports.reserve("globex", 1).is_err());
+    /// ```
     pub fn full_resource(&self, resource: &str) {
         self.say(resource, (EVERYBODY, false), full());
     }
 
     /// Every hold on record, by resource and number.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// let _hold = reports.reserve("acme", 2);
+    /// assert_eq!(kit.held()[0].copies, 2);
+    /// ```
     pub fn held(&self) -> Vec<Held> {
         let mut said = self.said();
         self.sweep(&mut said);
@@ -149,6 +235,16 @@ impl TestAgent {
     }
 
     /// Says something of a hold, as the aggregators do.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::{Ruling, TestAgent};
+    ///
+    /// let kit = TestAgent::new();
+    /// let reports = kit.agent().copies("reports");
+    /// let _hold = reports.reserve("acme", 2);
+    /// let number = kit.held()[0].number;
+    /// kit.rule("reports", number, Ruling::Uncounted);
+    /// ```
     pub fn rule(&self, resource: &str, number: u64, ruling: Ruling) {
         let mut said = self.said();
         self.sweep(&mut said);

@@ -15,6 +15,15 @@ use crate::answer::Cause;
 
 impl TestAgent {
     /// Tells the agent that no domain can ever be granted more copies of a resource at once.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.most_at_once("api.search", 10);
+    /// assert!(search.hit_n("acme", 11).is_err());
+    /// ```
     pub fn most_at_once(&self, resource: &str, most: u64) {
         self.learn(resource, |public| {
             (public.kind, public.most) = (Kind::Rate, Some(most));
@@ -33,6 +42,15 @@ impl TestAgent {
     }
 
     /// Tells the agent, as a denial does, that one domain can never be granted more at once.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.most_at_once_of("api.search", "acme", 10);
+    /// assert!(search.hit_n("globex", 11).is_ok());
+    /// ```
     pub fn most_at_once_of(&self, resource: &str, domain: &str, most: u64) {
         let shared = self.agent.shared();
         if let Some(resource) = self.resource(resource) {
@@ -46,6 +64,16 @@ impl TestAgent {
 
     /// Tells the agent, as a notice does, that a domain has so many copies of a limit left, of one window of this
     /// length: as of now, and for as long.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.near("api.search", "acme", 7, 50, Duration::from_secs(10));
+    /// assert!(search.hit("acme").is_ok_and(|allowed| allowed.is_near()));
+    /// ```
     pub fn near(&self, resource: &str, domain: &str, left: u64, limit: u64, window: Duration) {
         let shared = self.agent.shared();
         let Some(resource) = self.resource(resource) else {
@@ -70,11 +98,33 @@ impl TestAgent {
     }
 
     /// Tells the agent that a resource's limits take nothing back of an estimate that was too high.
+    ///
+    /// ```
+    /// use tollgate_agent::Settled;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let tokens = kit.agent().rate("llm.tokens");
+    /// kit.keeps_estimates("llm.tokens");
+    /// let estimate = tokens.hit_estimated("acme", 800)?;
+    /// assert_eq!(estimate.settle(620)?, Settled::Kept);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn keeps_estimates(&self, resource: &str) {
         self.learn(resource, |public| public.keeps_estimates = true);
     }
 
     /// Tells the agent that a resource limits addresses by their networks, of so many bits.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.addresses("api.search", 24, 56);
+    /// let _ = search.hit("10.0.0.7");
+    /// assert_eq!(kit.recorded()[0].domain, "10.0.0.0/24");
+    /// ```
     pub fn addresses(&self, resource: &str, v4: u8, v6: u8) {
         self.learn(resource, |public| {
             public.addresses = Some(AddressPrefixes { v4, v6 });
@@ -82,6 +132,16 @@ impl TestAgent {
     }
 
     /// Tells the agent the rules of a domain of descriptors.
+    ///
+    /// ```
+    /// use tollgate_agent::Applied;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.descriptors("envoy", Vec::new());
+    /// let applied = kit.agent().descriptors("envoy").apply(&[("tenant", "acme")]);
+    /// assert!(matches!(applied, Applied::Unmatched { .. }));
+    /// ```
     pub fn descriptors(&self, domain: &str, rules: Vec<DescriptorRule>) {
         self.learn(&resource_of_rules(domain), |public| {
             (public.kind, public.descriptors) = (Kind::Descriptors, rules.into());
@@ -89,11 +149,30 @@ impl TestAgent {
     }
 
     /// Tells the agent that descriptors of a domain are refused that no rule matches.
+    ///
+    /// ```
+    /// use tollgate_agent::Applied;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// kit.refuse_unmatched("envoy");
+    /// let applied = kit.agent().descriptors("envoy").apply(&[("tenant", "acme")]);
+    /// assert!(matches!(applied, Applied::Unmatched { refused: true }));
+    /// ```
     pub fn refuse_unmatched(&self, domain: &str) {
         self.learn(&resource_of_rules(domain), |public| public.refused = true);
     }
 
     /// Tells the agent that a resource is limited by copies.
+    ///
+    /// ```
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.limited_by_copies("api.search");
+    /// assert!(search.hit("acme").is_err());
+    /// ```
     pub fn limited_by_copies(&self, resource: &str) {
         self.learn(resource, |public| {
             public.kind = Kind::Copies;
@@ -102,6 +181,17 @@ impl TestAgent {
     }
 
     /// Tells the agent that denials of a resource are grants, as where it is in shadow.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.deny("api.search", "acme", Duration::from_secs(5));
+    /// kit.ignored("api.search");
+    /// assert!(search.hit("acme").is_ok());
+    /// ```
     pub fn ignored(&self, resource: &str) {
         self.learn(resource, |public| public.ignored = true);
     }
