@@ -31,6 +31,16 @@ impl TestAgent {
     }
 
     /// Tells the agent that every domain is limited by these windows: copies, and how long each is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_agent::testing::TestAgent;
+    ///
+    /// let kit = TestAgent::new();
+    /// let search = kit.agent().rate("api.search");
+    /// kit.windows("api.search", &[(100, Duration::from_secs(60))]);
+    /// assert!(search.hit("acme").is_ok_and(|allowed| allowed.headers().rate_limit_policy().is_some()));
+    /// ```
     pub fn windows(&self, resource: &str, windows: &[(u64, Duration)]) {
         self.learn(resource, |public| {
             let windows = windows.iter().map(|(limit, window)| PublicTier {

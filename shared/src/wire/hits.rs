@@ -14,6 +14,7 @@
 //! Decoding reads every entry once and keeps it: to read entries again when they are iterated costs more than
 //! the one allocation that a batch's entries are kept in. Refused calls, of which there are few, are read again.
 
+use super::log_position::{read_place, write_place};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Cause;
 use super::writer::Writer;
@@ -413,22 +414,6 @@ fn read_refused<'a>(
             Some(read_place(reader)?)
         },
     })
-}
-
-pub(super) fn read_place(reader: &mut Reader<'_>) -> Result<Place, DecodeError> {
-    reader.fixed_array("place", 3, "3")?;
-    Ok(Place {
-        generation: reader.u32("generation")?,
-        offset: reader.u64("offset")?,
-        entry: reader.u32("entry")?,
-    })
-}
-
-pub(super) fn write_place(writer: &mut Writer, place: Place) {
-    writer.array(3);
-    writer.u64(u64::from(place.generation));
-    writer.u64(place.offset);
-    writer.u64(u64::from(place.entry));
 }
 
 /// Writes a batch. Entries are taken from iterators of known length, so that a courier need not

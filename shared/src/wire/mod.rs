@@ -18,6 +18,7 @@ pub mod hits;
 pub mod holds;
 pub mod limits_chunk;
 pub mod link;
+mod log_position;
 pub mod member;
 pub mod notice;
 pub mod public;

@@ -3,7 +3,7 @@
 //! For one scope the greatest place wins, so statements may arrive twice, late, out of order or from
 //! two owners, and everybody ends with the same. Knows nothing of how they travel.
 
-use super::hits::{read_place, write_place};
+use super::log_position::{read_place, write_place};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;

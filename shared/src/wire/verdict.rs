@@ -20,8 +20,8 @@
 //! its own: it may arrive twice, or from two owners, and is then the same.
 
 use super::frame::{PLAIN, begin_frame, read_list};
-use super::hits::{read_place, write_place};
 use super::holds::Op;
+use super::log_position::{read_place, write_place};
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::statement::Scope;
 use super::writer::Writer;

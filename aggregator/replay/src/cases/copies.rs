@@ -29,7 +29,7 @@ use tollgate_engine::copies::{
 ///
 /// [`CaseFault`] says what is wrong with the case.
 pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
-    let whole = Whole::deserialize(case)?;
+    let whole = WholeCase::deserialize(case)?;
     let limits: CaseLimits = part(&whole.limits, || "limits".to_owned())?;
     let mut ops: Vec<TimedOp> = Vec::with_capacity(whole.ops.len());
     for (index, op) in whole.ops.iter().enumerate() {
@@ -54,7 +54,7 @@ fn part<'a, T: Deserialize<'a>>(
 
 /// A case whose parts are not read yet.
 #[derive(Deserialize)]
-struct Whole {
+struct WholeCase {
     mode: Option<Taking>,
     limits: Value,
     ops: Vec<Value>,
