@@ -6,9 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use support::tls::{CONFIG, Fleet, KEYS, Tap, keys, until};
+use support::tls::{CONFIG, Fleet, KEYS, Load, Tap, keys, until};
 use support::{DEADLINE, LIMITS, directory, run};
-use tollgate_agent::Rate;
+use tollgate_agent::{Agent, Rate};
 use tollgate_server::security::hash_of;
 use tollgate_tls::utc;
 
@@ -52,7 +52,7 @@ fn hears(rate: &Rate) -> bool {
 }
 
 /// Lets a token in for some seconds, and an agent that shows it; none where it was not heard before the token's end.
-fn brief(fleet: &Fleet, seconds: u64) -> Option<(tollgate_agent::Agent, u64)> {
+fn brief(fleet: &Fleet, seconds: u64) -> Option<(Agent, u64)> {
     let of = |file: &str| fleet.path().join("keys").join(file);
     let (token, end) = (format!("tg1_brief-{seconds}"), utc::now() + seconds);
     let entry = format!(
@@ -80,19 +80,27 @@ fn brief(fleet: &Fleet, seconds: u64) -> Option<(tollgate_agent::Agent, u64)> {
 #[test]
 fn a_token_past_its_end_ends_its_connections() {
     let fleet = Fleet::start();
+    let other = fleet.agent("checkout", "checkout-3");
+    let staying = other.rate("api.free");
+    until("the other hears", || hears(&staying));
     // A loaded machine may need longer than the first has.
     let (agent, end) = [3, 20]
         .into_iter()
         .find_map(|seconds| brief(&fleet, seconds))
         .expect("it is heard while it holds");
-    let rate = agent.rate("api.free");
+    let loads = [Load::of(&agent), Load::of(&other)];
     let revoked = || fleet.served.metric("tollgate_connections_revoked_total");
     until("link and feed end", || 2.0 <= revoked());
+    println!("{} s after its last second", utc::now() - end);
     assert!(end < utc::now(), "and not before its end");
     until("it is not let in again", || {
         2 <= agent.stats().connections_refused
     });
-    assert!(rate.hit("acme").is_ok(), "its calls are let through");
+    for load in loads {
+        assert_eq!(load.end().refused, 0, "calls are let through");
+    }
+    let stats = other.stats();
+    assert_eq!((stats.links_lost, stats.connections_refused), (0, 0));
     let (_, stdout, stderr) =
         fleet.hits(Some("brief"), "checkout-2", &["--wait", "500ms", "--blind"]);
     assert!(stdout.contains("allowed (blind)"), "{stdout}");
@@ -139,46 +147,85 @@ fn a_cut_session_counts_each_call_once_and_a_replayed_one_nothing() {
 #[test]
 fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
     let fleet = Fleet::start();
-    let agent = fleet.agent("checkout", "checkout-1");
-    let wide = agent.rate("api.free");
-    until("the agent hears", || {
-        wide.hit("acme").is_ok_and(|answer| !answer.blind())
-    });
-    let rotations =
-        std::env::var("TOLLGATE_TEST_ROTATIONS").map_or(4, |n| n.parse().expect("a number"));
-    let mut blind = 0;
-    for n in 1..=rotations {
+    let (stays, turns) = two_agents(&fleet);
+    let loads = [Load::of(&stays), Load::of(&turns)];
+    // As fast as they are made, so that files are looked at in the middle of being changed.
+    for n in 1..=100 {
         keys(fleet.path(), &["cert", "tollgate"]);
-        keys(
-            fleet.path(),
-            &["token", &format!("more-{n}"), "--role", "viewer"],
-        );
+        let name = format!("more-{n}");
+        keys(fleet.path(), &["token", &name, "--role", "viewer"]);
+    }
+    let list = ["denials", "--url", &fleet.url()];
+    until("the last of them are in force", || {
+        let behind = fleet.served.metric("tollgate_tls_files_behind");
+        behind == 0.0 && fleet.command(Some("more-100"), &list).0 == 0
+    });
+    // And each of them in force before the next, with the token of one agent among them.
+    let rotations =
+        std::env::var("TOLLGATE_TEST_ROTATIONS").map_or(3, |n| n.parse().expect("a number"));
+    for n in 1..=rotations {
+        let metrics = [
+            "tollgate_tls_reloads_total",
+            "tollgate_tokens_reloads_total",
+        ];
+        let counted = || metrics.map(|name| fleet.served.metric(name));
+        let (before, lost) = (counted(), turns.stats().links_lost);
+        keys(fleet.path(), &["cert", "tollgate"]);
+        turn(&fleet, n);
         until("the rotation is in force", || {
-            for _ in 0..20 {
-                let answer = wide
-                    .hit("acme")
-                    .expect("nobody is over a limit of a million");
-                blind += usize::from(answer.blind());
-            }
-            let metric = |name| fleet.served.metric(name) as usize;
-            n <= metric("tollgate_tls_reloads_total")
-                && n <= metric("tollgate_tokens_reloads_total")
+            let now = counted();
+            before[0] < now[0] && before[1] < now[1] && lost < turns.stats().links_lost
         });
         // Whoever comes now is served by the new certificate.
-        assert_eq!(
-            fleet
-                .command(Some("viewer"), &["denials", "--url", &fleet.url()])
-                .0,
-            0
-        );
+        assert_eq!(fleet.command(Some("viewer"), &list).0, 0);
     }
-    assert_eq!(blind, 0);
-    assert_eq!(
-        fleet.served.metric("tollgate_connections_revoked_total"),
-        0.0
+    for load in loads {
+        let seen = load.end();
+        println!("{rotations} rotations in force, and 100 at once: {seen:?}");
+        assert_eq!((seen.refused, seen.blind), (0, 0));
+    }
+    let ended = || fleet.served.metric("tollgate_connections_revoked_total");
+    until("link and feed have ended each time, and no more", || {
+        ended() == f64::from(2 * rotations)
+            && turns.stats().connections_refused == u64::from(2 * rotations)
+    });
+    assert_eq!(fleet.ended("access"), 0, "nobody was turned away");
+    assert_eq!(stays.stats().connections_refused, 0);
+    assert_eq!(stays.stats().links_lost, 0, "whose token stays");
+}
+
+/// One whose token stays, and one whose token turns: it shows what stands in `turning.token`.
+fn two_agents(fleet: &Fleet) -> (Agent, Agent) {
+    for name in ["turn-0", "turn-1"] {
+        keys(fleet.path(), &["token", name, "--role", "agent"]);
+    }
+    show(fleet, 0);
+    until("the first two are known", || {
+        1.0 <= fleet.served.metric("tollgate_tokens_reloads_total")
+    });
+    let agents = (
+        fleet.agent("checkout", "checkout-1"),
+        fleet.agent("turning", "checkout-2"),
     );
-    assert_eq!(agent.stats().connections_refused, 0);
-    assert_eq!(agent.stats().links_lost, 0);
+    let (staying, turning) = (agents.0.rate("api.free"), agents.1.rate("api.free"));
+    until("both hear", || hears(&staying) && hears(&turning));
+    agents
+}
+
+/// The next token, which aggregators know already, is shown from now on; the one before it is taken out; and one for the
+/// next time is made.
+fn turn(fleet: &Fleet, n: u32) {
+    let (next, before) = (format!("turn-{}", n + 1), format!("turn-{}", n - 1));
+    show(fleet, n);
+    keys(fleet.path(), &["token", &next, "--role", "agent"]);
+    keys(fleet.path(), &["revoke", &before]);
+}
+
+fn show(fleet: &Fleet, n: u32) {
+    let of = |file: &str| fleet.path().join("keys").join(file);
+    // With its mode.
+    std::fs::copy(of(&format!("turn-{n}.token")), of("turning.new")).expect("copied");
+    std::fs::rename(of("turning.new"), of("turning.token")).expect("in its place");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tollgate_agent::Agent;
@@ -162,6 +164,49 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     while !is() {
         assert!(began.elapsed() < DEADLINE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A call each millisecond, on a thread of its own, of a resource whose limit nobody reaches.
+pub struct Load {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+/// What calls met.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub calls: u64,
+    pub refused: u64,
+    pub blind: u64,
+    pub longest: Duration,
+}
+
+impl Load {
+    pub fn of(agent: &Agent) -> Self {
+        let (rate, ends) = (agent.rate("api.free"), Arc::<AtomicBool>::default());
+        let ending = Arc::clone(&ends);
+        let thread = std::thread::spawn(move || {
+            let mut seen = Seen::default();
+            while !ending.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                let answer = rate.hit("acme");
+                seen.longest = seen.longest.max(began.elapsed());
+                seen.calls += 1;
+                match answer {
+                    Ok(answer) => seen.blind += u64::from(answer.blind()),
+                    Err(_) => seen.refused += 1,
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            seen
+        });
+        Self { ends, thread }
+    }
+
+    pub fn end(self) -> Seen {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().expect("calls do not panic")
     }
 }
 
