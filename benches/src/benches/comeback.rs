@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Counted from the instant at which the new process listens; agents try again by themselves, with their
-//! shipped settings; without TLS, and with TLS and tokens. (No agent is blind meanwhile: what it heard of rates holds for a minute.)
+//! shipped settings; without TLS, and with TLS and tokens. The aggregator with TLS takes as many handshakes of one
+//! address as in all, since all agents come from one here. (No agent is blind meanwhile: what it heard of rates
+//! holds for a minute.)
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,8 +10,11 @@ use super::beside;
 /// The name that the certificate is for.
 pub const SERVER_NAME: &str = "bench";
 
-/// What an aggregator is configured with whose working directory has them.
+/// What an aggregator is configured with whose working directory has them. All agents of a benchmark come from one address,
+/// where those of a fleet have many: a thousand handshakes at once would be beyond what one address may have.
 pub const CONFIG: &str = r#"
+[listen]
+pending_per_address_max = 1024
 [listen.tls]
 cert = "keys/bench.pem"
 key = "keys/bench.key"
