@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
 
-use crate::security::{Hearing, Namespaces};
+use crate::security::{GrantScope, Hearing};
 use crowds::Crowds;
 use pending::Pending;
 pub(crate) use pending::network;
@@ -63,7 +63,7 @@ pub struct Edge {
     pub queued: ConnectionTotal,
     /// Bytes of unfinished messages.
     pub unfinished: ConnectionTotal,
-    /// Which topics may be heard under grants that are not for all namespaces.
+    /// Which topics may be heard under grants that are not for all namespaces and agents.
     pub hearing: Hearing,
     pub(crate) lines: OperatorLines,
     pending: Mutex<Pending>,
@@ -152,12 +152,12 @@ impl Edge {
         ordered.map(|one| one.release(self)).count()
     }
 
-    /// Wakes the connections under grants for these namespaces: they may hear more.
-    pub(crate) fn wake_of(&self, namespaces: &Namespaces) {
+    /// Wakes the connections under grants of this scope: they may hear more.
+    pub(crate) fn wake_of(&self, scope: &GrantScope) {
         let connections = self.lock_connections();
         let is_of = |one: &&Arc<Connection>| {
             let basis = one.basis();
-            basis.is_some_and(|basis| basis.grant.namespaces.as_ref() == Some(namespaces))
+            basis.is_some_and(|basis| scope.is_of(&basis.grant))
         };
         connections
             .values()

@@ -3,7 +3,8 @@
 //! Where nobody is asked for a token, a connection may subscribe to any whole topic: whoever can connect can hear
 //! who is denied, which the network has to prevent, and costs no more than its bounds: topics, changes a second,
 //! and its queue. Under a token that is for some namespaces alone it hears the control topic, and what links under
-//! the same token have asked for; subscriptions to anything else wait until one has ([`Hearing`]).
+//! a token of the same scope have asked for; subscriptions to anything else wait until one has ([`Hearing`]). Under one that
+//! is for some agents' names alone the same goes for the topics of agents.
 //!
 //! A subscriber shows the token itself, as its link does, and no ticket of the link: both connections end at
 //! aggregators of one fleet under one server name, so the feed's peer learns nothing that the link's does not know,
@@ -24,7 +25,7 @@ use super::FeedCounters;
 use super::shares::Shares;
 use crate::edge::bounds::FEED_LIMITS;
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters};
-use crate::security::{PortKind, TokenGrant};
+use crate::security::{GrantScope, PortKind, TokenGrant};
 
 /// Within this time a connection may subscribe to all the topics that it may have, and cancel as many:
 /// beyond that it is not read, since what it asks for keeps the thread that publishes.
@@ -122,7 +123,7 @@ impl Port for FeedPort {
         SubscriberConversation {
             port: self.clone(),
             number: connection.number,
-            grant: None,
+            scope: None,
             parked: BTreeSet::new(),
             looked: 0,
             changes: 0,
@@ -144,8 +145,8 @@ impl Port for FeedPort {
 pub(super) struct SubscriberConversation {
     port: FeedPort,
     number: u64,
-    /// What it was let in on, where that is not for all namespaces.
-    grant: Option<Arc<TokenGrant>>,
+    /// Of what it was let in on, where not everything may be heard under that.
+    scope: Option<GrantScope>,
     /// Topics that it wants and may not hear yet, and which of the changes of what it may hear was looked at.
     parked: BTreeSet<Topic>,
     looked: u64,
@@ -166,10 +167,8 @@ impl SubscriberConversation {
 
     fn may_hear(&self, topic: &Topic) -> bool {
         let hearing = &self.port.edge.hearing;
-        let grant = self.grant.as_ref();
-        let namespaces = grant.and_then(|grant| grant.namespaces.as_ref());
-        *topic == Topic::CONTROL
-            || namespaces.is_none_or(|namespaces| hearing.is_allowed(namespaces, topic))
+        let scope = self.scope.as_ref();
+        *topic == Topic::CONTROL || scope.is_none_or(|scope| hearing.is_allowed(scope, topic))
     }
 
     /// Subscribes to what was parked and may be heard by now.
@@ -222,7 +221,7 @@ impl Conversation for SubscriberConversation {
     const LIMITS: PeerLimits = FEED_LIMITS;
 
     fn admitted(&mut self, grant: Option<Arc<TokenGrant>>) {
-        self.grant = grant.filter(|grant| grant.namespaces.is_some());
+        self.scope = grant.and_then(|grant| GrantScope::of(&grant));
     }
 
     fn take(&mut self, event: Event) -> Result<(), Ended> {

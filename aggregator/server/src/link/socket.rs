@@ -17,7 +17,7 @@ use super::{Admitted, RefusedBatches, Session, encode};
 use crate::core::event::{AgentRoom, Event, Peer, Request};
 use crate::edge::bounds::{ANSWERS_BYTES, LINK_LIMITS};
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters, Queued};
-use crate::security::{Access, AccessRefused, PortKind, TokenGrant};
+use crate::security::{Access, AccessRefused, GrantScope, PortKind, TokenGrant};
 use tollgate_log::clock::wall;
 
 /// Bytes of answers that may wait for one agent. Snapshots stop long before it, and nothing is read of
@@ -293,7 +293,7 @@ impl AgentConversation {
         let Some(basis) = self.connection.basis() else {
             return;
         };
-        let Some(namespaces) = &basis.grant.namespaces else {
+        let Some(scope) = GrantScope::of(&basis.grant) else {
             return;
         };
         let topics: Vec<Topic> = match request {
@@ -317,8 +317,8 @@ impl AgentConversation {
         };
         let edge = &self.link.edge;
         let link = self.connection.number;
-        if edge.hearing.allow(link, namespaces, topics) {
-            edge.wake_of(namespaces);
+        if edge.hearing.allow(link, &scope, topics) {
+            edge.wake_of(&scope);
         }
     }
 

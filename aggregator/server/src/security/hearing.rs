@@ -1,23 +1,26 @@
-//! What may be heard on the feed under grants that are not for all namespaces.
+//! What may be heard on the feed under grants that are not for all namespaces, or not for all agents' names.
 //!
 //! ```text
-//! link  asks for api.search, which its grant holds for ──> its topic may be heard under grants for those namespaces
+//! link  asks for api.search, which its grant holds for ──> its topic may be heard under grants of the same scope
+//! link  says hello as checkout-1 ────────────────────────> so may that agent's own topic
 //! feed  subscribes to a topic ── may be heard ──> subscribed     else: parked until a link has asked
 //! link  ends ──> what it asked for is forgotten, unless another link asked for it, too
 //! ```
 //!
 //! A topic is a hash, so the feed cannot tell by itself of which namespace it is: the link says, which has the
-//! resource's name. Grants are told apart by their namespaces and by nothing else: so a process whose token was
-//! replaced by another one for the same namespaces hears on, and one whose token was narrowed does not.
+//! resource's name. Grants are told apart by their namespaces and agents' names, and by nothing else: so a process whose
+//! token was replaced by another one for the same hears on, and one whose token was narrowed does not.
 //!
-//! What stays true: under such a grant nothing is heard of a resource that a link under a grant for the same
-//! namespaces did not ask for and was allowed; no connection takes another's room; the sets are bounded.
+//! What stays true: under such a grant nothing is heard of a resource, or of an agent's copies, that a link under a grant
+//! of the same scope did not ask for and was allowed; no connection takes another's room; the sets are bounded.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_shared::wire::frame::Topic;
+
+use super::grant::TokenGrant;
 
 /// Topics that one link may have asked for: two of each resource that an agent may have by default, as on the feed, and
 /// its own.
@@ -27,7 +30,32 @@ const OF_LINK_MAX: usize = 20_100;
 const OF_ALL_MAX: usize = 1_000_000;
 
 /// For what grants hold that may hear the same.
-pub type Namespaces = BTreeSet<Box<str>>;
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GrantScope {
+    namespaces: Option<BTreeSet<Box<str>>>,
+    agents: Option<Box<str>>,
+}
+
+impl GrantScope {
+    /// Of a grant; `None` where everything may be heard under it.
+    pub fn of(grant: &TokenGrant) -> Option<Self> {
+        let scope = Self {
+            namespaces: grant.namespaces.clone(),
+            agents: grant.agents.clone(),
+        };
+        (scope.namespaces.is_some() || scope.agents.is_some()).then_some(scope)
+    }
+
+    /// Whether it is that of a grant.
+    pub fn is_of(&self, grant: &TokenGrant) -> bool {
+        (&self.namespaces, &self.agents) == (&grant.namespaces, &grant.agents)
+    }
+
+    /// Whether a link has to ask before a topic is heard: for those of agents always.
+    pub const fn bounds(&self, topic: &Topic) -> bool {
+        self.namespaces.is_some() || topic.as_bytes()[0] == b'a'
+    }
+}
 
 /// The topics.
 #[derive(Debug, Default)]
@@ -39,20 +67,20 @@ pub struct Hearing {
 
 #[derive(Debug, Default)]
 struct AskedTopics {
-    /// How many links asked for a topic, by the namespaces of their grants.
-    topics: HashMap<Namespaces, HashMap<Topic, u32>>,
+    /// How many links asked for a topic, by the scope of their grants.
+    topics: HashMap<GrantScope, HashMap<Topic, u32>>,
     /// What each link asked for.
-    links: HashMap<u64, (Namespaces, HashSet<Topic>)>,
+    links: HashMap<u64, (GrantScope, HashSet<Topic>)>,
     /// Of all links.
     count: usize,
 }
 
 impl Hearing {
-    /// Lets topics be heard that a link asks for, under grants for these namespaces; whether any is new.
+    /// Lets topics be heard that a link asks for, under grants of this scope; whether any is new.
     pub fn allow(
         &self,
         link: u64,
-        namespaces: &Namespaces,
+        scope: &GrantScope,
         topics: impl IntoIterator<Item = Topic>,
     ) -> bool {
         let mut asked = self.lock();
@@ -63,10 +91,10 @@ impl Hearing {
         } = &mut *asked;
         let (_, of_link) = links
             .entry(link)
-            .or_insert_with(|| (namespaces.clone(), HashSet::new()));
-        let of_grants = all.entry(namespaces.clone()).or_default();
+            .or_insert_with(|| (scope.clone(), HashSet::new()));
+        let of_grants = all.entry(scope.clone()).or_default();
         let mut is_new = false;
-        for topic in topics {
+        for topic in topics.into_iter().filter(|topic| scope.bounds(topic)) {
             // Agents ask for a resource again whenever they were blind in it.
             if of_link.contains(&topic) {
                 continue;
@@ -90,11 +118,11 @@ impl Hearing {
     /// Forgets what a link asked for.
     pub fn forget(&self, link: u64) {
         let mut asked = self.lock();
-        let Some((namespaces, topics)) = asked.links.remove(&link) else {
+        let Some((scope, topics)) = asked.links.remove(&link) else {
             return;
         };
         asked.count -= topics.len();
-        let Some(of_grants) = asked.topics.get_mut(&namespaces) else {
+        let Some(of_grants) = asked.topics.get_mut(&scope) else {
             return;
         };
         for topic in &topics {
@@ -106,14 +134,17 @@ impl Hearing {
             }
         }
         if of_grants.is_empty() {
-            asked.topics.remove(&namespaces);
+            asked.topics.remove(&scope);
         }
     }
 
-    /// Whether a topic may be heard under grants for these namespaces.
-    pub fn is_allowed(&self, namespaces: &Namespaces, topic: &Topic) -> bool {
+    /// Whether a topic may be heard under grants of this scope.
+    pub fn is_allowed(&self, scope: &GrantScope, topic: &Topic) -> bool {
+        if !scope.bounds(topic) {
+            return true;
+        }
         let asked = self.lock();
-        let of_grants = asked.topics.get(namespaces);
+        let of_grants = asked.topics.get(scope);
         of_grants.is_some_and(|topics| topics.contains_key(topic))
     }
 
@@ -136,8 +167,28 @@ impl Hearing {
 mod tests {
     use super::*;
 
-    fn namespaces(names: &[&str]) -> Namespaces {
-        names.iter().map(|&name| name.into()).collect()
+    fn namespaces(names: &[&str]) -> GrantScope {
+        GrantScope {
+            namespaces: Some(names.iter().map(|&name| name.into()).collect()),
+            agents: None,
+        }
+    }
+
+    #[test]
+    fn an_agents_topic_is_heard_by_grants_for_the_same_names_alone() {
+        let hearing = Hearing::default();
+        let own = Topic::of_agent(&[0; 16], "checkout-1");
+        let of = |agents: &str| GrantScope {
+            namespaces: None,
+            agents: Some(agents.into()),
+        };
+        assert!(!hearing.is_allowed(&of("checkout-*"), &own));
+        hearing.allow(1, &of("checkout-*"), [own, topic(1)]);
+        assert!(hearing.is_allowed(&of("checkout-*"), &own));
+        assert!(!hearing.is_allowed(&of("web-*"), &own));
+        // Of resources everything is heard, and nothing remembered.
+        assert!(hearing.is_allowed(&of("web-*"), &topic(1)));
+        assert_eq!(hearing.lock().count, 1);
     }
 
     fn topic(number: usize) -> Topic {

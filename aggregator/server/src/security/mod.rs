@@ -21,5 +21,5 @@ pub use access::{Access, AccessRefused, PortKind};
 pub use counters::{Insecure, WatchCounters};
 pub use grant::{Proof, Role, Roles, TokenGrant};
 pub use handshakes::Handshakes;
-pub use hearing::{Hearing, Namespaces};
+pub use hearing::{GrantScope, Hearing};
 pub use tokens::{TOKEN_PREFIX, TokenBook, Tokens, TokensFault, hash_of};
