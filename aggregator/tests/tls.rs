@@ -119,6 +119,29 @@ fn a_token_holds_in_its_namespaces_alone() {
 }
 
 #[test]
+fn a_viewer_looks_at_resources_of_its_namespaces() {
+    let fleet = Fleet::start();
+    let url = fleet.url();
+    for (words, expected) in [
+        (&["denials"][..], 77),
+        (&["denials", "--resource", "web.page"], 0),
+        (&["denials", "--resource", "api.search"], 77),
+        (&["top", "--resource", "web.page"], 0),
+        (&["holds", "--resource", "api.search"], 77),
+        (&["pairs", "show", "api.search", "acme"], 77),
+        (&["explain", "api.search", "acme"], 77),
+    ] {
+        let (code, _, stderr) = fleet.command(Some("lookout"), &[words, &["--url", &url]].concat());
+        assert_eq!(code, expected, "{words:?}: {stderr}");
+        assert_eq!(
+            stderr.contains("for some namespaces alone"),
+            code != 0,
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
 fn a_namespace_of_a_token_is_heard_of() {
     let dir_limits = "version = 1\nrules = 2\n[rate.\"web.page\"]\nrate = \"5/m\"\n";
     let fleet = Fleet::start();

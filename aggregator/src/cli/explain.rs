@@ -14,7 +14,7 @@ use tollgate_shared::place::Code;
 
 use super::Global;
 use super::logs::{LogArgs, replay_failure};
-use super::operator::domain_on;
+use super::operator::{domain_on, said_by};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_replay::explain::{ExplainError, Question, explain};
@@ -154,6 +154,11 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
             Ok(Exit::Done)
         }
         404 => no(body.trim_end()),
+        401 | 403 => {
+            let said = said_by(&body);
+            let said = said.as_deref().unwrap_or(body.trim_end());
+            Err(crate::reach::not_authorised(&args.url, said))
+        }
         _ => Err(Failure::Unavailable(format!(
             "{}: {}",
             args.url,

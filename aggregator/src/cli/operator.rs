@@ -288,7 +288,7 @@ fn not_listed(url: &str, status: u16, body: &str) -> Failure {
 }
 
 /// The words of an aggregator that refuses a request.
-fn said_by(body: &str) -> Option<String> {
+pub(super) fn said_by(body: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct ServerFault {
         error: String,

@@ -57,6 +57,7 @@ impl Fleet {
             ),
             ("web", &["--role", "agent", "--namespace", "web"]),
             ("viewer", &["--role", "viewer"]),
+            ("lookout", &["--role", "viewer", "--namespace", "web"]),
             ("operator", &["--role", "operator"]),
             ("admin", &["--role", "admin"]),
             (

@@ -1,19 +1,20 @@
 //! Who may ask what by HTTP.
 //!
 //! ```text
-//! GET /healthz /readyz                                   anybody
+//! GET, HEAD /healthz /readyz                             anybody
 //! GET /v1/denials … /v1/explain, /v1/limits, …           viewer (operator, admin), member
 //! GET everything else                                    viewer (operator, admin)
 //! POST /v1/amendments                                    operator or admin, by the act
 //! ```
 //!
-//! A grant that is for some namespaces changes things there alone; who may look, looks at everything. Knows nothing
-//! of what is answered. What stays true: where tokens are asked for, a request that none is behind gets nothing but
-//! health.
+//! A grant that is for some namespaces changes things there alone, and a viewer under one looks at one resource of them at
+//! a time; operators and members look at everything. Knows nothing of what is answered. What stays true: where tokens are
+//! asked for, a request that none is behind gets nothing but health.
 
 use std::sync::Arc;
 
-use axum::http::{Method, Request, StatusCode, header};
+use axum::extract::Query;
+use axum::http::{Method, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_tls::Certificate;
@@ -33,6 +34,15 @@ const OF_MEMBERS: [&str; 8] = [
     "/v1/digests",
 ];
 
+/// What is about one resource where a request names one.
+const OF_RESOURCE: [&str; 5] = [
+    "/v1/denials",
+    "/v1/pairs",
+    "/v1/holds",
+    "/v1/top",
+    "/v1/explain",
+];
+
 /// A request that is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unauthorised(pub(super) AccessRefused);
@@ -41,7 +51,9 @@ impl IntoResponse for Unauthorised {
     fn into_response(self) -> Response {
         let text = self.0.to_string();
         match self.0 {
-            AccessRefused::Role | AccessRefused::Agent => fault(StatusCode::FORBIDDEN, text),
+            AccessRefused::Role | AccessRefused::Agent | AccessRefused::Namespace => {
+                fault(StatusCode::FORBIDDEN, text)
+            }
             _ => {
                 let answer = fault(StatusCode::UNAUTHORIZED, text);
                 ([(header::WWW_AUTHENTICATE, "Bearer")], answer).into_response()
@@ -57,7 +69,8 @@ pub(super) fn admit<B>(
     certificate: Option<&Certificate>,
 ) -> Result<Option<Arc<TokenGrant>>, Unauthorised> {
     let path = request.uri().path();
-    if request.method() == Method::GET && matches!(path, "/healthz" | "/readyz") {
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+    if looks && matches!(path, "/healthz" | "/readyz") {
         return Ok(None);
     }
     // Whoever has ended, or whose CA was taken out, may still have the connection open.
@@ -79,10 +92,29 @@ pub(super) fn admit<B>(
         // Which acts is known once the body has been read.
         _ => &[Role::Operator],
     };
-    match grant.roles.has_any(allowed) {
-        true => Ok(Some(grant)),
-        false => Err(Unauthorised(AccessRefused::Role)),
+    if !grant.roles.has_any(allowed) {
+        return Err(Unauthorised(AccessRefused::Role));
     }
+    match looks_within(&grant, request.uri()) {
+        true => Ok(Some(grant)),
+        false => Err(Unauthorised(AccessRefused::Namespace)),
+    }
+}
+
+/// Whether a grant holds for what a request asks to see. Lists of everything are not thinned out: they are asked for
+/// resource by resource.
+fn looks_within(grant: &TokenGrant, uri: &Uri) -> bool {
+    if grant.namespaces.is_none() || grant.roles.has_any(&[Role::Operator, Role::Member]) {
+        return true;
+    }
+    let Ok(Query(parameters)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
+        return false;
+    };
+    let mut named = parameters.iter().filter(|(name, _)| name == "resource");
+    let is_within = |(_, resource): &(String, String)| grant.allows_resource(resource);
+    OF_RESOURCE.contains(&uri.path())
+        && named.next().is_some_and(is_within)
+        && named.next().is_none()
 }
 
 /// The token of a request.
@@ -125,6 +157,53 @@ pub(super) fn allows(grant: &TokenGrant, act: &Act) -> Result<(), &'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::security::{Proof, Roles, TokenBook};
+
+    #[test]
+    fn health_is_anybodys_and_nothing_else_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tokens.toml");
+        std::fs::write(&path, "[tokens]\n").expect("written");
+        let access = Access {
+            tls: None,
+            tokens: Some(Arc::new(TokenBook::load(&path).expect("a file"))),
+        };
+        let may = |method: Method, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            admit(&access, &request.body(()).expect("a request"), None).is_ok()
+        };
+        for path in ["/healthz", "/readyz"] {
+            assert!(may(Method::GET, path) && may(Method::HEAD, path) && !may(Method::POST, path));
+        }
+        assert!(!may(Method::GET, "/v1/denials") && !may(Method::HEAD, "/metrics"));
+    }
+
+    #[test]
+    fn a_viewer_names_one_resource_of_its_namespaces() {
+        let grant = |role| TokenGrant {
+            name: "lookout".into(),
+            proof: Proof::Token([0; 32]),
+            roles: Roles::new([role]),
+            agents: None,
+            namespaces: Some(["api".into()].into()),
+            expires: None,
+        };
+        let sees = |role, uri: &str| looks_within(&grant(role), &uri.parse().expect("an address"));
+        for (uri, expected) in [
+            ("/v1/denials?resource=api.search", true),
+            ("/v1/denials?limit=9&resource=api%2Esearch", true),
+            ("/v1/explain?resource=api&domain=acme", true),
+            ("/v1/denials", false),
+            ("/v1/denials?resource=web.page", false),
+            ("/v1/denials?resource=api.search&resource=web.page", false),
+            ("/v1/pairs/web.page/acme?resource=api.search", false),
+            ("/v1/limits?resource=api.search", false),
+            ("/metrics", false),
+        ] {
+            assert_eq!(sees(Role::Viewer, uri), expected, "{uri}");
+            assert!(sees(Role::Operator, uri) && sees(Role::Member, uri));
+        }
+    }
 
     #[test]
     fn a_bearer_is_read_whatever_its_case_and_nothing_else_is() {

@@ -49,6 +49,11 @@ pub enum AccessRefused {
     /// It does not allow this.
     #[error("the token's roles do not allow this")]
     Role,
+    /// It is for some namespaces, and what is asked for is not, or not only, of one.
+    #[error(
+        "the token is for some namespaces alone, expected a list of one resource of them (--resource NAME, ?resource=NAME)"
+    )]
+    Namespace,
     /// The agent's name is not one that the token is for.
     #[error("the token is not for agents of this name")]
     Agent,
