@@ -141,7 +141,7 @@ impl From<tollgate_server::domains::KeyFileFault> for Failure {
                 name: format!("domain key {name}"),
                 source,
             },
-            bad @ KeyFileFault::Bad { .. } => Self::Data(bad.to_string()),
+            bad @ (KeyFileFault::Bad { .. } | KeyFileFault::File(_)) => Self::Data(bad.to_string()),
         }
     }
 }

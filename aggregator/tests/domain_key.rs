@@ -42,6 +42,17 @@ fn agent(dir: &Path, served: &Served) -> Agent {
         .expect("good settings")
 }
 
+fn write_key(dir: &Path, name: &str, key: &str) {
+    let path = dir.join(name);
+    std::fs::write(&path, key).expect("a file");
+    set_mode(&path, 0o600);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("set");
+}
+
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !holds() {
@@ -74,7 +85,7 @@ fn with_names(dir: &Path, found: &mut Vec<String>) {
 async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
     let dir = directory(LIMITS);
     let dir = dir.path();
-    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
+    write_key(dir, "domain.key", KEY);
     let served = serve(dir, &["--domain-key", "domain.key"]);
     served.await_ready();
     let agent = agent(dir, &served);
@@ -186,7 +197,7 @@ async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
 async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
     let dir = directory(LIMITS);
     let dir = dir.path();
-    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
+    write_key(dir, "domain.key", KEY);
     let served = serve(dir, &["--domain-key", "domain.key"]);
     served.await_ready();
     let agent = agent(dir, &served);
@@ -235,9 +246,9 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
 fn keys_and_documents_that_are_none_are_refused() {
     let dir = directory(LIMITS);
     let dir = dir.path();
-    std::fs::write(dir.join("short.key"), "secret\n").expect("a file");
-    std::fs::write(dir.join("domain.key"), KEY).expect("a file");
-    std::fs::write(dir.join("other.key"), KEY.replace('8', "9")).expect("a file");
+    write_key(dir, "short.key", "secret\n");
+    write_key(dir, "domain.key", KEY);
+    write_key(dir, "other.key", &KEY.replace('8', "9"));
     let check = |args: &[&str]| {
         let (code, out, err) = run(dir, &[&["check", "limits.toml"], args].concat());
         (code, out + &err)
@@ -266,6 +277,15 @@ fn keys_and_documents_that_are_none_are_refused() {
     assert!(code == 65 && err.contains("has 6 bytes"), "{err}");
 
     assert_eq!(check(&["--domain-key", "domain.key"]).0, 0);
+    let key = dir.join("other.key");
+    set_mode(&key, 0o644);
+    let exposed = "other.key: mode 0644 lets every user of this machine read a secret";
+    let (code, text) = check(&["--domain-key", "other.key"]);
+    assert!(code == 65 && text.contains(exposed), "{text}");
+    let built = Agent::builder().domain_key_file(&key).build();
+    let fault = built.map(drop).expect_err("exposed").to_string();
+    assert!(fault.contains(exposed), "{fault}");
+    set_mode(&key, 0o640);
     let hash = "h~012345~0123456789abcdef0123456789abcdef";
     let mixed = LIMITS.replace("midas-corp", hash);
     std::fs::write(dir.join("limits.toml"), &mixed).expect("a file");

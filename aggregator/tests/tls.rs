@@ -378,6 +378,26 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() < 32, "{answer:?}");
     }
+    // An agent without a CA file is told what it lacks, and one that has one too many.
+    let agents = fleet.served.agents.to_string();
+    let clear = serve(fleet.path(), &["--journal", "clear-data"]);
+    let clear = clear.agents.to_string();
+    let hit = [
+        "hit",
+        "api.search",
+        "acme",
+        "--wait",
+        "500ms",
+        "--blind",
+        "--aggregator",
+    ];
+    let (_, _, stderr) = run(fleet.path(), &[&hit[..], &[&agents]].concat());
+    assert!(
+        stderr.contains("the aggregator speaks TLS and this agent has no CA file"),
+        "{stderr}"
+    );
+    let (_, _, stderr) = fleet.command(None, &[&hit[..], &[&clear]].concat());
+    assert!(stderr.contains("the peer does not speak TLS"), "{stderr}");
     // The probe asks nobody for anything, and says nothing but how the process is.
     assert_eq!(fleet.served.get("/healthz").0, 200);
     assert_eq!(fleet.served.get("/v1/denials").0, 404);

@@ -256,6 +256,34 @@ fn bad_files_keep_those_before_them_and_are_counted() {
     });
 }
 
+const PAIR: &str = "cert = \"keys/tollgate.pem\"\nkey = \"keys/tollgate.key\"";
+const SWAPPED: &str = "cert = \"keys/tollgate.key\"\nkey = \"keys/tollgate.pem\"";
+
+#[test]
+fn a_chain_that_callers_would_refuse_is_named() {
+    let dir = directory(LIMITS);
+    let path = dir.path();
+    keys(path, &["ca"]);
+    keys(path, &["cert", "tollgate"]);
+    keys(path, &["token", "a", "--role", "agent"]);
+    let (code, _, stderr) = run(path, &["keys", "--dir", "others", "ca"]);
+    assert_eq!(code, 0, "{stderr}");
+    let start = |ca: &str| {
+        let config = CONFIG.replace("keys/ca.pem", ca);
+        std::fs::write(path.join("tollgate.toml"), config).expect("written");
+        let served = support::serve(path, &["--config", "tollgate.toml"]);
+        served.said.concat()
+    };
+    let lacks = "lacks an intermediate certificate";
+    assert!(!start("keys/ca.pem").contains(lacks));
+    let said = start("others/ca.pem");
+    assert!(
+        said.contains("keys/tollgate.pem: no CA in others/ca.pem"),
+        "{said}"
+    );
+    assert!(said.contains(lacks), "{said}");
+}
+
 #[test]
 fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
     let dir = directory(LIMITS);
@@ -273,6 +301,14 @@ fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
             & 0o777
     };
     assert_eq!(["ca.key", "tollgate.key", "a.token"].map(mode), [0o600; 3]);
+    let with_mode = |file: &str, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path.join(file), mode).expect("set");
+    };
+    std::fs::write(path.join("empty"), "").expect("written");
+    with_mode("empty", 0o600);
+    std::fs::copy(path.join("keys/tokens.toml"), path.join("open.toml")).expect("copied");
+    with_mode("open.toml", 0o666);
     let start = |from: &str, to: &str| {
         std::fs::write(path.join("tollgate.toml"), CONFIG.replace(from, to)).expect("written");
         run(
@@ -303,12 +339,31 @@ fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
             "expected PEM with at least one certificate",
         ),
         ("keys/tokens.toml", "limits.toml", "limits.toml: line"),
+        (
+            "keys/tollgate.key",
+            "empty",
+            "empty: it is empty, expected PEM",
+        ),
+        (
+            PAIR,
+            SWAPPED,
+            "found a private key, as if certificate and key were swapped",
+        ),
+        (
+            "client_ca =",
+            "server_name = \"elsewhere\"\nclient_ca =",
+            "is for the names tollgate, expected one that is for elsewhere",
+        ),
+        (
+            "keys/tokens.toml",
+            "open.toml",
+            "mode 0666 lets every user of this machine write it",
+        ),
     ] {
         let (code, _, stderr) = start(from, to);
         assert_eq!((code, stderr.contains(says)), (78, true), "{to}: {stderr}");
     }
-    let exposed = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(path.join("keys/tollgate.key"), exposed).expect("set");
+    with_mode("keys/tollgate.key", 0o644);
     let (code, _, stderr) = start("x-none", "");
     assert_eq!(
         (code, stderr.contains("mode 0644 lets every user")),
@@ -327,6 +382,13 @@ fn a_ca_is_not_overwritten_and_makes_nothing_in_anothers_name() {
     assert_eq!(
         (code, stderr.contains("never overwritten")),
         (65, true),
+        "{stderr}"
+    );
+    // Nor for what no host is called.
+    let (code, _, stderr) = run(path, &[&KEYS[..], &["cert", "x_y..z"]].concat());
+    assert_eq!(
+        (code, stderr.contains("x_y..z\": expected a host's name")),
+        (64, true),
         "{stderr}"
     );
     let (code, _, stderr) = run(path, &["keys", "--dir", "others", "ca"]);

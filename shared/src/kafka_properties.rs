@@ -58,6 +58,19 @@ pub fn is_of_connection(name: &str) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
+/// Whether a password or a key stands among these.
+pub fn has_secret(properties: &[(String, String)]) -> bool {
+    let words = [
+        "password",
+        "secret",
+        "jaas",
+        "oauthbearer.config",
+        "key.pem",
+    ];
+    let is_secret = |name: &str| words.iter().any(|word| name.contains(word));
+    properties.iter().any(|(name, _)| is_secret(name))
+}
+
 /// Whether the value of a property may stand in a message: not of one that says who one is, and not where the
 /// client knows no such property, which may be a misspelt password.
 pub fn may_be_shown(name: &str, why: &str) -> bool {

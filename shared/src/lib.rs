@@ -12,6 +12,7 @@ pub mod descriptors;
 pub mod domain_key;
 pub mod epoch;
 pub mod escape;
+pub mod file_mode;
 pub mod hex;
 pub mod holdings;
 pub mod hosts;

@@ -1,5 +1,6 @@
 //! Whether settings can be used, told before anything is started.
 
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use tollgate_shared::domain_key::DomainKey;
@@ -71,16 +72,19 @@ impl AgentBuilder {
         let (Some(path), Some(_)) = (&self.kafka_properties_file, &self.kafka) else {
             return Ok(());
         };
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|source| BuildError::KafkaPropertiesFile {
+        let unread = |source| BuildError::KafkaPropertiesFile {
             path: path.clone(),
             source,
-        })?;
+        };
+        let text = std::fs::read_to_string(path).map_err(unread)?;
         let of_file = kafka_properties::parse(&text);
         let mut properties = of_file.map_err(|fault| BuildError::KafkaProperties {
             path: path.clone(),
             fault,
         })?;
+        if kafka_properties::has_secret(&properties) {
+            check_kept(&std::fs::metadata(path).map_err(unread)?).map_err(unread)?;
+        }
         properties.append(&mut self.kafka_properties);
         self.kafka_properties = properties;
         Ok(())
@@ -145,8 +149,31 @@ pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// The bytes of a file that others must not be able to read.
+fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    check_kept(&file.metadata()?)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a file is kept from the other users of its machine.
+fn check_kept(metadata: &std::fs::Metadata) -> io::Result<()> {
+    // A pipe or a device is nobody's to change the mode of.
+    #[cfg(unix)]
+    if metadata.is_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = metadata.permissions().mode();
+        tollgate_shared::file_mode::check_secret(mode).map_err(io::Error::other)?;
+    }
+    #[cfg(not(unix))]
+    let _ = metadata;
+    Ok(())
+}
+
 pub(super) fn read_domain_key(path: &Path) -> Result<DomainKey, BuildError> {
-    let key = std::fs::read(path).map_err(|source| BuildError::DomainKeyFile {
+    let key = read_secret(path).map_err(|source| BuildError::DomainKeyFile {
         path: path.to_owned(),
         source,
     })?;
@@ -294,8 +321,10 @@ mod tests {
     fn kafka_is_told_what_a_file_says_and_then_what_was_said_one_by_one() {
         let name = format!("tollgate-properties-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
-        let of_file = |text: &str| {
+        let of_file_of = |mode, text: &str| {
             std::fs::write(&file, text).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&file, mode).expect("set");
             let mut builder = of(&[
                 ("TOLLGATE_KAFKA", "k:9092"),
                 (
@@ -307,6 +336,7 @@ mod tests {
             .kafka_property("client.rack", "b");
             builder.read_kafka_properties().map(|()| builder)
         };
+        let of_file = |text: &str| of_file_of(0o600, text);
         let builder = of_file("# who\nsasl.password = p=w\nclient.rack=a\n").expect("read");
         let expected = [
             ("sasl.password", "p=w"),
@@ -315,6 +345,11 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(builder.kafka_properties, expected);
+        // A file that everybody can read may have anything but a password in it.
+        assert!(of_file_of(0o644, "client.rack=a\n").is_ok());
+        let exposed = of_file_of(0o644, "sasl.password=p\n");
+        let exposed = exposed.map(|_| ()).expect_err("exposed").to_string();
+        assert!(exposed.contains(": mode 0644 lets every user"), "{exposed}");
         let fault = of_file("sasl.password p")
             .map(|_| ())
             .expect_err("no property");

@@ -64,7 +64,12 @@ pub(super) enum SocketFault {
     Io(#[from] io::Error),
     /// The peer's bytes.
     #[error("{0}")]
-    Violation(#[from] Violation),
+    Violation(Violation),
+    /// The peer answers a greeting in the clear by TLS.
+    #[error(
+        "the aggregator speaks TLS and this agent has no CA file, expected one (TOLLGATE_TLS_CA_FILE)"
+    )]
+    SpeaksTls,
     /// Time ran out.
     #[error("{0}")]
     Slow(&'static str),
@@ -81,6 +86,20 @@ pub(super) enum SocketFault {
     Clear,
 }
 
+impl From<Violation> for SocketFault {
+    fn from(violation: Violation) -> Self {
+        match violation {
+            // The first byte of an alert, or of a handshake (RFC 8446, 5.1).
+            Violation::Greeting {
+                at: 0,
+                found: 0x15 | 0x16,
+                ..
+            } => Self::SpeaksTls,
+            violation => Self::Violation(violation),
+        }
+    }
+}
+
 impl SocketFault {
     /// Whether it is what the peer sent that is wrong, and not the network.
     pub(super) fn is_violation(&self) -> bool {
@@ -89,7 +108,10 @@ impl SocketFault {
 
     /// Whether it is what this agent shows or believes that has to be put right.
     pub(super) const fn is_of_credentials(&self) -> bool {
-        matches!(self, Self::Tls(_) | Self::Refused(_) | Self::Clear)
+        matches!(
+            self,
+            Self::Tls(_) | Self::SpeaksTls | Self::Refused(_) | Self::Clear
+        )
     }
 }
 

@@ -18,9 +18,12 @@ mod document;
 use std::path::Path;
 use std::str::FromStr as _;
 
-use tollgate_shared::domain_key::{DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under};
+use tollgate_shared::domain_key::{
+    DOMAIN_KEY_BYTES_MAX, DomainKey, DomainKeyFault, HASHED_PREFIX, hashed_under,
+};
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
+use tollgate_tls::TlsFault;
 use toml_edit::DocumentMut;
 
 use document::each_domain;
@@ -43,6 +46,9 @@ pub enum KeyFileFault {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Others can read it, or it is longer than any.
+    #[error("domain key {0}")]
+    File(TlsFault),
     /// It is none.
     #[error("domain key {name}: {fault}")]
     Bad {
@@ -114,9 +120,14 @@ impl Domains {
     /// Where it cannot be read, or keeps nothing secret.
     pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
         let name = || path.display().to_string();
-        let file = std::fs::read(path).map_err(|source| KeyFileFault::Unreadable {
-            name: name(),
-            source,
+        // White space at its end does not count.
+        let bytes_max = 2 * DOMAIN_KEY_BYTES_MAX as u64;
+        let file = tollgate_tls::read_secrets(path, bytes_max).map_err(|fault| match fault {
+            TlsFault::Read { source, .. } => KeyFileFault::Unreadable {
+                name: name(),
+                source,
+            },
+            fault => KeyFileFault::File(fault),
         })?;
         let key = DomainKey::derive(&file).map_err(|fault| KeyFileFault::Bad {
             name: name(),

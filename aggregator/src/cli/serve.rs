@@ -2,9 +2,9 @@
 //!
 //! Nothing binds or connects before the configuration is known to be good.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use tollgate_shared::kafka_properties;
+use tollgate_shared::{file_mode, kafka_properties};
 
 use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
@@ -92,9 +92,26 @@ pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> 
         let of_file = kafka_properties::parse(&read_input(path)?).map_err(|fault| {
             Failure::Data(format!("kafka properties {}: {fault}", input_name(path)))
         })?;
+        if kafka_properties::has_secret(&of_file) {
+            check_kept(path)?;
+        }
         config.kafka.properties.extend(of_file);
     }
     Ok(config)
+}
+
+/// Whether a file with passwords is kept from the other users of this machine.
+fn check_kept(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Standard input is no file, and a pipe or a device is nobody's to change the mode of.
+    let Some(metadata) = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)
+    else {
+        return Ok(());
+    };
+    file_mode::check_secret(metadata.permissions().mode())
+        .map_err(|fault| Failure::Data(format!("kafka properties {}: {fault}", input_name(path))))
 }
 
 fn flags(global: &Global, args: &ServeArgs) -> Vec<Given> {

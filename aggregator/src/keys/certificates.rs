@@ -10,7 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _, date_time_ymd,
 };
-use tollgate_tls::{certificate_der, utc};
+use tollgate_tls::{certificate_der, check_name, utc};
 
 use super::{CertArgs, check_file_name, make_dir, read, write};
 use crate::exit::Failure;
@@ -69,6 +69,11 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     check_belongs(&ca_cert, &ca_pair)?;
     let issuer_params = ca_params(&ca_pair);
     let names = [std::slice::from_ref(&args.name), &args.also].concat();
+    for name in &names {
+        // `*.example` is for all hosts right below.
+        let host = name.strip_prefix("*.").unwrap_or(name);
+        check_name(host).map_err(|fault| Failure::Usage(fault.to_string()))?;
+    }
     let mut params = CertificateParams::new(names).map_err(|error| {
         Failure::Usage(format!(
             "names: {error}, expected hosts' names and addresses"

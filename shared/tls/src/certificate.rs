@@ -102,7 +102,7 @@ impl Certificate {
 }
 
 /// The names of a certificate's subject that hosts may have.
-fn names(own: &CertificateDer<'_>) -> Vec<String> {
+pub(crate) fn names(own: &CertificateDer<'_>) -> Vec<String> {
     dns_names(own).unwrap_or_default()
 }
 

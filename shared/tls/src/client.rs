@@ -133,7 +133,16 @@ impl ClientTls {
     }
 }
 
-fn parse_name(name: &str) -> Result<ServerName<'static>, TlsFault> {
+/// Whether a name may be a host's, or is an address, so that a certificate for it is good for anything.
+///
+/// # Errors
+///
+/// [`TlsFault::ServerName`] where it is neither.
+pub fn check_name(name: &str) -> Result<(), TlsFault> {
+    parse_name(name).map(drop)
+}
+
+pub(crate) fn parse_name(name: &str) -> Result<ServerName<'static>, TlsFault> {
     let bare = name
         .strip_prefix('[')
         .and_then(|name| name.strip_suffix(']'))
@@ -159,7 +168,7 @@ struct Read {
 impl Read {
     fn of(files: &ClientFiles) -> Result<Self, TlsFault> {
         let own = match &files.own {
-            Some((cert, key)) => Some((files::read(cert)?, files::read_private(key)?)),
+            Some((cert, key)) => Some(files::read_pair(cert, key)?),
             None => None,
         };
         Ok(Self {

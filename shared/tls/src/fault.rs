@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rustls::{CertificateError, Error};
+use tollgate_shared::file_mode::ModeFault;
 
 /// Why files for TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -19,16 +20,13 @@ pub enum TlsFault {
     /// A token stands where the name of its file belongs.
     #[error("found a token (tg1_…), expected the path of the file that it stands in")]
     TokenForPath,
-    /// A file with a secret can be read by others.
-    #[error(
-        "{}: mode {mode:04o} lets every user of this machine read a secret, expected 0600 (chmod 600), or 0640 for a group",
-        path.display()
-    )]
-    Exposed {
+    /// A file with a secret can be read by others, or one that says who is believed can be written by them.
+    #[error("{}: {fault}", path.display())]
+    Mode {
         /// The file.
         path: PathBuf,
-        /// Its mode.
-        mode: u32,
+        /// What its mode allows.
+        fault: ModeFault,
     },
     /// A file is longer than any of its kind.
     #[error("{}: has {bytes} bytes, expected at most {allowed}", path.display())]
@@ -68,6 +66,31 @@ pub enum TlsFault {
         /// The file with the key.
         key: PathBuf,
     },
+    /// The certificate is for other names than the one that callers expect.
+    #[error(
+        "{}: the certificate is for the names {}, expected one that is for {expected}, the server name of the fleet",
+        path.display(), listed(names)
+    )]
+    OtherNames {
+        /// The file.
+        path: PathBuf,
+        /// Its DNS names.
+        names: Vec<String>,
+        /// The name that it has to be for.
+        expected: String,
+    },
+    /// Whoever believes these CAs does not believe the certificate.
+    #[error(
+        "{}: no CA in {} has issued it, or the chain lacks an intermediate certificate, so that whoever believes those CAs \
+         refuses it: expected the certificate and behind it, in the same file, all that stand between it and its CA",
+        path.display(), ca.display()
+    )]
+    Chain {
+        /// The file with the certificate.
+        path: PathBuf,
+        /// The file with the CAs.
+        ca: PathBuf,
+    },
     /// One of two files that go together was named without the other.
     #[error(
         "a certificate without its private key, or a key without its certificate: expected both or neither"
@@ -98,6 +121,13 @@ pub enum TlsFault {
         /// What stands there instead, without quoting it.
         found: &'static str,
     },
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "(none)".to_owned(),
+        names => names.join(", "),
+    }
 }
 
 /// What an error of a handshake or a session means, for those who have to act on it.

@@ -5,8 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+#[cfg(unix)]
+use tollgate_shared::file_mode::{check_believed, check_secret};
 
 use crate::TlsFault;
 
@@ -43,14 +45,17 @@ pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
     found.ok_or(TlsFault::NoSystemRoots)
 }
 
-/// The bytes of a file.
+/// The bytes of a file that says who is believed: others must not be able to write it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TlsFault> {
     read_bounded(path, PEM_BYTES_MAX, false)
 }
 
-/// The bytes of a file that others must not be able to read.
-pub(crate) fn read_private(path: &Path) -> Result<Vec<u8>, TlsFault> {
-    read_bounded(path, PEM_BYTES_MAX, true)
+/// The bytes of a certificate's file and of its private key's, which others must not be able to read.
+pub(crate) fn read_pair(cert: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), TlsFault> {
+    let chain = read(cert)?;
+    // First, or whoever has swapped the two is told of the mode of a file that has no secret.
+    certificates(cert, &chain)?;
+    Ok((chain, read_bounded(key, PEM_BYTES_MAX, true)?))
 }
 
 /// The secret that stands alone on the one line of a file, such as a token.
@@ -93,17 +98,21 @@ fn read_bounded(path: &Path, allowed: u64, is_secret: bool) -> Result<Vec<u8>, T
     let file = File::open(path).map_err(failed)?;
     // Of the open file: whatever the name stands for a moment later does not matter.
     let metadata = file.metadata().map_err(failed)?;
+    // A pipe or a device is nobody's to change the mode of.
     #[cfg(unix)]
-    if is_secret {
+    if metadata.is_file() {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = metadata.permissions().mode() & 0o7777;
-        if mode & 0o007 != 0 {
-            return Err(TlsFault::Exposed {
-                path: path.to_owned(),
-                mode,
-            });
-        }
+        let mode = metadata.permissions().mode();
+        let checked = match is_secret {
+            true => check_secret(mode),
+            false => check_believed(mode),
+        };
+        checked.map_err(|fault| TlsFault::Mode {
+            path: path.to_owned(),
+            fault,
+        })?;
     }
+    #[cfg(not(unix))]
     let _ = (is_secret, metadata);
     let mut bytes = Vec::new();
     file.take(allowed + 1)
@@ -138,8 +147,21 @@ pub(crate) fn certificates(
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
     let read = read.map_err(|error| wrong(error.to_string()))?;
     match read.is_empty() {
-        true => Err(wrong("no certificate in it".to_owned())),
+        true => Err(wrong(instead(bytes, ("PRIVATE KEY", "a private key")))),
         false => Ok(read),
+    }
+}
+
+/// What stands in a PEM file that has nothing of what belongs there.
+fn instead(bytes: &[u8], (label, name): (&str, &str)) -> String {
+    let label = format!("{label}-----");
+    let mut windows = bytes.windows(label.len());
+    match bytes.trim_ascii().is_empty() {
+        true => "it is empty".to_owned(),
+        false if windows.any(|window| window == label.as_bytes()) => {
+            format!("found {name}, as if certificate and key were swapped")
+        }
+        false => "found nothing of the kind".to_owned(),
     }
 }
 
@@ -148,7 +170,10 @@ pub(crate) fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'st
     // The parser's words are about the form alone; it quotes nothing of the key.
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| TlsFault::Pem {
         path: path.to_owned(),
-        said: error.to_string(),
+        said: match error {
+            pem::Error::NoItemsFound => instead(bytes, ("CERTIFICATE", "a certificate")),
+            error => error.to_string(),
+        },
         expected: "a private key (-----BEGIN PRIVATE KEY-----)",
     })
 }

@@ -20,7 +20,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{ClientFiles, ClientTls, Session, provider};
+use crate::{ClientFiles, ClientTls, ServerFiles, ServerTls, Session, provider};
 
 const NAME: &str = "tollgate.internal";
 const SOON: Duration = Duration::from_secs(20);
@@ -115,6 +115,41 @@ async fn read(session: &mut Session, stream: &TcpStream) -> io::Result<Vec<u8>> 
             Err(error) => return Err(error),
         }
     }
+}
+
+#[test]
+fn a_chain_that_lacks_its_intermediate_is_named_and_another_name_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Authority::root("one");
+    let between = root.between("between");
+    let pair = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![NAME.to_owned(), "10.0.0.4".to_owned()]).unwrap();
+    let own = params.signed_by(&pair, &between.issuer).unwrap().pem();
+    let of = |file: &str| dir.path().join(file);
+    std::fs::write(of("ca.pem"), &root.pem).unwrap();
+    std::fs::write(of("own.key"), pair.serialize_pem()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(of("own.key"), mode).unwrap();
+    let load = |chain: &str, name: &str| {
+        std::fs::write(of("own.pem"), chain).unwrap();
+        ServerTls::load(ServerFiles {
+            cert: of("own.pem"),
+            key: of("own.key"),
+            client_ca: Some(of("ca.pem")),
+            server_name: Some(name.to_owned()),
+        })
+    };
+    let whole = load(&format!("{own}{}", between.pem), NAME).unwrap();
+    assert!(whole.chain_fault().is_none());
+    assert!(whole.is_for(NAME) && whole.is_for("10.0.0.4") && !whole.is_for("10.0.0.5"));
+    let fault = load(&own, NAME).unwrap().chain_fault().unwrap().to_string();
+    assert!(
+        fault.contains("own.pem: no CA in ") && fault.contains("lacks an intermediate"),
+        "{fault}"
+    );
+    let fault = load(&own, "other.internal").unwrap_err().to_string();
+    let expected = format!("is for the names {NAME}, expected one that is for other.internal");
+    assert!(fault.contains(&expected), "{fault}");
 }
 
 /// What an agent says of the aggregator that it meets.

@@ -23,7 +23,7 @@ mod session;
 pub mod utc;
 
 pub use certificate::{Certificate, Validity};
-pub use client::{ClientFiles, ClientTls};
+pub use client::{ClientFiles, ClientTls, check_name};
 pub use fault::{TlsFault, explain};
 pub use files::{certificate_der, read_secret, read_secrets};
 pub use server::{Reloaded, ServerFiles, ServerTls};

@@ -8,16 +8,18 @@
 //! What stays true: the three files replace each other only together. A session ticket of one configuration is
 //! worth nothing under the next, so a CA that was taken out lets nobody in by a resumed session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustls::ServerConfig;
-use rustls::pki_types::UnixTime;
-use rustls::server::WebPkiClientVerifier;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
+use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 
-use crate::client::{check_validity, digest, of_pair, refused};
+use crate::certificate::names;
+use crate::client::{check_validity, digest, of_pair, parse_name, refused};
 use crate::{Certificate, Session, TlsFault, files, provider};
 
 /// The files of one that is connected to.
@@ -29,6 +31,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// The CAs whose certificates may stand for a token, as PEM. `None` means that nobody is asked for one.
     pub client_ca: Option<PathBuf>,
+    /// The name that its certificate has to be for. `None` means that none is known here.
+    pub server_name: Option<String>,
 }
 
 /// TLS for one that is connected to.
@@ -54,6 +58,9 @@ struct Force {
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     client_ca: blake3::Hash,
     not_after: u64,
+    own: CertificateDer<'static>,
+    /// Why whoever believes the CAs of callers would refuse its chain.
+    chain_fault: Option<Arc<TlsFault>>,
 }
 
 /// What a look at the files has found.
@@ -137,6 +144,22 @@ impl ServerTls {
         self.lock().force.not_after
     }
 
+    /// Whether the certificate in force is for a name or address.
+    pub fn is_for(&self, name: &str) -> bool {
+        is_for(&self.lock().force.own, name)
+    }
+
+    /// The DNS names of the certificate in force.
+    pub fn names(&self) -> Vec<String> {
+        names(&self.lock().force.own)
+    }
+
+    /// Why whoever believes the CAs of callers (members of a fleet do) would refuse the chain in force, if anybody would.
+    /// Agents may believe others, so it is no reason to refuse the file.
+    pub fn chain_fault(&self) -> Option<Arc<TlsFault>> {
+        self.lock().force.chain_fault.clone()
+    }
+
     /// Whether callers may show a certificate in place of a token.
     pub const fn takes_certificates(&self) -> bool {
         self.files.client_ca.is_some()
@@ -158,7 +181,7 @@ impl ServerTls {
     /// # Errors
     ///
     /// Where rustls does not begin.
-    pub fn session(&self) -> Result<Session, rustls::Error> {
+    pub fn session(&self) -> Result<Session, Error> {
         let session = rustls::ServerConnection::new(self.config())?;
         Ok(Session::new(session.into()))
     }
@@ -182,9 +205,10 @@ struct Read {
 impl Read {
     fn of(files: &ServerFiles) -> Result<Self, TlsFault> {
         let client_ca = files.client_ca.as_deref();
+        let (cert, key) = files::read_pair(&files.cert, &files.key)?;
         Ok(Self {
-            cert: files::read(&files.cert)?,
-            key: files::read_private(&files.key)?,
+            cert,
+            key,
             client_ca: client_ca.map(files::read).transpose()?.unwrap_or_default(),
         })
     }
@@ -197,14 +221,17 @@ impl Read {
         let (cert, key) = (&files.cert, &files.key);
         let chain = files::certificates(cert, &self.cert)?;
         let not_after = check_validity(cert, chain.first())?.not_after;
+        let own = own(files, &chain)?;
         let private = files::private_key(key, &self.key)?;
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| refused(cert, &error))?;
+        let mut chain_fault = None;
         let verifier = match &files.client_ca {
             None => None,
             Some(path) => {
                 let roots = Arc::new(files::roots(path, &self.client_ca)?);
+                chain_fault = check_chain((cert, path), &chain, &roots).err();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
                     // Whoever shows none needs a token; whoever shows one needs a valid one.
                     .allow_unauthenticated()
@@ -236,6 +263,55 @@ impl Read {
             verifier,
             client_ca: blake3::hash(&self.client_ca),
             not_after,
+            own,
+            chain_fault: chain_fault.map(Arc::new),
         })
     }
+}
+
+/// The certificate that stands for this side, which is for the name that callers expect.
+fn own(
+    files: &ServerFiles,
+    chain: &[CertificateDer<'static>],
+) -> Result<CertificateDer<'static>, TlsFault> {
+    let own = chain.first().cloned().unwrap_or_else(|| Vec::new().into());
+    match &files.server_name {
+        Some(expected) if !is_for(&own, expected) => Err(TlsFault::OtherNames {
+            path: files.cert.clone(),
+            names: names(&own),
+            expected: expected.clone(),
+        }),
+        _ => Ok(own),
+    }
+}
+
+fn is_for(own: &CertificateDer<'_>, name: &str) -> bool {
+    let parsed = ParsedCertificate::try_from(own);
+    let (Ok(parsed), Ok(name)) = (parsed, parse_name(name)) else {
+        return false;
+    };
+    verify_server_name(&parsed, &name).is_ok()
+}
+
+/// Whether one who believes these CAs, as a client, would believe the chain.
+fn check_chain(
+    (cert, ca): (&Path, &Path),
+    chain: &[CertificateDer<'static>],
+    roots: &RootCertStore,
+) -> Result<(), TlsFault> {
+    let Some((own, between)) = chain.split_first() else {
+        return Ok(());
+    };
+    let parsed = ParsedCertificate::try_from(own).map_err(|error| refused(cert, &error))?;
+    let known = provider().signature_verification_algorithms.all;
+    let now = UnixTime::now();
+    verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, now, known).map_err(
+        |error| match error {
+            Error::InvalidCertificate(CertificateError::UnknownIssuer) => TlsFault::Chain {
+                path: cert.to_owned(),
+                ca: ca.to_owned(),
+            },
+            error => refused(cert, &error),
+        },
+    )
 }

@@ -147,6 +147,8 @@ impl Stage {
              sasl.username = {user}\nsasl.password = {password}\n"
         );
         std::fs::write(self.properties(user), text).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(self.properties(user), mode).expect("set");
     }
 
     /// A command as a user.

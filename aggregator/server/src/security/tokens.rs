@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::Deserialize;
+use tollgate_shared::file_mode::{ModeFault, check_believed};
 use tollgate_shared::names::check_name;
 use tollgate_tls::Certificate;
 
@@ -48,6 +49,14 @@ pub enum TokensFault {
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// Others can write it, and so let themselves in.
+    #[error("{}: {fault}", path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// What its mode allows.
+        fault: ModeFault,
     },
     /// It is not TOML of this form.
     #[error("{}: line {line}: {said}", path.display())]
@@ -354,12 +363,21 @@ impl TokenBook {
 
 fn read(path: &Path) -> Result<String, TokensFault> {
     use std::io::Read as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
     let failed = |source| TokensFault::Read {
         path: path.to_owned(),
         source,
     };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_file() {
+        check_believed(metadata.permissions().mode()).map_err(|fault| TokensFault::Mode {
+            path: path.to_owned(),
+            fault,
+        })?;
+    }
     let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
     if FILE_BYTES_MAX < read.map_err(failed)? as u64 {
         let text = format!("is longer than {FILE_BYTES_MAX} bytes");

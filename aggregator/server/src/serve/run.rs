@@ -85,6 +85,7 @@ pub(super) async fn run(
     let mut signals = Signals::catch(with_stdin)?;
     let (log_sender, mut log_events) = mpsc::channel(LOG_EVENTS_MAX);
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+    let of_agents = listeners.1.agents.clone();
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
     // For people and for whoever started us: one line, and the addresses in it are final.
     let Bound {
@@ -99,6 +100,7 @@ pub(super) async fn run(
     );
     tracing::info!(%http, %agents, %feed, probe, tls, "listening");
     secure::warn_of_advertised(&config, bound);
+    secure::warn_of_names(&config, &of_agents, bound);
     // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
     // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
     shell.read_limits_file(&config);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_shared::keyring::Keyring;
 use tollgate_tls::{ClientFiles, ServerFiles, ServerTls};
 
-use super::watch::Watch;
+use super::watch::{Watch, warn_of_chain};
 use super::{Bound, host_name};
 use crate::ServeError;
 use crate::config::{Config, LogKind, TlsFiles};
@@ -85,9 +85,11 @@ fn server_tls(files: &TlsFiles) -> Result<Arc<ServerTls>, String> {
         cert: files.cert.clone(),
         key: files.key.clone(),
         client_ca: files.client_ca.clone(),
+        server_name: files.server_name.clone(),
     });
-    tls.map(Arc::new)
-        .map_err(|fault| format!("listen.tls: {fault}"))
+    let tls = tls.map_err(|fault| format!("listen.tls: {fault}"))?;
+    warn_of_chain(&tls);
+    Ok(Arc::new(tls))
 }
 
 fn token_book(path: &Path) -> Result<Arc<TokenBook>, String> {
@@ -142,6 +144,26 @@ pub(super) fn warn_of_advertised(config: &Config, bound: Bound) {
             advertise = advertised,
             "agents on other machines cannot reach the feed: listen.advertise (--advertise) is to be this machine's \
              name or address in their network"
+        );
+    }
+}
+
+/// Warns where agents on other machines expect a name that the certificate is not for: the host that they connect to, as
+/// long as nobody has told them the fleet's name.
+pub(super) fn warn_of_names(config: &Config, agents: &Access, bound: Bound) {
+    let names_fleet = config.security.tls.as_ref();
+    let names_fleet = names_fleet.is_some_and(|tls| tls.server_name.is_some());
+    let Some((tls, _)) = agents.tls.as_ref().filter(|_| !names_fleet) else {
+        return;
+    };
+    let advertised = &*config.listen.advertise;
+    if !bound.agents.ip().is_loopback() && !tls.is_for(advertised) {
+        tracing::warn!(
+            cert = %tls.files().cert.display(),
+            names = tls.names().join(", "),
+            advertise = advertised,
+            "the certificate is not for the advertised host: agents need one of its names as TOLLGATE_TLS_SERVER_NAME, or \
+             refuse it; with that name as listen.tls.server_name this line is not written"
         );
     }
 }

@@ -85,6 +85,7 @@ impl Watch {
                     client_ca_changed = client_ca;
                     self.counters.tls_reloads.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(client_ca, "certificates were replaced");
+                    warn_of_chain(tls);
                 }
                 Err(fault) => {
                     self.counters.tls_faults.fetch_add(1, Ordering::Relaxed);
@@ -128,5 +129,12 @@ impl Watch {
         self.counters
             .revoked
             .fetch_add(ended as u64, Ordering::Relaxed);
+    }
+}
+
+/// Warns where members of the fleet, and agents that believe the same CAs, would refuse the certificate in force.
+pub(super) fn warn_of_chain(tls: &ServerTls) {
+    if let Some(fault) = tls.chain_fault() {
+        tracing::warn!(%fault, "listen.tls: the certificate is not under listen.tls.client_ca");
     }
 }

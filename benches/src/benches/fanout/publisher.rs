@@ -111,6 +111,7 @@ fn access(dir: &Path) -> anyhow::Result<Access> {
         cert: secured::file(dir, "bench.pem"),
         key: secured::file(dir, "bench.key"),
         client_ca: None,
+        server_name: None,
     })?;
     Ok(Access {
         tls: Some((Arc::new(tls), Arc::new(Handshakes::start()?))),
