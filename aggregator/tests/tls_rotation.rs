@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::tls::{CONFIG, Fleet, KEYS, Load, Tap, keys, until};
@@ -284,14 +285,70 @@ fn a_chain_that_callers_would_refuse_is_named() {
     assert!(said.contains(lacks), "{said}");
 }
 
-#[test]
-fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
+/// What is replaced in the configuration, by what, and what is said of that.
+const FAULTS: [(&str, &str, &str); 8] = [
+    (
+        "keys/tollgate.key",
+        "keys/other.key",
+        "the key does not belong to the first certificate",
+    ),
+    (
+        "keys/tollgate.key",
+        "keys/none.key",
+        "none.key: No such file",
+    ),
+    (
+        "keys/tollgate.pem",
+        "keys/tollgate.key",
+        "expected PEM with at least one certificate",
+    ),
+    ("keys/tokens.toml", "limits.toml", "limits.toml: line"),
+    (
+        "keys/tollgate.key",
+        "empty",
+        "empty: it is empty, expected PEM",
+    ),
+    (
+        PAIR,
+        SWAPPED,
+        "found a private key, as if certificate and key were swapped",
+    ),
+    (
+        "client_ca =",
+        "server_name = \"elsewhere\"\nclient_ca =",
+        "is for the names tollgate, expected one that is for elsewhere",
+    ),
+    (
+        "keys/tokens.toml",
+        "open.toml",
+        "mode 0666 lets every user of this machine write it",
+    ),
+];
+
+/// Good files, one that is empty, and tokens that everybody may write.
+fn files_of_every_kind() -> tempfile::TempDir {
     let dir = directory(LIMITS);
     let path = dir.path();
     keys(path, &["ca"]);
     keys(path, &["cert", "tollgate"]);
     keys(path, &["cert", "other"]);
     keys(path, &["token", "a", "--role", "agent"]);
+    std::fs::write(path.join("empty"), "").expect("written");
+    set_mode(&path.join("empty"), 0o600);
+    std::fs::copy(path.join("keys/tokens.toml"), path.join("open.toml")).expect("copied");
+    set_mode(&path.join("open.toml"), 0o666);
+    dir
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("set");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
+    let dir = files_of_every_kind();
+    let path = dir.path();
     let mode = |file: &str| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::metadata(path.join("keys").join(file))
@@ -301,14 +358,6 @@ fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
             & 0o777
     };
     assert_eq!(["ca.key", "tollgate.key", "a.token"].map(mode), [0o600; 3]);
-    let with_mode = |file: &str, mode| {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        std::fs::set_permissions(path.join(file), mode).expect("set");
-    };
-    std::fs::write(path.join("empty"), "").expect("written");
-    with_mode("empty", 0o600);
-    std::fs::copy(path.join("keys/tokens.toml"), path.join("open.toml")).expect("copied");
-    with_mode("open.toml", 0o666);
     let start = |from: &str, to: &str| {
         std::fs::write(path.join("tollgate.toml"), CONFIG.replace(from, to)).expect("written");
         run(
@@ -322,48 +371,11 @@ fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
             ],
         )
     };
-    for (from, to, says) in [
-        (
-            "keys/tollgate.key",
-            "keys/other.key",
-            "the key does not belong to the first certificate",
-        ),
-        (
-            "keys/tollgate.key",
-            "keys/none.key",
-            "none.key: No such file",
-        ),
-        (
-            "keys/tollgate.pem",
-            "keys/tollgate.key",
-            "expected PEM with at least one certificate",
-        ),
-        ("keys/tokens.toml", "limits.toml", "limits.toml: line"),
-        (
-            "keys/tollgate.key",
-            "empty",
-            "empty: it is empty, expected PEM",
-        ),
-        (
-            PAIR,
-            SWAPPED,
-            "found a private key, as if certificate and key were swapped",
-        ),
-        (
-            "client_ca =",
-            "server_name = \"elsewhere\"\nclient_ca =",
-            "is for the names tollgate, expected one that is for elsewhere",
-        ),
-        (
-            "keys/tokens.toml",
-            "open.toml",
-            "mode 0666 lets every user of this machine write it",
-        ),
-    ] {
+    for (from, to, says) in FAULTS {
         let (code, _, stderr) = start(from, to);
         assert_eq!((code, stderr.contains(says)), (78, true), "{to}: {stderr}");
     }
-    with_mode("keys/tollgate.key", 0o644);
+    set_mode(&path.join("keys/tollgate.key"), 0o644);
     let (code, _, stderr) = start("x-none", "");
     assert_eq!(
         (code, stderr.contains("mode 0644 lets every user")),
