@@ -8,7 +8,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::Number;
 
 /// Up to here every whole number is a float of its own.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -19,7 +20,7 @@ where
     D: Deserializer<'de>,
     T: TryFrom<u64>,
 {
-    deserializer.deserialize_u64(Whole(PhantomData))
+    of_number(&Number::deserialize(deserializer)?)
 }
 
 /// Reads a number, or null.
@@ -28,7 +29,20 @@ where
     D: Deserializer<'de>,
     T: TryFrom<u64>,
 {
-    deserializer.deserialize_option(OrNull(PhantomData))
+    let number = Option::<Number>::deserialize(deserializer)?;
+    number.map(|number| of_number(&number)).transpose()
+}
+
+fn of_number<T: TryFrom<u64>, E: Error>(number: &Number) -> Result<T, E> {
+    let is_exact = |float: &f64| (0.0..=EXACT_MAX).contains(float) && float.fract() == 0.0;
+    let of_float = || number.as_f64().filter(is_exact).map(|float| float as u64);
+    let whole = number.as_u64().or_else(of_float);
+    whole
+        .and_then(|whole| T::try_from(whole).ok())
+        .ok_or_else(|| {
+            let bits = 8 * size_of::<T>();
+            E::custom(format!("{number}: expected a whole number below 2^{bits}"))
+        })
 }
 
 /// Reads a list of objects.
@@ -61,49 +75,5 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(JsonObject)
-    }
-}
-
-struct Whole<T>(PhantomData<T>);
-
-impl<T: TryFrom<u64>> Visitor<'_> for Whole<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match size_of::<T>() {
-            4 => f.write_str("a whole number below 4294967296"),
-            _ => f.write_str("a whole number below 18446744073709551616"),
-        }
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        let unexpected = || E::invalid_value(Unexpected::Unsigned(number), &self);
-        T::try_from(number).map_err(|_| unexpected())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        match (0.0..=EXACT_MAX).contains(&number) && number.fract() == 0.0 {
-            // Exact, as it is whole and within the bound.
-            true => self.visit_u64(number as u64),
-            false => Err(E::invalid_value(Unexpected::Float(number), &self)),
-        }
-    }
-}
-
-struct OrNull<T>(PhantomData<T>);
-
-impl<'de, T: TryFrom<u64>> Visitor<'de> for OrNull<T> {
-    type Value = Option<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number, or null")
-    }
-
-    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        whole(deserializer).map(Some)
     }
 }
