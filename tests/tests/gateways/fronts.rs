@@ -117,6 +117,11 @@ pub fn listen() -> TcpListener {
     }
 }
 
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    listen().local_addr().expect("an address").port()
+}
+
 impl Ports {
     /// Ports that were free a moment ago.
     pub fn choose(dir: &Path, service: u16) -> Self {

@@ -1,10 +1,12 @@
 //! Web servers in front of a service, with the shipped configurations of `deploy/gateways` and a gateway beside them.
 //!
 //! One table for all of them: what is let through, refused, told in headers; a body; a forged address; a gateway that
-//! is gone. Each is ignored where its program is not there; `TOLLGATE_PROGRAMS=required` fails instead.
+//! is gone. And schemathesis, which asks the gateway and an aggregator all that their descriptions allow. Each is ignored
+//! where its program is not there; `TOLLGATE_PROGRAMS=required` fails instead.
 
 mod concurrent;
 mod fronts;
+mod openapi;
 mod service;
 
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         .collect();
     let concurrent = "limits_requests_at_a_time_and_counts_once";
     trials.push(trial(&ENVOY_RLS, concurrent, concurrent::limits_and_counts));
+    trials.push(openapi::trial(is_required));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
