@@ -1,9 +1,10 @@
 //! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C,
-//! Lua in nginx, Go, Java.
+//! Lua in nginx, Go, Java; and the example for actix-web.
 //!
 //! Each is ignored where its program is not there; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
 //! instead. The library is the one that cargo built beside this test.
 
+mod actix;
 mod java;
 mod kit;
 mod nginx;
@@ -38,7 +39,7 @@ const DOORS: &[Door] = &[
         run: nginx::limits_in_two_workers,
     },
     Door {
-        name: "lua_lets_through_without_its_library",
+        name: "lua_lets_through_without_library_or_module",
         missing: nginx::missing,
         is_required: true,
         run: nginx::lets_through_without_the_library,
@@ -56,6 +57,12 @@ const DOORS: &[Door] = &[
         // Debian's Java is older than what the class needs.
         is_required: false,
         run: java::checks_and_example,
+    },
+    Door {
+        name: "actix_has_what_its_example_promises",
+        missing: actix::missing,
+        is_required: true,
+        run: actix::example_limits,
     },
     Door {
         name: "each_language_declares_what_the_header_does",

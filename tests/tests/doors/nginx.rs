@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,17 @@ impl Drop for Nginx {
 impl Nginx {
     /// With the shipped configuration, of which ports and places are others, and a library of this name.
     fn start(kit: &Kit, library: &str) -> Self {
-        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateways/lua");
-        std::fs::copy(shipped.join("tollgate.lua"), kit.dir.join("tollgate.lua")).expect("a file");
+        let module = shipped().join("tollgate.lua");
+        std::fs::copy(module, kit.dir.join("tollgate.lua")).expect("a file");
+        Self::start_without_module(kit, library)
+    }
+
+    fn start_without_module(kit: &Kit, library: &str) -> Self {
         let service = service();
         let web = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = web.local_addr().expect("an address").to_string();
         drop(web);
-        let text = std::fs::read_to_string(shipped.join("nginx.conf")).expect("a shipped file");
+        let text = std::fs::read_to_string(shipped().join("nginx.conf")).expect("a shipped file");
         let mut replaced = text.clone();
         for (was, is) in [
             (
@@ -169,4 +173,17 @@ pub fn lets_through_without_the_library() {
         assert!(nginx.get().starts_with("HTTP/1.1 200"), "{}", log(&kit));
     }
     assert!(log(&kit).contains("libtollgate_none.so"), "{}", log(&kit));
+    drop(nginx);
+    std::fs::remove_file(kit.dir.join("tollgate.lua")).expect("it was there");
+    let nginx = Nginx::start_without_module(&kit, "libtollgate_none.so");
+    assert!(nginx.get().starts_with("HTTP/1.1 200"), "{}", log(&kit));
+    assert!(
+        log(&kit).contains("module 'tollgate' not found"),
+        "{}",
+        log(&kit)
+    );
+}
+
+fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateways/lua")
 }
