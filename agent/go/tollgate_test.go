@@ -1,9 +1,7 @@
 package tollgate
 
 import (
-	"fmt"
 	"os"
-	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -154,33 +152,4 @@ func TestGoroutinesCallAtOnce(t *testing.T) {
 	if counted := after.HitsAccepted + after.HitsDropped - before.HitsAccepted - before.HitsDropped; counted != 8000 {
 		t.Errorf("%d counted, %v", counted, err)
 	}
-}
-
-// go test -run '^$' -bench Cost -benchtime 1x: what a call costs, as agent/c/examples/cost.c measures it.
-func BenchmarkCost(b *testing.B) {
-	const domains, blocks = 1000, 2000
-	agent := opened(b)
-	rate := rateOf(b, agent, "api.free")
-	names := make([]string, domains)
-	for i := range names {
-		names[i] = fmt.Sprintf("tenant:%08x:user:%08x", i, i*7919)
-	}
-	before, _ := agent.Stats()
-	took := make([]time.Duration, blocks)
-	for block := range took {
-		start := time.Now()
-		for _, name := range names {
-			if rate.Hit(name) != nil {
-				b.Fatal("refused")
-			}
-		}
-		took[block] = time.Since(start)
-		for time.Since(start) < time.Millisecond {
-		}
-	}
-	after, _ := agent.Stats()
-	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
-	b.ReportMetric(float64(took[blocks/2].Nanoseconds())/domains, "ns/call")
-	b.ReportMetric(float64(took[blocks/10].Nanoseconds())/domains, "ns/call-a-tenth")
-	b.ReportMetric(100*float64(after.HitsAccepted-before.HitsAccepted)/(domains*blocks), "%recorded")
 }

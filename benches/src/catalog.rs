@@ -56,6 +56,11 @@ pub const BENCHES: &[Bench] = &[
         run: propagation::run,
     },
     Bench {
+        name: "doors",
+        about: "a call from C, LuaJIT, Go and Python by the agent in the process; with the aggregator killed",
+        run: doors::languages,
+    },
+    Bench {
         name: "rls",
         about: "a decision of the gateway for Envoy's rate limit filter, over loopback, beside envoyproxy/ratelimit",
         run: doors::rls,

@@ -1,14 +1,16 @@
-//! The gateway's doors: what Envoy, a web server or another language waits for.
+//! Doors: what Envoy, a web server or another language waits for.
 //!
 //! ```text
-//! rls       gRPC over loopback        Envoy's rate limit filter; beside envoyproxy/ratelimit and Redis
-//! gateway   HTTP over a Unix socket   a web server's question
+//! doors     the agent in the process   C, LuaJIT, Go, Python; also with the aggregator killed
+//! rls       gRPC over loopback         Envoy's rate limit filter; beside envoyproxy/ratelimit and Redis
+//! gateway   HTTP over a Unix socket    a web server's question
 //! ```
 //!
 //! The gateway is the process that operators run, beside an aggregator; the client shares the machine with both. No
 //! call is refused: 1,000 domains, each far below its limit.
 
 mod gateway;
+mod languages;
 mod ratelimit;
 mod rls;
 
@@ -25,6 +27,7 @@ use crate::harness::figure::Figure;
 use crate::harness::stats::percentile;
 
 pub use gateway::run as gateway;
+pub use languages::run as languages;
 pub use rls::run as rls;
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000000/s\"\n";
