@@ -57,11 +57,9 @@ pub fn in_one_line(act: &Act) -> String {
             format!("{name} {} transfer {transfer}", escaped(resource))
         }
         Act::Set(_) | Act::SetMany(_) => {
-            let first = act.rows().first().map(set).unwrap_or_default();
-            match act.rows().len().saturating_sub(1) {
-                0 => format!("{name} {first}"),
-                more => format!("{name} {first}; and {more} more"),
-            }
+            let (first, more) = (act.rows().first().map(set), act.rows().len());
+            let first = first.unwrap_or_default();
+            format!("{name} {first}{}", and_more(more.saturating_sub(1)))
         }
         Act::Switch {
             namespace,
@@ -75,6 +73,13 @@ pub fn in_one_line(act: &Act) -> String {
                 switch_text(*allow_unconfigured)
             )
         }
+    }
+}
+
+fn and_more(rows: usize) -> String {
+    match rows {
+        0 => String::new(),
+        more => format!("; and {more} more"),
     }
 }
 
