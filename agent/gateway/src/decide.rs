@@ -29,9 +29,7 @@ use axum::{Extension, Json};
 use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
-use tollgate_agent::{
-    Allowed, Cause, Copies, Denied, Misuse, Rate, Refused, Settled,
-};
+use tollgate_agent::{Allowed, Cause, Copies, Denied, Misuse, Rate, Refused, Settled};
 
 use crate::authorize::hit;
 use crate::confirmed::{self, ConfirmedAsk, TakenHold};

@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 use serde_yaml_ng::Value;
 use tollgate_shared::names::check_name;
 
-use super::draft::{Draft, LimitGrant, DraftResource, domain_of};
+use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
 
 /// A truth value in any spelling of YAML 1.1, which the original reads.
 #[derive(Clone, Copy, Default)]

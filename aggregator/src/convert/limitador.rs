@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
-use super::draft::{Draft, LimitGrant, DraftResource, domain_of};
+use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
 
 #[derive(Deserialize)]
 struct Limit {
