@@ -14,8 +14,10 @@ use tollgate_shared::wire::public::Public;
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope, Statement};
 
 use super::*;
+use crate::clock::Clock;
 use crate::deny::{DenyView, NearList};
-use crate::resource::Resource;
+use crate::resource::{Resource, Resources};
+use crate::sight::Liveness;
 
 pub(super) const PARTITIONS: u32 = 4;
 pub(super) const LOG: LogId = LogId {
