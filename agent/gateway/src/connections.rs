@@ -239,11 +239,15 @@ pub(crate) struct MeteredBody {
 }
 
 impl MeteredBody {
-    pub const fn new(body: Incoming, connection: Arc<Connection>) -> Self {
+    /// The body of a request whose head takes so many bytes, which count as long.
+    pub fn new(body: Incoming, connection: Arc<Connection>, head_bytes: usize) -> Self {
+        if head_bytes != 0 {
+            connection.add_body(head_bytes);
+        }
         Self {
             body,
             connection,
-            bytes: 0,
+            bytes: head_bytes,
         }
     }
 }

@@ -164,7 +164,7 @@ async fn answer_http(
     let service = service_fn(move |mut request: Request<Incoming>| {
         connection.begin_request();
         request.extensions_mut().insert(Arc::clone(&connection));
-        let metered = |body| Body::new(MeteredBody::new(body, Arc::clone(&connection)));
+        let metered = |body| Body::new(MeteredBody::new(body, Arc::clone(&connection), 0));
         let answered = routes.call(request.map(metered));
         let connection = Arc::clone(&connection);
         async move {

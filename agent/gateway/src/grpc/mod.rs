@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::http::Response;
+use axum::http::{HeaderMap, Response};
 use envoy_types::pb::envoy::service::auth::v3::authorization_server::AuthorizationServer;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -49,9 +49,16 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// taken.
 const STREAMS_MAX: u32 = 128;
 
-/// The most bytes of a request's headers, which may have come as a byte each. Those of gRPC have some hundred; what is
-/// asked stands in the message.
-const HEADERS_BYTES_MAX: u32 = 4 << 10;
+/// The most bytes of a request's headers. Those of gRPC have some hundred, but Envoy passes on what a client wrote into
+/// `tracestate` where it traces: as much as its own bound on heads allows, 60 KiB. A request that is refused for it goes on
+/// without limits.
+const HEADERS_BYTES_MAX: u32 = 64 << 10;
+
+/// Headers of so many bytes are nobody's business; greater ones count as a part of the body that is to come.
+const HEADERS_BYTES_FREE: usize = 4 << 10;
+
+/// What a header takes beside its name and value.
+const HEADER_BYTES: usize = 96;
 
 /// How long a request may take from its head to its answer, message included.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
@@ -123,7 +130,8 @@ impl Grpc {
         let _ended = EndsHolds(&self.holds, id);
         let service = hyper::service::service_fn(|mut request: axum::http::Request<Incoming>| {
             request.extensions_mut().insert(id);
-            let metered = |body| MeteredBody::new(body, Arc::clone(&open));
+            let head_bytes = metered_bytes(request.headers());
+            let metered = |body| MeteredBody::new(body, Arc::clone(&open), head_bytes);
             // Routes are always ready.
             let answered = self.routes.clone().call(request.map(metered));
             in_time(answered, Arc::clone(&open))
@@ -146,6 +154,16 @@ impl Grpc {
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended early");
         }
+    }
+}
+
+/// What headers take of memory, where that is much: they are kept until the message is there.
+fn metered_bytes(headers: &HeaderMap) -> usize {
+    let sizes = headers.iter();
+    let sizes = sizes.map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);
+    match sizes.sum() {
+        0..=HEADERS_BYTES_FREE => 0,
+        bytes => bytes,
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tonic::Code;
 
-use crate::support::{Running, named};
+use crate::support::{Running, named, unfinished};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -30,7 +30,7 @@ async fn settings(peer: &mut TcpStream) -> Vec<(u16, u32)> {
 }
 
 #[tokio::test]
-async fn a_connection_has_few_requests_with_small_headers_at_once() {
+async fn a_connection_has_few_requests_with_bounded_headers_at_once() {
     let running = Running::start().await;
     let mut peer = TcpStream::connect(running.grpc).await.expect("it accepts");
     let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -39,12 +39,12 @@ async fn a_connection_has_few_requests_with_small_headers_at_once() {
     let (streams_max, headers_bytes_max) = (3, 6);
     assert!(settings.contains(&(streams_max, 128)), "{settings:?}");
     assert!(
-        settings.contains(&(headers_bytes_max, 4_096)),
+        settings.contains(&(headers_bytes_max, 65_536)),
         "{settings:?}"
     );
     drop(peer);
-    // What stays below is answered, what goes beyond is not.
-    for (bytes, is_answered) in [(2_000, true), (5_000, false)] {
+    // What a client may have written into a header that Envoy passes on is answered, what goes beyond is not.
+    for (bytes, is_answered) in [(2_000, true), (60 << 10, true), (70_000, false)] {
         let mut request = tonic::Request::new(RateLimitRequest {
             domain: "edge".to_owned(),
             descriptors: vec![named("api.search", "acme", None)],
@@ -66,5 +66,27 @@ async fn a_request_whose_message_does_not_come_is_over() {
     let over = running.unfinished(SHOULD_RATE_LIMIT).await;
     assert_eq!(over.code(), Code::DeadlineExceeded, "{over:?}");
     assert!(began.elapsed() < Duration::from_secs(10));
+    running.end().await;
+}
+
+#[tokio::test]
+async fn great_headers_of_unfinished_requests_take_a_bounded_part_of_memory() {
+    let running = Running::start().await;
+    let mut begun = tokio::task::JoinSet::new();
+    // 16 MiB have room for some 280 of them.
+    for _ in 0..4 {
+        let connection = running.connection().await;
+        for _ in 0..100 {
+            let connection = connection.clone();
+            let header = "x".repeat(60_000);
+            begun.spawn(async move { unfinished(connection, SHOULD_RATE_LIMIT, &header).await });
+        }
+    }
+    let first = begun.join_next().await.expect("one").expect("it ends");
+    assert_ne!(first.code(), Code::DeadlineExceeded, "{first:?}");
+    let asked = [named("api.search", "acme", None)];
+    let answer = running.ask("edge", &asked).await;
+    assert_eq!(answer.overall_code, 1);
+    begun.shutdown().await;
     running.end().await;
 }

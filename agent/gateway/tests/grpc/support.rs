@@ -88,12 +88,12 @@ impl Running {
 
     /// Begins a request of a method, and does not send its message.
     pub async fn unfinished(&self, path: &'static str) -> Status {
-        let mut client = tonic::client::Grpc::new(self.channel());
-        client.ready().await.expect("a connection");
-        let path = path.parse().expect("a path");
-        let request = tonic::Request::new(tokio_stream::pending::<Vec<u8>>());
-        let answer = client.client_streaming(request, path, Bytes).await;
-        answer.map(|_| ()).expect_err("it has no message")
+        unfinished(self.channel(), path, "").await
+    }
+
+    /// Another connection.
+    pub async fn connection(&self) -> Channel {
+        channel(self.grpc).await
     }
 
     /// Copies that are held.
@@ -124,6 +124,18 @@ impl Running {
         stop.send(true).expect("it listens");
         served.await.expect("it ends");
     }
+}
+
+/// Begins a request with a header, and does not send its message.
+pub async fn unfinished(channel: Channel, path: &'static str, header: &str) -> Status {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.expect("a connection");
+    let path = path.parse().expect("a path");
+    let mut request = tonic::Request::new(tokio_stream::pending::<Vec<u8>>());
+    let header = header.parse().expect("a header");
+    request.metadata_mut().insert("x-long", header);
+    let answer = client.client_streaming(request, path, Bytes).await;
+    answer.map(|_| ()).expect_err("it has no message")
 }
 
 async fn channel(address: SocketAddr) -> Channel {
