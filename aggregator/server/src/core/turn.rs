@@ -5,7 +5,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
 
 use super::partition::appends::AppendPurpose;
-use super::partition::event::PartitionStep;
+use super::partition::event::{PartitionContext, PartitionStep};
 use super::partition::{Partition, Stage, TICK_EVERY};
 use tollgate_log::{Delivered, Stream};
 
@@ -25,6 +25,10 @@ impl Partition {
         if !self.ticks.slot.is_free(clock) {
             return;
         }
+        if self.changes_keys(context) {
+            self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
+            return;
+        }
         self.ticks.number += 1;
         self.ticks.sent = clock;
         self.ticks.under = self.ruler.version();
@@ -39,6 +43,14 @@ impl Partition {
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
         self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
+    }
+
+    /// Whether an own activation is on its way behind which records count under another key: one that followed it under
+    /// the key of before would be refused.
+    fn changes_keys(&self, context: &PartitionContext<'_>) -> bool {
+        let (now, then) = (self.ruler.version(), self.pointing.version);
+        self.pointing.slot.ticket.is_some()
+            && !std::ptr::eq(context.writer(now), context.writer(then))
     }
 
     /// Appends the pointer to the newest limits version where it does not have it yet.

@@ -162,6 +162,22 @@ fn a_rotation_in_one_step_loses_totals_and_refuses_nobody() {
 }
 
 #[test]
+fn no_tick_follows_an_own_activation_under_the_key_of_before() {
+    let mut world = World::with_keys(MemoryLog::default(), 1, keys(&["k1"]));
+    world.push(LIMITS);
+    // What is appended takes a second to come back.
+    world.held = vec![Stream::Hits];
+    world.read_limits_file(&limits("[\"k1\"]"));
+    world.run_for(Span::from_secs(1));
+    world.held.clear();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.counters().forged, 0);
+    let ticks = world.log.count(kind::TICK);
+    assert!(3 * PARTITIONS as usize <= ticks, "time goes on: {ticks}");
+    assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
 fn a_tick_that_came_too_late_for_its_key_is_sent_again() {
     let mut world = world("[\"k1\"]", keys(&["k1", "k2"]));
     // Another brings in limits that end the key, before this one hears of them.
