@@ -155,7 +155,7 @@ impl Agent {
     ///
     /// let rules = kit.agent().descriptors("envoy");
     /// let applied = rules.apply(&[("tenant", "acme")]);
-    /// assert!(matches!(applied, Applied::Unmatched { .. }), "no rules are known yet");
+    /// assert!(matches!(applied, Applied::NoRules), "none are known yet");
     /// ```
     pub fn descriptors(&self, domain: &str) -> Descriptors {
         let resource = self.resource(&resource_of_rules(domain), 0);

@@ -170,12 +170,20 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
             "tollgate_tokens_reloads_total",
         ];
         let counted = || metrics.map(|name| fleet.served.metric(name));
-        let (before, lost) = (counted(), turns.stats().links_lost);
+        let (before, stats) = (counted(), turns.stats());
         keys(fleet.path(), &["cert", "tollgate"]);
         turn(&fleet, n);
         until("the rotation is in force", || {
             let now = counted();
-            before[0] < now[0] && before[1] < now[1] && lost < turns.stats().links_lost
+            let turned = turns.stats();
+            let is_new =
+                stats.links_lost < turned.links_lost && stats.feeds_opened < turned.feeds_opened;
+            before[0] < now[0] && before[1] < now[1] && is_new
+        });
+        // An agent that is not back yet would come with the next token, and lose nothing with this one.
+        let acknowledged = turns.stats().hits_acknowledged;
+        until("its link is back", || {
+            acknowledged < turns.stats().hits_acknowledged
         });
         // Whoever comes now is served by the new certificate.
         assert_eq!(fleet.command(Some("viewer"), &list).0, 0);

@@ -165,6 +165,7 @@ impl TestAgent {
     /// use tollgate_agent::testing::TestAgent;
     ///
     /// let kit = TestAgent::new();
+    /// kit.descriptors("envoy", Vec::new());
     /// kit.refuse_unmatched("envoy");
     /// let applied = kit.agent().descriptors("envoy").apply(&[("tenant", "acme")]);
     /// assert!(matches!(applied, Applied::Unmatched { refused: true }));

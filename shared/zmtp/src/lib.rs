@@ -8,9 +8,9 @@
 //! ```
 //!
 //! ```
-//! use tollgate_zmtp::{Decoder, Event, Limits, SocketType, message, opening};
+//! use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, message, opening};
 //!
-//! let mut router = Decoder::new(SocketType::Router, Limits::default());
+//! let mut router = Decoder::new(SocketType::Router, PeerLimits::default());
 //! let mut bytes = opening(SocketType::Dealer).to_vec();
 //! bytes.extend_from_slice(&message(&[b"hello"]));
 //! let mut input = &bytes[..];
