@@ -34,7 +34,15 @@ pub fn run(trials: Trials) -> ExitCode {
             Trial::ignorable_test(name, move || outcome(want, LocalKafka::shared(), body))
         })
         .collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    // Trials mostly wait, for a broker or for an aggregator to be missed, and leave processors to one more of them.
+    arguments.test_threads = arguments.test_threads.or_else(one_more_than_processors);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn one_more_than_processors() -> Option<usize> {
+    let processors = std::thread::available_parallelism().ok()?;
+    Some(processors.get() + 1)
 }
 
 /// What to do where Kafka cannot be had.

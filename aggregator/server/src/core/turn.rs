@@ -47,7 +47,7 @@ impl Partition {
 
     /// Whether an own activation is on its way behind which records count under another key: one that followed it under
     /// the key of before would be refused.
-    fn changes_keys(&self, context: &PartitionContext<'_>) -> bool {
+    pub(super) fn changes_keys(&self, context: &PartitionContext<'_>) -> bool {
         let (now, then) = (self.ruler.version(), self.pointing.version);
         self.pointing.slot.ticket.is_some()
             && !std::ptr::eq(context.writer(now), context.writer(then))
