@@ -42,6 +42,21 @@ impl PartitionContext<'_> {
 }
 
 impl Partition {
+    /// Whether an own activation is on its way behind which the key that is written with no longer counts: a record that
+    /// followed it would be refused.
+    pub(super) fn is_ending_its_key(&self, context: &PartitionContext<'_>) -> bool {
+        if self.pointing.slot.ticket.is_none() {
+            return false;
+        }
+        let ids = |version| context.limits.book.record_keys(version);
+        let written = ids(self.ruler.version()).first();
+        let written = written.map_or(CHECKSUM_ID, |id| &**id);
+        match ids(self.pointing.version) {
+            [] => written != CHECKSUM_ID,
+            counted => counted.iter().all(|id| **id != *written),
+        }
+    }
+
     /// Why it cannot be ruled under a limits version here: a key is missing.
     pub(super) fn why_no_key(&self, version: u64, step: &PartitionStep<'_>) -> Option<String> {
         let context = step.context;

@@ -93,9 +93,9 @@ impl Partition {
             digest: self.ruler.state(),
         };
         self.testimonies.note(noted);
-        // Who catches up has nothing to say that was not said when it happened. And behind an activation that changes keys
-        // it would be refused; the next is due in 10 s.
-        if !self.announcing || self.changes_keys(context) {
+        // Who catches up has nothing to say that was not said when it happened. And behind an activation that ends its
+        // key it would be refused; the next is due in 10 s.
+        if !self.announcing || self.is_ending_its_key(context) {
             return;
         }
         let testimony = StateDigest {

@@ -5,7 +5,7 @@ use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
 
 use super::partition::appends::AppendPurpose;
-use super::partition::event::{PartitionContext, PartitionStep};
+use super::partition::event::PartitionStep;
 use super::partition::{Partition, Stage, TICK_EVERY};
 use tollgate_log::{Delivered, Stream};
 
@@ -25,7 +25,7 @@ impl Partition {
         if !self.ticks.slot.is_free(clock) {
             return;
         }
-        if self.changes_keys(context) {
+        if self.is_ending_its_key(context) {
             self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
             return;
         }
@@ -43,14 +43,6 @@ impl Partition {
         step.counters().ticks += 1;
         self.ticks.slot.ticket = Some(ticket);
         self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
-    }
-
-    /// Whether an own activation is on its way behind which records count under another key: one that followed it under
-    /// the key of before would be refused.
-    pub(super) fn changes_keys(&self, context: &PartitionContext<'_>) -> bool {
-        let (now, then) = (self.ruler.version(), self.pointing.version);
-        self.pointing.slot.ticket.is_some()
-            && !std::ptr::eq(context.writer(now), context.writer(then))
     }
 
     /// Appends the pointer to the newest limits version where it does not have it yet.

@@ -165,7 +165,8 @@ fn a_rotation_in_one_step_loses_totals_and_refuses_nobody() {
 fn no_tick_follows_an_own_activation_under_the_key_of_before() {
     let mut world = World::with_keys(MemoryLog::default(), 1, keys(&["k1"]));
     world.push(LIMITS);
-    // What is appended takes a second to come back.
+    // The last tick is back and the next not due: so it is the activation that is on its way, for a second.
+    world.run_for(Span::from_millis(100));
     world.held = vec![Stream::Hits];
     world.read_limits_file(&limits("[\"k1\"]"));
     world.run_for(Span::from_secs(1));
@@ -175,6 +176,18 @@ fn no_tick_follows_an_own_activation_under_the_key_of_before() {
     let ticks = world.log.count(kind::TICK);
     assert!(3 * PARTITIONS as usize <= ticks, "time goes on: {ticks}");
     assert!(world.why_not_ready().is_empty());
+}
+
+#[test]
+fn no_digest_follows_the_activation_of_the_first_keys_under_a_checksum() {
+    // What is delivered at once is drawn: a tick may come alone, in front of the activation behind it.
+    for seed in 1..=8 {
+        let mut world = World::in_group_with_keys(MemoryLog::default(), seed, "g", keys(&["k1"]));
+        world.read_limits_file(&limits("[\"k1\"]"));
+        world.run_for(Span::from_secs(12));
+        assert_eq!(world.counters().forged, 0, "seed {seed}");
+        assert!(0 < world.log.count(kind::TESTIMONY), "seed {seed}");
+    }
 }
 
 #[test]

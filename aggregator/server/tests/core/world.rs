@@ -155,6 +155,12 @@ impl World {
         Self::started(Core::new, log, seed, start, (None, keys))
     }
 
+    /// The same in a group, whose members say what their states were.
+    pub fn in_group_with_keys(log: MemoryLog, seed: u64, group: &str, keys: Keyring) -> Self {
+        let start = begin(&log, BTreeMap::new());
+        Self::started(Core::new, log, seed, start, (Some(group), keys))
+    }
+
     /// The same on a log that has lost its end.
     pub fn with_keys_after_a_loss(log: MemoryLog, seed: u64, keys: Keyring) -> Self {
         let start = Start {
