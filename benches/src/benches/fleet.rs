@@ -191,7 +191,9 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
                 "s",
                 seconds,
             )
-            .note("session.timeout.ms = 6000 (its default here)"),
+            .note(
+                "session.timeout.ms = 2000, the default where brokers allow it, as this one does",
+            ),
         );
         again.kill()?;
         beside_another_group(session, kafka)

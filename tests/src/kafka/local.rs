@@ -96,6 +96,17 @@ impl LocalKafka {
         Self::start_by(command)
     }
 
+    /// Starts a broker with a property over what it has here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`].
+    pub fn start_with(property: &str) -> Result<Self, StartError> {
+        let mut command = Command::new(SCRIPT);
+        command.args(["--with-stdin", "--set", property]);
+        Self::start_by(command)
+    }
+
     /// Starts a broker that tells clients another address, [`Self::bootstrap`], and says what its own is.
     ///
     /// # Errors

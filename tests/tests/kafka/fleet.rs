@@ -313,3 +313,26 @@ pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKa
     let took = await_whole(&[&third]);
     println!("taken over from one that was killed in {took:?}");
 }
+
+/// A member asks for a session of 2 s. Brokers as they come take none below 6 s.
+pub fn an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one(_: &LocalKafka) {
+    let usual = LocalKafka::start_with("group.min.session.timeout.ms=6000");
+    let kafka = usual.expect("another one starts");
+    let (dir, prefix) = (directory(), kafka.fresh_name("session"));
+    let write = |file: &str, more: &str| {
+        let text = format!("[kafka]\npartitions = {PARTITIONS}\n[kafka.properties]\n{more}");
+        std::fs::write(dir.path().join(file), text).expect("written");
+    };
+    write("plain.toml", "");
+    write("short.toml", "\"session.timeout.ms\" = \"1500\"\n");
+    let start =
+        |name, config| Aggregator::configured(dir.path(), &kafka, &prefix, name, config, None);
+    let mut plain = start("agg-1", "plain.toml");
+    plain.line_with("the brokers take no session of 2 s");
+    await_whole(&[&plain]);
+
+    // What was asked for is not changed, but said.
+    let mut short = start("agg-2", "short.toml");
+    short.line_with("expected a session.timeout.ms between the brokers'");
+    assert!(short.rules().is_empty());
+}

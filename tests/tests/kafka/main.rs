@@ -47,7 +47,10 @@ use demo::{
 };
 use everywhere::any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach;
 use fenced::clients_that_were_told_of_no_broker_find_kafka_again;
-use fleet::partitions_move_when_an_aggregator_comes_and_when_it_goes;
+use fleet::{
+    an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one,
+    partitions_move_when_an_aggregator_comes_and_when_it_goes,
+};
 use followed::{
     an_agent_that_knows_kafka_alone_finds_all,
     an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         snapshots_are_read_whole_or_passed_over,
         the_first_snapshot_of_an_hour_stays_while_that_is_asked_for,
         partitions_move_when_an_aggregator_comes_and_when_it_goes,
+        an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one,
         what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on,
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         an_agent_that_knows_kafka_alone_finds_all,

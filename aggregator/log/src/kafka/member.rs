@@ -10,7 +10,8 @@
 //! own. So a member that is late to hear of a change does no harm, and nothing is fenced. Partitions
 //! move one at a time (cooperative); with `group.instance.id` a process that comes back within
 //! `session.timeout.ms` finds its partitions as it left them (static membership). A client that has lost
-//! every broker for good is made anew (`reach`), and joins again.
+//! every broker for good is made anew (`reach`), and joins again. So does one whose session is shorter than the
+//! brokers allow, with one that they do.
 //!
 //! What stays true: what was assigned is revoked before it is assigned again; a lost session revokes
 //! all.
@@ -26,6 +27,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Reb
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::properties::GroupSession;
 use super::topics::{self, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, producer, properties, reach};
 
@@ -94,11 +96,13 @@ impl Member {
     /// Where a property is wrong.
     pub fn join(config: KafkaConfig, sink: Sink) -> Result<Self, KafkaFault> {
         let hits = topics::name(&config, Topic::Hits);
-        let group = group(&config, &hits, sink)?;
+        let session = GroupSession::of(&config);
+        let group = group(&config, session, &hits, sink)?;
         let probe = consumer::create(&config)?;
         let (commands, inbox) = channel();
         let thread = MemberThread {
             config,
+            session,
             hits,
             group,
             inbox,
@@ -129,8 +133,13 @@ impl Member {
 
 type Group = BaseConsumer<Telling>;
 
-fn group(config: &KafkaConfig, hits: &str, sink: Sink) -> Result<Group, KafkaFault> {
-    properties::member(config)?
+fn group(
+    config: &KafkaConfig,
+    session: GroupSession,
+    hits: &str,
+    sink: Sink,
+) -> Result<Group, KafkaFault> {
+    properties::member(config, session)?
         .create_with_context(Telling {
             sink,
             hits: hits.to_owned(),
@@ -197,6 +206,7 @@ impl ConsumerContext for Telling {
 
 struct MemberThread {
     config: KafkaConfig,
+    session: GroupSession,
     hits: String,
     group: Group,
     inbox: Receiver<MemberCommand>,
@@ -248,7 +258,9 @@ impl MemberThread {
                     {
                         return self.fenced(&error);
                     }
-                    self.say(&error, &mut said_at);
+                    if let Err(error) = self.heed(&error, &mut said_at) {
+                        return self.fenced(&error);
+                    }
                 }
             }
             loop {
@@ -274,7 +286,8 @@ impl MemberThread {
     /// Takes part by another client; whatever the group gave the old one is another's by now.
     fn join_anew(&mut self) -> Result<(), String> {
         let sink = Arc::clone(&self.group.context().sink);
-        let fresh = group(&self.config, &self.hits, sink).map_err(|fault| fault.to_string())?;
+        let fresh = group(&self.config, self.session, &self.hits, sink)
+            .map_err(|fault| fault.to_string())?;
         let old = std::mem::replace(&mut self.group, fresh);
         old.context().is_over.store(true, Ordering::SeqCst);
         if let Ok(owned) = old.assignment() {
@@ -291,18 +304,40 @@ impl MemberThread {
         subscribed.map_err(|error| error.to_string())
     }
 
-    /// A right that is missing is said loudly, and not more often than anybody would read it.
-    fn say(&self, error: &KafkaError, said_at: &mut Option<Instant>) {
-        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
-            return tracing::debug!(%error, "kafka group");
-        }
+    /// What an error that may pass asks for. What is wrong for good until somebody changes it is said loudly, and not
+    /// more often than anybody would read it.
+    fn heed(&mut self, error: &KafkaError, said_at: &mut Option<Instant>) -> Result<(), String> {
+        let group = &self.config.group;
+        let line = match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::InvalidSessionTimeout)
+                if self.session == GroupSession::Short =>
+            {
+                self.session = GroupSession::Usual;
+                tracing::warn!(
+                    "kafka group `{group}`: the brokers take no session of 2 s, so an aggregator that dies is missed \
+                     after 6 s: set group.min.session.timeout.ms=2000 on them for less"
+                );
+                return self.join_anew();
+            }
+            Some(RDKafkaErrorCode::InvalidSessionTimeout) => format!(
+                "{error}: expected a session.timeout.ms between the brokers' group.min.session.timeout.ms and \
+                 group.max.session.timeout.ms"
+            ),
+            Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
+                format!(
+                    "Read: {error}: see the rights that each role needs in deploy/kafka/ACLS.md"
+                )
+            }
+            _ => {
+                tracing::debug!(%error, "kafka group");
+                return Ok(());
+            }
+        };
         if said_at.is_none_or(|at| SAY_EVERY <= at.elapsed()) {
             *said_at = Some(Instant::now());
-            let group = &self.config.group;
-            tracing::error!(
-                "kafka group `{group}`: Read: {error}: see the rights that each role needs in deploy/kafka/ACLS.md"
-            );
+            tracing::error!("kafka group `{group}`: {line}");
         }
+        Ok(())
     }
 
     fn fenced(&self, error: &dyn std::fmt::Display) {

@@ -66,7 +66,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
 ];
 
 /// Our defaults, by every name they go under.
-const DEFAULTS: [(&[&str], &str); 15] = [
+const DEFAULTS: [(&[&str], &str); 14] = [
     (&["client.id"], "tollgate"),
     // A batch is formed before it comes here.
     (&["linger.ms", "queue.buffering.max.ms"], "0"),
@@ -88,10 +88,7 @@ const DEFAULTS: [(&[&str], &str); 15] = [
     (&["fetch.error.backoff.ms"], "100"),
     // What waits to be taken: 64 MiB.
     (&["queued.max.messages.kbytes"], "65536"),
-    // How soon a member that was killed is missed: the least that brokers take by default. The
-    // library's default is 45 s, in which nothing of that member's partitions would be ruled.
-    (&["session.timeout.ms"], "6000"),
-    (&["heartbeat.interval.ms"], "1000"),
+    (&[HEARTBEAT], "1000"),
     (&["reconnect.backoff.ms"], "100"),
     (&["reconnect.backoff.max.ms"], "1000"),
     // Idle connections are closed by brokers as a matter of course.
@@ -100,6 +97,46 @@ const DEFAULTS: [(&[&str], &str); 15] = [
 
 /// What names a static member. The member's alone: no other client of this process is one.
 const STATIC_MEMBER: &str = "group.instance.id";
+
+/// The setting by which a group misses a member.
+const SESSION_TIMEOUT: &str = "session.timeout.ms";
+
+/// The setting by which a member says how often it says that it lives.
+const HEARTBEAT: &str = "heartbeat.interval.ms";
+
+/// How soon a group misses a member that was killed, in whose time nothing of that member's partitions is ruled. The
+/// library's default is 45 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GroupSession {
+    /// Two seconds, for brokers whose `group.min.session.timeout.ms` lets members have so little.
+    Short,
+    /// Six: the least that brokers take by default; and for static members, which are to be back within it.
+    Usual,
+    /// What the configuration says.
+    Configured,
+}
+
+impl GroupSession {
+    /// The one to begin with.
+    pub(super) fn of(config: &KafkaConfig) -> Self {
+        if given(config, &[SESSION_TIMEOUT]).is_some() {
+            Self::Configured
+        } else if config.properties.contains_key(STATIC_MEMBER) {
+            Self::Usual
+        } else {
+            Self::Short
+        }
+    }
+
+    /// What it sets over what is configured and our defaults.
+    const fn properties(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Short => &[(SESSION_TIMEOUT, "2000"), (HEARTBEAT, "400")],
+            Self::Usual => &[(SESSION_TIMEOUT, "6000")],
+            Self::Configured => &[],
+        }
+    }
+}
 
 /// The properties for a client of any kind.
 pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
@@ -155,8 +192,16 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
 }
 
 /// The properties for a member of the group, which is told of partitions and reads nothing.
-pub(super) fn member(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
+pub(super) fn member(
+    config: &KafkaConfig,
+    session: GroupSession,
+) -> Result<ClientConfig, KafkaFault> {
     let mut member = client(config)?;
+    for (name, value) in session.properties() {
+        if given(config, &[name]).is_none() {
+            member.set(*name, *value);
+        }
+    }
     if let Some(id) = config.properties.get(STATIC_MEMBER) {
         member.set(STATIC_MEMBER, id);
     }

@@ -54,6 +54,35 @@ fn other_properties_beat_our_defaults_under_any_of_their_names() {
 }
 
 #[test]
+fn a_member_is_missed_soon_unless_it_is_to_come_back() {
+    let session = |properties: &[(&str, &str)]| {
+        let mut config = config();
+        for (name, value) in properties {
+            let (name, value) = ((*name).to_owned(), (*value).to_owned());
+            config.properties.insert(name, value);
+        }
+        let session = properties::GroupSession::of(&config);
+        let member = properties::member(&config, session).expect("taken");
+        let of = |name| member.get(name).unwrap_or_default().to_owned();
+        (of("session.timeout.ms"), of("heartbeat.interval.ms"))
+    };
+    let both = |timeout: &str, heartbeat: &str| (timeout.to_owned(), heartbeat.to_owned());
+    assert_eq!(session(&[]), both("2000", "400"));
+    assert_eq!(
+        session(&[("group.instance.id", "agg-1")]),
+        both("6000", "1000")
+    );
+    assert_eq!(
+        session(&[("session.timeout.ms", "9000")]),
+        both("9000", "1000")
+    );
+    assert_eq!(
+        session(&[("heartbeat.interval.ms", "300")]),
+        both("2000", "300")
+    );
+}
+
+#[test]
 fn a_property_that_the_library_does_not_know_is_named() {
     let mut config = config();
     config
