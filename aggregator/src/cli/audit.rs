@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::Global;
-use super::logs::{LogArgs, RangeArgs, replay_failure};
+use super::logs::{LogArgs, RangeArgs, ThreadsArgs, replay_failure};
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 use tollgate_replay::audit::audit;
@@ -38,6 +38,9 @@ pub struct AuditArgs {
     /// The part of it.
     #[command(flatten)]
     pub range: RangeArgs,
+    /// On how many threads.
+    #[command(flatten)]
+    pub threads: ThreadsArgs,
     /// For which pairs the independent model is asked as well: all, none, or a share as in 1%; auto: all of a
     /// small log, a share of a large one
     #[arg(long, default_value = "auto", value_name = "SHARE", value_parser = model)]
@@ -58,6 +61,9 @@ pub enum AuditVerb {
         /// The part of it.
         #[command(flatten)]
         range: RangeArgs,
+        /// On how many threads.
+        #[command(flatten)]
+        threads: ThreadsArgs,
     },
 }
 
@@ -67,13 +73,18 @@ pub enum AuditVerb {
 ///
 /// Where the log cannot be read or ruled: then nothing is reported.
 pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
-    if let Some(AuditVerb::Export { log, range }) = &args.verb {
-        return run_export(global, log, range);
+    if let Some(AuditVerb::Export {
+        log,
+        range,
+        threads,
+    }) = &args.verb
+    {
+        return run_export(global, log, &task(log, range, threads)?);
     }
     let source = args.log.open(global)?;
     let task = Task {
         model: args.model,
-        ..task(&args.log, &args.range)?
+        ..task(&args.log, &args.range, &args.threads)?
     };
     let progress = Progress::default();
     let mut report = watched(global, &progress, source.hits_bytes(), || {
@@ -93,11 +104,11 @@ pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
     Ok(if report.equal { Exit::Done } else { Exit::No })
 }
 
-fn task(log: &LogArgs, range: &RangeArgs) -> Result<Task, Failure> {
+fn task(log: &LogArgs, range: &RangeArgs, threads: &ThreadsArgs) -> Result<Task, Failure> {
     Ok(Task {
         range: range.range()?,
         keys: log.keys()?,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: threads.count(),
         model: Model::None,
     })
 }
@@ -131,13 +142,12 @@ struct ExportReport {
     unchecked_keys: Vec<String>,
 }
 
-fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit, Failure> {
+fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failure> {
     let Some(target) = &global.output else {
         let text = "audit export: expected -o FILE";
         return Err(Failure::Usage(text.to_owned()));
     };
     let name = target.display().to_string();
-    let task = task(log, range)?;
     let source = log.open(global)?;
     let directory = match target.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -151,7 +161,7 @@ fn run_export(global: &Global, log: &LogArgs, range: &RangeArgs) -> Result<Exit,
     let file = tempfile::NamedTempFile::new_in(directory).map_err(create)?;
     let progress = Progress::default();
     let exported = watched(global, &progress, source.hits_bytes(), || {
-        export(&*source, &task, &progress, BufWriter::new(file.as_file()))
+        export(&*source, task, &progress, BufWriter::new(file.as_file()))
     });
     let exported = exported.map_err(|error| match error {
         ExportError::Read(error) => replay_failure(error),

@@ -19,7 +19,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::backtest_follow as follow;
 use super::backtest_progress::Progress;
 use super::form_args::{FormArgs, Stamps};
-use super::logs::{self, LogArgs, RangeArgs};
+use super::logs::{self, LogArgs, RangeArgs, ThreadsArgs};
 use super::output::{Format, Output};
 use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
@@ -85,6 +85,9 @@ pub struct BacktestArgs {
     /// Refuses a recording with a row that cannot be read
     #[arg(long)]
     pub strict: bool,
+    /// On how many threads.
+    #[command(flatten)]
+    pub threads: ThreadsArgs,
     /// Finds the lowest limits that refuse at most this share of the calls, as in 0.1%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub suggest: Option<ShareE9>,
@@ -159,7 +162,7 @@ pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let keys = args.log.keys()?;
     let (recording, seen) = source.read(&reading, (&range, &keys), &progress)?;
     expect_configured(&recording, &limits, &reading)?;
-    let played = play(&recording, &limits, &progress)?;
+    let played = play(&recording, &limits, &args.threads, &progress)?;
     let suggestions = suggestions(args, &recording, &limits, &progress)?;
     let inputs = Inputs::new(source.names(), &recording, seen, reading.order);
     let results = results(args, &recording, &limits, &played);
@@ -348,30 +351,31 @@ fn expect_configured(
     Ok(())
 }
 
-/// Plays the recording against all documents, as many at once as there are cores.
+/// Plays the recording against all documents, as many at once as there are threads.
 fn play(
     recording: &Recording,
     limits: &[Document],
+    threads: &ThreadsArgs,
     progress: &Progress,
 ) -> Result<Vec<PlayedFile>, Failure> {
     let calls = recording.tape.extent().entries;
     progress.play(calls.saturating_mul(limits.len() as u64));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.count();
     let mut played = Vec::with_capacity(limits.len());
-    for documents in limits.chunks(cores) {
+    for documents in limits.chunks(threads) {
         let results = std::thread::scope(|scope| {
             let play = |document: &Document| {
                 let (tape, pairs) = (&recording.tape, &recording.pairs);
-                let shards = cores / documents.len();
+                let shards = threads / documents.len();
                 replay::play(tape, pairs, &document.limits, shards, &|calls| {
                     progress.calls(calls)
                 })
             };
-            let threads: Vec<_> = documents
+            let playing: Vec<_> = documents
                 .iter()
                 .map(|document| scope.spawn(move || play(document)))
                 .collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
+            let joined = playing.into_iter().map(|thread| thread.join());
             joined.collect::<Vec<_>>()
         });
         for result in results {

@@ -1,6 +1,7 @@
 //! Which log a command is about: a journal, a Kafka, or an export. Never locked, never written.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,6 +47,22 @@ pub struct RangeArgs {
     /// Ends before this append time or record
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
+}
+
+/// On how many threads a log is replayed.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ThreadsArgs {
+    /// Replays on so many threads [default: as many as the machine has cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl ThreadsArgs {
+    /// How many.
+    pub fn count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.threads.unwrap_or_else(cores).get()
+    }
 }
 
 impl LogArgs {
