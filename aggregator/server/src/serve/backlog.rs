@@ -81,7 +81,8 @@ impl Backlog {
         }
     }
 
-    /// Takes events about several partitions out, if there is enough to do for several threads.
+    /// Takes events about several partitions out, if there is enough to do for several threads: of each partition no
+    /// more than a share, and no more once each thread has a full one, so that all end at about the same time.
     fn together(&mut self) -> Option<Vec<LogEvent>> {
         let threads = self.threads.get();
         if threads == 1 {
@@ -89,27 +90,31 @@ impl Backlog {
         }
         let of = |event| Some((partition_of(event)?, size_of(event)));
         let front = self.events.iter().map_while(of);
-        let mut shares: Vec<(u32, usize)> = Vec::new();
+        let mut shares: Vec<Share> = Vec::new();
         let mut taken = Vec::new();
-        let mut total = 0;
+        let (mut total, mut full) = (0, 0);
         for (at, (partition, bytes)) in front.enumerate() {
-            if threads * SHARE_BYTES <= total {
+            let is_enough = threads <= shares.len() && threads * SHARE_BYTES < total + bytes;
+            if is_enough || threads <= full {
                 break;
             }
-            let share = match shares.iter_mut().find(|(of, _)| *of == partition) {
-                Some((_, share)) => share,
+            let share = match shares.iter_mut().find(|share| share.partition == partition) {
+                Some(share) => share,
                 None => {
-                    shares.push((partition, 0));
-                    &mut shares.last_mut()?.1
+                    shares.push(Share::of(partition));
+                    shares.last_mut()?
                 }
             };
-            if *share < SHARE_BYTES {
-                *share += bytes;
+            if share.is_full {
+                continue;
+            }
+            if share.takes(bytes) {
                 total += bytes;
                 taken.push(at);
             }
+            full += usize::from(share.is_full);
         }
-        let greatest = shares.iter().map(|(_, share)| *share).max()?;
+        let greatest = shares.iter().map(|share| share.bytes).max()?;
         let is_worth_it = WORTH_BYTES <= total - greatest;
         is_worth_it.then(|| self.take_out(&taken))
     }
@@ -126,6 +131,34 @@ impl Backlog {
         }
         self.events = rest;
         out
+    }
+}
+
+/// What is ruled of one partition at once.
+struct Share {
+    partition: u32,
+    bytes: usize,
+    /// Nothing more is taken, so that nothing overtakes what was left.
+    is_full: bool,
+}
+
+impl Share {
+    const fn of(partition: u32) -> Self {
+        Self {
+            partition,
+            bytes: 0,
+            is_full: false,
+        }
+    }
+
+    /// Whether so many bytes are taken as well: the first always are, however many.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let is_taken = self.bytes == 0 || self.bytes + bytes <= SHARE_BYTES;
+        if is_taken {
+            self.bytes += bytes;
+        }
+        self.is_full = !is_taken || SHARE_BYTES <= self.bytes;
+        is_taken
     }
 }
 
@@ -198,6 +231,17 @@ mod tests {
         assert_eq!(handed_out(1, events()), "0:0 0:1 1:0 2:0 up 1:1 2:1");
         assert_eq!(handed_out(2, events()), "[0:0 1:0] [0:1 2:0] up 1:1 2:1");
         assert_eq!(handed_out(4, events()), "[0:0 1:0 2:0] 0:1 up 1:1 2:1");
+    }
+
+    /// Otherwise one thread has twice as much to do as another, which waits for it.
+    #[test]
+    fn threads_get_as_much_to_do_as_each_other() {
+        for bytes in [SHARE_BYTES - 100, SHARE_BYTES, SHARE_BYTES + 100] {
+            let events = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0)];
+            let events = events.map(|(partition, offset)| delivered(partition, offset, bytes));
+            let expected = "[0:0 1:0] [0:1 1:1] [2:0 3:0]";
+            assert_eq!(handed_out(2, events.to_vec()), expected, "{bytes}");
+        }
     }
 
     #[test]
