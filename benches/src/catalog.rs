@@ -3,8 +3,8 @@
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
 use crate::benches::{
-    comeback, copies, copies_lift, copies_return, cost, doors, effect, engine, fanout, fleet, hit,
-    holds, pairs, propagation,
+    comeback, copies, copies_lift, copies_return, cores, cost, doors, effect, engine, fanout,
+    fleet, hit, holds, pairs, propagation,
 };
 use crate::harness::{Bench, paced};
 
@@ -14,6 +14,11 @@ pub const BENCHES: &[Bench] = &[
         name: "engine",
         about: "decode and apply batches of hits, one core; the longest pauses",
         run: engine::run,
+    },
+    Bench {
+        name: "cores",
+        about: "what a second thread brings to ruling a journal, and to an audit of it",
+        run: cores::run,
     },
     Bench {
         name: "pairs",

@@ -4,6 +4,7 @@ pub mod comeback;
 pub mod copies;
 pub mod copies_lift;
 pub mod copies_return;
+pub mod cores;
 pub mod cost;
 pub mod doors;
 pub mod effect;

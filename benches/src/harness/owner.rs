@@ -5,6 +5,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,21 +81,37 @@ impl Owner {
             .tempdir()?;
         std::fs::write(dir.path().join("limits.toml"), limits)?;
         let text = format!(
-            "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"10s\"\n[kafka]\n{fleet}\
-             \"session.timeout.ms\" = \"6000\"\n"
+            "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"10s\"\n[kafka]\n{fleet}\n"
         );
         std::fs::write(dir.path().join("tollgate.toml"), text)?;
+        let log = ["--kafka", kafka.bootstrap(), "--topic-prefix", prefix];
+        Self::launch(dir, name, &log)
+    }
+
+    /// Starts one that rules on so many threads what a journal has, and takes no snapshot meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not listen in time.
+    pub fn start_on_journal(journal: &Path, limits: &str, threads: usize) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("tollgate-bench-")
+            .tempdir()?;
+        std::fs::write(dir.path().join("limits.toml"), limits)?;
+        let text = "[limits]\nfile = \"limits.toml\"\n[snapshot]\nevery = \"1h\"\nentries_max = 4000000000\n";
+        std::fs::write(dir.path().join("tollgate.toml"), text)?;
+        let (journal, threads) = (journal.display().to_string(), threads.to_string());
+        let log = ["--journal", &*journal, "--threads", &threads];
+        Self::launch(dir, "agg-1", &log)
+    }
+
+    /// Starts one in a directory with its configuration.
+    fn launch(dir: TempDir, name: &str, log: &[&str]) -> anyhow::Result<Self> {
         let any = "127.0.0.1:0";
         let mut process = Command::new(beside::program("tollgate", "tollgate")?)
-            .args([
-                "serve",
-                "--with-stdin",
-                "--config",
-                "tollgate.toml",
-                "--name",
-                name,
-            ])
-            .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+            .args(["serve", "--with-stdin", "--config", "tollgate.toml"])
+            .args(["--name", name])
+            .args(log)
             .args(["--http", any, "--agents", any, "--feed", any])
             .current_dir(dir.path())
             .stdin(Stdio::piped())

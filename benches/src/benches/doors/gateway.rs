@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-use super::{CONNECTIONS, DOMAINS, DoorRounds, LIMITS, ROUNDS, RunningGateway, START_WITHIN};
-use super::{WARM_UP, time_of};
+use super::{CONNECTIONS, DOMAINS, DoorRounds, FOUND_AGAIN, LIMITS, ROUNDS, RunningGateway};
+use super::{START_WITHIN, WARM_UP, time_of};
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::figure::Target;
@@ -27,17 +27,21 @@ const TARGETS: [Option<Target>; 3] = [
 /// Where a process does not start, or a request is refused.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let time = time_of(session);
-    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let mut aggregator = Aggregator::start(LIMITS, 16)?;
     let gateway = RunningGateway::start(&aggregator.agents)?;
     let socket = gateway.socket.as_path();
     Asker::connect(socket)?.ask_for(WARM_UP)?;
-    let mut rounds = DoorRounds::default();
+    let (mut rounds, mut without) = (DoorRounds::default(), DoorRounds::default());
     for round in 1..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
-        let took = Asker::connect(socket)?.take_times(time)?;
-        rounds.add(took, many(socket, time)?);
+        measure(socket, time, &mut rounds)?;
+        aggregator.kill()?;
+        measure(socket, time, &mut without)?;
+        aggregator.again()?;
+        std::thread::sleep(FOUND_AGAIN);
     }
-    let figures = rounds.figures("GET /v1/authorize over a Unix socket");
+    let name = "GET /v1/authorize over a Unix socket";
+    let figures = rounds.figures(name);
     for (figure, target) in figures.into_iter().zip(TARGETS) {
         if let Some(figure) = figure {
             session.add(match target {
@@ -46,6 +50,17 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
             });
         }
     }
+    let without = without.without_aggregator(&rounds, name);
+    without
+        .into_iter()
+        .flatten()
+        .for_each(|figure| session.add(figure));
+    Ok(())
+}
+
+fn measure(socket: &Path, time: Duration, into: &mut DoorRounds) -> anyhow::Result<()> {
+    let took = Asker::connect(socket)?.take_times(time)?;
+    into.add(took, many(socket, time)?);
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::ROUNDS;
+use super::{ROUNDS, UNCHANGED};
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::figure::{Figure, Target};
@@ -26,8 +26,6 @@ use crate::harness::redis::StartError;
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.free\"]\nrate = \"100000000/s\"\n";
 const ROUNDS_FULL: usize = 7;
-/// A call costs the same with the aggregator killed if it is within this.
-const UNCHANGED: Target = Target::AtMost(1.1);
 /// Acknowledged of the calls of a round at work, in percent: less, and the agent was still connecting; more, and it was
 /// still sending what it had kept.
 const AT_WORK: std::ops::RangeInclusive<f64> = 80.0..=120.0;

@@ -6,6 +6,8 @@
 //! gateway   HTTP over a Unix socket    a web server's question
 //! ```
 //!
+//! Each also with the aggregator killed: a round at work, and one without, in turn.
+//!
 //! The gateway is the process that operators run, beside an aggregator; the client shares the machine with both. No
 //! call is refused: 1,000 domains, each far below its limit.
 
@@ -23,7 +25,7 @@ use anyhow::Context as _;
 
 use crate::harness::Session;
 use crate::harness::beside;
-use crate::harness::figure::Figure;
+use crate::harness::figure::{Figure, Target};
 use crate::harness::stats::percentile;
 
 pub use gateway::run as gateway;
@@ -39,6 +41,10 @@ const ROUNDS: usize = 3;
 const USUAL: Duration = Duration::from_secs(3);
 const FULL: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10);
+/// After that a gateway has found an aggregator again that was killed and started.
+const FOUND_AGAIN: Duration = Duration::from_secs(2);
+/// A decision costs the same with the aggregator killed if it is within this.
+const UNCHANGED: Target = Target::AtMost(1.10);
 
 /// A gateway for the time of a benchmark.
 struct RunningGateway {
@@ -117,5 +123,17 @@ impl DoorRounds {
             Figure::of_rounds(format!("{name}, p99"), "µs", &self.p99_us).map(|f| f.note(one)),
             Figure::of_rounds(name, "decisions/s", &self.per_second).map(|f| f.note(many)),
         ]
+    }
+
+    /// As figures: what a decision takes with the aggregator killed, of `self`, against these at work.
+    fn without_aggregator(&self, at_work: &Self, name: &str) -> [Option<Figure>; 2] {
+        let p50 = format!("{name}, p50 with the aggregator killed, against at work");
+        let many = format!("{name}, a decision's time with the aggregator killed, against at work");
+        [
+            Figure::of_ratio(p50, &self.p50_us, &at_work.p50_us),
+            Figure::of_ratio(many, &at_work.per_second, &self.per_second)
+                .map(|figure| figure.note(format!("{CONNECTIONS} connections"))),
+        ]
+        .map(|figure| figure.map(|figure| figure.target(UNCHANGED)))
     }
 }

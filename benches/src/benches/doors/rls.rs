@@ -12,8 +12,8 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::R
 use tonic::transport::Channel;
 
 use super::ratelimit::RateLimit;
-use super::{CONNECTIONS, DOMAINS, DoorRounds, LIMITS, ROUNDS, RunningGateway, START_WITHIN};
-use super::{WARM_UP, time_of};
+use super::{CONNECTIONS, DOMAINS, DoorRounds, FOUND_AGAIN, LIMITS, ROUNDS, RunningGateway};
+use super::{START_WITHIN, WARM_UP, time_of};
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::figure::{Figure, Target};
@@ -29,7 +29,7 @@ const PEER: &str = "envoyproxy/ratelimit, Redis";
 /// Where a process does not start, or a request is refused.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let time = time_of(session);
-    let aggregator = Aggregator::start(LIMITS, 16)?;
+    let mut aggregator = Aggregator::start(LIMITS, 16)?;
     let gateway = RunningGateway::start(&aggregator.agents)?;
     let (peer, why_none) = match RateLimit::start() {
         Ok(peer) => (Some(peer), None),
@@ -41,6 +41,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let (mut ours, mut theirs) = (DoorRounds::default(), DoorRounds::default());
+    let mut without = DoorRounds::default();
     runtime.block_on(async {
         for round in 1..=ROUNDS {
             session.step(&format!("round {round} of {ROUNDS}"));
@@ -48,6 +49,10 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
             if let Some(peer) = &peer {
                 measure(peer.address, time, &mut theirs).await?;
             }
+            aggregator.kill()?;
+            measure(gateway.rls, time, &mut without).await?;
+            aggregator.again()?;
+            tokio::time::sleep(FOUND_AGAIN).await;
         }
         anyhow::Ok(())
     })?;
@@ -82,6 +87,11 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
             session.add(figure.target(target));
         }
     }
+    let without = without.without_aggregator(&ours, "ShouldRateLimit");
+    without
+        .into_iter()
+        .flatten()
+        .for_each(|figure| session.add(figure));
     Ok(())
 }
 
