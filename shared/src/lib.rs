@@ -7,7 +7,6 @@
 //! What stays true: what was decoded is well-formed, so that no later room checks it again; and no
 //! decoder panics, or allocates more than a small multiple of the bytes that it was given.
 
-pub mod bugs;
 pub mod descriptors;
 pub mod domain_key;
 pub mod epoch;

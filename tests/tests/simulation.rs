@@ -498,31 +498,3 @@ fn of_one_seed_some_faults_can_be_left_in_and_a_shortest_history_is_told_so() {
         assert!(said.contains(&expected), "{args}: {said}");
     }
 }
-
-#[cfg(feature = "bugs")]
-#[test]
-fn bugs_that_are_put_in_by_hand_are_found() {
-    use tollgate_shared::bugs::Bug;
-    use tollgate_tests::simulation::bugs::hunt;
-    for (bug, laws) in [
-        (Bug::TierCleared, &[3][..]),
-        // A batch that is ruled twice is counted twice, too: which of the two is seen first is chance.
-        (Bug::SequenceDropped, &[3, 5]),
-        (Bug::SnapshotOff, &[4]),
-        (Bug::MinMerged, &[5]),
-        (Bug::GroupKept, &[6]),
-        (Bug::RoomOver, &[6]),
-        (Bug::RaceWonTwice, &[4]),
-        (Bug::Overtakes, &[5]),
-        (Bug::BanGrants, &[6]),
-        (Bug::FullUnheard, &[7]),
-        // What engine and model misread alike only law 8 finds.
-        (Bug::ExcessUncounted, &[8]),
-        (Bug::DebtNotKept, &[8]),
-        (Bug::DenialShort, &[8]),
-    ] {
-        let found = hunt(bug, 1, 40).unwrap_or_else(|| panic!("{} is not found", bug.name()));
-        let (name, law) = (bug.name(), found.law);
-        assert!(laws.contains(&law), "{name}: law {law}, {}", found.check);
-    }
-}

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::verdict::Why;
@@ -114,10 +113,6 @@ impl Copies {
         }
         let Inner { resource, shared } = &*self.inner;
         let deadline = Span::from_std(deadline);
-        let deadline = match planted(Bug::DeadlineEarly) {
-            true => deadline.min(Span::from_secs(1)),
-            false => deadline,
-        };
         let until = shared.clock.read().plus(deadline);
         let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::Sender;
@@ -284,9 +283,6 @@ impl Courier {
 
     /// The log cannot have it now.
     pub(crate) fn not_now(&mut self, id: u64, now: Mono) {
-        if planted(Bug::NotNowIsTaken) {
-            return self.acknowledged(id);
-        }
         let Some((partition, sequence)) = self.by_id.get(&id) else {
             return;
         };

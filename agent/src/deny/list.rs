@@ -15,7 +15,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::statement::Denial;
@@ -167,7 +166,7 @@ impl DenyList {
         match before {
             // Two pairs with one fingerprint: the second stays open.
             Some((false, ..)) => return StatementOutcome::NoRoom,
-            Some((true, place, _)) if word.place < place && !planted(Bug::OlderWins) => {
+            Some((true, place, _)) if word.place < place => {
                 return StatementOutcome::Known;
             }
             Some((true, place, until)) if word.place == place => {
@@ -369,9 +368,6 @@ impl DenyList {
 
     /// A log was made anew: what was said about a partition under lower generations is void.
     pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
-        if planted(Bug::GenerationKept) {
-            return;
-        }
         self.remove_where(|_, entry| {
             entry.partition == partition && entry.place.generation < below_generation
         });

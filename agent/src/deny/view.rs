@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
@@ -86,8 +85,7 @@ pub(crate) struct Refusal {
 impl DenialEntry {
     fn refusal(&self, scope: Scope, now: impl FnOnce() -> Mono) -> Option<Refusal> {
         let now = now();
-        let is_out = self.lease.until() <= now && !planted(Bug::LeaseForgotten);
-        if self.until <= now || is_out {
+        if self.until <= now || self.lease.until() <= now {
             return None;
         }
         Some(Refusal {

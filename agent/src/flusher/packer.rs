@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
@@ -136,10 +135,7 @@ impl Packer {
                 copies,
                 min,
                 unguarded,
-            } => {
-                let min = min.filter(|_| !planted(Bug::MinMerged));
-                (copies, min, HitKind::Hit, unguarded)
-            }
+            } => (copies, min, HitKind::Hit, unguarded),
             Happened::Estimate { copies, unguarded } => {
                 (copies, None, HitKind::Estimate, unguarded)
             }

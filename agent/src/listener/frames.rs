@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
@@ -61,10 +60,7 @@ impl Listener {
             peer.take_ruled(&frame.evidence);
         }
         let heard = peer.run(key).heard(frame.sequence, now);
-        let late = match planted(Bug::LateFrames) {
-            true => Span::ZERO,
-            false => peer.delay.late(frame.sent, now),
-        };
+        let late = peer.delay.late(frame.sent, now);
         let anew = self.logs_anew(&frame.evidence);
         let foreign = self.note_logs(&frame.evidence, now);
         self.take_watermarks(&frame.evidence, &foreign, late, now);
@@ -268,13 +264,7 @@ impl Listener {
             .ledger
             .generation(told.partition)
             .is_some_and(|known| statement.place.generation < known);
-        let is_whole = matches!(statement.scope, Scope::Resource);
-        let is_full = matches!(statement.says, Says::Denied(denial) if denial.cause == Cause::Full);
-        let is_short = told.remaining <= Span::from_secs(1);
-        let unheard = is_whole && planted(Bug::WholeUnheard) && !resource.is_of_copies()
-            || is_short && planted(Bug::ShortUnheard)
-            || is_full && planted(Bug::FullUnheard);
-        if void || unheard || self.partitions <= told.partition {
+        if void || self.partitions <= told.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
         }

@@ -8,7 +8,6 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::frame::Watermark;
@@ -122,9 +121,6 @@ impl Ledger {
         let place = Place::of_record(evidence.log, evidence.ruled);
         let known = self.known.entry((topic, evidence.partition)).or_default();
         if known.ruled.is_some_and(|ruled| place <= ruled) {
-            if planted(Bug::LeaseByRepeats) {
-                known.lease.renew(now.plus(lease));
-            }
             return false;
         }
         known.ruled = Some(place);
@@ -134,10 +130,6 @@ impl Ledger {
         ] {
             let until = now.plus(lease.saturating_sub(late));
             renewed.renew(until.max(renewed.until()));
-        }
-        if planted(Bug::LeaseOfAll) {
-            let of_topic = self.known.iter().filter(|((of, _), _)| *of == topic);
-            of_topic.for_each(|(_, known)| known.lease.renew(now.plus(lease)));
         }
         true
     }

@@ -11,7 +11,6 @@
 //!
 //! Knows nothing of what frames say. What stays true: while joined, nothing was missed that something followed.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
@@ -50,9 +49,7 @@ impl Run {
         self.doubted = false;
         match self.span {
             Some((_, last)) if sequence <= last => FrameEffect::Again,
-            Some((first, last))
-                if sequence == last.saturating_add(1) || planted(Bug::GapUnseen) =>
-            {
+            Some((first, last)) if sequence == last.saturating_add(1) => {
                 self.span = Some((first, sequence));
                 if self.joined {
                     FrameEffect::Continues

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{Code, Place};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot};
@@ -165,9 +164,7 @@ impl Listener {
         }
         if !snapshot.more {
             Counters::add(&self.around.counters.snapshots, 1);
-            if !planted(Bug::UnlistedKept) {
-                self.end_unlisted(&ask, &below, now);
-            }
+            self.end_unlisted(&ask, &below, now);
             self.join(index, &ask, &snapshot, late, now);
         } else if let Some(peer) = self.peers.get_mut(index) {
             peer.ask = Some(ask);

@@ -19,7 +19,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::admitted::Admitted;
@@ -307,10 +306,6 @@ impl Rate {
         want: Want,
     ) -> Result<Allowed, Denied> {
         let reading = Reading::of(&self.shared.clock);
-        if 1 < want.max && planted(Bug::WeightedUnrefused) {
-            self.record_hits(domain, want, false, reading.stamp());
-            return Ok(Allowed::new(want.max, false, self.resource.policy()));
-        }
         match self.ask(fingerprint, domain, want, Asking::Take, &reading) {
             Ok(granted) => {
                 let want = Want {
@@ -443,10 +438,6 @@ impl Rate {
             copies: want.max,
             min: (want.min < want.max).then_some(want.least()),
             unguarded,
-        };
-        let at = match planted(Bug::StampedEarly) {
-            true => at.saturating_sub(Span::from_secs(3)),
-            false => at,
         };
         self.record_happened(domain, happened, at);
     }

@@ -16,7 +16,6 @@
 //! corrected. What stays true: the pair's time is the greatest instant among its own entries and never
 //! runs backwards, and the state has always come to it.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use crate::rules::calendar::period;
@@ -152,10 +151,7 @@ impl Pair {
         let Entry {
             copies, estimated, ..
         } = entry;
-        if planted(Bug::DebtNotKept) {
-            refund::forgive(class, &mut self.state, now);
-        }
-        let mut ruled = if at < now && !planted(Bug::LateClimbs) {
+        let mut ruled = if at < now {
             match late::late(class, &mut self.state, (at, now), copies, estimated) {
                 Some(LateGrant { hits, limited_by }) => Ruled {
                     granted: hits,
@@ -180,8 +176,7 @@ impl Pair {
                 ..Ruled::default()
             }
         };
-        let is_tallied = entry.unguarded || planted(Bug::ExcessUncounted);
-        if 0 < ruled.excess && !is_tallied {
+        if 0 < ruled.excess && !entry.unguarded {
             let state = &mut self.state;
             ruled.counted = excess::count(class, state, (at, now), ruled.excess, estimated);
         }
@@ -244,9 +239,6 @@ impl Pair {
     pub fn closure(&self, class: &RateClass, now: Timestamp) -> Option<Closure> {
         let end = match open_again::open_again(class, &self.state, now) {
             Until::Now => return None,
-            Until::At(end) if planted(Bug::DenialShort) => {
-                end.min(now.saturating_add(Span::from_millis(10)))
-            }
             Until::At(end) => end,
             Until::Never => Timestamp::MAX,
         };
@@ -289,12 +281,7 @@ impl Pair {
     /// The last instant of the ten minutes that the pair stays whatever it remembers.
     #[inline]
     pub fn stays_until(&self) -> Timestamp {
-        let stays = if planted(Bug::PairLeavesEarly) {
-            Span::ZERO
-        } else {
-            STAYS
-        };
-        self.now().saturating_add(stays)
+        self.now().saturating_add(STAYS)
     }
 
     /// Moves the pair's time to an entry's instant, unless that is late, and the state with it.

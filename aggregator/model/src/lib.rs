@@ -22,23 +22,6 @@
 //! notices. What stays true: every answer is a function of the inputs in their order, and every
 //! judgement is pure (asking changes nothing).
 
-/// Whether this misreading, which the engine shares, is put in by hand: only in simulations that look whether it
-/// would be found.
-#[cfg(feature = "bugs")]
-macro_rules! planted {
-    ($bug:ident) => {
-        tollgate_shared::bugs::planted(tollgate_shared::bugs::Bug::$bug)
-    };
-}
-
-/// Whether it is: never.
-#[cfg(not(feature = "bugs"))]
-macro_rules! planted {
-    ($bug:ident) => {
-        false
-    };
-}
-
 mod bucket;
 mod calendar;
 mod hits;

@@ -152,9 +152,6 @@ impl StreamPair {
     fn copies(&mut self, at_us: u64, n: u64, unguarded: bool, estimated: bool) -> EntryOutcome {
         let now_us = self.move_time(at_us);
         self.state.expect(estimated);
-        if planted!(DebtNotKept) && !self.over.bans(at_us) {
-            self.state.forgive(&self.limits, now_us);
-        }
         let (limits, state) = (&self.limits, &mut self.state);
         let mut outcome = EntryOutcome::default();
         // `None`: too late to say, only counted.
@@ -173,7 +170,7 @@ impl StreamPair {
             Some(granted) => (outcome.granted, outcome.excess) = (granted, n - granted),
             None => outcome.late = n,
         }
-        if !unguarded && 0 < outcome.excess && !planted!(ExcessUncounted) {
+        if !unguarded && 0 < outcome.excess {
             outcome.counted = state.excess(limits, now_us, at_us, outcome.excess);
         }
         self.stand(now_us, outcome)
@@ -391,7 +388,6 @@ impl StreamPair {
     fn rule_denial(&self, now_us: u64) -> Option<Denial> {
         let end = match self.state.open_again(&self.limits, now_us) {
             Until::Now => return None,
-            Until::At(end_us) if planted!(DenialShort) => End::At(end_us.min(now_us + 10_000)),
             Until::At(end_us) => End::At(end_us),
             Until::Never => End::Never,
         };

@@ -327,7 +327,6 @@ pub fn version() -> String {
         ("kafka-ssl-vendored", cfg!(feature = "kafka-ssl-vendored")),
         ("kafka-gssapi", cfg!(feature = "kafka-gssapi")),
         ("kafka-zstd", cfg!(feature = "kafka-zstd")),
-        ("wrong-engine", cfg!(feature = "wrong-engine")),
     ];
     let built = built.into_iter().filter(|(_, is)| *is);
     let features = match built.map(|(name, _)| name).collect::<Vec<_>>() {

@@ -14,17 +14,13 @@
 //!                                       of one commit prints the same
 //! simulate --rate lost=0.3              a third of all messages is lost, whatever the seeds draw
 //! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
-//! simulate --bugs --seeds 10000         bugs put in by hand, and the seeds that find each (feature `bugs`)
 //! ```
 //!
-//! Exit codes stand at the end of `--help`. What is taken and the hunts for bugs have files of
-//! their own, in a directory: beside this one each would be a program.
+//! Exit codes stand at the end of `--help`. What is taken has a file of its own, in a directory: beside this one it
+//! would be a program.
 
 #[path = "simulate/arguments.rs"]
 mod arguments;
-#[cfg(feature = "bugs")]
-#[path = "simulate/hunts.rs"]
-mod hunts;
 #[path = "simulate/signals.rs"]
 mod signals;
 
@@ -133,10 +129,6 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, Fault> {
     }
     if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
         return hashes(first, arguments);
-    }
-    #[cfg(feature = "bugs")]
-    if arguments.bugs {
-        return hunts::table(arguments);
     }
     long(arguments)
 }

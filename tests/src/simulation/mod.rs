@@ -18,7 +18,6 @@
 //! documents    limits that are pushed: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! only         which faults of a plan are left in
 //! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
-//! bugs         whether it would be found: bugs put in by hand (with the feature of that name)
 //! ```
 //!
 //! What stays true: a run is a function of its seed, on any build of one commit; where the shipped code panics, that
@@ -32,8 +31,6 @@ pub mod agent_wires;
 mod awaited;
 mod bans;
 mod befalling;
-#[cfg(feature = "bugs")]
-pub mod bugs;
 pub mod built;
 mod calm_effect;
 pub mod clock;

@@ -1,6 +1,7 @@
 //! The house itself: what documents say of the tree is true, and every file says what it is for.
 
 mod dependencies;
+mod planted;
 mod structure;
 
 use std::fs;

@@ -22,7 +22,7 @@ const AWAY: Duration = Duration::from_secs(2);
 /// The drill of the runbook, in small: of two groups one aggregator is killed and started again.
 pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("attached"));
-    let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"), None);
+    let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"));
     let (killed, other) = (start("a"), start("b"));
     for one in [&killed, &other] {
         await_whole(&[one]);

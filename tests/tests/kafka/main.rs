@@ -63,10 +63,7 @@ use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
     missing_topics_are_made_and_unfit_ones_refused, two_logs_follow_the_same_records,
 };
-use pairs::{
-    a_wrong_aggregator_is_found_out_by_the_other_group,
-    of_two_groups_either_may_be_killed_and_nothing_more_is_let_through,
-};
+use pairs::of_two_groups_either_may_be_killed_and_nothing_more_is_let_through;
 use public_key::whoever_may_write_to_the_topic_of_hits_stops_no_partition;
 use rights::a_right_that_is_missing_is_named_with_its_topic_and_operation;
 use roles::{
@@ -80,7 +77,7 @@ use state::{
 use topics::the_command_makes_topics_and_says_what_differs;
 
 fn main() -> ExitCode {
-    let mut trials = trials![
+    let trials = trials![
         a_broker_is_gone_once_dropped,
         records_are_stamped_and_found_by_their_append_time,
         kafka_keeps_every_promise_of_a_log,
@@ -115,10 +112,5 @@ fn main() -> ExitCode {
         clients_that_were_told_of_no_broker_find_kafka_again,
         whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin,
     ];
-    if pairs::can_be_wrong() {
-        trials.extend(trials![a_wrong_aggregator_is_found_out_by_the_other_group]);
-    } else {
-        eprintln!("no trial of a wrong aggregator: tollgate is built without `wrong-engine`");
-    }
     kafka::run(trials)
 }

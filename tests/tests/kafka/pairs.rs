@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use tollgate_agent::{Agent, Rate};
 use tollgate_shared::names::partition_of_pair;
-use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
 
 use crate::bad::metric;
@@ -32,8 +31,13 @@ pub(crate) fn start(
     kafka: &LocalKafka,
     prefix: &str,
     (group, name): (&str, &str),
-    variable: Option<(&str, &str)>,
 ) -> Aggregator {
+    let config = configure(dir, group);
+    Aggregator::configured(dir, kafka, prefix, name, &config, None)
+}
+
+/// Writes the configuration of a group's aggregators; the name of its file.
+fn configure(dir: &std::path::Path, group: &str) -> String {
     let config = format!("{group}.toml");
     let text = std::fs::read_to_string(dir.join("dynamic.toml")).expect("there");
     let of_group = format!("[kafka]\ngroup = \"{group}\"\n");
@@ -47,7 +51,7 @@ pub(crate) fn start(
     if std::fs::read_to_string(&limits).expect("there") != LIMITS {
         std::fs::write(limits, LIMITS).expect("written");
     }
-    Aggregator::configured(dir, kafka, prefix, name, &config, variable)
+    config
 }
 
 fn agent(kafka: &LocalKafka, prefix: &str, aggregator: &Aggregator) -> Agent {
@@ -145,7 +149,7 @@ impl Looks {
 
 fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     let (dir, prefix) = (directory(), kafka.fresh_name("pairs"));
-    let start = |group, name| start(dir.path(), kafka, &prefix, (group, name), None);
+    let start = |group, name| start(dir.path(), kafka, &prefix, (group, name));
     let first = start("a", "agg");
     await_whole(&[&first]);
     let agent = agent(kafka, &prefix, &first);
@@ -205,66 +209,4 @@ fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     };
     println!("let through in 10 s of 20,000 at 200/s: {looks:?}");
     looks
-}
-
-/// Whether the binary can be told to be wrong: `cargo build -p tollgate --features wrong-engine`.
-pub fn can_be_wrong() -> bool {
-    let version = tollgate().arg("--version").output();
-    version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("wrong-engine"))
-}
-
-/// The core's test of the same needs no Kafka.
-pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
-    let (dir, prefix) = (directory(), kafka.fresh_name("wrong"));
-    let mut right = start(dir.path(), kafka, &prefix, ("a", "agg"), None);
-    await_whole(&[&right]);
-    let wrongly = Some(("TOLLGATE_WRONG_ENGINE", "1"));
-    let mut wrong = start(dir.path(), kafka, &prefix, ("b", "agg"), wrongly);
-    await_whole(&[&wrong]);
-    let agent = agent(kafka, &prefix, &right);
-    let rate = agent.rate("hot");
-    await_refused(&agent, &rate);
-    for one in [&mut right, &mut wrong] {
-        await_metric(one, &rate, "tollgate_states_differing_total");
-        let line = one.line_with("came to different states");
-        for part in [
-            "ERROR",
-            "partition=",
-            "offset=",
-            "ours=",
-            "theirs=",
-            "group=",
-        ] {
-            assert!(line.contains(part), "{part}: {line}");
-        }
-        println!("{line}");
-    }
-    an_audit_says_who_is_wrong(kafka, &prefix);
-}
-
-/// By what the wrong one said itself, without asking it.
-fn an_audit_says_who_is_wrong(kafka: &LocalKafka, prefix: &str) {
-    let output = tollgate()
-        .args(["audit", "--format", "json", "--limit", "100000"])
-        .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
-        .output()
-        .expect("runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    let differences = report["differences"].as_array().expect("a list");
-    let testimonies: Vec<&str> = differences
-        .iter()
-        .filter(|difference| difference["kind"] == "testimony")
-        .map(|difference| difference["text"].as_str().expect("a text"))
-        .collect();
-    assert!(!testimonies.is_empty(), "{said}");
-    let right = report["testimonies_equal"].as_u64().expect("a number");
-    assert!(0 < right, "those of the right one are the replay's");
-    for text in testimonies {
-        assert!(
-            text.contains("agg of group b came to another state"),
-            "{text}"
-        );
-    }
 }

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::beat::BeatHead;
 
@@ -50,7 +49,7 @@ impl HoldSession {
         let due = self.lanes.get(&partition).is_some_and(|lane| {
             lane.operations.is_empty() && lane.beat_at.is_some_and(|at| at <= now)
         });
-        if !due || planted(Bug::BeatsUnsent) {
+        if !due {
             return;
         }
         let of_it = |held: &&mut HeldResource| held.partition == partition;

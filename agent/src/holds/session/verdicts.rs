@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::wire::holds::Op;
 use tollgate_shared::wire::public::OnExcess;
 use tollgate_shared::wire::statement::Scope;
@@ -27,12 +26,6 @@ impl HeldResource {
         let public = self.resource.public();
         let copies = public.copies.as_ref();
         copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
-    }
-
-    /// The numbers of holds whose grants are waited for.
-    fn awaited(&self) -> impl Iterator<Item = u64> {
-        let awaited = self.holds.iter().filter(|(_, kept)| !kept.in_use());
-        awaited.map(|(number, _)| *number)
     }
 
     /// Who waits to give back what was too much hears it, should it have come to be asked for since it was said.
@@ -91,10 +84,6 @@ impl HoldSession {
             VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
             VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
             VerdictSays::Granted { copies, by, .. } => {
-                let number = match planted(Bug::VerdictOfAnother) {
-                    true => held.awaited().next().unwrap_or(number),
-                    false => number,
-                };
                 self.granted(id, number, Some(copies), by, now);
             }
             VerdictSays::Held {

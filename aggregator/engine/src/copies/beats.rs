@@ -17,7 +17,6 @@
 
 use std::ops::RangeInclusive;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::Timestamp;
 pub use tollgate_shared::wire::beat::Listed;
@@ -88,9 +87,7 @@ impl Copies {
         for slot in self.slots_of(agent) {
             if self.holds.listed(slot) {
                 self.holds.set_listed(slot, false);
-            } else if list.numbers.contains(&self.holds.facts(slot).id.number)
-                && !planted(Bug::UnlistedHeld)
-            {
+            } else if list.numbers.contains(&self.holds.facts(slot).id.number) {
                 self.end(slot, out);
             }
         }
@@ -154,7 +151,7 @@ impl Copies {
         let released = self.copies_of(agent);
         let from = out.scopes_said();
         for slot in self.slots_of(agent) {
-            if !self.holds.facts(slot).flags.lost && !planted(Bug::GoneCounted) {
+            if !self.holds.facts(slot).flags.lost {
                 self.lose(slot, out);
             }
         }
@@ -253,7 +250,7 @@ impl Copies {
             copies => copies,
         };
         let counted = if facts.flags.lost { 0 } else { facts.copies };
-        if copies <= counted || facts.flags.lost && planted(Bug::ReturnIgnored) {
+        if copies <= counted {
             return None;
         }
         let class = self.class_at(facts.domain);

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 
 use super::digest;
 use super::limits::CopyLimits;
-use tollgate_shared::bugs::{Bug, planted};
 
 /// A group of a resource, by its number; valid until the next version of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,9 +54,7 @@ pub(super) struct Groups {
 impl CopiesGroup {
     /// Whether it has no room.
     pub(super) fn full(&self) -> bool {
-        let late = u64::from(planted(Bug::GroupFullLate));
-        self.limit
-            .is_some_and(|limit| limit.saturating_add(late) <= self.copies)
+        self.limit.is_some_and(|limit| limit <= self.copies)
     }
 }
 

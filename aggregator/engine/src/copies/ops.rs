@@ -14,7 +14,6 @@
 
 use std::borrow::Cow;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -255,9 +254,7 @@ impl Copies {
         let slot = self.holds.find(id).ok_or(OpRefused::UnknownHold)?;
         let facts = self.holds.facts(slot);
         self.end(slot, out);
-        if !planted(Bug::EndForgotten) {
-            self.stays_ended(id);
-        }
+        self.stays_ended(id);
         Ok(if facts.flags.lost { 0 } else { facts.copies })
     }
 
@@ -377,12 +374,7 @@ impl Copies {
 
 /// The most copies that room lets through, and what kept them below.
 fn largest(copies: u32, room: DomainRoom) -> (u32, Option<Limiter>) {
-    let least = match room.copies {
-        copies if planted(Bug::RoomShort) => copies.saturating_sub(1),
-        copies if planted(Bug::RoomOver) => copies.saturating_add(1),
-        copies => copies,
-    };
-    match u32::try_from(least) {
+    match u32::try_from(room.copies) {
         Ok(least) if least < copies => (least, Some(room.by)),
         _ => (copies, None),
     }

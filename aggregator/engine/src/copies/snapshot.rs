@@ -14,7 +14,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 
@@ -378,13 +377,7 @@ impl<'a> SnapshotReader<'a> {
                 set,
                 copies,
                 start,
-                end: match (
-                    self.instant("end of a transfer")?,
-                    planted(Bug::EndNotRestored),
-                ) {
-                    (end, false) => end,
-                    (_, true) => Timestamp::MAX,
-                },
+                end: self.instant("end of a transfer")?,
                 strict: self.flag("strict")?,
             };
             self.copies.stage(id, staged);

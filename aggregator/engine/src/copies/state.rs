@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::agents::{AgentState, Agents};
@@ -445,14 +444,12 @@ impl Copies {
         let held = self.domains.at(domain).copies();
         let class = self.class_at(domain);
         let limit = self.limit_of_class(class);
-        if limit <= held && held - copies < limit && !planted(Bug::ScopeLiftUnsaid) {
+        if limit <= held && held - copies < limit {
             out.say(CopiesScope::Domain(self.domains.name(domain)), false);
         }
         self.domains.count_out(domain, copies);
-        if !planted(Bug::GroupKept) {
-            self.groups
-                .count_out(set, copies, |name| out.say(CopiesScope::Group(name), false));
-        }
+        self.groups
+            .count_out(set, copies, |name| out.say(CopiesScope::Group(name), false));
         let was_full = self.resource_full();
         self.total -= copies;
         if was_full && !self.resource_full() {

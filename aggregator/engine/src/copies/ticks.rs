@@ -9,7 +9,6 @@
 //! Knows nothing of how ticks come about. What stays true: between ticks time stands still, and a
 //! tick earlier than one before it changes nothing.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::effects::{Effects, EndedHold};
@@ -25,11 +24,10 @@ impl Copies {
         }
         self.now = now;
         let from = out.scopes_said();
-        let kept = planted(Bug::TransferKept);
         let last = self.last_too_old();
         let over = |staging: &Staging| {
             let old = || last.and_then(|last| staging.taken_by(last));
-            staging.due(now).or_else(old).filter(|_| !kept)
+            staging.due(now).or_else(old)
         };
         while let Some(id) = over(&self.staging) {
             self.unstage(id, out);

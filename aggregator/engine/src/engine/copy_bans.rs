@@ -14,7 +14,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::{admit_domain, partition_of_resource};
 use tollgate_shared::place::Place;
 use tollgate_shared::wire::holds::{Does, HoldOp};
@@ -48,7 +47,7 @@ impl Engine {
         let (Does::Hold { domain, .. } | Does::Reserve { domain, .. }) = op.does else {
             return false;
         };
-        if self.amended.len() == 0 || planted(Bug::BanGrants) {
+        if self.amended.len() == 0 {
             return false;
         }
         let Some(held) = self.holders.all().get(index).filter(|held| held.stated) else {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
@@ -245,14 +244,8 @@ impl Denials {
     /// The same in the order in which they are said again under a new generation.
     pub fn to_say_again(&self, now: Timestamp) -> Vec<(Identity, LiveDenial)> {
         let live = self.after(now);
-        let mut live: Vec<_> = live
-            .map(|(identity, live)| (identity, live.clone()))
-            .collect();
-        if planted(Bug::HashOrder) {
-            let map: std::collections::HashMap<_, _> = live.into_iter().enumerate().collect();
-            live = map.into_values().collect();
-        }
-        live
+        live.map(|(identity, live)| (identity, live.clone()))
+            .collect()
     }
 
     /// Looks at the `count` denials behind `behind` (from the first one on for none).

@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::{Span, Timestamp};
 
 use super::crowd::{Crowd, GivenUp, HeardEpoch};
@@ -123,7 +122,7 @@ impl Epochs {
         let Some(epoch) = self.epochs.get(&who).copied() else {
             return false;
         };
-        let rises = epoch.in_turn < sequence || planted(Bug::Overtakes);
+        let rises = epoch.in_turn < sequence;
         if rises {
             self.put(
                 who,
@@ -218,7 +217,7 @@ impl Epoch {
     /// Marks a sequence as seen; what to do with its batch if it is not fresh, and then nothing has
     /// changed.
     fn seen(&mut self, sequence: u64, known: bool) -> Option<Freshness> {
-        if !known || planted(Bug::SequenceDropped) {
+        if !known {
             return None;
         }
         if let Some(above) = sequence

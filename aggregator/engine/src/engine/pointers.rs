@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -159,9 +158,6 @@ impl Engine {
                 let limits = self.steps.newest().limits.clone();
                 let walked = self.denials.walk(*behind, at, SLICE);
                 for (identity, live) in walked.in_force {
-                    if planted(Bug::DenialKept) {
-                        break;
-                    }
                     let scope = Again {
                         identity,
                         resource: live.resource,

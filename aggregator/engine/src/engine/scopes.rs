@@ -16,7 +16,6 @@ use std::hash::Hasher as _;
 use std::sync::Arc;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Cause, Denial, Says, Scope as Name, Statement};
@@ -107,12 +106,6 @@ impl DeniedScopes {
         let count = copies.count_of(scope);
         let full = count.limit.filter(|_| stated && count.full());
         let before = self.get(scope);
-        if before.is_none()
-            && matches!(scope, CopiesScope::Group(_))
-            && planted(Bug::GroupFullUnsaid)
-        {
-            return;
-        }
         let says = match (full, before) {
             (Some(limit), Some(before)) if before.limit == limit => return,
             (Some(limit), before) => {

@@ -8,7 +8,6 @@
 //! Nothing else brings time in. Knows nothing of hits. What stays true: log time only rises, and
 //! what leaves at a tick has left at once, whenever its memory is taken back.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Tick;
@@ -53,19 +52,14 @@ impl Engine {
         if self
             .log_time
             .is_some_and(|log| slot_of(appended) <= slot_of(log))
-            && !planted(Bug::TickUncounted)
         {
             return Fate::TickIgnored;
         }
-        let before = self.log_time.replace(appended);
+        self.log_time = Some(appended);
         self.epochs.tick(appended);
         let place = Place::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
         let mut voice = self.voice(place, rulings);
-        let stood = before.filter(|_| planted(Bug::GoneByTime));
-        for _ in stood.map_or(0..0, |log| slot_of(log) + 1..slot_of(appended)) {
-            self.holders.tick(appended, &limits, &mut voice);
-        }
         self.holders.tick(appended, &limits, &mut voice);
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));

@@ -13,7 +13,6 @@
 
 use std::borrow::Cow;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::state::State;
@@ -150,7 +149,7 @@ pub fn request(
     let room = room(class, state, now, global_room);
     let wanted = request.copies.min(room.copies);
     // A first copy that is refused changes nothing anyway; only larger minimums need a look ahead.
-    let climbed = match 1 < request.min && !planted(Bug::MinIgnored) {
+    let climbed = match 1 < request.min {
         true => match tiers::room_for(class, state, now, wanted) {
             hits if hits < request.min => Climbed {
                 hits,
@@ -170,7 +169,7 @@ pub fn request(
     } else {
         Some(LimitedBy::Tier)
     };
-    if hits < request.min && !planted(Bug::MinIgnored) {
+    if hits < request.min {
         return Grant {
             hits: 0,
             burst: false,

@@ -12,7 +12,6 @@
 //! stays true: a tier that is passed through is entered only once a hit is granted above it, so that a
 //! refused hit enters no tier.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::state::{State, TierState};
@@ -176,9 +175,6 @@ fn enter(class: &RateClass, state: &mut State, now: Timestamp, first: usize, las
     for (tier, state) in tiers.take(last).skip(first - 1) {
         if state.phase(tier, now).is_inactive() {
             state.entered = Some(now);
-            if planted(Bug::TierCleared) {
-                state.window.clear();
-            }
         }
     }
 }

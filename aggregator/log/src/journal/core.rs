@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Timestamp;
 
 use super::super::{AppendError, Delivered, LogEvent, Stream, Ticket};
@@ -308,8 +307,8 @@ impl Core {
             // What rules is written seldom and wanted for ever: a version that pointers name must not
             // be lost with the power, whatever hits may be.
             ack: match slot.partition.stream {
-                Stream::Limits if !planted(Bug::LimitsUnsynced) => Ack::Synced,
-                Stream::Limits | Stream::Hits | Stream::Denials => self.config.ack,
+                Stream::Limits => Ack::Synced,
+                Stream::Hits | Stream::Denials => self.config.ack,
             },
             segment_bytes: self.config.segment_bytes,
         };

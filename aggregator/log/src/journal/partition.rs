@@ -9,8 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
-
 use super::super::{Delivered, Stream};
 use super::Ack;
 use super::disk::{Disk, DiskFile, Syncing};
@@ -134,10 +132,7 @@ impl Partition {
         };
         let written = active.file.write_at(buffer, active.bytes);
         let durable = match terms.ack {
-            Ack::Synced if !planted(Bug::AnswerBeforeSync) => {
-                written.and_then(|()| active.file.sync())
-            }
-            Ack::Synced => written,
+            Ack::Synced => written.and_then(|()| active.file.sync()),
             Ack::Written => written,
         };
         if let Err(error) = durable {
@@ -325,7 +320,7 @@ impl Partition {
     }
 
     fn sync_dir(&mut self) -> io::Result<()> {
-        if self.dir_unsynced && !planted(Bug::DirectoryUnsynced) {
+        if self.dir_unsynced {
             self.disk.sync_dir(&self.dir)?;
             if let Some(root) = self.dir.parent() {
                 self.disk.sync_dir(root)?;

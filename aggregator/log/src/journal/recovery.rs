@@ -11,8 +11,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
-
 use super::super::Stream;
 use super::Ack;
 use super::disk::Disk;
@@ -122,14 +120,10 @@ impl Recovery<'_> {
         partition.next = base;
         // The last one first, each for good before the next: were one of them left whose
         // predecessor is gone, the log would begin with it, as if the rest were too old.
-        let mut lost = headless.to_vec();
-        if !planted(Bug::HoleLeft) {
-            lost.reverse();
-        }
         let before = partition.closed.pop_back();
-        for lost in lost {
+        for lost in headless.iter().rev().copied() {
             let is_first = before.is_none() && lost == base;
-            match is_first && !planted(Bug::HoleLeft) {
+            match is_first {
                 true => self.begin_anew(partition, lost)?,
                 false => self.drop_whole(partition, lost)?,
             }

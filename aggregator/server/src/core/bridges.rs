@@ -22,7 +22,6 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::RecordPen;
@@ -201,9 +200,6 @@ fn bridge(
     book: &LimitsBook,
     env: &mut Environment,
 ) {
-    if planted(Bug::BridgeUnsent) {
-        return;
-    }
     let target = partition_of_resource(&key.resource, env.settings.partitions);
     tracing::warn!(
         source = key.source,

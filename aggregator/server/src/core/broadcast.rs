@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::statement::Statement;
 
@@ -57,9 +56,6 @@ impl Broadcast {
         limits: &LimitsDesk,
         env: &mut Environment,
     ) {
-        if planted(Bug::EvidenceFirst) {
-            self.publish_heartbeats(now, ready, env);
-        }
         self.publish_pending(now, ready, env);
         self.notices.turn(now, partitions, ready, limits, env);
         let (instance, effects) = (env.instance, &mut env.effects);

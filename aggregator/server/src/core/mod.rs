@@ -59,8 +59,6 @@ mod settings;
 mod tally;
 mod turn;
 mod withheld;
-#[cfg(feature = "wrong-engine")]
-mod wrong;
 
 use std::num::NonZeroUsize;
 
@@ -107,9 +105,6 @@ pub struct Core {
     totals_not_before: Span,
     /// On how many threads partitions rule.
     threads: NonZeroUsize,
-    /// Whether it is wrong on purpose.
-    #[cfg(feature = "wrong-engine")]
-    wrong: bool,
 }
 
 impl Core {
@@ -142,8 +137,6 @@ impl Core {
             started: false,
             totals_not_before: Span::ZERO,
             threads: NonZeroUsize::MIN,
-            #[cfg(feature = "wrong-engine")]
-            wrong: false,
             env,
         };
         // Identities first: nothing may be appended before them.
@@ -259,8 +252,6 @@ impl Core {
             instance: self.env.instance,
             shared: self.membership.shared,
             limits: &self.limits,
-            #[cfg(feature = "wrong-engine")]
-            wrong: self.wrong,
         };
         (context, &mut self.partitions, &mut self.env.out)
     }

@@ -63,8 +63,6 @@ impl Partition {
         {
             return;
         }
-        #[cfg(feature = "wrong-engine")]
-        let record = step.context.wrongly(delivered.offset, record);
         // 1 apply.
         let log_time_before = self.ruler.log_time();
         let tells_near = self.announcing && self.position.current;

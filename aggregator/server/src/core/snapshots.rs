@@ -10,7 +10,6 @@
 //! over, and without any the log is read from its beginning.
 
 use tollgate_engine::engine::Frozen;
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::time::Span;
 
 use super::event::Effect;
@@ -107,7 +106,7 @@ impl Partition {
         };
         let behind = |oldest: Option<u64>| oldest.is_none_or(|oldest| upto < oldest);
         let acknowledged = behind(self.recordings.oldest()) && behind(self.totals.oldest());
-        if !acknowledged && !planted(Bug::SnapshotEarly) {
+        if !acknowledged {
             return;
         }
         if let Some((upto, moment)) = self.snapshots.frozen.take() {

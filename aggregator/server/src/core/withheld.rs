@@ -14,7 +14,6 @@
 use std::collections::VecDeque;
 
 use tollgate_log::{Stream, Ticket};
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::wire::record::kind;
 
 use super::event::Effect;
@@ -44,7 +43,7 @@ impl Withheld {
     ) -> Vec<(u32, Ticket)> {
         let mut never = Vec::new();
         let waits = !self.0.is_empty();
-        if !waits && !identities.any_awaited() || planted(Bug::IdentityLate) {
+        if !waits && !identities.any_awaited() {
             return never;
         }
         let before = std::mem::take(&mut self.0);

@@ -242,10 +242,6 @@ async fn start(
         #[cfg(not(feature = "kafka"))]
         LogKind::Kafka => return Err(ServeError::Bug("built without kafka".to_owned())),
     }
-    #[cfg(feature = "wrong-engine")]
-    if std::env::var_os("TOLLGATE_WRONG_ENGINE").is_some() {
-        core.go_wrong();
-    }
     let threads = threads(config);
     core.rule_on(threads);
     let preparer = Preparer::start(core.preparing(), prepared).map_err(socket("limits"))?;

@@ -14,7 +14,7 @@ use tollgate_tests::simulation::rates::Rate;
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
 Seeds that failed once and are kept in the tree run first, but not with --seed, which looks at what it names alone, \
-nor with --kept, --kills or --rate. With the feature `bugs` there is --bugs, which looks for each of the bugs that are put in by hand.
+nor with --kept, --kills or --rate.
 
 Exit codes:
    0  nothing is wrong
@@ -93,17 +93,6 @@ pub struct Arguments {
     /// shortest history is told with them. All else is as the seed draws it. It takes `--trace`.
     #[arg(long, value_name = "NUMBERS", allow_negative_numbers = true)]
     pub only: Option<Only>,
-    /// Put bugs in by hand, one at a time, and print how many seeds it takes to find each.
-    #[cfg(feature = "bugs")]
-    #[arg(long, conflicts_with_all = [
-        "trace", "hashes", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "way",
-        "anew", "rates", "kills", "format",
-    ])]
-    pub bugs: bool,
-    /// Of all bugs only this one.
-    #[cfg(feature = "bugs")]
-    #[arg(long, requires = "bugs")]
-    pub bug: Option<String>,
     /// Print each seed's number that stands for everything that happened.
     #[arg(long, requires = "seed", conflicts_with_all = [
         "trace", "minutes", "until_failure", "go_on", "decisions", "workers", "state", "kept", "kills", "format",

@@ -8,7 +8,6 @@
 //! Knows no Kafka: a [`Medium`] takes the records, the topic or a simulated one. What stays true: who dies
 //! anywhere in this leaves a whole snapshot, or one that has no manifest.
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::LogId;
 
 use super::wire::{Manifest, SnapshotId, StateKey};
@@ -107,10 +106,7 @@ pub fn write<M: Medium>(
         count += 1;
     });
     sent?;
-    let (first, _) = match planted(Bug::ManifestEarly) {
-        true => (0, 0),
-        false => medium.acknowledged(u64::from(count))?,
-    };
+    let (first, _) = medium.acknowledged(u64::from(count))?;
     let manifest = Manifest {
         log: written.log,
         partitions: source.partitions,

@@ -184,9 +184,6 @@ pub struct PartitionContext<'a> {
     pub shared: bool,
     /// The limits, as far as they were read.
     pub limits: &'a LimitsDesk,
-    /// Whether it is wrong on purpose.
-    #[cfg(feature = "wrong-engine")]
-    pub wrong: bool,
 }
 
 /// What steps leave behind.

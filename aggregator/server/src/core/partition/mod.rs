@@ -17,7 +17,6 @@ mod recovery;
 mod slots;
 mod stage;
 
-use tollgate_shared::bugs::{Bug, planted};
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::Watermark;
@@ -210,11 +209,6 @@ impl Partition {
     /// would refuse that long beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
         let (latest, sent) = self.ticks.newest?;
-        let clock = if planted(Bug::RestFromTick) {
-            sent
-        } else {
-            clock
-        };
         Some(latest.saturating_add(clock.saturating_sub(sent)))
     }
 
@@ -223,7 +217,7 @@ impl Partition {
     pub fn is_current(&self, clock: Span) -> bool {
         let appended = self.position.appended;
         self.log_now(clock)
-            .is_some_and(|now| now.since(appended) <= CURRENT && !planted(Bug::NeverCurrent))
+            .is_some_and(|now| now.since(appended) <= CURRENT)
     }
 
     /// The greatest generation of the logs that were met here, the present one among them; 0: none was.

@@ -1,29 +1,29 @@
-//! Whether bugs would be found: each of those put in by hand is looked for, seed by seed.
+//! Whether bugs would be found: each of those that were put in is looked for, seed by seed.
 //!
 //! ```text
 //! older-wins     12 seeds    law 3, a refusal is justified
 //! ```
 //!
-//! Knows nothing of what a bug does. What stays true: after a search nothing is planted, and a seed that fails
+//! Knows nothing of what a bug does. What stays true: after a search no bug is turned on, and a seed that fails
 //! without the bug has not found it.
 
 use tollgate_shared::bugs::{Bug, plant};
 
-use super::plan::Plan;
-use super::run;
+use crate::simulation::plan::Plan;
+use crate::simulation::run;
 
 /// How a bug was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// How many seeds that took.
     pub seeds: u64,
-    /// The law; [`super::trace::NO_LAW`]: the program gave up by itself.
+    /// The law; [`crate::simulation::trace::NO_LAW`]: the program gave up by itself.
     pub law: u8,
     /// What was checked.
     pub check: String,
 }
 
-/// Looks for a bug in so many seeds at most; none: it was not found.
+/// Looks for a bug in so many seeds at most; `None`: it was not found.
 pub fn hunt(bug: Bug, first: u64, seeds_max: u64) -> Option<Found> {
     (0..seeds_max).find_map(|number| {
         let (law, check) = found(Some(bug), first + number)?;

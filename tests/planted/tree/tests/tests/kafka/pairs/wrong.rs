@@ -1,0 +1,68 @@
+//! An aggregator with a bug is found out by those of another group, and by an audit of the log.
+//!
+//! `aggregator/server/tests/core/pairs.rs` holds the same without Kafka and without a bug. What stays true: the
+//! audit is made by a program without the bug.
+
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::kafka::LocalKafka;
+
+use super::{agent, await_metric, await_refused, configure, start};
+use crate::fleet::{Aggregator, await_whole, directory};
+
+/// What a process is started with that has the bug.
+const WRONGLY: Option<(&str, &str)> = Some(("TOLLGATE_PLANTED", "batches-forgotten"));
+
+pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
+    let (dir, prefix) = (directory(), kafka.fresh_name("wrong"));
+    let mut right = start(dir.path(), kafka, &prefix, ("a", "agg"));
+    await_whole(&[&right]);
+    let config = configure(dir.path(), "b");
+    let mut wrong = Aggregator::configured(dir.path(), kafka, &prefix, "agg", &config, WRONGLY);
+    await_whole(&[&wrong]);
+    let agent = agent(kafka, &prefix, &right);
+    let rate = agent.rate("hot");
+    await_refused(&agent, &rate);
+    for one in [&mut right, &mut wrong] {
+        await_metric(one, &rate, "tollgate_states_differing_total");
+        let line = one.line_with("came to different states");
+        for part in [
+            "ERROR",
+            "partition=",
+            "offset=",
+            "ours=",
+            "theirs=",
+            "group=",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        println!("{line}");
+    }
+    an_audit_says_who_is_wrong(kafka, &prefix);
+}
+
+/// By what the wrong one said itself, without asking it.
+fn an_audit_says_who_is_wrong(kafka: &LocalKafka, prefix: &str) {
+    let output = tollgate()
+        .args(["audit", "--format", "json", "--limit", "100000"])
+        .args(["--kafka", kafka.bootstrap(), "--topic-prefix", prefix])
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let differences = report["differences"].as_array().expect("a list");
+    let testimonies: Vec<&str> = differences
+        .iter()
+        .filter(|difference| difference["kind"] == "testimony")
+        .map(|difference| difference["text"].as_str().expect("a text"))
+        .collect();
+    assert!(!testimonies.is_empty(), "{said}");
+    let right = report["testimonies_equal"].as_u64().expect("a number");
+    assert!(0 < right, "those of the right one are the replay's");
+    for text in testimonies {
+        assert!(
+            text.contains("agg of group b came to another state"),
+            "{text}"
+        );
+    }
+}
