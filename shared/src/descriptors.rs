@@ -28,8 +28,8 @@ pub const TEXT_BYTES_MAX: usize = 256;
 /// Bytes of a text's head on the wire.
 const TEXT_HEAD: usize = 3;
 
-/// Bytes of a rule's other heads on the wire.
-const RULE_HEADS: usize = 4;
+/// Bytes of the names of a rule's fields on the wire, and of what else is no text.
+const RULE_HEADS: usize = 32;
 
 /// The most bytes that a rule takes on the wire.
 pub const RULE_BYTES_MAX: usize = RULE_HEADS + (KEYS_MAX + 2) * (TEXT_BYTES_MAX + TEXT_HEAD);

@@ -14,6 +14,8 @@ use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The longest text of a network: an IPv6 address of 39 bytes, a slash and three digits.
 const TEXT_BYTES_MAX: usize = 43;
@@ -65,12 +67,27 @@ impl fmt::Write for NetworkText {
 }
 
 /// How many leading bits of an address make its domain, for each family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AddressPrefixes {
     /// Of an IPv4 address: 1 to 32.
+    #[serde(deserialize_with = "bits::<_, 32>")]
     pub v4: u8,
     /// Of an IPv6 address: 1 to 128.
+    #[serde(deserialize_with = "bits::<_, 128>")]
     pub v6: u8,
+}
+
+fn bits<'de, D: Deserializer<'de>, const MAX: u8>(deserializer: D) -> Result<u8, D::Error> {
+    match u8::deserialize(deserializer)? {
+        bits if bits <= MAX => Ok(bits),
+        other => {
+            let (found, expected) = (
+                Unexpected::Unsigned(other.into()),
+                format!("0 to {MAX} bits"),
+            );
+            Err(D::Error::invalid_value(found, &&*expected))
+        }
+    }
 }
 
 impl Default for AddressPrefixes {

@@ -6,12 +6,17 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An instant in microseconds since the Unix epoch (UTC), as stamped by whoever saw the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 /// A length of time in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Span(u64);
 
 impl Timestamp {

@@ -1,6 +1,8 @@
 //! Promises of the wire: what is written is read again; bytes never change between releases; whatever
 //! else arrives is refused with a place, without a panic and without much memory.
 
+#[path = "wire/evolving.rs"]
+mod evolving;
 #[path = "wire/strategies.rs"]
 mod strategies;
 mod support;

@@ -181,8 +181,8 @@ fn nobody_is_above(copies: &CopiesResource) -> Option<u64> {
 /// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the
 /// members of one after the other.
 fn public_groups(copies: &CopiesResource, bytes: usize) -> Box<[PublicGroup]> {
-    // Heads of texts and arrays, and the limit.
-    const GROUP: usize = 32;
+    // Names of fields, heads of texts and arrays, and the limit.
+    const GROUP: usize = 48;
     const MEMBER: usize = 3;
     let mut left = bytes;
     let mut groups: Vec<PublicGroup> = Vec::new();
@@ -420,9 +420,9 @@ mod tests {
             groups.iter().map(members).collect::<Vec<_>>()
         };
         assert_eq!(told(1_000), [Some(3), Some(1)]);
-        assert_eq!(told(75), [None, Some(1)]);
-        assert_eq!(told(66), [None, None]);
-        assert_eq!(told(33), [None]);
-        assert_eq!(told(32), []);
+        assert_eq!(told(107), [None, Some(1)]);
+        assert_eq!(told(98), [None, None]);
+        assert_eq!(told(49), [None]);
+        assert_eq!(told(48), []);
     }
 }

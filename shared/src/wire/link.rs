@@ -1,16 +1,18 @@
 //! The conversation between an agent and the one aggregator address that it knows.
 //!
 //! ```text
-//! agent        hello 1    [nonce, agent, secret (32 bytes), nil | secret before (32 bytes)]
+//! agent        hello 1    {nonce, agent, secret (32 bytes), before: secret before (32 bytes) or none}
 //!              append 2   [id, partition, record]
 //!              ask 3      [nonce, [resource, ...]]
-//! aggregator   welcome 65 [nonce, instance (16 bytes), partitions, [feed address, ...], clock (us),
-//!                          [[instance (16 bytes), address for agents], ...]]
+//! aggregator   welcome 65 {nonce, instance (16 bytes), partitions, feeds: [feed address, ...], clock (us),
+//!                          members: [{instance (16 bytes), address: for agents}, ...]}
 //!              appended 66 [id, partition, offset]
 //!              refused 67 [id, reason, text]
 //!              snapshot 68 [nonce, part, more, instance, clock (us), [evidence, ...], control sequence, [topic, ...]]
 //! topic        [resource, sequence, public limits, [[partition, remaining, statement], ...]]
 //! ```
+//!
+//! Hello, welcome and public limits are maps of named fields, to which later releases may add ([`named`]).
 //!
 //! The hello shows the secret of the agent's epoch: what is appended over the connection counts under that
 //! name and epoch alone. `secret before` is that of the process that this one comes after, which a beat of
@@ -27,12 +29,15 @@
 //! What was in force at the first part's moment and is listed in none has been opened since, and a
 //! statement from after that moment stands at a place above the evidence.
 
+use serde::{Deserialize, Serialize};
+
 use super::MESSAGE_BYTES_MAX;
 use super::frame::{StatementNotice, Watermark, read_list};
+use super::named::{self, Bytes, Id, Name, is_default};
 use super::public::Public;
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
-use crate::epoch::EpochSecret;
+use crate::epoch::{EpochSecret, SECRET_BYTES};
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
@@ -47,8 +52,8 @@ pub const PARTITIONS_MAX: u32 = 1024;
 pub const ASK_RESOURCES_MAX: usize = 1_000;
 
 /// The most feeds and members that a welcome tells of.
-const FEEDS_MAX: u32 = 16;
-const MEMBERS_MAX: u32 = 1024;
+const FEEDS_MAX: usize = 16;
+const MEMBERS_MAX: usize = 1024;
 
 /// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,14 +163,39 @@ pub struct Member {
     pub address: Box<str>,
 }
 
-impl Member {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.fixed_array("member", 2, "2")?;
-        Ok(Self {
-            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-            address: reader.text("address", 1, NAME_BYTES_MAX)?.into(),
-        })
-    }
+/// The fields of a hello.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a hello")]
+struct Hello<'a> {
+    nonce: u64,
+    #[serde(borrow)]
+    agent: Name<'a>,
+    secret: Bytes<SECRET_BYTES>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    before: Option<Bytes<SECRET_BYTES>>,
+}
+
+/// The fields of a welcome.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a welcome")]
+struct Welcome<'a> {
+    nonce: u64,
+    instance: Id,
+    partitions: u32,
+    #[serde(borrow, default, deserialize_with = "named::list::<_, _, FEEDS_MAX>")]
+    feeds: Box<[Name<'a>]>,
+    clock: Span,
+    #[serde(borrow, default, deserialize_with = "named::list::<_, _, MEMBERS_MAX>")]
+    members: Box<[WelcomeMember<'a>]>,
+}
+
+/// The fields of a member in a welcome.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a member")]
+struct WelcomeMember<'a> {
+    instance: Id,
+    #[serde(borrow)]
+    address: Name<'a>,
 }
 
 /// Why an append was refused.
@@ -222,15 +252,12 @@ impl<'a> FromAgent<'a> {
         let before = reader;
         let message = match reader.byte("kind")? {
             1 => {
-                reader.fixed_array("hello", 4, "4")?;
+                let hello: Hello<'a> = named::read(&mut reader, "hello")?;
                 Self::Hello {
-                    nonce: reader.u64("nonce")?,
-                    agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
-                    secret: EpochSecret::new(reader.array_of_bytes("secret")?),
-                    before: match reader.nil() {
-                        true => None,
-                        false => Some(EpochSecret::new(reader.array_of_bytes("secret before")?)),
-                    },
+                    nonce: hello.nonce,
+                    agent: hello.agent.0,
+                    secret: EpochSecret::new(hello.secret.0),
+                    before: hello.before.map(|Bytes(before)| EpochSecret::new(before)),
                 }
             }
             2 => {
@@ -265,14 +292,13 @@ impl<'a> FromAgent<'a> {
                 before,
             } => {
                 writer.begin(1);
-                writer.array(4);
-                writer.u64(*nonce);
-                writer.text(agent);
-                writer.bytes(secret.bytes());
-                match before {
-                    Some(before) => writer.bytes(before.bytes()),
-                    None => writer.nil(),
-                }
+                let hello = Hello {
+                    nonce: *nonce,
+                    agent: Name(agent),
+                    secret: Bytes(*secret.bytes()),
+                    before: before.map(|before| Bytes(*before.bytes())),
+                };
+                named::write(writer, &hello);
             }
             Self::Append {
                 id,
@@ -308,23 +334,7 @@ impl FromAggregator {
         let mut reader = Reader::of_message(bytes)?;
         let before = reader;
         let message = match reader.byte("kind")? {
-            65 => {
-                reader.fixed_array("welcome", 6, "6")?;
-                Self::Welcome {
-                    nonce: reader.u64("nonce")?,
-                    instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-                    partitions: read_partitions(&mut reader)?,
-                    feeds: read_short_list(&mut reader, ("feeds", FEEDS_MAX, "0 to 16"), |r| {
-                        Ok(r.text("feed", 1, NAME_BYTES_MAX)?.into())
-                    })?,
-                    clock: Span::from_micros(reader.u64("clock")?),
-                    members: read_short_list(
-                        &mut reader,
-                        ("members", MEMBERS_MAX, "0 to 1024"),
-                        Member::read,
-                    )?,
-                }
-            }
+            65 => Self::read_welcome(&mut reader)?,
             66 => {
                 reader.fixed_array("appended", 3, "3")?;
                 Self::Appended {
@@ -355,6 +365,31 @@ impl FromAggregator {
         Ok(message)
     }
 
+    fn read_welcome(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let before = *reader;
+        let welcome: Welcome<'_> = named::read(reader, "welcome")?;
+        if PARTITIONS_MAX < welcome.partitions {
+            let expected = "0 to 1024";
+            return Err(before.error("partitions", FieldFault::Range { expected }));
+        }
+        let members = welcome.members.iter().map(|member| Member {
+            instance: member.instance.0,
+            address: member.address.0.into(),
+        });
+        Ok(Self::Welcome {
+            nonce: welcome.nonce,
+            instance: welcome.instance.0,
+            partitions: welcome.partitions,
+            feeds: welcome
+                .feeds
+                .iter()
+                .map(|Name(feed)| (*feed).into())
+                .collect(),
+            clock: welcome.clock,
+            members: members.collect(),
+        })
+    }
+
     /// Writes one. A refusal's text is cut at its bound.
     pub fn encode(&self, writer: &mut Writer) {
         match self {
@@ -367,21 +402,19 @@ impl FromAggregator {
                 members,
             } => {
                 writer.begin(65);
-                writer.array(6);
-                writer.u64(*nonce);
-                writer.bytes(&instance.to_be_bytes());
-                writer.u64(u64::from(*partitions));
-                writer.array(feeds.len());
-                for feed in feeds {
-                    writer.text(feed);
-                }
-                writer.u64(clock.as_micros());
-                writer.array(members.len());
-                for member in members {
-                    writer.array(2);
-                    writer.bytes(&member.instance.to_be_bytes());
-                    writer.text(&member.address);
-                }
+                let members = members.iter().map(|member| WelcomeMember {
+                    instance: Id(member.instance),
+                    address: Name(&member.address),
+                });
+                let welcome = Welcome {
+                    nonce: *nonce,
+                    instance: Id(*instance),
+                    partitions: *partitions,
+                    feeds: feeds.iter().map(|feed| Name(feed)).collect(),
+                    clock: *clock,
+                    members: members.collect(),
+                };
+                named::write(writer, &welcome);
             }
             Self::Appended {
                 id,
@@ -407,31 +440,6 @@ impl FromAggregator {
             Self::Snapshot(snapshot) => snapshot.write(writer),
         }
     }
-}
-
-fn read_partitions(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
-    let before = *reader;
-    let found = reader.u32("partitions")?;
-    if PARTITIONS_MAX < found {
-        let expected = "0 to 1024";
-        return Err(before.error("partitions", FieldFault::Range { expected }));
-    }
-    Ok(found)
-}
-
-/// Reads an array of no more than so many elements.
-fn read_short_list<'a, T>(
-    reader: &mut Reader<'a>,
-    (field, most, expected): (&'static str, u32, &'static str),
-    read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
-) -> Result<Vec<T>, DecodeError> {
-    let before = *reader;
-    let found = before.clone().array(field)?;
-    if most < found {
-        let found = u64::from(found);
-        return Err(before.error(field, FieldFault::Length { found, expected }));
-    }
-    read_list(reader, field, read)
 }
 
 impl Snapshot {

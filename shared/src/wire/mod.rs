@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Arrays are only ever appended to under a new version byte; a kind with its top bit set may be
-//! skipped by a build that does not know it. Decoding is total: it ends in a value that is
+//! skipped by a build that does not know it. Hellos, welcomes, public limits, members and manifests are maps of named
+//! fields instead, to which every release may add: see [`named`]. Decoding is total: it ends in a value that is
 //! well-formed in every part, or in a [`DecodeError`] that says where and why.
 
 pub mod amendment;
@@ -20,6 +21,7 @@ pub mod limits_chunk;
 pub mod link;
 mod log_position;
 pub mod member;
+pub mod named;
 pub mod notice;
 pub mod public;
 mod public_descriptors;
@@ -29,6 +31,7 @@ pub mod record;
 pub mod set_rows;
 pub mod statement;
 pub mod testimony;
+mod value;
 pub mod verdict;
 mod writer;
 

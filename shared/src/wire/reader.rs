@@ -10,7 +10,7 @@ use super::{MESSAGE_BYTES_MAX, VERSION};
 use crate::names::{EVERYBODY, NAME_BYTES_MAX};
 
 /// Why bytes were refused: which field, where, and what was wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {field}: {fault}")]
 pub struct DecodeError {
     /// How many bytes into the message the field begins.
@@ -22,7 +22,7 @@ pub struct DecodeError {
 }
 
 /// What can be wrong with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
     /// The message ends before the field does.
     #[error("cut off")]
@@ -71,6 +71,9 @@ pub enum FieldFault {
     /// A text that is not UTF-8.
     #[error("not UTF-8")]
     Utf8,
+    /// A message of named fields, of which one is missing or not what it is to be.
+    #[error("{0}")]
+    Form(Box<str>),
     /// Bytes behind the end.
     #[error("{bytes} bytes behind the end")]
     Trailing {
@@ -117,6 +120,11 @@ impl<'a> Reader<'a> {
     /// How many bytes in the cursor stands.
     pub const fn position(&self) -> usize {
         self.at
+    }
+
+    /// The bytes between another place of the same message and this one.
+    pub(super) fn since(&self, before: &Self) -> &'a [u8] {
+        &self.whole[before.at..self.at]
     }
 
     /// How many bytes are left.
@@ -432,7 +440,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         before: Self,
         field: &'static str,

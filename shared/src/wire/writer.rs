@@ -34,6 +34,11 @@ impl Writer {
         self.buffer.as_mut_vec().extend_from_slice(bytes);
     }
 
+    /// Where more bytes go.
+    pub(super) fn sink(&mut self) -> &mut Vec<u8> {
+        self.buffer.as_mut_vec()
+    }
+
     /// The head of an array.
     pub fn array(&mut self, len: usize) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);

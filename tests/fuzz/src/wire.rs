@@ -357,11 +357,19 @@ pub fn record_seeds() -> Vec<Vec<u8>> {
 
 /// A message of each kind.
 pub fn link_seeds() -> Vec<Vec<u8>> {
-    let mut seeds = behind(0, [golden!("hello"), golden!("append"), golden!("ask")]);
+    let of_agents = [
+        golden!("hello"),
+        golden!("arrays/hello"),
+        golden!("append"),
+        golden!("ask"),
+    ];
+    let mut seeds = behind(0, of_agents);
     seeds.extend(behind(
         1,
         [
             golden!("welcome"),
+            golden!("arrays/welcome"),
+            golden!("arrays/snapshot"),
             golden!("appended"),
             golden!("refused"),
             golden!("snapshot"),

@@ -10,7 +10,7 @@ use crate::source::{Item, Section};
 use crate::warning::{Collector, WarningKind};
 
 /// The most tiers of one domain: agents learn them with every snapshot, and a climb visits them all.
-const TIERS_MAX: usize = tollgate_shared::wire::public::TIERS_MAX as usize;
+use tollgate_shared::wire::public::TIERS_MAX;
 
 pub(crate) const TIER_FIELDS: &[&str] = &["limit", "window", "active", "cooldown", "skippable"];
 

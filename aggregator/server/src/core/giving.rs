@@ -32,7 +32,7 @@ const WAITING_MAX: usize = 16_384;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// As many statements take the room of what else a part says of a resource.
-const TOPIC_TOLD: usize = 15;
+const TOPIC_TOLD: usize = 20;
 
 /// An ask that is being answered.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ fn next_part(
 fn groups_told(public: &Public) -> usize {
     /// Below what a statement may take.
     const TOLD_BYTES: usize = 400;
-    const HEADS: usize = 32;
+    const HEADS: usize = 48;
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);
     let bytes: usize = groups
         .map(|group| {
