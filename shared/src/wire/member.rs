@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! key     group/name
-//! value   1  [instance (16 bytes), group, address for agents, address for HTTP, [partition, ...]]
+//! value   1  {instance (16 bytes), group, agents: address, http: address, partitions: [partition, ...]}
 //! ```
 //!
 //! The topic is compacted; an empty value takes a member out. Aggregators follow it, and agents that know
-//! nothing but Kafka. Knows nothing of who states what, and when.
+//! nothing but Kafka. Members of a later release may state more ([`named`]). Knows nothing of who states what, and when.
 
-use super::reader::{DecodeError, FieldFault, Reader};
-use super::writer::Writer;
-use crate::names::NAME_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+
+use super::named::{self, Id, Name};
+use super::reader::DecodeError;
 use crate::time::Span;
 
 /// After so long without a word, by the topic's own time, a member is passed over: four of its statements.
@@ -34,21 +35,30 @@ pub struct MemberRecord {
     pub partitions: Vec<u32>,
 }
 
+/// The fields of a member, as they are written.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a member")]
+struct Fields<'a> {
+    instance: Id,
+    #[serde(borrow)]
+    group: Name<'a>,
+    agents: Name<'a>,
+    http: Name<'a>,
+    #[serde(default)]
+    partitions: Vec<u32>,
+}
+
 impl MemberRecord {
     /// Writes one.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
-        writer.begin(KIND);
-        writer.array(5);
-        writer.bytes(&self.instance.to_be_bytes());
-        writer.text(&self.group);
-        writer.text(&self.agents);
-        writer.text(&self.http);
-        writer.array(self.partitions.len());
-        for partition in &self.partitions {
-            writer.u64(u64::from(*partition));
-        }
-        writer.as_slice().to_vec()
+        let fields = Fields {
+            instance: Id(self.instance),
+            group: Name(&self.group),
+            agents: Name(&self.agents),
+            http: Name(&self.http),
+            partitions: self.partitions.clone(),
+        };
+        named::message(KIND, &fields)
     }
 
     /// Decodes one.
@@ -57,25 +67,14 @@ impl MemberRecord {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("kind")?;
-        if found != KIND {
-            return Err(before.error("kind", FieldFault::Kind { found }));
-        }
-        reader.fixed_array("member", 5, "5")?;
-        let mut member = Self {
-            instance: u128::from_be_bytes(reader.array_of_bytes("instance")?),
-            group: reader.text("group", 1, NAME_BYTES_MAX)?.into(),
-            agents: reader.text("agents", 1, NAME_BYTES_MAX)?.into(),
-            http: reader.text("http", 1, NAME_BYTES_MAX)?.into(),
-            partitions: Vec::new(),
-        };
-        for _ in 0..reader.array("partitions")? {
-            member.partitions.push(reader.u32("partition")?);
-        }
-        reader.end()?;
-        Ok(member)
+        let fields: Fields<'_> = named::read_message(bytes, KIND, "member")?;
+        Ok(Self {
+            instance: fields.instance.0,
+            group: fields.group.0.into(),
+            agents: fields.agents.0.into(),
+            http: fields.http.0.into(),
+            partitions: fields.partitions,
+        })
     }
 }
 
@@ -93,17 +92,49 @@ mod tests {
         }
     }
 
+    fn bytes(hex: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
     #[test]
     fn golden_bytes_are_read_and_written_for_ever() {
-        let hex: String = member(5)
-            .encode()
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(
-            hex,
-            "010195c41000000000000000000000000000000005a161a3683a31a3683a32930007cd03ff"
+        let names = bytes(
+            "010185a8696e7374616e6365c41000000000000000000000000000000005a567726f7570a161a66167656e7473a3683a31a468747470a3683a32aa706172746974696f6e73930007cd03ff",
         );
+        assert_eq!(member(5).encode(), names);
+        // From before fields had names.
+        let array = "010195c41000000000000000000000000000000005a161a3683a31a3683a32930007cd03ff";
+        for bytes in [names, bytes(array)] {
+            assert_eq!(MemberRecord::decode(&bytes), Ok(member(5)));
+        }
+    }
+
+    #[test]
+    fn a_member_of_a_later_release_is_read() {
+        #[derive(Serialize)]
+        struct Later {
+            zones: [&'static str; 2],
+            instance: Id,
+            group: &'static str,
+            agents: &'static str,
+            http: &'static str,
+        }
+        let later = named::message(
+            KIND,
+            &Later {
+                zones: ["eu", "us"],
+                instance: Id(5),
+                group: "a",
+                agents: "h:1",
+                http: "h:2",
+            },
+        );
+        let expected = MemberRecord {
+            partitions: Vec::new(),
+            ..member(5)
+        };
+        assert_eq!(MemberRecord::decode(&later), Ok(expected));
     }
 
     #[test]
