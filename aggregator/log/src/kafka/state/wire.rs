@@ -3,20 +3,23 @@
 //! ```text
 //! key       [partition, group, writing (16 bytes), upto, nil | chunk]     nil: the manifest's
 //! chunk     the bytes as the engine wrote them
-//! manifest  1 [format, generation, random, partitions, rules, chunks, bytes, digest (32 bytes),
-//!              first chunk's offset in this topic, name]
+//! manifest  1 {format, generation, random, partitions, rules, chunks, bytes, digest (32 bytes),
+//!              first: offset of the first chunk in this topic, name}
 //! no value  it is gone
 //! ```
 //!
 //! Each writing has a number of its own, so that who writes the snapshot of an offset a second time, be it the
-//! same aggregator of another log or after a failure, never mixes its chunks with those of the first. Knows no
-//! Kafka and no engine.
+//! same aggregator of another log or after a failure, never mixes its chunks with those of the first. A manifest of a
+//! later release may state more ([`named`]). Knows no Kafka and no engine.
 
+use serde::{Deserialize, Serialize};
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::place::LogId;
+use tollgate_shared::wire::named::{self, Bytes};
 use tollgate_shared::wire::{DecodeError, Reader, Writer};
 
-/// The format of manifests that this build writes, and the greatest that it reads.
+/// The format of snapshots that this build writes, and the greatest that it reads. A manifest may get more fields
+/// without another format.
 pub const FORMAT: u32 = 1;
 
 /// The number of a manifest's kind.
@@ -134,23 +137,45 @@ impl StateKey {
     }
 }
 
+/// The fields of a manifest.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a manifest")]
+struct Fields<'a> {
+    format: u32,
+    generation: u32,
+    random: u64,
+    partitions: u32,
+    rules: u32,
+    chunks: u32,
+    bytes: u64,
+    digest: Bytes<32>,
+    first: u64,
+    #[serde(default)]
+    name: &'a str,
+}
+
+/// Of a manifest what says whether this build can use its snapshot, whatever else it states.
+#[derive(Deserialize)]
+struct FormatAlone {
+    format: u32,
+}
+
 impl Manifest {
     /// As it stands in the topic.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new();
-        writer.begin(MANIFEST);
-        writer.array(10);
-        writer.u64(u64::from(FORMAT));
-        writer.u64(u64::from(self.log.generation));
-        writer.u64(self.log.random);
-        writer.u64(u64::from(self.partitions));
-        writer.u64(u64::from(self.rules));
-        writer.u64(u64::from(self.chunks));
-        writer.u64(self.bytes);
-        writer.bytes(&self.digest);
-        writer.u64(self.first);
-        writer.text(&self.name);
-        writer.as_slice().to_vec()
+        let fields = Fields {
+            format: FORMAT,
+            generation: self.log.generation,
+            random: self.log.random,
+            partitions: self.partitions,
+            rules: self.rules,
+            chunks: self.chunks,
+            bytes: self.bytes,
+            digest: Bytes(self.digest),
+            first: self.first,
+            name: &self.name,
+        };
+        named::message(MANIFEST, &fields)
     }
 
     /// Decodes one that a build wrote which knew no greater rule set than `rules`.
@@ -159,45 +184,39 @@ impl Manifest {
     ///
     /// [`Unreadable`] where it is broken, or of a later build.
     pub fn decode(bytes: &[u8], rules: u32) -> Result<Self, Unreadable> {
-        let mut reader = Reader::of_message(bytes)?;
-        expect_kind(&mut reader, MANIFEST)?;
-        // A later format may have more fields, so that its number is looked at before their count.
-        let fields = reader.array("manifest")?;
-        let found = reader.u32("format")?;
-        if FORMAT < found {
-            return Err(Unreadable::Newer {
-                what: "format",
-                found,
-                known: FORMAT,
-            });
-        }
-        if fields != 10 {
-            let expected = "10 fields";
-            let fault = tollgate_shared::wire::FieldFault::Range { expected };
-            return Err(reader.error("manifest", fault).into());
-        }
-        let manifest = Self {
-            log: LogId {
-                generation: reader.u32("generation")?,
-                random: reader.u64("random")?,
-            },
-            partitions: reader.u32("partitions")?,
-            rules: reader.u32("rules")?,
-            chunks: reader.u32("chunks")?,
-            bytes: reader.u64("bytes")?,
-            digest: reader.array_of_bytes("digest")?,
-            first: reader.u64("first")?,
-            name: reader.text("name", 0, NAME_BYTES_MAX)?.into(),
+        let fields: Fields<'_> = match named::read_message(bytes, MANIFEST, "manifest") {
+            Ok(fields) => fields,
+            // One of a later format may lack what this build asks for.
+            Err(fault) => {
+                if let Ok(FormatAlone { format }) = named::read_message(bytes, MANIFEST, "") {
+                    known("format", format, FORMAT)?;
+                }
+                return Err(fault.into());
+            }
         };
-        reader.end()?;
-        if rules < manifest.rules {
-            return Err(Unreadable::Newer {
-                what: "rules",
-                found: manifest.rules,
-                known: rules,
-            });
-        }
-        Ok(manifest)
+        known("format", fields.format, FORMAT)?;
+        known("rules", fields.rules, rules)?;
+        Ok(Self {
+            log: LogId {
+                generation: fields.generation,
+                random: fields.random,
+            },
+            partitions: fields.partitions,
+            rules: fields.rules,
+            chunks: fields.chunks,
+            bytes: fields.bytes,
+            digest: fields.digest.0,
+            first: fields.first,
+            name: fields.name[..fields.name.floor_char_boundary(NAME_BYTES_MAX)].into(),
+        })
+    }
+}
+
+/// Refuses what only a later build can use.
+fn known(what: &'static str, found: u32, known: u32) -> Result<(), Unreadable> {
+    match found <= known {
+        true => Ok(()),
+        false => Err(Unreadable::Newer { what, found, known }),
     }
 }
 
@@ -248,15 +267,74 @@ mod tests {
         assert_eq!(Manifest::decode(&manifest().encode(), 1), Ok(manifest()));
     }
 
+    fn bytes(hex: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
+    #[test]
+    fn golden_manifests_are_read_and_written_for_ever() {
+        let names = bytes(
+            "01018aa6666f726d617401aa67656e65726174696f6e02a672616e646f6dcfffffffffffffffffaa706172746974696f6e7310a572756c657301a66368756e6b7303a56279746573cf0000010000000000a6646967657374c4200707070707070707070707070707070707070707070707070707070707070707a5666972737463a46e616d65a56167672d31",
+        );
+        assert_eq!(manifest().encode(), names);
+        // From before fields had names.
+        let array = "01019a0102cfffffffffffffffff100103cf0000010000000000c420070707070707070707070707070707070707070707070707070707070707070763a56167672d31";
+        for bytes in [names, bytes(array)] {
+            assert_eq!(Manifest::decode(&bytes, 1), Ok(manifest()));
+        }
+    }
+
+    #[test]
+    fn fields_that_a_later_build_added_are_skipped() {
+        #[derive(Serialize)]
+        struct Later {
+            compression: &'static str,
+            format: u32,
+            generation: u32,
+            random: u64,
+            partitions: u32,
+            rules: u32,
+            chunks: u32,
+            bytes: u64,
+            digest: Bytes<32>,
+            first: u64,
+        }
+        let expected = Manifest {
+            name: "".into(),
+            ..manifest()
+        };
+        let later = Later {
+            compression: "zstd",
+            format: FORMAT,
+            generation: expected.log.generation,
+            random: expected.log.random,
+            partitions: expected.partitions,
+            rules: expected.rules,
+            chunks: expected.chunks,
+            bytes: expected.bytes,
+            digest: Bytes(expected.digest),
+            first: expected.first,
+        };
+        let later = named::message(MANIFEST, &later);
+        assert_eq!(Manifest::decode(&later, 1), Ok(expected));
+    }
+
     #[test]
     fn what_a_later_build_wrote_is_told_from_what_is_broken() {
         let newer = |result| matches!(result, Err(Unreadable::Newer { .. }));
         assert!(newer(Manifest::decode(&manifest().encode(), 0)));
-        let mut writer = Writer::new();
-        writer.begin(MANIFEST);
-        writer.array(11);
-        (2..13).for_each(|field| writer.u64(field));
-        assert!(newer(Manifest::decode(writer.as_slice(), 1)));
+        #[derive(Serialize)]
+        struct Later {
+            format: u32,
+            pieces: Vec<u32>,
+        }
+        let later = Later {
+            format: FORMAT + 1,
+            pieces: vec![1, 2],
+        };
+        let later = named::message(MANIFEST, &later);
+        assert!(newer(Manifest::decode(&later, 1)));
         let whole = manifest().encode();
         for len in 0..whole.len() {
             let cut = Manifest::decode(&whole[..len], 1);
