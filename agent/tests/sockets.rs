@@ -295,6 +295,27 @@ fn every_call_is_sent_or_dropped_by_the_time_shutdown_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregator_of_a_later_release_is_understood() {
+    let aggregator = Aggregator::start(1).await;
+    aggregator.is_of_a_later_release();
+    let public = |refused| Public {
+        version: 1,
+        refused,
+        ..Public::default()
+    };
+    aggregator.set_public("open", public(false));
+    aggregator.set_public("closed", public(true));
+    aggregator.deny_unheard("open", "acme", Duration::from_secs(30));
+    let agent = agent(&[&aggregator]);
+    let (open, closed) = (agent.rate("open"), agent.rate("closed"));
+    assert!(agent.ready(SOON).await);
+    assert!(open.hit("acme").is_err(), "the snapshot was read");
+    assert!(open.hit("globex").is_ok());
+    assert!(closed.hit("globex").is_err(), "public limits were read");
+    assert_eq!(agent.stats().frames_refused, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blind_rate_refills_after_the_agent_has_ended() {
     let aggregator = Aggregator::start(1).await;
     let blind = BlindPolicy::Local {

@@ -9,6 +9,7 @@
     clippy::indexing_slicing
 )]
 
+mod later;
 mod state;
 
 use std::collections::{BTreeMap, HashMap};
@@ -181,6 +182,11 @@ impl Aggregator {
         self.state().public.insert(resource.to_owned(), public);
     }
 
+    /// From now on it says what one of a later release says.
+    pub fn is_of_a_later_release(&self) {
+        self.state().later = true;
+    }
+
     /// Answers the next appends so; `None`: takes them again.
     pub fn refuse(&self, refusal: Option<Refusal>) {
         self.state().refuse = refusal;
@@ -273,7 +279,11 @@ impl Served {
                         let mut writer = Writer::new();
                         answer.encode(&mut writer);
                         let mut message = ZmqMessage::from(peer);
-                        message.push_back(Bytes::copy_from_slice(writer.as_slice()));
+                        let is_later = self.state.lock().expect("not poisoned").later;
+                        message.push_back(match is_later {
+                            true => later::answer(&answer, writer.as_slice()).into(),
+                            false => Bytes::copy_from_slice(writer.as_slice()),
+                        });
                         let _ = router.send(message).await;
                     }
                 }

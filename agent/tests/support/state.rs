@@ -18,6 +18,8 @@ pub(super) struct State {
     pub refuse: Option<Refusal>,
     pub swallow: u32,
     pub quiet: bool,
+    /// It is of a later release, which says more.
+    pub later: bool,
     pub asks: u32,
 }
 

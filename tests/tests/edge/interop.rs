@@ -30,6 +30,21 @@ fn hello(secret: u8) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
+/// The hello of an agent of a later release: it states more.
+fn later_hello(secret: u8) -> Vec<u8> {
+    let mut hello = hello(secret);
+    // The number of fields, up to 15, stands in a map's first byte.
+    hello[2] += 1;
+    hello.extend_from_slice(b"\xa6speaks\x92\x02\x03");
+    hello
+}
+
+/// The hello of an agent from before fields had names.
+fn earlier_hello(secret: u8) -> Vec<u8> {
+    let fields = b"\x01\x01\x94\x05\xa5crate\xc4\x20";
+    [&fields[..], &[secret; 32], &[0xc0]].concat()
+}
+
 fn is_welcome(message: &ZmqMessage) -> bool {
     let parts = message.clone().into_vec();
     let answer = FromAggregator::decode(parts.last().expect("a frame"));
@@ -45,6 +60,11 @@ async fn the_crates_sockets_talk_to_an_aggregator() {
     dealer.send(ZmqMessage::from(hello(1))).await.unwrap();
     let answer = timeout(SOON, dealer.recv()).await.unwrap().unwrap();
     assert!(is_welcome(&answer), "{answer:?}");
+    for other_release in [later_hello(1), earlier_hello(1)] {
+        dealer.send(ZmqMessage::from(other_release)).await.unwrap();
+        let answer = timeout(SOON, dealer.recv()).await.unwrap().unwrap();
+        assert!(is_welcome(&answer), "{answer:?}");
+    }
     // A REQ puts an empty frame in front, and takes an answer without one for none: it is read.
     let mut req = ReqSocket::new();
     req.connect(&agents).await.unwrap();
