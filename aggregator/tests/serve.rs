@@ -1,6 +1,8 @@
 //! Promises of `tollgate serve`, kept by a real process: the loop closes, kills lose nothing, ends are
 //! quick.
 
+#[path = "serve/log_lines.rs"]
+mod log_lines;
 mod support;
 
 use std::path::Path;

@@ -71,13 +71,14 @@ impl Partition {
             return;
         }
         self.give_away(step.context.settings.partitions);
+        let _inside = self.recovery.begin(self.index);
         let attempt = self.recovery.next_attempt();
         // Without limits there is nothing to restore by; with the first of them it begins.
         self.stage = Stage::Restoring {
             attempt,
             limits: Some(0),
         };
-        tracing::info!(partition = self.index, "assigned");
+        tracing::info!("assigned");
         if limits_known {
             self.restore(attempt, step);
         }
@@ -112,6 +113,7 @@ impl Partition {
     /// Restores it from the newest snapshot that was found at the start and not tried yet, and follows it
     /// from where that ends; with none, from the beginning.
     pub(super) fn restore_found(&mut self, step: &mut PartitionStep<'_>) {
+        let _inside = self.recovery.begin(self.index);
         let (partitions, book) = (step.context.settings.partitions, &step.context.limits.book);
         while let Some(chunks) = self.recovery.found.pop_front() {
             match Ruler::restore(self.index, partitions, &chunks, book) {
@@ -120,7 +122,7 @@ impl Partition {
                     break;
                 }
                 Err(fault) => {
-                    tracing::warn!(partition = self.index, %fault, "a snapshot is passed over");
+                    tracing::warn!(%fault, "a snapshot is passed over");
                 }
             }
         }
@@ -153,6 +155,7 @@ impl Partition {
     }
 
     fn restore(&mut self, attempt: u64, step: &mut PartitionStep<'_>) {
+        let _inside = self.recovery.begin(self.index);
         self.stage = Stage::Restoring {
             attempt,
             limits: None,
@@ -197,7 +200,7 @@ impl Partition {
             Restored::Nothing => {}
         }
         let next = self.position.next;
-        tracing::info!(partition = self.index, next, "catching up");
+        tracing::info!(next, "catching up");
         self.follow_again(step);
     }
 

@@ -135,6 +135,9 @@ impl Partition {
         }
         self.stage = Stage::Ruling;
         tracing::debug!(partition = self.index, next, "caught up");
+        if self.announcing {
+            self.recovery.end();
+        }
         if self.log().is_none() {
             step.push(PartitionEffect::WantIdentity);
         }

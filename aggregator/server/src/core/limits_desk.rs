@@ -43,6 +43,8 @@ pub(super) struct LimitsDesk {
     /// The last push that failed: the log may have it all the same.
     push_in_doubt: Option<(u128, [u8; 32])>,
     push_not_before: Span,
+    /// In what lines about the last push are logged.
+    push_span: Option<tracing::Span>,
 }
 
 #[derive(Debug)]
@@ -160,6 +162,10 @@ impl LimitsDesk {
 
     /// Takes note of what became of a record.
     pub fn entered(&mut self, now: Now, entered: Entered, env: &mut Environment) {
+        let _inside = match &entered {
+            Entered::Version { push, .. } | Entered::Void { push, .. } => self.enter_push(*push),
+            Entered::Part | Entered::Newer { .. } => None,
+        };
         match entered {
             Entered::Part => {}
             Entered::Version { push, version } => {
@@ -214,6 +220,7 @@ impl LimitsDesk {
     /// nothing.
     pub fn file_read(&mut self, now: Now, file: LimitsFile, env: &mut Environment) {
         let LimitsFile { name, text } = file;
+        let _inside = tracing::info_span!("limits_file", file = name).entered();
         let bad = match text {
             Err(why) => Some((format!("{name}: {why}"), true)),
             Ok(text) => match self.book.parse(&text, &digest(text.as_bytes())) {
@@ -299,7 +306,9 @@ impl LimitsDesk {
             at: now.wall,
         };
         let records = pushed.records();
-        tracing::info!(file = file.name, chunks = records.len(), "pushing limits");
+        let span = tracing::info_span!("limits_push", file = file.name, expected = pushed.expected);
+        span.in_scope(|| tracing::info!(chunks = records.len(), "pushing limits"));
+        self.push_span = Some(span);
         env.out.tally.counters.pushes += 1;
         self.push = Some((id, file.digest));
         for record in records {
@@ -311,9 +320,16 @@ impl LimitsDesk {
         self.push.is_some_and(|(own, _)| own == push)
     }
 
+    /// While the guard lives, lines of the log are about this push, if it is an own one.
+    fn enter_push(&self, push: u128) -> Option<tracing::span::EnteredSpan> {
+        let own = self.push_span.clone().filter(|_| self.is_own(push))?;
+        Some(own.entered())
+    }
+
     /// The log did not take a part of a push.
     pub fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
         if self.is_own(push) {
+            let _inside = self.enter_push(push);
             // That the log takes nothing at all is said elsewhere, and passes.
             if let AppendError::Never(why) = error {
                 tracing::error!(

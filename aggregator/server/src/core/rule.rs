@@ -327,6 +327,7 @@ impl Partition {
         }
         self.announcing = true;
         tracing::debug!(partition = self.index, "announcing");
+        self.recovery.end();
         step.push(PartitionEffect::Begin(self.ruler.live()));
     }
 

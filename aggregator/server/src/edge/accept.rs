@@ -143,12 +143,14 @@ fn open<P: Port>(
     // Linux hands it on from the listener, others do not.
     let _ = stream.set_nodelay(true);
     let number = edge.numbers.fetch_add(1, Ordering::Relaxed);
+    let (port_name, agent) = (P::NAME, tracing::field::Empty);
+    let span = tracing::info_span!("connection", port = port_name, %address, agent);
     if let Err(ended) = edge.enter(number, address.ip()) {
         P::counters(edge).count(&ended);
-        edge.lines.ended(P::NAME, address, (None, None), &ended);
+        span.in_scope(|| edge.lines.ended(None, &ended));
         return;
     }
-    let connection = Arc::new(Connection::new(number, address.ip(), stream));
+    let connection = Arc::new(Connection::new(number, address.ip(), span, stream));
     edge.lock_connections()
         .insert(number, Arc::clone(&connection));
     edge.begin_pending(number, address.ip());
@@ -192,12 +194,8 @@ fn open<P: Port>(
         edge.lock_crowds().leave(number, address.ip(), did_begin);
         port.close(&connection);
         counters.count(&ended);
-        edge.lines.ended(
-            P::NAME,
-            address,
-            (conversation.name(), connection.detail()),
-            &ended,
-        );
+        let said = || edge.lines.ended(connection.detail(), &ended);
+        connection.span.in_scope(said);
         // The descriptor first, then its place.
         drop((conversation, connection));
         drop(slot);

@@ -86,6 +86,8 @@ pub struct Connection {
     pub number: u64,
     /// The address that it came from; of IPv6 its /64.
     pub(crate) network: IpAddr,
+    /// In what its lines are logged.
+    pub(crate) span: tracing::Span,
     pub(super) wire: Wire,
     pub(super) basis: OnceLock<Basis>,
     /// Why it ended, in words of TLS.
@@ -110,10 +112,16 @@ pub(crate) enum Queued {
 }
 
 impl Connection {
-    pub(super) fn new(number: u64, address: IpAddr, stream: TcpStream) -> Self {
+    pub(super) fn new(
+        number: u64,
+        address: IpAddr,
+        span: tracing::Span,
+        stream: TcpStream,
+    ) -> Self {
         Self {
             number,
             network: network(address),
+            span,
             wire: Wire::new(stream),
             basis: OnceLock::new(),
             detail: OnceLock::new(),

@@ -1,6 +1,6 @@
 //! What the edge counts, and what it tells the operator.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,28 +58,20 @@ impl OperatorLines {
         Some(self.unsaid.swap(0, Ordering::Relaxed))
     }
 
-    /// Says something of a peer of HTTP.
-    pub(crate) fn of_http(&self, peer: SocketAddr, what: std::fmt::Arguments<'_>) {
+    /// Says something of a peer of HTTP, whose span the caller is in.
+    pub(crate) fn of_http(&self, what: std::fmt::Arguments<'_>) {
         if let Some(unsaid) = self.may(Instant::now()) {
-            tracing::warn!(%peer, unsaid, "HTTP: {what}");
+            tracing::warn!(unsaid, "HTTP: {what}");
         }
     }
 
-    /// Says that a connection was ended, and why.
-    pub(super) fn ended(
-        &self,
-        port: &'static str,
-        address: SocketAddr,
-        (agent, detail): (Option<&str>, Option<&str>),
-        ended: &Ended,
-    ) {
+    /// Says that a connection, whose span the caller is in, was ended, and why.
+    pub(super) fn ended(&self, detail: Option<&str>, ended: &Ended) {
         let Some(reason) = ended.reason().filter(|_| ended.is_logged()) else {
             return;
         };
         if let Some(unsaid) = self.may(Instant::now()) {
-            // The name is the peer's to choose; as a debug text it is escaped.
-            let agent = agent.map(tracing::field::debug);
-            tracing::warn!(port, %address, agent, reason, detail, unsaid, "ended a connection: {ended}");
+            tracing::warn!(reason, detail, unsaid, "ended a connection: {ended}");
         }
     }
 

@@ -281,6 +281,12 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
 
     fn look_whether_begun(&mut self) {
         if self.has_begun.is_some() && self.conversation.has_begun() {
+            if let Some(name) = self.conversation.name() {
+                // The name is the peer's to choose; as a debug text it is escaped.
+                self.connection
+                    .span
+                    .record("agent", tracing::field::debug(name));
+            }
             self.patience.begun();
             let has_begun = self.has_begun.take();
             // One that understands no pings may be dead, so it makes room like one that said nothing.

@@ -44,7 +44,9 @@ impl Background {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, done) = oneshot::channel();
+        let span = tracing::Span::current();
         let job = Box::new(move || {
+            let _inside = span.enter();
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
                 // Whoever asked may have gone.
                 let _ = sender.send(result);

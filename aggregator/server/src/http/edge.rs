@@ -38,7 +38,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tollgate_shared::log_lines::excerpt;
 use tollgate_tls::Certificate;
+use tracing::Instrument as _;
 
 use super::fault;
 use super::guard;
@@ -126,7 +128,8 @@ pub async fn serve(
         };
         let place = Places::enter(&edge.places, peer.ip(), &edge.counters);
         let edge = Arc::clone(&edge);
-        tokio::spawn(async move { edge.serve_one(stream, peer, place).await });
+        let span = tracing::info_span!("http", %peer);
+        tokio::spawn(async move { edge.serve_one(stream, peer, place).await }.instrument(span));
     }
 }
 
@@ -151,7 +154,7 @@ impl Edge {
             () = Arc::clone(&self).converse(stream, peer, &place) => {}
             () = place.ended.notified() => {
                 let what = format_args!("made room: {CONNECTIONS_MAX} connections, most of them its address's");
-                self.lines.of_http(peer, what);
+                self.lines.of_http(what);
             }
         }
     }
@@ -174,9 +177,9 @@ impl Edge {
             }
             Some(Ok(Err(error))) => {
                 HttpCounters::add(&self.counters.tls_failed);
-                self.lines.of_http(peer, format_args!("no TLS: {error}"));
+                self.lines.of_http(format_args!("no TLS: {error}"));
             }
-            Some(Err(_)) => self.stalled(peer, "a TLS handshake"),
+            Some(Err(_)) => self.stalled("a TLS handshake"),
             None => {}
         }
     }
@@ -198,7 +201,9 @@ impl Edge {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(Caller(peer));
                 let certificate = certificate.as_ref().as_ref();
-                let response = edge.answer(request, (peer, certificate), &place).await;
+                let span = request_span(&request);
+                let answered = edge.answer(request, certificate, &place);
+                let response = answered.instrument(span).await;
                 Ok::<Response, Infallible>(response)
             }
         });
@@ -208,32 +213,31 @@ impl Edge {
             .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(TokioIo::new(Patient::new(stream)), service);
         if let Err(error) = served.await {
-            tracing::debug!(%peer, %error, "a connection for HTTP ended");
+            tracing::debug!(%error, "a connection for HTTP ended");
             // A connection that is kept for another request may as well end.
             let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
             if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
-                self.stalled(peer, "a header, or the reading of an answer,");
+                self.stalled("a header, or the reading of an answer,");
             }
         }
     }
 
-    fn stalled(&self, peer: SocketAddr, what: &str) {
+    fn stalled(&self, what: &str) {
         HttpCounters::add(&self.counters.stalled);
         let what = format_args!("{what} did not go on in time: ended");
-        self.lines.of_http(peer, what);
+        self.lines.of_http(what);
     }
 
     async fn answer(
         &self,
         mut request: Request<Body>,
-        (peer, certificate): (SocketAddr, Option<&Certificate>),
+        certificate: Option<&Certificate>,
         place: &ConnectionPlace,
     ) -> Response {
         if let Some(host) = self.hosts.stranger(&request) {
             HttpCounters::add(&self.counters.strange_hosts);
             let text = "this host is none of this aggregator's; see listen.hosts";
-            self.lines
-                .of_http(peer, format_args!("host {host:?}: {text}"));
+            self.lines.of_http(format_args!("host {host:?}: {text}"));
             return fault(StatusCode::MISDIRECTED_REQUEST, text);
         }
         match guard::admit(&self.access, &request, certificate) {
@@ -241,7 +245,7 @@ impl Edge {
             Ok(None) => {}
             Err(refused) => {
                 HttpCounters::add(&self.counters.unauthorised);
-                self.lines.of_http(peer, format_args!("{}", refused.0));
+                self.lines.of_http(format_args!("{}", refused.0));
                 return refused.into_response();
             }
         }
@@ -251,11 +255,11 @@ impl Edge {
             Ok(Err(_)) => {
                 HttpCounters::add(&self.counters.too_large);
                 let text = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
-                self.lines.of_http(peer, format_args!("{text}"));
+                self.lines.of_http(format_args!("{text}"));
                 return fault(StatusCode::PAYLOAD_TOO_LARGE, text);
             }
             Err(_) => {
-                self.stalled(peer, "a body");
+                self.stalled("a body");
                 let text = "the body did not come in time";
                 return fault(StatusCode::REQUEST_TIMEOUT, text);
             }
@@ -267,6 +271,12 @@ impl Edge {
         place.answered.store(true, Ordering::Relaxed);
         answered.unwrap_or_else(|never| match never {})
     }
+}
+
+/// In what lines about one request are logged. A query may be long, and names nothing that an answer does not.
+fn request_span(request: &Request<Body>) -> tracing::Span {
+    let path = excerpt(request.uri().path());
+    tracing::info_span!("request", method = %request.method(), %path)
 }
 
 /// Whether a connection ended because its peer read nothing for too long.

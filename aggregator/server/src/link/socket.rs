@@ -369,7 +369,7 @@ impl Conversation for AgentConversation {
         let may_take = flights.may_take(whose);
         if !may_take && flights.is_newly_full(whose) {
             drop(flights);
-            self.link.held(whose.1);
+            self.connection.span.in_scope(|| self.link.held(whose.1));
         }
         may_take
     }

@@ -242,10 +242,11 @@ impl Saving {
     fn run(mut self, jobs: Receiver<Save>) {
         for job in jobs {
             let partition = job.partition;
+            let _inside = tracing::info_span!("snapshot", partition, upto = job.upto).entered();
             let saved = match self.save(&job) {
                 Ok(()) => true,
                 Err(error) => {
-                    tracing::error!(partition, %error, "a snapshot cannot be written");
+                    tracing::error!(%error, "a snapshot cannot be written");
                     false
                 }
             };
@@ -286,11 +287,12 @@ fn restore_all(
         jobs.recv().ok()
     };
     while let Some(job) = next() {
+        let _inside = tracing::info_span!("recovery", partition = job.partition).entered();
         let restored = loop {
             match restore(&reader, partitions, &job) {
                 Ok(restored) => break restored,
                 Err(error) => {
-                    tracing::warn!(partition = job.partition, %error, "cannot restore yet");
+                    tracing::warn!(%error, "cannot restore yet");
                     std::thread::sleep(RETRY_AFTER);
                     if events.is_closed() {
                         return;
@@ -322,7 +324,7 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             continue;
         }
         let passed_over = |why: &dyn std::fmt::Display| {
-            tracing::warn!(partition, upto, %group, %why, "a snapshot is passed over");
+            tracing::warn!(upto, %group, %why, "a snapshot is passed over");
         };
         let chunks = match reader.chunks(partition, &candidate) {
             Ok(chunks) => chunks,
@@ -336,7 +338,7 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             Ok(ruler) => {
                 let bytes = candidate.manifest.bytes;
                 let by = &candidate.manifest.name;
-                tracing::info!(partition, upto, %group, bytes, %by, "restored from a snapshot");
+                tracing::info!(upto, %group, bytes, %by, "restored from a snapshot");
                 return Ok(Restored::Snapshot(Box::new(ruler)));
             }
             Err(SnapshotFault::MissingVersion { version }) if job.known.limits_next <= version => {
@@ -345,6 +347,6 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             Err(fault) => passed_over(&fault),
         }
     }
-    tracing::info!(partition, "no snapshot: ruled from the log's beginning");
+    tracing::info!("no snapshot: ruled from the log's beginning");
     Ok(Restored::Nothing)
 }

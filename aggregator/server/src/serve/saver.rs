@@ -37,14 +37,15 @@ impl Saver {
             .name("snapshots".to_owned())
             .spawn(move || {
                 for job in inbox {
-                    let partition = job.partition;
+                    let (partition, upto) = (job.partition, job.upto);
+                    let _inside = tracing::info_span!("snapshot", partition, upto).entered();
                     let Some(moment) = &job.moment else {
-                        snapshots.remove(partition, job.upto);
+                        snapshots.remove(partition, upto);
                         continue;
                     };
-                    let saved = snapshots.save(partition, job.upto, |sink| moment.0.write(sink));
+                    let saved = snapshots.save(partition, upto, |sink| moment.0.write(sink));
                     if let Err(error) = &saved {
-                        tracing::error!(partition, %error, "a snapshot cannot be written");
+                        tracing::error!(%error, "a snapshot cannot be written");
                     }
                     let saved = saved.is_ok();
                     let event = Event::SnapshotSaved { partition, saved };

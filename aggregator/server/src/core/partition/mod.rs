@@ -120,6 +120,7 @@ impl Partition {
         out: &mut PartitionOutput,
     ) {
         let step = &mut PartitionStep { now, context, out };
+        let _inside = self.recovery.enter();
         match event {
             PartitionEvent::Begins => self.restore_found(step),
             PartitionEvent::Assigned { limits_known } => self.assigned(limits_known, step),

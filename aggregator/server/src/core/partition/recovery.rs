@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tollgate_log::Chunks;
 use tollgate_shared::time::Span;
+use tracing::span::EnteredSpan;
 
 /// What is known of a partition's snapshots and of the logs that it was of.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Recovery {
     pub given_up: u32,
     /// The greatest generation of the logs that were met before the present one; 0 means that none was.
     pub generation_before: u32,
+    /// In what its lines are logged, from when it begins until the partition rules.
+    span: Option<tracing::Span>,
 }
 
 impl Recovery {
@@ -36,6 +39,23 @@ impl Recovery {
             generation_before: generation_met,
             ..Self::default()
         }
+    }
+
+    /// It begins, or goes on. Lines of the log are about it while the guard lives.
+    pub fn begin(&mut self, partition: u32) -> Option<EnteredSpan> {
+        let span = || tracing::info_span!("recovery", partition);
+        self.span.get_or_insert_with(span);
+        self.enter()
+    }
+
+    /// Lines of the log are about it while the guard lives; `None` where the partition rules, which then costs nothing.
+    pub fn enter(&self) -> Option<EnteredSpan> {
+        self.span.clone().map(tracing::Span::entered)
+    }
+
+    /// The partition rules.
+    pub fn end(&mut self) {
+        self.span = None;
     }
 
     /// The number of the next attempt.

@@ -1,0 +1,78 @@
+//! Lines of the log say of which recovery, connection or request they are.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use super::support::{LIMITS, Served, directory, serve};
+
+/// A line that was said already, or is yet to come.
+fn line(served: &mut Served, text: &str) -> String {
+    let said = served.said.iter().find(|line| line.contains(text));
+    let said = said.cloned();
+    said.unwrap_or_else(|| served.line_with(text))
+}
+
+/// A request that is refused with a line.
+fn ask_as_a_stranger(served: &Served) {
+    let mut stream = TcpStream::connect(served.http).unwrap();
+    let request =
+        "GET /v1/log?x=y HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+}
+
+#[test]
+fn log_lines_say_which_recovery_and_request_they_are_of() {
+    let dir = directory(LIMITS);
+    let spoil = || {
+        let snapshots = dir.path().join("tollgate-data/snapshots");
+        std::fs::create_dir_all(&snapshots).unwrap();
+        let one = snapshots.join("00002-00000000000000000009.snap");
+        std::fs::write(one, b"TGSF\x01\x04\0\0\0none").unwrap();
+    };
+    let stop = |mut served: Served| {
+        served.signal("TERM");
+        served.await_end();
+    };
+    stop(serve(dir.path(), &[]));
+
+    spoil();
+    let mut served = serve(dir.path(), &[]);
+    let passed_over = line(&mut served, "a snapshot is passed over");
+    assert!(
+        passed_over.contains(" WARN recovery{partition=2}: "),
+        "{passed_over}"
+    );
+    ask_as_a_stranger(&served);
+    let refused = line(&mut served, "elsewhere.example");
+    assert!(
+        refused.contains(" WARN http{peer=127.0.0.1:")
+            && refused.contains("}:request{method=GET path=/v1/log}: "),
+        "{refused}"
+    );
+    stop(served);
+
+    // The same as JSON, and more of one partition's recovery than of the others.
+    let telemetry =
+        "[telemetry]\nlog_format = \"json\"\nlog = \"info,[recovery{partition=1}]=debug\"\n";
+    std::fs::write(dir.path().join("tollgate.toml"), telemetry).unwrap();
+    spoil();
+    let mut served = serve(dir.path(), &["--config", "tollgate.toml"]);
+    let json = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let passed_over = json(&line(&mut served, "a snapshot is passed over"));
+    let expected = serde_json::json!({ "name": "recovery", "partition": 2 });
+    assert_eq!(passed_over["span"], expected, "{passed_over}");
+    // Recoveries are over, and what they logged stands before the next line.
+    served.await_ready();
+    ask_as_a_stranger(&served);
+    let refused = json(&line(&mut served, "elsewhere.example"));
+    assert_eq!(refused["spans"][0]["name"], "http", "{refused}");
+    assert_eq!(refused["span"]["path"], "/v1/log", "{refused}");
+    let caught_up = served.said.iter().filter(|line| line.contains("caught up"));
+    let of: Vec<_> = caught_up
+        .map(|line| json(line)["span"]["partition"].clone())
+        .collect();
+    assert_eq!(of, [1]);
+}
