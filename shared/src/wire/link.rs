@@ -29,15 +29,14 @@
 //! What was in force at the first part's moment and is listed in none has been opened since, and a
 //! statement from after that moment stands at a place above the evidence.
 
-use serde::{Deserialize, Serialize};
-
 use super::MESSAGE_BYTES_MAX;
 use super::frame::{StatementNotice, Watermark, read_list};
-use super::named::{self, Bytes, Id, Name, is_default};
+use super::greeting::{Hello, Welcome, WelcomeMember};
+use super::named::{self, Bytes, Id, Name};
 use super::public::Public;
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
-use crate::epoch::{EpochSecret, SECRET_BYTES};
+use crate::epoch::EpochSecret;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Span;
 
@@ -50,10 +49,6 @@ pub const PARTITIONS_MAX: u32 = 1024;
 /// The most resources that one ask names, a quarter of a message where their names are long. An agent with more asks
 /// again.
 pub const ASK_RESOURCES_MAX: usize = 1_000;
-
-/// The most feeds and members that a welcome tells of.
-const FEEDS_MAX: usize = 16;
-const MEMBERS_MAX: usize = 1024;
 
 /// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,41 +156,6 @@ pub struct Member {
     pub instance: u128,
     /// Its address for agents, as `host:port`.
     pub address: Box<str>,
-}
-
-/// The fields of a hello.
-#[derive(Serialize, Deserialize)]
-#[serde(expecting = "a hello")]
-struct Hello<'a> {
-    nonce: u64,
-    #[serde(borrow)]
-    agent: Name<'a>,
-    secret: Bytes<SECRET_BYTES>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    before: Option<Bytes<SECRET_BYTES>>,
-}
-
-/// The fields of a welcome.
-#[derive(Serialize, Deserialize)]
-#[serde(expecting = "a welcome")]
-struct Welcome<'a> {
-    nonce: u64,
-    instance: Id,
-    partitions: u32,
-    #[serde(borrow, default, deserialize_with = "named::list::<_, _, FEEDS_MAX>")]
-    feeds: Box<[Name<'a>]>,
-    clock: Span,
-    #[serde(borrow, default, deserialize_with = "named::list::<_, _, MEMBERS_MAX>")]
-    members: Box<[WelcomeMember<'a>]>,
-}
-
-/// The fields of a member in a welcome.
-#[derive(Serialize, Deserialize)]
-#[serde(expecting = "a member")]
-struct WelcomeMember<'a> {
-    instance: Id,
-    #[serde(borrow)]
-    address: Name<'a>,
 }
 
 /// Why an append was refused.

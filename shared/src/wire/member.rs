@@ -38,7 +38,7 @@ pub struct MemberRecord {
 /// The fields of a member, as they are written.
 #[derive(Serialize, Deserialize)]
 #[serde(expecting = "a member")]
-struct Fields<'a> {
+struct MemberFields<'a> {
     instance: Id,
     #[serde(borrow)]
     group: Name<'a>,
@@ -51,7 +51,7 @@ struct Fields<'a> {
 impl MemberRecord {
     /// Writes one.
     pub fn encode(&self) -> Vec<u8> {
-        let fields = Fields {
+        let fields = MemberFields {
             instance: Id(self.instance),
             group: Name(&self.group),
             agents: Name(&self.agents),
@@ -67,7 +67,7 @@ impl MemberRecord {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let fields: Fields<'_> = named::read_message(bytes, KIND, "member")?;
+        let fields: MemberFields<'_> = named::read_message(bytes, KIND, "member")?;
         Ok(Self {
             instance: fields.instance.0,
             group: fields.group.0.into(),

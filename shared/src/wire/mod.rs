@@ -15,6 +15,7 @@ pub mod amendment;
 pub mod beat;
 pub mod denial;
 pub mod frame;
+mod greeting;
 pub mod hits;
 pub mod holds;
 pub mod limits_chunk;

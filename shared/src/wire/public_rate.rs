@@ -71,7 +71,7 @@ where
     D: Deserializer<'de>,
 {
     #[derive(Deserialize)]
-    struct Quota {
+    struct QuotaRead {
         limit: u64,
         #[serde(deserialize_with = "unit")]
         unit: Option<QuotaUnit>,
@@ -81,7 +81,7 @@ where
         named::choice(deserializer, &UNITS)
     }
 
-    let quotas: Box<[Quota]> = named::list::<_, _, TIERS_MAX>(deserializer)?;
+    let quotas: Box<[QuotaRead]> = named::list::<_, _, TIERS_MAX>(deserializer)?;
     let known = quotas.iter().filter_map(|quota| {
         Some(PublicQuota {
             limit: quota.limit,

@@ -140,7 +140,7 @@ impl StateKey {
 /// The fields of a manifest.
 #[derive(Serialize, Deserialize)]
 #[serde(expecting = "a manifest")]
-struct Fields<'a> {
+struct ManifestFields<'a> {
     format: u32,
     generation: u32,
     random: u64,
@@ -163,7 +163,7 @@ struct FormatAlone {
 impl Manifest {
     /// As it stands in the topic.
     pub fn encode(&self) -> Vec<u8> {
-        let fields = Fields {
+        let fields = ManifestFields {
             format: FORMAT,
             generation: self.log.generation,
             random: self.log.random,
@@ -184,7 +184,7 @@ impl Manifest {
     ///
     /// [`Unreadable`] where it is broken, or of a later build.
     pub fn decode(bytes: &[u8], rules: u32) -> Result<Self, Unreadable> {
-        let fields: Fields<'_> = match named::read_message(bytes, MANIFEST, "manifest") {
+        let fields: ManifestFields<'_> = match named::read_message(bytes, MANIFEST, "manifest") {
             Ok(fields) => fields,
             // One of a later format may lack what this build asks for.
             Err(fault) => {

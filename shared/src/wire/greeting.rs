@@ -1,0 +1,49 @@
+//! The fields of hello and welcome, as they stand in messages.
+//!
+//! Knows nothing of what they are for: see [`link`](super::link). A new field stands behind the others, and may be
+//! missing.
+
+use serde::{Deserialize, Serialize};
+
+use super::named::{self, Bytes, Id, Name, is_default};
+use crate::epoch::SECRET_BYTES;
+use crate::time::Span;
+
+/// The most feeds and members that a welcome tells of.
+const FEEDS_MAX: usize = 16;
+const MEMBERS_MAX: usize = 1024;
+
+/// The fields of a hello.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a hello")]
+pub(super) struct Hello<'a> {
+    pub nonce: u64,
+    #[serde(borrow)]
+    pub agent: Name<'a>,
+    pub secret: Bytes<SECRET_BYTES>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub before: Option<Bytes<SECRET_BYTES>>,
+}
+
+/// The fields of a welcome.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a welcome")]
+pub(super) struct Welcome<'a> {
+    pub nonce: u64,
+    pub instance: Id,
+    pub partitions: u32,
+    #[serde(borrow, default, deserialize_with = "named::list::<_, _, FEEDS_MAX>")]
+    pub feeds: Box<[Name<'a>]>,
+    pub clock: Span,
+    #[serde(borrow, default, deserialize_with = "named::list::<_, _, MEMBERS_MAX>")]
+    pub members: Box<[WelcomeMember<'a>]>,
+}
+
+/// The fields of a member in a welcome.
+#[derive(Serialize, Deserialize)]
+#[serde(expecting = "a member")]
+pub(super) struct WelcomeMember<'a> {
+    pub instance: Id,
+    #[serde(borrow)]
+    pub address: Name<'a>,
+}
