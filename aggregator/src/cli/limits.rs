@@ -18,6 +18,7 @@ use super::kafka_args::KafkaArgs;
 use super::limits_candidates::{self, CompareArgs};
 use super::limits_convert::{self, ConvertArgs};
 use super::limits_edit::StatedEdit;
+use super::limits_import;
 use super::operator::{self, OperatorNote};
 use crate::exit::{Exit, Failure};
 use tollgate_server::http::amend::AmendRequest;
@@ -81,6 +82,9 @@ enum LimitsVerb {
         /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
         /// nothing; `-` is stdin
         file: PathBuf,
+        /// Asks this aggregator to write the records, some hundred rows each; for a journal, which takes no others
+        #[arg(long, value_name = "URL", value_parser = super::values::url)]
+        url: Option<String>,
         #[command(flatten)]
         act: ActArgs,
     },
@@ -153,6 +157,14 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
             };
             let word = OperatorNote::new(act.reason.clone(), act.expect_version, act.dry_run);
             return operator::ask(global, url, &word, asked);
+        }
+        Some(LimitsVerb::Import {
+            file,
+            url: Some(url),
+            act,
+        }) => {
+            let act = (&*act.reason, act.expect_version, act.dry_run);
+            return limits_import::import(global, url, file, act);
         }
         _ => {}
     }
@@ -255,7 +267,7 @@ mod kafka {
                     }),
                 }
             }
-            Some(LimitsVerb::Import { file, act }) => {
+            Some(LimitsVerb::Import { file, act, .. }) => {
                 let mut rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
                 for (_, change) in &mut rows {
                     change.domain = global.domain(change.domain.as_ref())?;

@@ -33,6 +33,7 @@ mod limits_edit;
 mod limits_forgets;
 #[cfg(feature = "kafka")]
 mod limits_history;
+mod limits_import;
 #[cfg(feature = "kafka")]
 mod limits_wanted;
 pub mod logs;

@@ -77,11 +77,13 @@ fn said(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// What became of an act.
 #[derive(Debug, Serialize, Deserialize)]
-struct OperatorAnswer {
+pub struct OperatorAnswer {
     schema: String,
     amendment: String,
-    version: u64,
+    /// The version that it is; where nothing was done, the one in force.
+    pub version: u64,
     expected: u64,
     done: bool,
     in_force: bool,
@@ -94,14 +96,46 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 ///
 /// # Errors
 ///
-/// Another version in force (75), an unknown resource or a bad name (65), nothing that could be changed
-/// (1), no answer (69).
+/// As [`asked`].
 pub fn ask(
     global: &Global,
     url: &str,
     word: &OperatorNote,
     act: AmendRequest,
 ) -> Result<Exit, Failure> {
+    let answer = asked(global, url, word, act)?;
+    tell(global, &[answer])
+}
+
+/// Says what became of acts, a line each.
+///
+/// # Errors
+///
+/// Where the output takes nothing.
+pub fn tell(global: &Global, answers: &[OperatorAnswer]) -> Result<Exit, Failure> {
+    let mut output = global.open_output()?;
+    for answer in answers {
+        match global.format {
+            Format::Json => output.json(answer)?,
+            Format::Text => output.line(told(answer))?,
+        }
+    }
+    output.finish()?;
+    Ok(Exit::Done)
+}
+
+/// Asks for an act.
+///
+/// # Errors
+///
+/// Another version in force (75), an unknown resource or a bad name (65), nothing that could be changed
+/// (1), no answer (69).
+pub fn asked(
+    global: &Global,
+    url: &str,
+    word: &OperatorNote,
+    act: AmendRequest,
+) -> Result<OperatorAnswer, Failure> {
     let user = || {
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
@@ -141,15 +175,7 @@ pub fn ask(
     if status != 200 {
         return Err(refusal(&url, status, &body));
     }
-    let answer: OperatorAnswer =
-        serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))?;
-    let mut output = global.open_output()?;
-    match global.format {
-        Format::Json => output.json(&answer)?,
-        Format::Text => output.line(told(&answer))?,
-    }
-    output.finish()?;
-    Ok(Exit::Done)
+    serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
 }
 
 /// What a domain that was typed is called in the log of a running fleet. Under a domain key agents hash the network

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::set_rows::SetRow;
+use tollgate_shared::wire::set_rows::{ROWS_MAX, SetRow};
 
 use super::edge::Caller;
 use super::{HttpCounters, Shown, guard, silent};
@@ -81,6 +81,9 @@ pub struct AmendRequest {
     /// Takes away what a domain has of its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
+    /// Of many domains' own limits: what each has, in place of one domain; at most 8,192.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<AmendRow>,
     /// Who.
     pub who: String,
     /// And why.
@@ -90,6 +93,25 @@ pub struct AmendRequest {
     pub expected_version: Option<u64>,
     /// Says what would be done.
     pub dry_run: bool,
+}
+
+/// One domain's own limits among those of many; what is not said stays as it was, and what says nothing removes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AmendRow {
+    /// The resource.
+    pub resource: String,
+    /// The domain.
+    pub domain: String,
+    /// Its rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Its hard limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard: Option<String>,
+    /// How many copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// Why nothing was changed.
@@ -280,6 +302,9 @@ impl AmendRequest {
 
     /// What a domain is to have of its own.
     fn set(&self) -> Result<Act, String> {
+        if !self.rows.is_empty() {
+            return self.set_many();
+        }
         let states = self.rate.is_some() || self.hard.is_some() || self.limit.is_some();
         if states == self.remove {
             return Err(self.missing("rate, hard or limit; or remove"));
@@ -296,6 +321,25 @@ impl AmendRequest {
             hard: self.hard.as_deref().map(Box::from),
             limit: self.limit,
         }))
+    }
+
+    /// What many domains are to have of their own.
+    fn set_many(&self) -> Result<Act, String> {
+        let names_one = self.resource.is_some() || self.domain.is_some() || self.remove;
+        if names_one || self.rate.is_some() || self.hard.is_some() || self.limit.is_some() {
+            return Err(self.missing("rows alone, or one domain"));
+        }
+        if ROWS_MAX < self.rows.len() {
+            return Err(self.missing("at most 8192 rows"));
+        }
+        let row = |row: &AmendRow| SetRow {
+            resource: row.resource.as_str().into(),
+            domain: row.domain.as_str().into(),
+            rate: row.rate.as_deref().map(Box::from),
+            hard: row.hard.as_deref().map(Box::from),
+            limit: row.limit,
+        };
+        Ok(Act::SetMany(self.rows.iter().map(row).collect()))
     }
 
     fn missing(&self, field: &str) -> String {
@@ -337,6 +381,32 @@ mod tests {
             transfer: Some(id.to_owned()),
             ..AmendRequest::default()
         }
+    }
+
+    #[test]
+    fn rows_stand_in_place_of_one_domain() {
+        let row = AmendRow {
+            resource: "search".to_owned(),
+            domain: "acme".to_owned(),
+            rate: Some("9/s".to_owned()),
+            ..AmendRow::default()
+        };
+        let set = |rows: Vec<AmendRow>, domain: Option<&str>| {
+            let asked = AmendRequest {
+                act: "set".to_owned(),
+                domain: domain.map(str::to_owned),
+                rows,
+                ..AmendRequest::default()
+            };
+            asked.act()
+        };
+        let Ok(Act::SetMany(rows)) = set(vec![row.clone(), AmendRow::default()], None) else {
+            panic!("two rows");
+        };
+        assert_eq!((rows.len(), rows[0].rate.as_deref()), (2, Some("9/s")));
+        let both = set(vec![row.clone()], Some("acme")).expect_err("both");
+        assert_eq!(both, "set: expected rows alone, or one domain");
+        assert!(set(vec![row; ROWS_MAX + 1], None).is_err());
     }
 
     #[test]

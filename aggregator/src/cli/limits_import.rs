@@ -1,0 +1,118 @@
+//! `tollgate limits import --url`: the rows of a file, through an aggregator.
+//!
+//! ```text
+//! F: 2,000 rows ── POST /v1/amendments, as many as one body takes ── version 19 ── the next, expecting 19 ── ...
+//! ```
+//!
+//! For a journal, whose one writer the aggregator is, and for whoever has no rights on Kafka. Knows nothing of what is
+//! in force: the aggregator looks at each part. What stays true: rows go in their order, and each part expects the
+//! version that the one before it became.
+
+use std::path::Path;
+
+use super::operator::{OperatorNote, asked, tell};
+use super::{Global, input_name, limits_edit, read_input};
+use crate::exit::{Exit, Failure};
+use tollgate_limits::versions::edit::TextEdit;
+use tollgate_server::http::amend::{AmendRequest, AmendRow};
+
+/// Bytes of rows in one request: an aggregator takes bodies of 64 KiB, and the reason stands beside them.
+const PART_BYTES_MAX: usize = 48 << 10;
+
+/// Has an aggregator set the rows of a file.
+///
+/// # Errors
+///
+/// As each part is refused; what was done before stays.
+pub(super) fn import(
+    global: &Global,
+    url: &str,
+    file: &Path,
+    (reason, expect_version, dry_run): (&str, Option<u64>, bool),
+) -> Result<Exit, Failure> {
+    let rows = limits_edit::rows(&input_name(file), &read_input(file)?)?;
+    let rows = rows.into_iter().map(|(_, row)| {
+        let domain = global.domain(row.domain.as_ref())?;
+        Ok(row_of(row, domain))
+    });
+    let parts = parts_of(rows.collect::<Result<Vec<_>, Failure>>()?);
+    let (count, mut expected) = (parts.len(), expect_version);
+    let mut answers = Vec::with_capacity(count);
+    for (done, rows) in parts.into_iter().enumerate() {
+        let request = AmendRequest {
+            act: "set".to_owned(),
+            rows,
+            ..AmendRequest::default()
+        };
+        let note = OperatorNote::new(reason.to_owned(), expected, dry_run);
+        let answer = asked(global, url, &note, request).inspect_err(|_| {
+            if 0 < done && !dry_run {
+                eprintln!(
+                    "tollgate: {done} of {count} parts are in force: the same command does the rest"
+                );
+            }
+        })?;
+        expected = if dry_run {
+            expect_version
+        } else {
+            Some(answer.version)
+        };
+        answers.push(answer);
+    }
+    tell(global, &answers)
+}
+
+fn row_of(row: TextEdit, domain: Option<String>) -> AmendRow {
+    let own = row.own.unwrap_or_default();
+    AmendRow {
+        resource: row.resource,
+        domain: domain.unwrap_or_default(),
+        rate: own.rate.map(Into::into),
+        hard: own.hard.map(Into::into),
+        limit: own.limit,
+    }
+}
+
+/// Rows in their order, in as few parts as have room for them.
+fn parts_of(rows: Vec<AmendRow>) -> Vec<Vec<AmendRow>> {
+    let mut parts: Vec<Vec<AmendRow>> = Vec::new();
+    let mut left = 0;
+    for row in rows {
+        // Rows are texts and numbers, which JSON always takes.
+        let bytes = serde_json::to_string(&row).map_or(PART_BYTES_MAX, |text| text.len() + 1);
+        match parts.last_mut() {
+            Some(part) if bytes <= left => {
+                left -= bytes;
+                part.push(row);
+            }
+            _ => {
+                left = PART_BYTES_MAX.saturating_sub(bytes);
+                parts.push(vec![row]);
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_in_their_order_in_parts_that_a_body_takes() {
+        let row = |n: usize| AmendRow {
+            resource: "api.search".to_owned(),
+            domain: format!("tenant-{n}"),
+            rate: Some("9/s".to_owned()),
+            ..AmendRow::default()
+        };
+        let rows: Vec<AmendRow> = (0..2_000).map(row).collect();
+        let parts = parts_of(rows.clone());
+        assert_eq!(parts.concat(), rows);
+        let bytes = |part: &Vec<AmendRow>| serde_json::to_string(part).expect("JSON").len();
+        assert!(1 < parts.len() && parts.iter().all(|part| bytes(part) <= PART_BYTES_MAX + 2));
+        let whole = &parts[..parts.len() - 1];
+        assert!(whole.iter().all(|part| PART_BYTES_MAX - 100 < bytes(part)));
+        assert!(parts_of(Vec::new()).is_empty());
+    }
+}
