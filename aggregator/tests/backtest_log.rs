@@ -240,10 +240,7 @@ async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
             why: "later",
             at: Timestamp::from_millis(1),
         };
-        let [chunk] = &pushed.records()[..] else {
-            panic!("it is short");
-        };
-        put(all, Stream::Limits, 0, chunk.clone());
+        put(all, Stream::Limits, 0, pushed.record());
         let pointer = LimitsActivation {
             version: known + 1,
             digest: digest(later.as_bytes()),

@@ -1,4 +1,5 @@
-//! A document of 100,000 overrides is read in no more time than it takes to read it, wherever they stand.
+//! As many overrides as a document takes are read in no more time than that takes, wherever they stand; and rows beside
+//! it are more.
 //!
 //! What took time with the square of their number once took minutes. A test waits for half a minute
 //! ([`support::DEADLINE`]), so that such a time fails it and a busy machine does not.
@@ -9,14 +10,21 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use support::{DEADLINE, directory, run, serve};
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
-const OVERRIDES: usize = 100_000;
+/// Rows beside a document.
+const ROWS: usize = 20_000;
 
+/// A document that has no room for another line.
 fn document(head: &str, line: impl Fn(&mut String, usize)) -> String {
     let mut text = format!("version = 1\nrules = 2\n{head}\n");
-    for n in 0..OVERRIDES {
-        line(&mut text, n);
-        text.push('\n');
+    for n in 0.. {
+        let mut more = String::new();
+        line(&mut more, n);
+        if DOCUMENT_BYTES_MAX < text.len() + more.len() + 100 {
+            break;
+        }
+        text = text + &more + "\n";
     }
     text
 }
@@ -59,7 +67,7 @@ fn documents() -> [(&'static str, String); 4] {
 }
 
 #[test]
-fn a_hundred_thousand_overrides_are_checked_wherever_they_stand() {
+fn as_many_overrides_as_fit_are_checked_wherever_they_stand() {
     for (place, text) in documents() {
         let dir = directory(&text);
         let began = Instant::now();
@@ -71,10 +79,17 @@ fn a_hundred_thousand_overrides_are_checked_wherever_they_stand() {
 }
 
 #[test]
-fn a_hundred_thousand_overrides_are_served_read_again_and_left_at_once() {
-    let dir = directory(&dotted(100));
+fn many_rows_are_served_outlive_a_full_document_and_are_left_at_once() {
+    let dir = directory("[rate.\"api.search\"]\nrate = \"100/s\"\n");
     let mut served = serve(dir.path(), &[]);
     served.await_ready();
+    let rows = (0..ROWS).map(|n| format!("api.search,row-{n},{}/s\n", 5 + n % 50));
+    let rows = "resource,domain,rate\n".to_owned() + &rows.collect::<String>();
+    std::fs::write(dir.path().join("many.csv"), rows).unwrap();
+    let url = format!("http://{}", served.http);
+    let import = ["limits", "import", "many.csv", "--url", &url];
+    let (code, _, stderr) = run(dir.path(), &[&import[..], &["--reason", "many"]].concat());
+    assert_eq!(code, 0, "{stderr}");
     let before = served.metric("tollgate_limits_version");
     std::fs::write(dir.path().join("limits.toml"), dotted(101)).unwrap();
     served.signal("HUP");
@@ -85,9 +100,30 @@ fn a_hundred_thousand_overrides_are_served_read_again_and_left_at_once() {
         assert_eq!(status, 200, "{body}");
         assert!(began.elapsed() < DEADLINE, "it is not read again");
     }
+    let limits = served.json("/v1/limits");
+    assert_eq!(limits["rows"], ROWS);
+    let normalised = limits["normalised"].as_str().unwrap();
+    for expected in [
+        "rate = \"101/s\"",
+        "row-7 = { rate = \"12/s\" }",
+        "tenant-7 = { rate = \"12/s\" }",
+    ] {
+        assert!(normalised.contains(expected), "{expected}");
+    }
     // In the middle of reading it once more.
     std::fs::write(dir.path().join("limits.toml"), dotted(102)).unwrap();
     served.signal("HUP");
     served.signal("TERM");
     assert_eq!(served.await_end().0.code(), Some(0));
+    // What is longer than a document may be is refused by what to do instead.
+    let long = dotted(103) + &dotted(103);
+    std::fs::write(dir.path().join("limits.toml"), &long).unwrap();
+    let (code, stdout, stderr) = run(dir.path(), &["check", "limits.toml"]);
+    let said = stdout + &stderr;
+    assert_eq!(code, 65, "{said}");
+    let expected = format!("{} bytes, expected at most 524288", long.len());
+    assert!(
+        said.contains(&expected) && said.contains("tollgate limits import"),
+        "{said}"
+    );
 }

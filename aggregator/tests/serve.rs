@@ -16,7 +16,6 @@ use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::reader::{JournalRead, JournalReader};
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::ruler::Ruler;
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Refusal};
 use tollgate_shared::wire::public::Kind;
 use tollgate_shared::wire::record::Record;
@@ -207,9 +206,8 @@ fn replay_agrees(served: &support::Served, dir: &Path) {
     };
     let mut book = LimitsBook::default();
     for record in records(Stream::Limits, 0, u64::MAX) {
-        if let Ok(chunk) = LimitsChunk::decode(&record.bytes) {
-            book.enter(record.offset, &chunk);
-        }
+        book.read(record.offset, record.appended, &record.bytes)
+            .unwrap();
     }
     for found in view["partitions"].as_array().unwrap() {
         let partition = found["partition"].as_u64().unwrap() as u32;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{Act, Amendment};
-use tollgate_shared::wire::set_rows::{ROWS_BYTES_MAX, ROWS_MAX, SetRow, fit};
+use tollgate_shared::wire::set_rows::{HEAD_BYTES_MAX, ROWS_BYTES_MAX, ROWS_MAX, SetRow, bytes_of};
 use tollgate_shared::wire::{FieldFault, Writer};
 
 fn bytes(act: &Act) -> Vec<u8> {
@@ -235,7 +235,11 @@ fn rows_of_one_record_are_at_least_one_and_bounded_in_number_and_in_bytes() {
             fault => panic!("{fault}"),
         }
     };
-    assert!(!fit(&[]) && refused(&[]) == 0);
+    let fit = |rows: &[SetRow]| {
+        let bytes: usize = rows.iter().map(bytes_of).sum();
+        rows.len() <= ROWS_MAX && HEAD_BYTES_MAX + bytes <= ROWS_BYTES_MAX
+    };
+    assert_eq!(refused(&[]), 0);
     let mut rows = vec![rate("d", "7/s"); ROWS_MAX];
     assert!(fit(&rows) && read(&rows).is_ok());
     rows.push(nothing("d"));

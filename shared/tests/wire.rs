@@ -18,7 +18,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
 use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
@@ -167,6 +167,38 @@ fn errors_say_where_and_what() {
         error.to_string(),
         "byte 30: resource index: outside its range, expected an index into the batch's resources"
     );
+}
+
+/// As earlier builds wrote it, from the log that lies in `tests/frozen`.
+#[test]
+fn a_limits_document_of_an_earlier_build_is_read_where_it_was_one_record() {
+    let text = "version = 1\nrules = 1\n";
+    let earlier = |count: &str| {
+        let head = format!(
+            "010999c410{}0500{count}00c420{}",
+            "00".repeat(15),
+            "cd".repeat(32)
+        );
+        let tail = "a36f7073a5666972737406c416";
+        let hex = head
+            + tail
+            + &text
+                .bytes()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>();
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal"))
+            .collect::<Vec<u8>>()
+    };
+    let one = earlier("01");
+    let document = LimitsDocument::decode(&one).expect("one record");
+    assert_eq!(
+        (document.push, document.who, document.text),
+        (5, "ops", text)
+    );
+    let error = LimitsDocument::decode(&earlier("02")).expect_err("one of two");
+    assert_eq!(error.field, "index");
 }
 
 /// A denial of `*` is one of everybody: whoever could record calls of it could have everybody refused.
@@ -321,7 +353,7 @@ proptest! {
     fn the_rest_survives(
         nonce: u64, agent in a_name(), epoch: u128, partition: u32, record: Vec<u8>, never: bool,
         resources in prop::collection::vec(a_name(), 0..5), statement in a_statement(),
-        who in a_name(), count in 1u32.., index: u32, digest: [u8; 32],
+        who in a_name(), digest: [u8; 32],
     ) {
         let mut writer = Writer::new();
         for message in [
@@ -354,12 +386,12 @@ proptest! {
         let announced = Announced { log, partition, resource: agent.as_str().into(), statement };
         announced.encode(&mut writer);
         prop_assert_eq!(Announced::decode(writer.as_slice()), Ok(announced));
-        let chunk = LimitsChunk {
-            push: epoch, index: index % count, count, expected: nonce, digest, who: &who, why: "",
-            at: Timestamp::from_micros(nonce), bytes: &record,
+        let document = LimitsDocument {
+            push: epoch, expected: nonce, who: &who, why: "",
+            at: Timestamp::from_micros(nonce), text: &agent,
         };
-        chunk.encode(&mut writer);
-        prop_assert_eq!(LimitsChunk::decode(writer.as_slice()), Ok(chunk));
+        document.encode(&mut writer);
+        prop_assert_eq!(LimitsDocument::decode(writer.as_slice()), Ok(document));
     }
 
     #[test]

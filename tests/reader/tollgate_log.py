@@ -220,11 +220,13 @@ def announced(values):
     return record
 
 
-def chunk(values):
-    fields = ["push", "index", "count", "expected", "digest", "who", "why", "at_us", "text"]
-    record = named(fields, values, "chunk")
-    record["text"] = values[8].decode("utf-8", errors="replace")
-    return record
+def document(values):
+    if len(values) == 9:  # of an earlier build
+        push, index, count, expected, _, who, why, at, text = values
+        if (index, count) != (0, 1):
+            raise Unsound(f"document: part {index} of {count}, expected 0 of 1")
+        values = [push, expected, who, why, at, text.decode("utf-8", errors="replace")]
+    return named(["push", "expected", "who", "why", "at_us", "text"], values, "document")
 
 
 def amendment(values):
@@ -252,7 +254,7 @@ KINDS = {
         7: ("pointer", simply("version", "digest")),
         136: ("testimony", simply("offset", "rules", "form", "digest", "group", "owner", "instance")),
     },
-    "limits": {1: ("genesis", simply("generation", "random")), 9: ("limits", chunk), 10: ("amendment", amendment)},
+    "limits": {1: ("genesis", simply("generation", "random")), 9: ("limits", document), 10: ("amendment", amendment)},
     "denials": {1: ("genesis", simply("generation", "random")), 8: ("announced", announced)},
 }
 

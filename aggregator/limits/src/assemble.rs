@@ -15,16 +15,17 @@ use std::sync::Arc;
 
 use tollgate_shared::networks::AddressPrefixes;
 
-use super::changed::Changed;
 use super::descriptors::Descriptors;
 use super::names::NameTable;
 use super::networks::Networks;
 use super::numbers::{ClassId, ResourceIx};
 use super::patterns::Patterns;
 use super::rate::RateClass;
-use super::resource::{CopiesResource, Mode, RateOverride, RateResource, RateTable, Resource};
+use super::resource::{CopiesResource, Mode, RateResource, Resource};
+use super::rows::RateRows;
 use super::settings::{BlindPolicy, EngineSettings, Namespaces};
 use super::stated::Stated;
+use super::tables::{RateOverride, RateTable};
 use super::version::{Classes, Limits};
 
 /// A rate-limited resource before classes are numbered.
@@ -102,7 +103,7 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
 
 impl OverridesDraft {
     fn of(rate: &RateResource) -> Self {
-        if rate.changed.is_empty() {
+        if rate.rows.len() == 0 {
             let table = &*rate.table;
             return Self {
                 domains: table.domains.clone(),
@@ -205,7 +206,7 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
             override_of: rate.overrides.stated_of.into_boxed_slice(),
             overrides,
         }),
-        changed: Changed::default(),
+        rows: RateRows::default(),
     }
 }
 

@@ -47,11 +47,6 @@ impl<V: Clone> Changed<V> {
         found.map(Option::as_ref)
     }
 
-    /// Whether nothing was changed.
-    pub fn is_empty(&self) -> bool {
-        self.layers.is_empty()
-    }
-
     /// Everything that was changed, by domain.
     pub fn all(&self) -> BTreeMap<&str, Option<&V>> {
         let layers = self.layers.iter().flat_map(|layer| layer.iter());

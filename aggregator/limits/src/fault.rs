@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 use tollgate_shared::descriptors::RuleFault;
 use tollgate_shared::names::NameFault;
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
 use super::warning::Bytes;
 
@@ -31,8 +32,8 @@ pub enum FaultKind {
     },
     /// The document is longer than this build reads.
     TooLong {
-        /// The most bytes that it may have.
-        bytes_max: usize,
+        /// How many bytes it has.
+        found: usize,
     },
     /// There is no such field.
     UnknownField {
@@ -189,7 +190,7 @@ impl fmt::Display for FaultKind {
         }
         match self {
             Self::Syntax { message } => f.write_str(message),
-            Self::TooLong { bytes_max } => write!(f, "expected at most {bytes_max} bytes"),
+            Self::TooLong { found } => too_long(f, *found),
             Self::UnknownField {
                 suggestion: Some(field),
                 ..
@@ -255,6 +256,14 @@ impl fmt::Display for FaultKind {
 }
 
 /// A name that stands for nothing, and which one may have been meant.
+fn too_long(f: &mut fmt::Formatter<'_>, found: usize) -> fmt::Result {
+    write!(
+        f,
+        "{found} bytes, expected at most {DOCUMENT_BYTES_MAX}: limits of many domains stand beside the document, as rows \
+         (tollgate limits import)"
+    )
+}
+
 fn unknown(
     f: &mut fmt::Formatter<'_>,
     what: &str,

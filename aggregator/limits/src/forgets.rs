@@ -59,12 +59,31 @@ impl fmt::Display for Forgotten {
 
 /// What `new` forgets that counts under `old`, by resource; and how many lines are left out.
 pub fn forgotten(old: &Limits, new: &Limits) -> (Vec<Forgotten>, u64) {
+    forgotten_of(old, new, |rate| {
+        rate.overrides().map(|(domain, _)| domain).collect()
+    })
+}
+
+/// The same of what documents say, in no more time than they are long: domains that rows alone name are left out.
+pub fn forgotten_by_documents(old: &Limits, new: &Limits) -> (Vec<Forgotten>, u64) {
+    forgotten_of(old, new, |rate| rate.document_domains().collect())
+}
+
+fn forgotten_of(
+    old: &Limits,
+    new: &Limits,
+    domains_of: impl for<'l> Fn(&'l RateResource) -> Vec<&'l str>,
+) -> (Vec<Forgotten>, u64) {
     let names = old.rates().chain(new.rates()).map(RateResource::name);
     let names: BTreeSet<&str> = names.collect();
     let mut all = Vec::new();
     for name in names {
         if let Some(before) = old.rate(name) {
-            of_resource((old, before), (new, new.rate(name)), name, &mut all);
+            let after = new.rate(name);
+            let domains = domains_of(before).into_iter();
+            let domains = domains.chain(after.into_iter().flat_map(&domains_of));
+            let domains = domains.collect();
+            of_resource((old, before), (new, after), (name, domains), &mut all);
         }
     }
     let omitted = all.len().saturating_sub(LINES_MAX) as u64;
@@ -75,7 +94,7 @@ pub fn forgotten(old: &Limits, new: &Limits) -> (Vec<Forgotten>, u64) {
 fn of_resource(
     (old, before): (&Limits, &RateResource),
     (new, after): (&Limits, Option<&RateResource>),
-    resource: &str,
+    (resource, domains): (&str, BTreeSet<&str>),
     all: &mut Vec<Forgotten>,
 ) {
     let none = RateClass::default();
@@ -100,12 +119,6 @@ fn of_resource(
     // Domains that are limited alike before and after are looked at once.
     let mut alike = BTreeMap::new();
     let mut lines: BTreeMap<Vec<String>, Forgotten> = BTreeMap::new();
-    let overrides = after.into_iter().flat_map(RateResource::overrides);
-    let domains = before
-        .overrides()
-        .chain(overrides)
-        .map(|(domain, _)| domain);
-    let domains: BTreeSet<&str> = domains.collect();
     for domain in domains {
         let classes = (
             before.class_of(domain),

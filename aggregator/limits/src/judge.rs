@@ -17,8 +17,9 @@ use super::numbers::ClassId;
 use super::path::{Path, PathStep};
 use super::quotas;
 use super::rate::{RateClass, Tier, Window};
-use super::resource::{RateOverride, RateResource};
+use super::resource::RateResource;
 use super::source::Notes;
+use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Collector, WarningKind};
 

@@ -17,6 +17,7 @@
 
 mod amend;
 mod assemble;
+mod beside;
 mod changed;
 mod descriptors;
 mod fault;
@@ -42,6 +43,7 @@ mod report;
 #[cfg(test)]
 mod report_tests;
 mod resource;
+mod rows;
 mod scale;
 #[cfg(test)]
 mod schema_tests;
@@ -51,6 +53,7 @@ mod shipped_tests;
 mod source;
 mod spelling;
 pub mod stated;
+mod tables;
 mod toml_text;
 mod units;
 mod version;
@@ -62,27 +65,28 @@ mod zone;
 mod zone_tables;
 
 pub use amend::Revision;
+pub use beside::OverrideRow;
 pub use descriptors::Descriptors;
 pub use fault::{FAULTS_MAX, Fault, FaultKind, Faults};
-pub use forgets::{Forgotten, forgets, forgotten};
+pub use forgets::{Forgotten, forgets, forgotten, forgotten_by_documents};
 pub use judge::{STATE_BYTES_WARN, hits_max_in, state_bytes_at_limit};
 pub use names::{NameTable, TABLE_BYTES_MAX};
 pub use network_names::spelt_domain;
 pub use networks::Networks;
 pub use normal::{TierChange, normalise};
 pub use numbers::{ClassId, ResourceIx};
-pub use own::{NotChanged, Own};
+pub use own::{NotChanged, OVERRIDE_ROWS_MAX, Own};
 pub use rate::{Bucket, Calendar, EXACT_MAX, Quota, RateClass, SECOND, Tier, Window};
-pub use read::DOCUMENT_BYTES_MAX;
 pub use report::{CheckReport, ResourceReport, SizeReport, check};
 pub use resource::{
-    CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateOverride, RateResource, Reserve,
-    Resource,
+    CopiesResource, Excess, Group, Mode, NEAR_DEFAULT, RateResource, Reserve, Resource,
 };
 pub use scale::{SCALED_WINDOW_MIN, ScaleFault};
 pub use settings::{BlindPolicy, EngineSettings, Namespace, Namespaces, Rate};
 pub use spelling::{parse_quota, parse_rate, print_quota, print_rate};
 pub use stated::{Allowance, Setting, Stated};
+pub use tables::RateOverride;
+pub use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 pub use units::{parse_span, print_span};
 pub use version::{Limits, RULES};
 pub use warning::{WARNINGS_MAX, Warning, WarningKind, Warnings};

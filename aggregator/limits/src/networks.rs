@@ -69,9 +69,12 @@ impl Networks {
     /// These and one more domain, if it is a network; those that this was cloned from stay as they are, and are
     /// copied at the first one alone.
     pub fn add(&mut self, domain: &str) {
-        let Some(network) = named(domain) else {
-            return;
-        };
+        if let Some(network) = named(domain) {
+            self.add_network(network);
+        }
+    }
+
+    fn add_network(&mut self, network: IpNet) {
         if !self.all.contains(&network) {
             Arc::make_mut(&mut self.all).insert(network);
             let lengths = &mut self.lengths[usize::from(network.addr().is_ipv6())];
@@ -82,6 +85,18 @@ impl Networks {
                 *lengths = more.into();
             }
         }
+    }
+
+    /// These and those; `other` is the smaller one.
+    pub fn and(mut self, other: &Self) -> Self {
+        if self.all.is_empty() {
+            return other.clone();
+        }
+        other
+            .all
+            .iter()
+            .for_each(|network| self.add_network(*network));
+        self
     }
 
     /// The first answer of `look_up` to the names of the networks that a domain's address is in, longest first.

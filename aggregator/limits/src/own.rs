@@ -4,6 +4,9 @@ use tollgate_shared::names::{NAME_BYTES_MAX, NameFault};
 
 use super::fault::{FaultKind, Faults};
 
+/// The most rows of one version: some 100 bytes each, so that a fleet's rows stay within half a gigabyte.
+pub const OVERRIDE_ROWS_MAX: usize = 1 << 22;
+
 /// What a domain states of itself, in the words of a document. `None` stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Own {
@@ -13,6 +16,21 @@ pub struct Own {
     pub hard: Option<Box<str>>,
     /// Copies.
     pub limit: Option<u64>,
+}
+
+impl Own {
+    /// What is stated here, and of what is not the same as before.
+    #[must_use]
+    pub fn or(self, before: Option<&Self>) -> Self {
+        let Some(before) = before else {
+            return self;
+        };
+        Self {
+            rate: self.rate.or_else(|| before.rate.clone()),
+            hard: self.hard.or_else(|| before.hard.clone()),
+            limit: self.limit.or(before.limit),
+        }
+    }
 }
 
 /// Why nothing is changed.
@@ -34,6 +52,17 @@ pub enum NotChanged {
     /// What is to be taken away is not there.
     #[error("domain {0:?} has nothing of its own")]
     Nothing(Box<str>),
+    /// What is to be taken away is no row: the document states it.
+    #[error("domain {0:?} has its limits of the document: expected a change of the document")]
+    InDocument(Box<str>),
+    /// Addresses that had rows of their own are one network now.
+    #[error("domain {0:?} is in the network of another row: expected one row of each network")]
+    SameNetwork(Box<str>),
+    /// There are rows enough.
+    #[error(
+        "{OVERRIDE_ROWS_MAX} domains have limits of their own beside the document: expected no more"
+    )]
+    TooMany,
     /// No document may have the name.
     #[error("domain {domain:?}: {fault}")]
     Name {

@@ -114,7 +114,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
         writeln!(out, "\n[rate.{name}.candidate]")?;
         write_stated(out, candidate, "\n")?;
     }
-    if rate.overrides().next().is_some() {
+    if rate.has_overrides() {
         writeln!(out, "\n[rate.{name}.domains]")?;
     }
     for (domain, over) in rate.overrides() {
@@ -155,7 +155,7 @@ fn write_copies(out: &mut String, copies: &CopiesResource) -> fmt::Result {
         let members: Vec<String> = of.members.iter().map(|m| TomlText(m).to_string()).collect();
         writeln!(out, "members = [{}]", members.join(", "))?;
     }
-    if copies.overrides().next().is_some() {
+    if copies.has_overrides() {
         writeln!(out, "\n[copies.{name}.domains]")?;
     }
     for (domain, limit) in copies.overrides() {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate_shared::networks::{NetworkName, network};
 
 use super::schema_tests::schema_faults;
-use super::{Limits, check};
+use super::{Limits, Own, Revision, check};
 
 /// One resource's table, as a person might write it: names and values are drawn, the shape is free.
 fn rate_resource() -> impl Strategy<Value = String> {
@@ -348,20 +348,32 @@ fn deep_nesting_is_refused_and_not_followed() {
 }
 
 #[test]
-fn a_million_overrides_are_carried() {
+fn a_million_rows_stand_beside_a_document_and_the_next_one() {
     const DOMAINS: usize = 1_000_000;
-    let mut text = String::from("plans.gold = [\n");
+    let document = |rate: u32| {
+        let text = format!("[rate.x]\nrate = \"{rate}/s\"\ndomains.tenant-7.hard = \"3/s\"\n");
+        Limits::parse(&text).expect("it is right")
+    };
+    let own = Own {
+        rate: Some("9/s".into()),
+        ..Own::default()
+    };
+    let mut revision = Revision::of(&document(1));
     for n in 0..DOMAINS {
-        let _ = writeln!(text, "\"tenant-{n}\",");
+        let set = revision.set("x", &format!("tenant-{n}"), Some(&own));
+        set.expect("it can be set");
     }
-    text.push_str("]\n[rate.x]\nrate = \"1/s\"\nplans.gold = { rate = \"9/s\" }\n");
-    let limits = Limits::parse(&text).expect("it is right");
+    let limits = document(2)
+        .with_rows_of(&revision.limits())
+        .expect("they fit");
     let rate = limits.rate("x").expect("it is configured");
-    assert_eq!(rate.overrides().count(), DOMAINS);
-    assert_eq!(limits.classes().len(), 2);
-    // Thirteen bytes of name, four of its end, four of the override, and two slots of eight.
-    let per_domain = rate.heap_bytes() / DOMAINS;
-    assert!(per_domain < 40, "{per_domain} bytes");
-    assert_ne!(rate.class_of("tenant-999999"), rate.default_class());
-    assert_eq!(rate.class_of("tenant-1000000"), rate.default_class());
+    assert_eq!(
+        (limits.rows_len(), limits.rows().count()),
+        (DOMAINS, DOMAINS)
+    );
+    let class = |domain| limits.class(rate.class_of(domain));
+    assert_eq!(class("tenant-999999").windows[0].limit, 9);
+    assert_eq!(class("tenant-1000000").windows[0].limit, 2);
+    let both = class("tenant-7");
+    assert_eq!((both.windows[0].limit, both.hard), (9, Some(3)));
 }

@@ -34,7 +34,7 @@ impl Limits {
             },
             Some(Resource::Copies(copies)) => Public {
                 kind: Kind::Copies,
-                has_overrides: copies.overrides().next().is_some(),
+                has_overrides: copies.has_overrides(),
                 blind: public_blind(copies.blind),
                 ignored: namespace.ignore_configured,
                 copies: Some(public_copies(copies, self.engine().agent_timeout)),
@@ -80,7 +80,7 @@ impl Limits {
             limit: quota.limit,
             unit: public_unit(quota.unit),
         });
-        let has_overrides = rate.overrides().next().is_some();
+        let has_overrides = rate.has_overrides();
         Public {
             kind: Kind::Rate,
             windows: windows.collect(),
@@ -174,7 +174,7 @@ fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
 
 /// What the copies of no domain are above, beside the default limit of those that have none of their own.
 fn nobody_is_above(copies: &CopiesResource) -> Option<u64> {
-    let greatest = copies.overrides().next().map(|_| copies.greatest);
+    let greatest = copies.has_overrides().then_some(copies.greatest);
     copies.global.into_iter().chain(greatest).min()
 }
 

@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::fault::{Fault, Faults};
 use super::judge::state_bytes_at_limit;
 use super::numbers::ClassId;
-use super::resource::{RateOverride, Resource};
+use super::resource::Resource;
+use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Bytes, Warning, Warnings};
 

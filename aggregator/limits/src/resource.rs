@@ -1,8 +1,7 @@
 //! What a document says of one resource, checked: who has which limits on it.
 //!
 //! An override keeps what it states apart from what it inherits, so that the document can be
-//! written down again and a changed default reaches those who did not speak against it. Domains
-//! that state the same share one [`RateOverride`]; a domain costs its name and four bytes.
+//! written down again and a changed default reaches those who did not speak against it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,14 +10,15 @@ use std::sync::Arc;
 use tollgate_shared::networks::AddressPrefixes;
 use tollgate_shared::time::Span;
 
-use super::changed::Changed;
 use super::fault::FaultKind;
 use super::names::NameTable;
 use super::network_names::domain_of;
 use super::networks::Networks;
 use super::numbers::{ClassId, ResourceIx};
+use super::rows::{CopiesRows, RateRows};
 use super::settings::BlindPolicy;
 use super::stated::Stated;
+use super::tables::{CopiesTable, RateOverride, RateTable};
 
 /// Whether denials are announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,17 +70,6 @@ impl Resource {
 /// The share of room left, in percent of the least limit, from which on a pair is told as near.
 pub const NEAR_DEFAULT: u8 = 20;
 
-/// What one or more domains state, and which limits that gives them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RateOverride {
-    /// What is stated.
-    pub stated: Stated,
-    /// What rules them.
-    pub class: ClassId,
-    /// What rules them beside it, unannounced; present where the resource has a candidate.
-    pub candidate: Option<ClassId>,
-}
-
 /// A rate-limited resource, or a pattern of some: then its name ends with `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateResource {
@@ -100,57 +89,23 @@ pub struct RateResource {
     pub(super) networks: Networks,
     /// Who has an override in the document.
     pub(super) table: Arc<RateTable>,
-    /// Who has another one since.
-    pub(super) changed: Changed<RateOverride>,
+    /// Who has one beside the document.
+    pub(super) rows: RateRows,
 }
 
-/// The overrides of a document: shared by the versions that differ from it by a few domains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RateTable {
-    pub domains: NameTable,
-    /// For each domain by its number: the number of its override.
-    pub override_of: Box<[u32]>,
-    pub overrides: Box<[RateOverride]>,
-}
-
-impl RateTable {
-    fn get(&self, domain: &str) -> Option<&RateOverride> {
-        let number = self.domains.number_of(domain)?;
-        Some(&self.overrides[self.override_of[number] as usize])
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&str, &RateOverride)> {
-        self.domains
-            .iter()
-            .zip(&self.override_of)
-            .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
-    }
-}
-
-/// What a table says, with what was changed since, ascending.
-fn overlaid<'a, V: Clone>(
-    table: impl Iterator<Item = (&'a str, &'a V)>,
-    changed: &'a Changed<V>,
-) -> impl Iterator<Item = (&'a str, &'a V)> {
-    let mut changes = changed.all().into_iter().peekable();
-    let mut table = table.peekable();
-    std::iter::from_fn(move || {
-        loop {
-            let of_table = match (table.peek(), changes.peek()) {
-                (Some((old, _)), Some((new, _))) => old < new,
-                (Some(_), None) => true,
-                (None, Some(_)) => false,
-                (None, None) => return None,
-            };
-            if of_table {
-                return table.next();
-            }
-            let (domain, value) = changes.next()?;
-            table.next_if(|(old, _)| *old == domain);
-            if let Some(value) = value {
-                return Some((domain, value));
-            }
+/// What a table says, with what rows say in its place, ascending.
+fn overlaid<'a, V: Copy>(
+    table: impl Iterator<Item = (&'a str, V)>,
+    rows: impl Iterator<Item = (&'a str, V)>,
+) -> impl Iterator<Item = (&'a str, V)> {
+    let (mut table, mut rows) = (table.peekable(), rows.peekable());
+    std::iter::from_fn(move || match (table.peek(), rows.peek()) {
+        (Some((named, _)), Some((row, _))) if row <= named => {
+            table.next_if(|(named, _)| named == row);
+            rows.next()
         }
+        (Some(_), _) => table.next(),
+        (None, _) => rows.next(),
     })
 }
 
@@ -232,21 +187,27 @@ impl RateResource {
         self.mode
     }
 
+    /// Whether any domain has an override.
+    pub fn has_overrides(&self) -> bool {
+        0 < self.rows.len() || !self.table.domains.is_empty()
+    }
+
+    /// The domains that the document names, ascending.
+    pub(super) fn document_domains(&self) -> impl Iterator<Item = &str> {
+        self.table.domains.iter()
+    }
+
     /// The domains that have an override, ascending, each with it.
     pub fn overrides(&self) -> impl Iterator<Item = (&str, &RateOverride)> {
-        overlaid(self.table.iter(), &self.changed)
+        overlaid(self.table.iter(), self.rows.all().into_iter())
     }
 
     /// The override of a domain, if it has one.
     pub fn override_of(&self, domain: &str) -> Option<&RateOverride> {
-        match self.changed.get(domain) {
-            Some(changed) => changed,
-            None => self.table.get(domain),
-        }
+        self.rows.get(domain).or_else(|| self.table.get(domain))
     }
 
-    /// Each override once, with the first domain that has it and how many have it. Of a document as it was read:
-    /// what was changed since is not among them.
+    /// Each override of the document once, with the first domain that has it and how many have it.
     pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, &RateOverride)> {
         let table = &*self.table;
         let mut uses: Vec<Option<(&str, usize)>> = vec![None; table.overrides.len()];
@@ -261,12 +222,10 @@ impl RateResource {
             .filter_map(|(used, of)| used.map(|(domain, domains)| (domain, domains, of)))
     }
 
-    /// The limits of all overrides: each of the document's once, and those that were changed since.
+    /// The limits of all overrides, each of the document and of the rows once.
     pub(super) fn override_classes(&self) -> impl Iterator<Item = ClassId> {
-        let changed = self.changed.all().into_values().flatten();
-        let changed: Vec<ClassId> = changed.map(|of| of.class).collect();
-        let document = self.table.overrides.iter().map(|of| of.class);
-        document.chain(changed)
+        let document = self.table.overrides.iter();
+        document.chain(self.rows.overrides()).map(|of| of.class)
     }
 
     /// Bytes on the heap, for a report.
@@ -344,18 +303,11 @@ pub struct CopiesResource {
     pub(super) networks: Networks,
     /// Who has a limit of its own in the document.
     pub(super) table: Arc<CopiesTable>,
-    /// Who has another one since.
-    pub(super) changed: Changed<u64>,
-    /// No domain may hold more than this: the greatest limit that any has, or had before it was changed, so
-    /// that a version costs no more than its change.
+    /// Who has one beside the document.
+    pub(super) rows: CopiesRows,
+    /// No domain may hold more than this: the greatest limit that any has, or had in a row, so that a version costs no
+    /// more than its change.
     pub(super) greatest: u64,
-}
-
-/// The overrides of a document, each domain with its limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CopiesTable {
-    pub domains: NameTable,
-    pub limits: Box<[u64]>,
 }
 
 impl CopiesResource {
@@ -390,20 +342,37 @@ impl CopiesResource {
             .map(|(name, group)| (&**name, group))
     }
 
+    /// Whether any domain has a limit of its own.
+    pub fn has_overrides(&self) -> bool {
+        0 < self.rows.len() || !self.table.domains.is_empty()
+    }
+
     /// The domains that have a limit of their own, ascending, each with it.
     pub fn overrides(&self) -> impl Iterator<Item = (&str, u64)> {
-        let table = self.table.domains.iter().zip(&self.table.limits);
-        overlaid(table, &self.changed).map(|(domain, limit)| (domain, *limit))
+        let table = self
+            .table
+            .domains
+            .iter()
+            .zip(self.table.limits.iter().copied());
+        let rows = self.rows.all();
+        overlaid(
+            table,
+            rows.map(|(domain, limit)| (domain, self.lowered(limit))),
+        )
     }
 
     /// The limit of a domain's own, if it has one.
     pub fn override_of(&self, domain: &str) -> Option<u64> {
-        match self.changed.get(domain) {
-            Some(changed) => changed.copied(),
-            None => {
-                let number = self.table.domains.number_of(domain)?;
-                Some(self.table.limits[number])
-            }
-        }
+        let of_document = || {
+            let number = self.table.domains.number_of(domain)?;
+            Some(self.table.limits[number])
+        };
+        let row = self.rows.get(domain).map(|limit| self.lowered(limit));
+        row.or_else(of_document)
+    }
+
+    /// A global limit lowers all others.
+    fn lowered(&self, limit: u64) -> u64 {
+        self.global.map_or(limit, |global| limit.min(global))
     }
 }

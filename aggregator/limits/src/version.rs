@@ -35,7 +35,7 @@ pub struct Limits {
     pub(super) record_keys: Arc<[Box<str>]>,
 }
 
-/// The classes of a version: those of its document, ascending, and those that changes brought since.
+/// The classes of a version: those of its document, ascending, and those that rows brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Classes {
     document: Arc<[RateClass]>,
@@ -177,6 +177,15 @@ impl Limits {
             Resource::Rate(rate) => Some(rate),
             Resource::Copies(_) => None,
         })
+    }
+
+    /// How many rows stand beside the document.
+    pub fn rows_len(&self) -> usize {
+        let len = |resource: &Resource| match resource {
+            Resource::Rate(rate) => rate.rows.len(),
+            Resource::Copies(copies) => copies.rows.len(),
+        };
+        self.resources.iter().map(len).sum()
     }
 
     /// The class with this number. Panics for a number of another version.

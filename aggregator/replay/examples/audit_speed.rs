@@ -22,7 +22,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use tollgate_log::journal::{Ground, Journal, JournalConfig};
@@ -112,16 +112,13 @@ fn main() {
     let digest = *blake3::hash(LIMITS.as_bytes()).as_bytes();
     let identity = RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(LOG);
     out.append(Stream::Limits, 0, BEGIN_US, identity);
-    LimitsChunk {
+    LimitsDocument {
         push: 1,
-        index: 0,
-        count: 1,
         expected: 0,
-        digest,
         who: "audit_speed",
         why: "to measure",
         at: Timestamp::from_micros(BEGIN_US),
-        bytes: LIMITS.as_bytes(),
+        text: LIMITS,
     }
     .encode(&mut writer);
     out.append(Stream::Limits, 0, BEGIN_US, writer.as_slice().to_vec());

@@ -23,6 +23,7 @@ use tollgate_shared::domain_key::{
 };
 use tollgate_shared::names::admit_domain;
 use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, address, network};
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 use tollgate_tls::TlsFault;
 use toml_edit::DocumentMut;
 
@@ -180,7 +181,7 @@ impl Domains {
     }
 
     /// A limits document as it may stand in the log: its domains hashed, everything else as it was, comments
-    /// included. One that is no TOML stays as it is, for its reader to refuse.
+    /// included. One that is no TOML, or too long, stays as it is, for its reader to refuse.
     ///
     /// # Errors
     ///
@@ -189,6 +190,9 @@ impl Domains {
         // Without a key nothing is to be changed, and where nothing can be a hash, nothing can be mixed up. (A
         // hash may be spelt with escapes.)
         if self.key.is_none() && !text.contains(HASHED_PREFIX) && !text.contains('\\') {
+            return Ok(text);
+        }
+        if DOCUMENT_BYTES_MAX < text.len() {
             return Ok(text);
         }
         let Ok(mut document) = DocumentMut::from_str(&text) else {

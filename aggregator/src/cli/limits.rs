@@ -37,10 +37,13 @@ pub struct LimitsArgs {
 enum LimitsVerb {
     /// Lists the versions, the oldest first; the last one is in force
     List,
-    /// Prints a version as it was pushed
+    /// Prints a version's document as it was pushed
     Show {
         /// The version [default: the one in force]
         version: Option<u64>,
+        /// Prints the limits of domains that stand beside the document instead, as `limits import` reads them
+        #[arg(long)]
+        rows: bool,
     },
     /// Shows how two versions differ, and exits with 1 if they do
     Diff {
@@ -66,18 +69,17 @@ enum LimitsVerb {
         domain: Option<String>,
         #[command(flatten)]
         stated: StatedEdit,
-        /// Removes the domain's own limits
+        /// Removes the limits that were set for the domain; those of the document count again
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
-        /// Asks this aggregator to write the record; it has the document, so the command need not read it first. An
-        /// aggregator that follows a limits file pushes that file at its next start: change the file, too
+        /// Asks this aggregator to write the record; it has the document, so the command need not read it first
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
         act: ActArgs,
     },
-    /// Changes the limits of many domains by the rows of a CSV file: by one record, or, above 8,192 rows or
-    /// 512 KiB of them, by a new document
+    /// Changes the limits of many domains by the rows of a CSV file: by one record and version for each 8,192 rows, or
+    /// 512 KiB of them
     Import {
         /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
         /// nothing; `-` is stdin
@@ -103,7 +105,7 @@ enum LimitsVerb {
         #[command(flatten)]
         act: ActArgs,
     },
-    /// Pushes an earlier version again
+    /// Pushes the document of an earlier version again, and then the limits that stood beside it
     Rollback {
         /// The version
         version: u64,
@@ -179,36 +181,22 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
 #[cfg(feature = "kafka")]
 mod kafka {
     use serde::Serialize;
-    use tokio::sync::mpsc;
     use tollgate_limits::{Forgotten, Limits, with_zone_tables};
-    use tollgate_shared::mac::MacKey;
-    use tollgate_shared::names::NAME_BYTES_MAX;
-    use tollgate_shared::place::LogId;
-    use tollgate_shared::wire::Writer;
-    use tollgate_shared::wire::amendment::Amendment;
-    use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
-    use tollgate_shared::wire::record::RecordPen;
 
     use super::{ActArgs, Exit, Failure, Global, LimitsVerb};
+    use crate::cli::document_edit::TextEdit;
+    use crate::cli::limits_append::{LimitsStream, conflict};
     use crate::cli::limits_candidates::promoted;
     use crate::cli::limits_diff::diff;
     use crate::cli::limits_edit;
     use crate::cli::limits_forgets::{Forgets, forgets_of, lines_of};
     use crate::cli::limits_history::{History, list, read, read_if_there};
+    use crate::cli::limits_rows::{rolled_back, rows_text};
     use crate::cli::limits_wanted::{Wanted, edited, imported, set};
     use crate::cli::output::Format;
     use crate::cli::{input_name, read_input};
-    use tollgate_limits::versions::edit::TextEdit;
-    use tollgate_limits::versions::{Entered, Void, digest};
-    use tollgate_log::clock::wall;
-    use tollgate_log::kafka::{KafkaConfig, KafkaLog, Missing, check};
-    use tollgate_log::{AppendError, Log as _, LogEvent, Stream, Ticket};
+    use tollgate_log::kafka::{KafkaConfig, Missing, check};
     use tollgate_server::config::Config;
-    use tollgate_server::core::limits_push::{Pushed, cut};
-    use tollgate_server::serve::host_name;
-
-    /// Events of the log that may wait.
-    const EVENTS_MAX: usize = 64;
 
     #[derive(Serialize)]
     struct PushView {
@@ -233,7 +221,7 @@ mod kafka {
         let keys = config.security.key_file.as_deref();
         match verb {
             None | Some(LimitsVerb::List) => list(global, &read(&kafka)?),
-            Some(LimitsVerb::Show { version }) => show(global, &read(&kafka)?, *version),
+            Some(LimitsVerb::Show { version, rows }) => show(global, &kafka, *version, *rows),
             Some(LimitsVerb::Diff { from, to }) => diff(global, &read(&kafka)?, *from, *to),
             Some(LimitsVerb::Push { file, act }) => {
                 let name = input_name(file);
@@ -241,7 +229,9 @@ mod kafka {
                 if let Err(faults) = Limits::parse(&text) {
                     return Err(Failure::Data(faults.in_file(&name).to_string()));
                 }
-                push(global, &kafka, act, |_| Wanted::Text(text).with_keys(keys))
+                push(global, &kafka, act, |_| {
+                    Wanted::document(text).with_keys(keys)
+                })
             }
             Some(LimitsVerb::Set {
                 resource,
@@ -278,23 +268,39 @@ mod kafka {
             }
             Some(LimitsVerb::Promote { resource, act, .. }) => {
                 push(global, &kafka, act, |history| {
-                    promoted(&history.find(None)?.version.text, resource).map(Wanted::Text)
+                    promoted(&history.find(None)?.version.text, resource).map(Wanted::document)
                 })
             }
             Some(LimitsVerb::Compare(_) | LimitsVerb::Convert(_)) => {
                 Err(Failure::Bug("asks no log".to_owned()))
             }
             Some(LimitsVerb::Rollback { version, act }) => push(global, &kafka, act, |history| {
-                let text = history.find(Some(*version))?.version.text.to_string();
-                Wanted::Text(text).with_keys(keys)
+                rolled_back(history, *version)?.with_keys(keys)
             }),
         }
     }
 
-    /// Prints a version's document.
-    fn show(global: &Global, history: &History, version: Option<u64>) -> Result<Exit, Failure> {
+    /// Prints a version's document, or what stands beside it.
+    fn show(
+        global: &Global,
+        kafka: &KafkaConfig,
+        version: Option<u64>,
+        rows: bool,
+    ) -> Result<Exit, Failure> {
+        let history = read(kafka)?;
+        let version = &history.find(version)?.version;
         let mut output = global.open_output()?;
-        output.line(history.find(version)?.version.text.trim_end())?;
+        match (rows, version.limits.rows_len()) {
+            (true, _) => output.line(rows_text(&version.limits).trim_end())?,
+            (false, beside) => {
+                output.line(version.text.trim_end())?;
+                if 0 < beside {
+                    eprintln!(
+                        "tollgate: beside it {beside} domains have limits of their own: limits show --rows"
+                    );
+                }
+            }
+        }
         output.finish()?;
         Ok(Exit::Done)
     }
@@ -311,25 +317,24 @@ mod kafka {
         check(kafka, Missing::Report)?;
         let found = read_if_there(kafka)?;
         let is_there = found.is_ok();
-        let mut history = found.unwrap_or_default();
+        let history = found.unwrap_or_default();
         let wanted = wanted(&history)?;
         let in_force = history.book.latest_number();
         let expected = act.expect_version.unwrap_or(in_force);
         if expected != in_force {
             return Err(conflict(expected, in_force));
         }
-        let same = history.book.latest().is_some_and(|latest| match &wanted {
-            Wanted::Text(text) => {
-                latest.number == in_force && latest.text.digest() == digest(text.as_bytes())
-            }
-            Wanted::Change(_) => false,
-        });
+        let latest = { history.book.latest() }.filter(|latest| latest.number == in_force);
+        let wanted = match latest {
+            Some(latest) => wanted.over(latest),
+            None => wanted,
+        };
         let forgets = match history.book.latest() {
-            Some(latest) if !same => forgets_of(&latest.limits, &wanted),
+            Some(latest) if !wanted.is_done() => forgets_of(&latest.limits, &wanted),
             _ => Forgets::default(),
         };
-        if same || act.dry_run {
-            let what = match (same, is_there) {
+        if wanted.is_done() || act.dry_run {
+            let what = match (wanted.is_done(), is_there) {
                 (true, _) => "in force already",
                 (false, true) => "would be pushed",
                 (false, false) => "would be pushed, and the topics made, which are not there",
@@ -337,125 +342,10 @@ mod kafka {
             return told(global, (in_force, in_force), false, what, forgets);
         }
         check(kafka, Missing::Create)?;
-        let (events, mut inbox) = mpsc::channel(EVENTS_MAX);
-        let mut log = KafkaLog::open(kafka.clone(), events)?;
-        log.follow(Stream::Limits, 0, history.next);
-        until(&mut inbox, &mut history, |event, _| {
-            Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
-        })?;
-        let push = rand::random();
-        let mut records = records(wanted, (push, expected), &act.reason);
-        if history.next == 0 {
-            // The stream begins with its identity: offset 0 stands for "none".
-            let id = LogId {
-                generation: 1,
-                random: rand::random(),
-            };
-            records.insert(0, RecordPen::new(&MacKey::UNPROTECTED, 0).genesis(id));
-        }
-        for (ticket, record) in (1..).zip(records) {
-            log.append(Stream::Limits, 0, Ticket(ticket), record);
-        }
-        let version = until(&mut inbox, &mut history, |_, entered| match entered {
-            Some(Entered::Version { push: of, version }) if of == push => Ok(Some(version.number)),
-            Some(Entered::Void { push: of, why }) if of == push => Err(match why {
-                Void::Conflict { expected, found } => conflict(expected, found),
-                why => Failure::Data(format!("the pushed document is void: {why}")),
-            }),
-            Some(Entered::Newer { why, .. }) => Err(Failure::Data(why)),
-            _ => Ok(None),
-        })?;
-        log.close();
+        let mut stream = LimitsStream::open(kafka, history)?;
+        let version = stream.append_all(wanted, expected, &act.reason)?;
+        stream.close();
         told(global, (version, expected), true, "pushed", forgets)
-    }
-
-    /// The records of what is to be the next version.
-    fn records(wanted: Wanted, (push, expected): (u128, u64), reason: &str) -> Vec<Vec<u8>> {
-        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
-        let who = format!("{user}@{}", host_name());
-        match wanted {
-            Wanted::Text(text) => Pushed {
-                push,
-                text: &text,
-                expected,
-                who: &who,
-                why: reason,
-                at: wall(),
-            }
-            .records(),
-            Wanted::Change(changed) => {
-                let mut writer = Writer::new();
-                Amendment {
-                    push,
-                    expected,
-                    who: cut(&who, NAME_BYTES_MAX),
-                    why: cut(reason, REASON_BYTES_MAX),
-                    act: changed,
-                }
-                .encode(&mut writer);
-                vec![writer.as_slice().to_vec()]
-            }
-        }
-    }
-
-    fn conflict(expected: u64, found: u64) -> Failure {
-        Failure::Log {
-            exit: Exit::Conflict,
-            text: format!(
-                "it expected version {expected}, and {found} is in force: look at it, and push again"
-            ),
-        }
-    }
-
-    /// Takes events until `found` has what it looks for: in an event, or in what became of a push.
-    fn until<T>(
-        inbox: &mut mpsc::Receiver<LogEvent>,
-        history: &mut History,
-        mut found: impl FnMut(&LogEvent, Option<Entered>) -> Result<Option<T>, Failure>,
-    ) -> Result<T, Failure> {
-        while let Some(event) = inbox.blocking_recv() {
-            match &event {
-                LogEvent::Delivered { records, .. } => {
-                    for record in records {
-                        let entered = history.enter(record);
-                        if let Some(found) = found(&event, entered)? {
-                            return Ok(found);
-                        }
-                    }
-                }
-                LogEvent::Down { why } => return Err(no_answer(why.clone())),
-                LogEvent::Appended {
-                    result: Err(AppendError::Never(why)),
-                    ..
-                } => return Err(Failure::Data(format!("{why}: nothing was changed"))),
-                LogEvent::Appended {
-                    result: Err(error), ..
-                } => {
-                    return Err(no_answer(format!(
-                        "{error}: what was not appended whole is void; push again"
-                    )));
-                }
-                LogEvent::Gap { .. } | LogEvent::Broken { .. } => {
-                    return Err(Failure::Data(format!("limits cannot be read: {event:?}")));
-                }
-                _ => {}
-            }
-            if let Some(found) = found(&event, None)? {
-                return Ok(found);
-            }
-        }
-        Err(Failure::Unavailable("the log has ended".to_owned()))
-    }
-
-    /// How a command ends whose records are not taken: where a right is missing, the log names it.
-    fn no_answer(why: String) -> Failure {
-        match why.contains("AuthorizationFailed") {
-            true => Failure::Log {
-                exit: Exit::NotAuthorised,
-                text: why,
-            },
-            false => Failure::Unavailable(why),
-        }
     }
 
     fn told(

@@ -10,6 +10,7 @@ use tollgate_limits::{Forgotten, forgotten};
 use super::Global;
 use super::limits_forgets::lines_of;
 use super::limits_history::History;
+use super::limits_rows::rows_text;
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 
@@ -19,7 +20,7 @@ struct DiffView {
     /// The versions that are compared.
     from: u64,
     to: u64,
-    /// Whether their texts differ.
+    /// Whether their documents differ, or the rows beside them.
     differs: bool,
     /// How, as `diff -u` writes it.
     diff: String,
@@ -29,10 +30,20 @@ struct DiffView {
     forgets_omitted: u64,
 }
 
+/// A version's document, and the rows beside it.
+fn whole_text(version: &Version) -> String {
+    let mut text = version.text.to_string();
+    if 0 < version.limits.rows_len() {
+        text += &rows_text(&version.limits);
+    }
+    text
+}
+
 impl DiffView {
     fn of(before: &Version, after: &Version) -> Self {
         let name = |version: &Version| format!("version {}", version.number);
-        let diff = TextDiff::from_lines(&*before.text, &*after.text)
+        let (old, new) = (whole_text(before), whole_text(after));
+        let diff = TextDiff::from_lines(&old, &new)
             .unified_diff()
             .header(&name(before), &name(after))
             .to_string();
@@ -84,7 +95,6 @@ mod tests {
     use tollgate_limits::versions::LimitsBook;
     use tollgate_server::core::limits_push::Pushed;
     use tollgate_shared::time::Timestamp;
-    use tollgate_shared::wire::limits_chunk::LimitsChunk;
 
     use super::*;
 
@@ -101,10 +111,8 @@ mod tests {
             at: Timestamp::ZERO,
         };
         let mut book = LimitsBook::default();
-        for (offset, record) in (number..).zip(pushed.records()) {
-            let chunk = LimitsChunk::decode(&record);
-            book.enter(offset, &chunk.expect("a chunk"));
-        }
+        let entered = book.read(number, Timestamp::ZERO, &pushed.record());
+        entered.expect("a record");
         Version::clone(book.latest().expect("a document without faults"))
     }
 

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 
 use tollgate_limits::Own;
 
+use super::document_edit::{TextEdit, listed};
 use crate::exit::Failure;
-use tollgate_limits::versions::edit::{TextEdit, listed};
 use tollgate_replay::traffic::csv::fields as csv_fields;
 use tollgate_server::http::amend::AmendRequest;
 

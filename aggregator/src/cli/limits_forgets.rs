@@ -12,18 +12,19 @@ pub(super) type Forgets = (Vec<Forgotten>, u64);
 
 /// What would be forgotten of what counts under the latest limits.
 pub(super) fn forgets_of(latest: &Limits, wanted: &Wanted) -> Forgets {
-    let next = match wanted {
-        Wanted::Text(text) => Limits::parse(text).ok(),
-        Wanted::Change(act) => {
-            let mut revision = Revision::of(latest);
-            let set = act.rows().iter().try_for_each(|row| {
-                let own = own_of(row);
-                revision.set(&row.resource, &row.domain, own.as_ref())
-            });
-            set.is_ok().then(|| revision.limits())
+    let next = || {
+        let document = wanted.document.as_ref().map(|text| Limits::parse(text));
+        let document = document.transpose().ok()?;
+        let mut revision = Revision::of(document.as_ref().unwrap_or(latest));
+        for row in wanted.changes.iter().flat_map(|act| act.rows()) {
+            let own = own_of(row);
+            revision
+                .set(&row.resource, &row.domain, own.as_ref())
+                .ok()?;
         }
+        Some(revision.limits())
     };
-    next.map_or_else(Forgets::default, |next| forgotten(latest, &next))
+    next().map_or_else(Forgets::default, |next| forgotten(latest, &next))
 }
 
 /// The same for people, a line each.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_shared::escape::escaped;
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 
 use super::Global;
 use super::output::Format;
@@ -33,6 +33,8 @@ struct VersionView<'a> {
     digest: String,
     in_force: bool,
     bytes: usize,
+    /// Domains that have limits of their own beside the document.
+    rows: usize,
     resources: usize,
     /// What an operator did, if it is an amendment.
     amendment: Option<String>,
@@ -67,12 +69,12 @@ impl History {
                     at_us: made.at.as_micros(),
                 },
                 None => {
-                    let chunk = LimitsChunk::decode(&record.bytes).ok()?;
+                    let pushed = LimitsDocument::decode(&record.bytes).ok()?;
                     VersionEntry {
                         version: Arc::clone(version),
-                        who: chunk.who.to_owned(),
-                        why: chunk.why.to_owned(),
-                        at_us: chunk.at.as_micros(),
+                        who: pushed.who.to_owned(),
+                        why: pushed.why.to_owned(),
+                        at_us: pushed.at.as_micros(),
                     }
                 }
             };
@@ -144,7 +146,8 @@ pub(super) fn list(global: &Global, history: &History) -> Result<Exit, Failure> 
             version: version.number,
             digest: hex(&version.digest),
             in_force: version.number == latest,
-            bytes: version.text.pushed_bytes(),
+            bytes: version.text.len(),
+            rows: version.limits.rows_len(),
             resources: version.limits.resources().len(),
             amendment: version.made.as_ref().map(|made| in_one_line(&made.act)),
             who: &entry.who,

@@ -10,10 +10,10 @@
 
 use std::path::Path;
 
+use super::document_edit::TextEdit;
 use super::operator::{OperatorNote, asked, tell};
 use super::{Global, input_name, limits_edit, read_input};
 use crate::exit::{Exit, Failure};
-use tollgate_limits::versions::edit::TextEdit;
 use tollgate_server::http::amend::{AmendRequest, AmendRow};
 
 /// Bytes of rows in one request: an aggregator takes bodies of 64 KiB, and the reason stands beside them.

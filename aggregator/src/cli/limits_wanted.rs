@@ -1,37 +1,67 @@
-//! What is to be the next version: a document, or one record that changes the version in force.
+//! What is to be the next version: a document, or records that change the version in force.
 //!
 //! ```text
 //! set R --domain D      a record of a few bytes
-//! import F              a record of F's rows, where one has room for them; else the whole document
+//! import F              F's rows in their order, in as few records as have room for them
 //! ```
 //!
-//! Knows nothing of logs. What stays true: both forms rule alike, and what is bad is neither.
+//! Knows nothing of logs. What stays true: what is bad is neither, and of rows with a fault no record is made.
 
+use std::mem::take;
 use std::path::Path;
 
 use tollgate_limits::{Limits, NotChanged, Own, Revision, Stated};
 use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::set_rows::{self, SetRow};
 
+use super::document_edit::{TextEdit, apply, listed};
 use crate::exit::Failure;
-use tollgate_limits::versions::Version;
-use tollgate_limits::versions::edit::{TextEdit, apply, listed};
+use tollgate_limits::versions::{Version, digest};
 use tollgate_server::record_keys;
 
-/// What is to be the next version.
-#[derive(Debug)]
-pub(super) enum Wanted {
-    /// This document.
-    Text(String),
-    /// The one in force with this change.
-    Change(Act),
+/// What is to be in force: first the document, if there is one, then the changes in their order. Each is a record and
+/// a version of its own.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// The document.
+    pub(super) document: Option<String>,
+    /// Changes of whatever is in force by then.
+    pub(super) changes: Vec<Act>,
 }
 
 impl Wanted {
+    /// A document.
+    pub(super) fn document(text: String) -> Self {
+        Self {
+            document: Some(text),
+            ..Self::default()
+        }
+    }
+
+    /// Changes of the version in force.
+    pub(super) fn changes(changes: Vec<Act>) -> Self {
+        Self {
+            changes,
+            ..Self::default()
+        }
+    }
+
+    /// What is left of it over a version that is in force: its document is no version again.
+    pub(super) fn over(mut self, latest: &Version) -> Self {
+        self.document
+            .take_if(|text| latest.text.digest() == digest(text.as_bytes()));
+        self
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.document.is_none() && self.changes.is_empty()
+    }
+
     /// The same, unless it is a document that names a key for aggregators' records which is not in the key file, where
     /// there is one: aggregators that lack a key do not bring the document into force.
     pub(super) fn with_keys(self, key_file: Option<&Path>) -> Result<Self, Failure> {
-        let (Self::Text(text), Some(path)) = (&self, key_file) else {
+        let (Some(text), Some(path)) = (&self.document, key_file) else {
             return Ok(self);
         };
         let keys = record_keys::read(path)
@@ -52,7 +82,7 @@ impl Wanted {
 pub(super) fn edited(version: &Version, changes: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     let text = apply(&version.text, changes).map_err(|why| Failure::Data(why.to_string()))?;
     match Limits::parse(&text) {
-        Ok(_) => Ok(Wanted::Text(text)),
+        Ok(_) => Ok(Wanted::document(text)),
         Err(faults) => Err(Failure::Data(faults.in_file("as changed").to_string())),
     }
 }
@@ -69,35 +99,48 @@ pub(super) fn set(
         .with_own(resource, domain, own.as_ref())
         .map_err(|why| Failure::Data(format!("limits set: {why}")))?;
     let own = own.unwrap_or_default();
-    Ok(Wanted::Change(Act::Set(row_of(resource, domain, &own))))
+    let row = row_of(resource, domain, &own);
+    Ok(Wanted::changes(vec![Act::Set(row)]))
 }
 
-/// The rows of a file, each with its place, as one record where that has room for them.
-///
-/// Rows that leave all limits as they are go by the document: whoever imports a file twice is to be told that
-/// it is in force already, and only the texts tell that.
+/// The rows of a file, each with its place, as records. Rows that change nothing make none: whoever imports a file
+/// twice, or again after some of its records were taken, does what is left to do.
 pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
-    match record_of(rows) {
-        Some(record) if changes(&version.limits, rows)? => Ok(Wanted::Change(Act::SetMany(record))),
-        _ => edited(version, rows),
-    }
+    let before = &*version.limits;
+    let after = changed(before, rows)?;
+    let changes = rows.iter().filter_map(|(_, change)| {
+        let domain = change.domain.as_deref().unwrap_or_default();
+        let own = |limits| own_of(limits, &change.resource, domain);
+        (own(before) != own(&after)).then(|| {
+            let own = change.own.clone().unwrap_or_default();
+            row_of(&change.resource, domain, &own)
+        })
+    });
+    Ok(Wanted::changes(records_of(changes)))
 }
 
-/// The rows for a record, if they fit into one.
-fn record_of(rows: &[(String, TextEdit)]) -> Option<Vec<SetRow>> {
-    // Longer ones are not even written down.
-    if set_rows::ROWS_MAX < rows.len() {
-        return None;
+/// Rows in their order, in as few records as have room for them.
+pub(super) fn records_of(rows: impl IntoIterator<Item = SetRow>) -> Vec<Act> {
+    let mut records = Vec::new();
+    let (mut record, mut bytes) = (Vec::new(), set_rows::HEAD_BYTES_MAX);
+    for row in rows {
+        let more = set_rows::bytes_of(&row);
+        let is_full = record.len() == set_rows::ROWS_MAX || set_rows::ROWS_BYTES_MAX < bytes + more;
+        if is_full {
+            records.push(Act::SetMany(take(&mut record)));
+            bytes = set_rows::HEAD_BYTES_MAX;
+        }
+        bytes += more;
+        record.push(row);
     }
-    let row = |(_, change): &(String, TextEdit)| {
-        let (domain, own) = (change.domain.as_ref()?, change.own.as_ref()?);
-        Some(row_of(&change.resource, domain, own))
-    };
-    let record: Vec<SetRow> = rows.iter().map(row).collect::<Option<_>>()?;
-    set_rows::fit(&record).then_some(record)
+    if !record.is_empty() {
+        records.push(Act::SetMany(record));
+    }
+    records
 }
 
-fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
+/// A row that states this of a domain; nothing: it is removed.
+pub(super) fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
     SetRow {
         resource: resource.into(),
         domain: domain.into(),
@@ -107,8 +150,8 @@ fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
     }
 }
 
-/// Whether rows change what anybody has of its own; all that cannot be done is said, each with its place.
-fn changes(before: &Limits, rows: &[(String, TextEdit)]) -> Result<bool, Failure> {
+/// Limits with the rows of a file; all that cannot be done is said, each with its place.
+fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
     let mut revision = Revision::of(before);
     let mut faults = Vec::new();
     for (place, change) in rows {
@@ -119,14 +162,10 @@ fn changes(before: &Limits, rows: &[(String, TextEdit)]) -> Result<bool, Failure
             Err(why) => faults.push(format!("{place}: {why}")),
         }
     }
-    if !faults.is_empty() {
-        return Err(Failure::Data(listed(&faults)));
+    match faults.is_empty() {
+        true => Ok(revision.limits()),
+        false => Err(Failure::Data(listed(&faults))),
     }
-    let after = revision.limits();
-    Ok(rows.iter().any(|(_, change)| {
-        let domain = change.domain.as_deref().unwrap_or_default();
-        own_of(before, &change.resource, domain) != own_of(&after, &change.resource, domain)
-    }))
 }
 
 /// What a domain has of its own, of whichever kind the resource is.
@@ -167,10 +206,8 @@ mod tests {
             at: tollgate_shared::time::Timestamp::ZERO,
         };
         let mut book = LimitsBook::default();
-        for (offset, record) in (1..).zip(pushed.records()) {
-            let chunk = tollgate_shared::wire::limits_chunk::LimitsChunk::decode(&record);
-            book.enter(offset, &chunk.unwrap());
-        }
+        let at = tollgate_shared::time::Timestamp::ZERO;
+        book.read(1, at, &pushed.record()).unwrap();
         Version::clone(book.latest().expect("it is good"))
     }
 
@@ -179,10 +216,21 @@ mod tests {
         imported(&version(), &rows)
     }
 
+    /// How many rows each record has that a file makes.
+    fn records(csv: &str) -> Vec<Vec<SetRow>> {
+        let wanted = import(csv).expect("good rows");
+        assert!(wanted.document.is_none());
+        wanted
+            .changes
+            .iter()
+            .map(|act| act.rows().to_vec())
+            .collect()
+    }
+
     #[test]
     fn rows_that_one_record_has_room_for_are_one_record() {
-        let made = import("a,acme,,9/s,\na,globex,7/s,,\nc,acme,,,30\na,acme,6/s,,\n").unwrap();
-        let Wanted::Change(Act::SetMany(rows)) = made else {
+        let made = records("a,acme,,9/s,\na,globex,7/s,,\nc,acme,,,30\na,acme,6/s,,\n");
+        let [rows] = &made[..] else {
             panic!("{made:?}");
         };
         let domains: Vec<&str> = rows.iter().map(|row| &*row.domain).collect();
@@ -199,27 +247,21 @@ mod tests {
     }
 
     #[test]
-    fn what_one_record_has_no_room_for_is_a_document() {
+    fn what_one_record_has_no_room_for_goes_on_in_the_next() {
         let many = |count: usize, digits: usize| -> String {
             let row = |n| format!("a,{n:0digits$},7/s,,\n");
             (0..count).map(row).collect()
         };
-        let is_record = |csv: &str| matches!(import(csv), Ok(Wanted::Change(Act::SetMany(_))));
-        assert!(is_record(&many(set_rows::ROWS_MAX, 8)));
-        assert!(!is_record(&many(set_rows::ROWS_MAX + 1, 8)));
+        let lengths = |csv: &str| -> Vec<usize> { records(csv).iter().map(Vec::len).collect() };
+        assert_eq!(lengths(&many(set_rows::ROWS_MAX, 8)), [set_rows::ROWS_MAX]);
+        let more = records(&many(2 * set_rows::ROWS_MAX + 1, 8));
+        let domains = more.iter().flatten().map(|row| &*row.domain);
+        assert!(domains.is_sorted() && more.len() == 3 && more[2].len() == 1);
         // Each has 3 bytes beside the resource's 2, the name's 2 and the rate's 4.
         let room = (set_rows::ROWS_BYTES_MAX - 3) / (200 + 2 + 2 + 4 + 3);
-        assert!(is_record(&many(room, 200)));
-        assert!(!is_record(&many(room + 1, 200)));
-        let Ok(Wanted::Text(text)) = import(&many(room + 1, 200)) else {
-            panic!("it is a good document");
-        };
-        assert!(text.starts_with("[rate.a] # ours\n"));
-        assert!(Limits::parse(&text).is_ok());
+        assert_eq!(lengths(&many(room, 200)), [room]);
+        assert_eq!(lengths(&many(room + 1, 200)), [room, 1]);
         // The longest record is a message.
-        let Ok(Wanted::Change(act)) = import(&many(room, 200)) else {
-            panic!("it has room");
-        };
         let mut writer = Writer::new();
         let (who, why) = ("w".repeat(256), "y".repeat(1024));
         let (push, expected) = (u128::MAX, u64::MAX);
@@ -228,7 +270,7 @@ mod tests {
             expected,
             who: &who,
             why: &why,
-            act,
+            act: Act::SetMany(records(&many(room, 200)).remove(0)),
         };
         longest.encode(&mut writer);
         assert!(writer.as_slice().len() < MESSAGE_BYTES_MAX);
@@ -236,16 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_change_nothing_are_the_document_in_force() {
+    fn rows_that_change_nothing_make_no_record() {
         for csv in ["", "a,acme,5/s,,\n", "a,acme,5/s,,\nc,acme,,,50\n"] {
-            let Ok(Wanted::Text(text)) = import(csv) else {
-                panic!("{csv:?} changes nothing");
-            };
-            assert_eq!(text, DOCUMENT, "{csv:?}");
+            assert!(records(csv).is_empty(), "{csv:?} changes nothing");
         }
-        let Ok(Wanted::Change(_)) = import("a,acme,5/s,,\na,globex,1/s,,\n") else {
-            panic!("globex had nothing of its own");
-        };
+        let made = records("a,acme,5/s,,\na,globex,1/s,,\n");
+        assert_eq!(made.len(), 1, "globex had nothing of its own");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod check;
 pub mod check_domain;
 pub mod demo;
 pub mod denials;
+mod document_edit;
 pub mod explain;
 pub mod feed;
 mod feed_secured;
@@ -24,6 +25,8 @@ pub mod holds;
 pub mod kafka_args;
 pub mod keys;
 pub mod limits;
+#[cfg(feature = "kafka")]
+mod limits_append;
 pub mod limits_candidates;
 pub mod limits_convert;
 #[cfg(feature = "kafka")]
@@ -34,6 +37,8 @@ mod limits_forgets;
 #[cfg(feature = "kafka")]
 mod limits_history;
 mod limits_import;
+#[cfg(feature = "kafka")]
+mod limits_rows;
 #[cfg(feature = "kafka")]
 mod limits_wanted;
 pub mod logs;

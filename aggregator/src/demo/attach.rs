@@ -45,7 +45,7 @@ struct LogView {
 
 #[derive(Debug, Deserialize)]
 struct LimitsView {
-    text: String,
+    normalised: String,
 }
 
 /// Asks the aggregator that answers under `url`.
@@ -56,7 +56,7 @@ struct LimitsView {
 pub fn attach(url: &str) -> Result<Attached, Failure> {
     let log: LogView = get(url, "/v1/log")?;
     let limits: LimitsView = get(url, "/v1/limits")?;
-    let limits = Limits::parse(&limits.text)
+    let limits = Limits::parse(&limits.normalised)
         .map_err(|faults| Failure::Data(faults.in_file(url).to_string()))?;
     let resources: Vec<(String, f64)> = limits
         .rates()

@@ -6,7 +6,7 @@
 //! round     each record releases 32 holds and takes 32 others, of random domains; decoded and applied
 //! ```
 //!
-//! Domains belong to two groups each fourth, holds have a greatest age, and limits leave room. Times are
+//! One domain of eight belongs to two groups, holds have a greatest age, and limits leave room. Times are
 //! of the thread's own running. A freeze shares the memory of holds; the records behind it pay for what
 //! they change. Memory is what a process of its own grew by while the holds were taken, beside what the
 //! tables say of themselves.
@@ -137,7 +137,7 @@ impl Fleet {
         let names: Vec<String> = (0..DOMAINS).map(domain).collect();
         let members: Vec<String> = names
             .iter()
-            .step_by(4)
+            .step_by(8)
             .map(|name| format!("{name:?}"))
             .collect();
         let members = members.join(", ");

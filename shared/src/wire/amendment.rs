@@ -20,7 +20,7 @@
 //! what acts do.
 
 use super::holds::{read_transfer, write_transfer};
-use super::limits_chunk::REASON_BYTES_MAX;
+use super::limits_document::REASON_BYTES_MAX;
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::set_rows::{ROW, SetRow, read_row, read_rows, write_row, write_rows};
 use super::writer::Writer;

@@ -18,7 +18,7 @@ pub mod frame;
 mod greeting;
 pub mod hits;
 pub mod holds;
-pub mod limits_chunk;
+pub mod limits_document;
 pub mod link;
 mod log_position;
 pub mod member;

@@ -9,7 +9,7 @@
 //! nothing of whether there is such a resource, and of what a rate is.
 
 use super::amendment::{name, optional, write_optional};
-use super::limits_chunk::CHUNK_BYTES_MAX;
+use super::limits_document::DOCUMENT_BYTES_MAX;
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 
@@ -17,8 +17,8 @@ use super::writer::Writer;
 /// 0.03 s where they state the same few limits, and 0.2 s where no two state the same, over a million others.
 pub const ROWS_MAX: usize = 8_192;
 
-/// The most bytes of them: as many as one record has of a document.
-pub const ROWS_BYTES_MAX: usize = CHUNK_BYTES_MAX;
+/// The most bytes of them: as many as a document may have.
+pub const ROWS_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
 /// Elements of a row.
 pub(super) const ROW: usize = 5;
@@ -39,14 +39,15 @@ pub struct SetRow {
     pub limit: Option<u64>,
 }
 
-/// Whether rows may stand in one amendment.
-pub fn fit(rows: &[SetRow]) -> bool {
-    if !(1..=ROWS_MAX).contains(&rows.len()) {
-        return false;
-    }
+/// Bytes in front of the rows of one amendment, at most.
+pub const HEAD_BYTES_MAX: usize = 3;
+
+/// Bytes that a row takes of [`ROWS_BYTES_MAX`].
+pub fn bytes_of(row: &SetRow) -> usize {
     let mut writer = Writer::new();
-    write_rows(&mut writer, rows);
-    writer.as_slice().len() <= ROWS_BYTES_MAX
+    writer.array(ROW);
+    write_row(&mut writer, row);
+    writer.as_slice().len()
 }
 
 pub(super) fn read_row(reader: &mut Reader<'_>) -> Result<SetRow, DecodeError> {

@@ -11,7 +11,7 @@ use tollgate_shared::wire::beat::HoldsRead;
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::{Frame, StatementNotice, Watermark};
 use tollgate_shared::wire::hits::{Hit, HitKind, Refused, Sender, write_hits};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::link::{
     FromAgent, FromAggregator, Member, Refusal, Snapshot, TopicSnapshot,
 };
@@ -76,8 +76,8 @@ pub fn decoders() -> Vec<Decoder> {
             decode: |bytes| Announced::decode(bytes).map(drop),
         },
         Decoder {
-            name: "chunk",
-            decode: |bytes| LimitsChunk::decode(bytes).map(drop),
+            name: "limits",
+            decode: |bytes| LimitsDocument::decode(bytes).map(drop),
         },
         Decoder {
             name: "amendment",
@@ -257,9 +257,9 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             include_str!("golden/announced.hex").trim(),
         ),
         (
-            "chunk",
-            encoded(&chunk),
-            include_str!("golden/chunk.hex").trim(),
+            "limits",
+            encoded(&limits),
+            include_str!("golden/limits.hex").trim(),
         ),
         (
             "agent/hello",
@@ -458,17 +458,14 @@ fn announced(writer: &mut Writer) {
     .encode(writer);
 }
 
-fn chunk(writer: &mut Writer) {
-    LimitsChunk {
+fn limits(writer: &mut Writer) {
+    LimitsDocument {
         push: 5,
-        index: 0,
-        count: 1,
         expected: 0,
-        digest: [0xcd; 32],
         who: "ops",
         why: "first",
         at: Timestamp::from_micros(6),
-        bytes: b"version = 1\nrules = 1\n",
+        text: "version = 1\nrules = 1\n",
     }
     .encode(writer);
 }

@@ -13,7 +13,7 @@ use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::hits::{Hit, HitBatch, Refused, Sender, write_hits};
 use tollgate_shared::wire::holds::{HoldBatch, HoldOp, write_holds};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::link::{Answered, FromAgent, FromAggregator};
 use tollgate_shared::wire::member::MemberRecord;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick, Total, authentic};
@@ -266,12 +266,12 @@ pub fn feed(bytes: &[u8]) {
 pub fn limits_log(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     if mode & 1 == 0 {
-        let decoded = BORROWED.holds(bytes.len(), || LimitsChunk::decode(bytes));
-        let Some(chunk) = within(bytes, decoded) else {
+        let decoded = BORROWED.holds(bytes.len(), || LimitsDocument::decode(bytes));
+        let Some(document) = within(bytes, decoded) else {
             return;
         };
-        let written = written(|writer| chunk.encode(writer));
-        same(LimitsChunk::decode(&written), &chunk);
+        let written = written(|writer| document.encode(writer));
+        same(LimitsDocument::decode(&written), &document);
     } else {
         let decoded = OWNED.holds(bytes.len(), || Amendment::decode(bytes));
         let Some(amendment) = within(bytes, decoded) else {
@@ -460,7 +460,7 @@ pub fn limits_log_seeds() -> Vec<Vec<u8>> {
             amendment.encode(writer);
         })
     });
-    let mut seeds = behind(0, [golden!("chunk")]);
+    let mut seeds = behind(0, [golden!("limits")]);
     seeds.extend(behind(1, amendments));
     seeds
 }

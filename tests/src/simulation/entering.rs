@@ -14,7 +14,7 @@ use tollgate_limits::versions::{Entered, Version, Void};
 use tollgate_log::{Delivered, Stream};
 use tollgate_replay::judge::to_model;
 use tollgate_shared::wire::amendment::{self, Amendment};
-use tollgate_shared::wire::limits_chunk::LimitsChunk;
+use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::kind;
 
 use super::copy_limits::COPIES;
@@ -99,8 +99,8 @@ impl Watch {
 /// The version that a record takes to be in force.
 fn expected_by(bytes: &[u8]) -> Option<u64> {
     let act = Amendment::decode(bytes).map(|act| act.expected);
-    let chunk = || LimitsChunk::decode(bytes).map(|chunk| chunk.expected);
-    act.or_else(|_| chunk()).ok()
+    let document = || LimitsDocument::decode(bytes).map(|document| document.expected);
+    act.or_else(|_| document()).ok()
 }
 
 /// Who wins is whoever expected the version that is in force, and nobody else.
@@ -149,7 +149,7 @@ mod tests {
                 version: Arc::new(Version {
                     number,
                     digest: [0; 32],
-                    text: tollgate_limits::versions::text::Text::whole(document.into(), [0; 32]),
+                    text: document.into(),
                     limits: Arc::new(limits),
                     made: None,
                 }),
@@ -177,7 +177,6 @@ mod tests {
         let void = |why| Entered::Void { push: 1, why };
         assert!(check(0, 3, 0, void(Void::Nothing)));
         assert!(!check(2, 3, 2, void(Void::Nothing)));
-        assert!(!check(2, 3, 2, void(Void::Digest)));
-        assert!(!check(2, 3, 2, Entered::Part));
+        assert!(!check(2, 3, 2, void(Void::Zero)));
     }
 }

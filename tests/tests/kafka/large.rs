@@ -1,7 +1,8 @@
-//! A document of many chunks on a real Kafka: one version, the same at everybody's, and small changes of it.
+//! Limits of many domains on a real Kafka: rows beside a document, the same at everybody's, and under the next one.
 
 use serde_json::Value;
-use tollgate_shared::wire::limits_chunk::CHUNK_BYTES_MAX;
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
+use tollgate_shared::wire::set_rows::ROWS_MAX;
 use tollgate_tests::kafka::LocalKafka;
 
 use crate::fleet::{
@@ -11,74 +12,88 @@ use crate::fleet::{
 /// Domains that have something of their own.
 const DOMAINS: usize = 22_000;
 
-/// Version and text that an aggregator says are in force.
-fn limits_of(one: &Aggregator) -> Option<(u64, String)> {
+/// What an aggregator says is in force: version, document, rows beside it, and the rate of one domain.
+fn limits_of(one: &Aggregator, domain: &str) -> Option<(u64, String, u64, Option<String>)> {
     let limits = get(one.http, "/v1/limits")?;
-    Some((
-        limits["version"].as_u64()?,
-        limits["text"].as_str()?.to_owned(),
-    ))
+    let text = |field: &str| Some(limits[field].as_str()?.to_owned());
+    let normalised: toml::Table = text("normalised")?.parse().ok()?;
+    let rate = normalised["rate"]["wide"]["domains"].get(domain);
+    let rate = rate.and_then(|of| Some(of["rate"].as_str()?.to_owned()));
+    let rows = limits["rows"].as_u64()?;
+    Some((limits["version"].as_u64()?, text("text")?, rows, rate))
 }
 
-pub fn a_document_of_many_chunks_is_one_version_everywhere(kafka: &LocalKafka) {
+pub fn limits_of_many_domains_are_rows_beside_every_document(kafka: &LocalKafka) {
     let prefix = kafka.fresh_name("large");
     let dir = directory();
-    let path = |name: &str| dir.path().join(name);
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
     follow_no_file(dir.path());
-    let own = (0..DOMAINS).map(|n| {
-        format!(
-            "[rate.wide.domains.\"tenant-{n}\"]\nrate = \"{}/s\"\n",
-            1 + n % 100
-        )
-    });
-    let text = LIMITS.to_owned() + &own.collect::<String>();
-    assert!(2 * CHUNK_BYTES_MAX < text.len(), "{} bytes", text.len());
-    std::fs::write(path("large.toml"), &text).expect("written");
-    let run = |args: &[&str]| command(kafka, &prefix, &[&["limits"], args].concat());
-    let push = |file: &str| {
-        let file = path(file);
-        let file = file.to_str().expect("UTF-8");
-        let (code, said) = run(&["push", file, "--reason", "test", "--format", "json"]);
+    let run = |args: &[&str]| {
+        let more = ["--reason", "test", "--format", "json"];
+        command(kafka, &prefix, &[&["limits"], args, &more].concat())
+    };
+    let version = |args: &[&str]| {
+        let (code, said) = run(args);
         assert_eq!(code, Some(0), "{said}");
         let said: Value = serde_json::from_str(&said).expect("JSON");
         said["version"].as_u64().expect("a version")
     };
-    let small = push("limits.toml");
+    let first = version(&["push", &path("limits.toml")]);
+
+    let rows = (0..DOMAINS).map(|n| format!("wide,tenant-{n},{}/s\n", 1 + n % 100));
+    write(
+        "many.csv",
+        &("resource,domain,rate\n".to_owned() + &rows.collect::<String>()),
+    );
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let fleet = [start("agg-1"), start("agg-2")];
     await_whole(&[&fleet[0], &fleet[1]]);
-
-    let large = push("large.toml");
-    // The number of a version is where its last chunk stands.
-    let chunks = text.len().div_ceil(CHUNK_BYTES_MAX) as u64;
-    assert_eq!(large, small + chunks);
-    let all_say = |expected: &(u64, String)| {
-        let said = fleet.each_ref().map(limits_of);
-        said.iter().all(|said| said.as_ref() == Some(expected))
+    let many = version(&["import", &path("many.csv")]);
+    assert_eq!(many, first + DOMAINS.div_ceil(ROWS_MAX) as u64);
+    let all_say = |expected: (u64, &str, &str)| {
+        let (version, text, rate) = expected;
+        let rate = Some(rate.to_owned());
+        let expected = Some((version, text.to_owned(), DOMAINS as u64, rate));
+        fleet
+            .iter()
+            .all(|one| limits_of(one, "tenant-7") == expected)
     };
-    let expected = (large, text.clone());
-    until("both rule by all of it", || all_say(&expected));
-    let (code, shown) = run(&["show"]);
-    assert!(code == Some(0) && shown.trim() == text.trim());
+    until("both rule by all of them", || {
+        all_say((many, LIMITS, "8/s"))
+    });
 
-    // One domain of it costs one record, and nobody's text but that changes.
+    // One domain costs one record, and the next document leaves all that it does not speak of.
     let set = ["set", "wide", "--domain", "tenant-7", "--rate", "555/s"];
-    let (code, said) = run(&[&set[..], &["--reason", "more"]].concat());
-    assert_eq!(code, Some(0), "{said}");
-    let before = "[rate.wide.domains.\"tenant-7\"]\nrate = \"8/s\"\n";
-    assert!(text.contains(before));
-    let expected = (
-        large + 1,
-        text.replace(before, &before.replace("8/s", "555/s")),
-    );
-    until("both rule by the change", || all_say(&expected));
+    assert_eq!(version(&set), many + 1);
+    let next = format!("{LIMITS}# and a remark\n");
+    write("next.toml", &next);
+    assert_eq!(version(&["push", &path("next.toml")]), many + 2);
+    until("both rule by the next document", || {
+        all_say((many + 2, &next, "555/s"))
+    });
 
-    // Whoever comes later reads the chunks and the change from the log.
+    // Whoever comes later reads the same from the log.
     let [one, two] = fleet;
+    let expected = limits_of(&two, "tenant-7");
     drop(one);
     let three = start("agg-3");
     await_whole(&[&two, &three]);
     until("so does a third", || {
-        limits_of(&three).as_ref() == Some(&expected)
+        limits_of(&three, "tenant-7") == expected
     });
+}
+
+pub fn a_document_that_is_too_long_is_refused_by_what_to_do_instead(kafka: &LocalKafka) {
+    let prefix = kafka.fresh_name("long");
+    let dir = directory();
+    let long = dir.path().join("long.toml");
+    std::fs::write(&long, LIMITS.to_owned() + &"#".repeat(DOCUMENT_BYTES_MAX)).expect("written");
+    let long = long.display().to_string();
+    let push = ["limits", "push", &long, "--reason", "test"];
+    let (code, said) = command(kafka, &prefix, &push);
+    assert_eq!(code, Some(65), "{said}");
+    for part in ["expected at most 524288", "limits import"] {
+        assert!(said.contains(part), "{said}");
+    }
 }

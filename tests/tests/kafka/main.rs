@@ -57,7 +57,10 @@ use followed::{
 };
 use gap::what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on;
 use kills::whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin;
-use large::a_document_of_many_chunks_is_one_version_everywhere;
+use large::{
+    a_document_that_is_too_long_is_refused_by_what_to_do_instead,
+    limits_of_many_domains_are_rows_beside_every_document,
+};
 use limits::limits_are_pushed_listed_compared_and_rolled_back;
 use log::{
     a_broker_that_goes_and_comes_back_is_told_once, kafka_keeps_every_promise_of_a_log,
@@ -92,7 +95,8 @@ fn main() -> ExitCode {
         an_agent_that_knows_one_aggregator_finds_all_and_follows_them,
         an_agent_that_knows_kafka_alone_finds_all,
         limits_are_pushed_listed_compared_and_rolled_back,
-        a_document_of_many_chunks_is_one_version_everywhere,
+        a_document_that_is_too_long_is_refused_by_what_to_do_instead,
+        limits_of_many_domains_are_rows_beside_every_document,
         what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside,
         whoever_may_write_to_the_topic_of_hits_stops_no_partition,
         a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled,

@@ -8,14 +8,15 @@ use tollgate_shared::time::Span;
 
 use super::overrides::{own_of_domain, plan_of_domain};
 use super::{COPIES_MAX, ResourceReading, SPAN_MAX, read_names};
-use crate::changed::Changed;
 use crate::names::NameTable;
 use crate::networks::Networks;
 use crate::numbers::ResourceIx;
 use crate::path::{Path, PathStep};
-use crate::resource::{CopiesResource, CopiesTable, Excess, Group, Reserve};
+use crate::resource::{CopiesResource, Excess, Group, Reserve};
+use crate::rows::CopiesRows;
 use crate::settings::BlindPolicy;
 use crate::source::{Item, Section};
+use crate::tables::CopiesTable;
 use crate::warning::{Collector, WarningKind};
 
 pub(super) const RESOURCE_FIELDS: &[&str] = &[
@@ -105,7 +106,7 @@ fn read_resource(
             domains: NameTable::from_sorted(domains.keys().map(|domain| &**domain)),
             limits: domains.into_values().collect(),
         }),
-        changed: Changed::default(),
+        rows: CopiesRows::default(),
         greatest,
     }
 }

@@ -208,7 +208,11 @@ fn bounds_are_kept_to_the_last_one() {
 #[test]
 fn a_document_beyond_the_bound_is_refused_unread() {
     let text = " ".repeat(crate::DOCUMENT_BYTES_MAX + 1);
-    refused(&text, "limits.toml: expected at most 268435456 bytes");
+    refused(
+        &text,
+        "limits.toml: 524289 bytes, expected at most 524288: limits of many domains stand beside the document, as rows \
+         (tollgate limits import)",
+    );
 }
 
 #[test]

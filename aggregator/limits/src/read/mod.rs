@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
+use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
 use crate::assemble::{Draft, assemble};
 use crate::fault::{FaultKind, Faults};
@@ -35,10 +36,6 @@ use crate::zone::Zone;
 use self::overrides::warn_of_name;
 use self::zones::ZoneReader;
 use crate::network_names::domain_of;
-
-/// The most bytes of a document. Millions of overrides fit; reading takes some fifty times its size
-/// for a moment, so more than that belongs into amendments. Every table stays within 32 bits.
-pub const DOCUMENT_BYTES_MAX: usize = 1 << 28;
 
 /// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of
 /// allowed ones stay far from where instants end.
@@ -150,9 +147,7 @@ impl Limits {
     pub(super) fn parse_whole(text: &str) -> Result<WholeDocument, Faults> {
         let notes = Notes::default();
         if DOCUMENT_BYTES_MAX < text.len() {
-            let kind = FaultKind::TooLong {
-                bytes_max: DOCUMENT_BYTES_MAX,
-            };
+            let kind = FaultKind::TooLong { found: text.len() };
             notes.add(&Path::DOCUMENT, None, kind);
             return Err(notes.into_faults(""));
         }

@@ -1,28 +1,23 @@
-//! The book of limits versions: chunks of the `limits` stream go in, versions come out.
+//! The book of limits versions: records of the `limits` stream go in, versions come out.
 //!
 //! ```text
-//! offset  chunk                       book
+//! offset  record                  book
 //! 0       (the stream's identity)
-//! 1       push A, 1 of 2, expects 0
-//! 2       push B, 1 of 1, expects 0   version 2
-//! 3       push A, 2 of 2              void: it expected 0, and 2 is in force
+//! 1       document A, expects 0   version 1
+//! 2       document B, expects 0   void: it expected 0, and 1 is in force
+//! 3       act C, expects 1        version 3: document A, and what C did
 //! ```
 //!
-//! An operator's amendment is a record and a version of its own: it leaves the document as it is, or
-//! changes what domains have of their own in it; its switches stay over every later document until they
-//! are taken back.
+//! An operator's amendment is a record and a version of its own. It leaves the document as it is: its rows stand beside
+//! every later document, and its switches over it, until they are taken back.
 //!
-//! A version's number is the offset of the chunk that completed it. A push is void when another version
-//! is in force than it expected, when its digest does not match, or when this build cannot read it. So
-//! who won is decided by the log alone. Offset 0 cannot be a version, because 0 means "none"; the
+//! A version's number is its record's offset. A push is void when another version is in force than it expected, or when
+//! its document has faults. So who won is decided by the log alone. Offset 0 cannot be a version, because 0 means "none"; the
 //! stream's first record is its identity. Knows nothing of partitions and of who pushed.
 //!
-//! What stays true: every version's text is parsed once, here or beforehand ([`parsed`]); the book is a function of the stream.
+//! What stays true: the book is a function of the stream.
 
 mod acts;
-pub mod edit;
-mod fold;
-pub mod parsed;
 mod record_keys;
 pub mod switches;
 pub mod text;
@@ -34,25 +29,16 @@ use std::sync::Arc;
 
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::{self, Act, Amendment};
-use tollgate_shared::wire::limits_chunk::{self, LimitsChunk};
+use tollgate_shared::wire::limits_document::{self, LimitsDocument};
 use tollgate_shared::wire::record::kind;
+use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::{DecodeError, FieldFault};
 
 pub use self::acts::in_one_line;
-use self::edit::change_of;
-pub use self::edit::own_of;
-use self::parsed::{ParseOutcome, Parsed};
 use self::switches::Switches;
 use self::text::Text;
 pub use self::void::Void;
-use crate::{Limits, RULES, Revision};
-
-/// Pushes that may be under way at once; beyond it the one begun first is void.
-const PUSHES_MAX: usize = 64;
-
-/// The most bytes of documents that are not complete; beyond it the push begun first is void. Twice
-/// the largest document there may be would be too much to hold for nothing; this is 500 chunks.
-const PARTS_BYTES_MAX: usize = 256 << 20;
+use crate::{Limits, Own, RULES, Revision};
 
 /// One version.
 #[derive(Clone, Debug)]
@@ -61,9 +47,9 @@ pub struct Version {
     pub number: u64,
     /// By which pointers name it: BLAKE3 of its text, or of the amendment's record.
     pub digest: [u8; 32],
-    /// The document in force: as it was pushed, with what was changed of it since.
+    /// The document in force, as it was pushed.
     pub text: Text,
-    /// The document as it rules, switches included.
+    /// The document as it rules, with the rows beside it, and the switches.
     pub limits: Arc<Limits>,
     /// What an operator did, if it is an amendment.
     pub made: Option<Arc<Made>>,
@@ -82,19 +68,17 @@ pub struct Made {
     pub act: Arc<Act>,
 }
 
-/// What became of a chunk.
+/// What became of a record.
 #[derive(Clone, Debug)]
 pub enum Entered {
-    /// More chunks are to come.
-    Part,
-    /// It completed this version.
+    /// It is this version.
     Version {
         /// The push.
         push: u128,
         /// The version.
         version: Arc<Version>,
     },
-    /// It completed a version that only a later build can read: a partition that comes under it stops.
+    /// It is a version that only a later build can read: a partition that comes under it stops.
     Newer {
         /// Its number.
         number: u64,
@@ -117,11 +101,6 @@ pub struct LimitsBook {
     newer: BTreeSet<u64>,
     document: Option<Document>,
     switches: Switches,
-    parts: Vec<Push>,
-    parts_bytes: usize,
-    parsed: Parsed,
-    /// How many documents were not parsed here.
-    prepared: u64,
 }
 
 /// The document in force, without switches.
@@ -131,46 +110,7 @@ struct Document {
     limits: Arc<Limits>,
 }
 
-#[derive(Clone, Debug)]
-struct Push {
-    id: u128,
-    count: u32,
-    expected: u64,
-    digest: [u8; 32],
-    text: Vec<u8>,
-    next: u32,
-}
-
 impl LimitsBook {
-    /// A book of nothing, which takes what was prepared for it.
-    pub fn with(parsed: Parsed) -> Self {
-        Self {
-            parsed,
-            ..Self::default()
-        }
-    }
-
-    /// Where documents may be prepared for it.
-    pub fn preparing(&self) -> Parsed {
-        self.parsed.clone()
-    }
-
-    /// How many documents it did not have to parse.
-    pub const fn prepared(&self) -> u64 {
-        self.prepared
-    }
-
-    /// What the text of this digest says.
-    pub fn parse(&mut self, text: &str, digest: &[u8; 32]) -> ParseOutcome {
-        match self.parsed.take(digest) {
-            Some(outcome) => {
-                self.prepared += 1;
-                outcome
-            }
-            None => Limits::parse_logged(text).map(Arc::new),
-        }
-    }
-
     /// The newest version that this build can read; none: nothing was ever pushed.
     pub fn latest(&self) -> Option<&Arc<Version>> {
         self.versions.values().next_back()
@@ -244,9 +184,9 @@ impl LimitsBook {
     ) -> Result<Option<Entered>, DecodeError> {
         match bytes.get(1).copied() {
             Some(kind::GENESIS) => Ok(None),
-            Some(limits_chunk::KIND) => {
-                let chunk = LimitsChunk::decode(bytes)?;
-                Ok(Some(self.enter(offset, &chunk)))
+            Some(limits_document::KIND) => {
+                let document = LimitsDocument::decode(bytes)?;
+                Ok(Some(self.enter(offset, &document)))
             }
             Some(amendment::KIND) => match Amendment::decode(bytes) {
                 Ok(amendment) => Ok(Some(self.amend(offset, appended, bytes, &amendment))),
@@ -259,7 +199,7 @@ impl LimitsBook {
             },
             Some(other) if other & kind::SKIPPABLE != 0 => Ok(None),
             Some(other) => Ok(Some(self.newer(offset, format!("record kind {other}")))),
-            None => LimitsChunk::decode(bytes).map(|_| None),
+            None => LimitsDocument::decode(bytes).map(|_| None),
         }
     }
 
@@ -313,95 +253,43 @@ impl LimitsBook {
         &self.switches
     }
 
-    /// Enters a chunk that stands at `offset`.
-    pub fn enter(&mut self, offset: u64, chunk: &LimitsChunk<'_>) -> Entered {
-        let at = match self.parts.iter().position(|push| push.id == chunk.push) {
-            Some(at) => at,
-            None => {
-                self.parts.push(Push {
-                    id: chunk.push,
-                    count: chunk.count,
-                    expected: chunk.expected,
-                    digest: chunk.digest,
-                    text: Vec::new(),
-                    next: 0,
-                });
-                self.parts.len() - 1
-            }
-        };
-        let push = &mut self.parts[at];
-        let fits = push.count == chunk.count
-            && push.expected == chunk.expected
-            && push.digest == chunk.digest
-            && push.next == chunk.index;
-        if !fits {
-            self.take(at);
-            return void(chunk.push, Void::Chunks);
-        }
-        push.text.extend_from_slice(chunk.bytes);
-        push.next += 1;
-        self.parts_bytes += chunk.bytes.len();
-        if self.parts[at].next < chunk.count {
-            return self.make_room();
-        }
-        let push = self.take(at);
-        match self.judge(offset, push) {
+    /// Enters a document that stands at `offset`.
+    pub fn enter(&mut self, offset: u64, pushed: &LimitsDocument<'_>) -> Entered {
+        let push = pushed.push;
+        match self.judge(offset, pushed) {
             Ok(version) => {
                 let version = Arc::new(version);
                 self.versions.insert(version.number, Arc::clone(&version));
-                Entered::Version {
-                    push: chunk.push,
-                    version,
-                }
+                Entered::Version { push, version }
             }
             Err(Void::Newer(why)) => self.newer(offset, why),
-            Err(why) => void(chunk.push, why),
+            Err(why) => void(push, why),
         }
     }
 
-    fn take(&mut self, at: usize) -> Push {
-        let push = self.parts.remove(at);
-        self.parts_bytes -= push.text.len();
-        push
-    }
-
-    fn make_room(&mut self) -> Entered {
-        if self.parts.len() <= PUSHES_MAX && self.parts_bytes <= PARTS_BYTES_MAX {
-            return Entered::Part;
-        }
-        let push = self.take(0);
-        void(push.id, Void::Crowd)
-    }
-
-    fn judge(&mut self, offset: u64, push: Push) -> Result<Version, Void> {
+    fn judge(&mut self, offset: u64, pushed: &LimitsDocument<'_>) -> Result<Version, Void> {
         if offset == 0 {
             return Err(Void::Zero);
         }
         let found = self.latest_number();
-        if push.expected != found {
-            return Err(Void::Conflict {
-                expected: push.expected,
-                found,
-            });
+        let expected = pushed.expected;
+        if expected != found {
+            return Err(Void::Conflict { expected, found });
         }
-        if digest(&push.text) != push.digest {
-            return Err(Void::Digest);
-        }
-        let text =
-            String::from_utf8(push.text).map_err(|_| Void::Faults("not UTF-8".to_owned()))?;
-        let limits =
-            self.parse(&text, &push.digest)
-                .map_err(|faults| match is_of_later_build(&text) {
-                    true => Void::Newer(faults.to_string()),
-                    false => Void::Faults(faults.to_string()),
-                })?;
+        let limits = Limits::parse_logged(pushed.text).map_err(|faults| {
+            let why = faults.to_string();
+            match is_of_later_build(pushed.text) {
+                true => Void::Newer(why),
+                false => Void::Faults(why),
+            }
+        })?;
         let document = Document {
-            text: Text::whole(text.into(), push.digest),
-            limits,
+            text: Text::from(pushed.text),
+            limits: self.beside_rows(limits)?,
         };
         let version = Version {
             number: offset,
-            digest: push.digest,
+            digest: document.text.digest(),
             text: document.text.clone(),
             limits: self.switches.over(&document.limits),
             made: None,
@@ -409,23 +297,25 @@ impl LimitsBook {
         self.document = Some(document);
         Ok(version)
     }
+
+    /// A new document with the rows that stand beside the one before.
+    fn beside_rows(&self, limits: Limits) -> Result<Arc<Limits>, Void> {
+        let limits = match &self.document {
+            Some(before) => limits
+                .with_rows_of(&before.limits)
+                .map_err(|why| Void::Change(why.to_string()))?,
+            None => limits,
+        };
+        Ok(Arc::new(limits))
+    }
 }
 
 impl Document {
-    /// The document as an act leaves it. Most leave it as it is.
+    /// The document with the rows of an act beside it. Most acts have none.
     fn changed(&self, act: &Act) -> Result<Self, Void> {
         let rows = act.rows();
         if rows.is_empty() {
             return Ok(self.clone());
-        }
-        let text = self.text.changed(rows.iter().map(change_of).collect());
-        // What a domain has left when its own is taken away, a plan may say; and only the document knows.
-        if rows.iter().any(|row| own_of(row).is_none()) && text.may_have_plans() {
-            let whole = text.read().map_err(|why| Void::Change(why.to_string()))?;
-            let limits =
-                Limits::parse_logged(&whole).map_err(|why| Void::Change(why.to_string()))?;
-            let limits = Arc::new(limits);
-            return Ok(Self { text, limits });
         }
         let mut revision = Revision::of(&self.limits);
         for row in rows {
@@ -433,9 +323,21 @@ impl Document {
                 .set(&row.resource, &row.domain, own_of(row).as_ref())
                 .map_err(|why| Void::Change(why.to_string()))?;
         }
-        let limits = Arc::new(revision.limits());
-        Ok(Self { text, limits })
+        Ok(Self {
+            text: self.text.clone(),
+            limits: Arc::new(revision.limits()),
+        })
     }
+}
+
+/// What a row says that a domain is to have of its own; nothing: taken away.
+pub fn own_of(row: &SetRow) -> Option<Own> {
+    let own = Own {
+        rate: row.rate.clone(),
+        hard: row.hard.clone(),
+        limit: row.limit,
+    };
+    (own != Own::default()).then_some(own)
 }
 
 /// Whether a document says that it is of a format or a rule set above those that this build knows.

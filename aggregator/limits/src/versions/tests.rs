@@ -7,23 +7,14 @@ use tollgate_shared::wire::set_rows::SetRow;
 const ONE: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"1/s\"\n";
 const TWO: &str = "version = 1\nrules = 2\n[rate.\"a\"]\nrate = \"2/s\"\n";
 
-fn chunk<'a>(
-    push: u128,
-    (index, count): (u32, u32),
-    expected: u64,
-    whole: &str,
-    bytes: &'a str,
-) -> LimitsChunk<'a> {
-    LimitsChunk {
+fn pushed(push: u128, expected: u64, text: &str) -> LimitsDocument<'_> {
+    LimitsDocument {
         push,
-        index,
-        count,
         expected,
-        digest: digest(whole.as_bytes()),
         who: "w",
         why: "y",
         at: Timestamp::ZERO,
-        bytes: bytes.as_bytes(),
+        text,
     }
 }
 
@@ -35,16 +26,11 @@ fn why(entered: Entered) -> Void {
 }
 
 #[test]
-fn a_version_is_the_offset_of_its_last_chunk_and_that_decides_who_won() {
+fn a_version_is_the_offset_of_its_record_and_the_first_one_wins() {
     let mut book = LimitsBook::default();
-    let (head, tail) = ONE.split_at(10);
-    assert!(matches!(
-        book.enter(1, &chunk(1, (0, 2), 0, ONE, head)),
-        Entered::Part
-    ));
-    let two = book.enter(2, &chunk(2, (0, 1), 0, TWO, TWO));
+    let two = book.enter(2, &pushed(2, 0, TWO));
     assert!(matches!(two, Entered::Version { push: 2, version } if version.number == 2));
-    let lost = book.enter(3, &chunk(1, (1, 2), 0, ONE, tail));
+    let lost = book.enter(3, &pushed(1, 0, ONE));
     assert_eq!(
         why(lost),
         Void::Conflict {
@@ -53,57 +39,26 @@ fn a_version_is_the_offset_of_its_last_chunk_and_that_decides_who_won() {
         }
     );
     assert_eq!(book.latest_number(), 2);
-    assert_eq!(&*book.latest().unwrap().text, TWO);
+    let latest = book.latest().unwrap();
+    assert_eq!(&*latest.text, TWO);
+    assert_eq!(latest.digest, digest(TWO.as_bytes()));
 }
 
 #[test]
-fn what_does_not_make_one_readable_document_is_void() {
+fn what_is_no_readable_document_is_void() {
     let mut book = LimitsBook::default();
-    assert_eq!(
-        why(book.enter(0, &chunk(1, (0, 1), 0, ONE, ONE))),
-        Void::Zero
-    );
-    assert_eq!(
-        why(book.enter(1, &chunk(2, (1, 2), 0, ONE, ONE))),
-        Void::Chunks
-    );
-    assert_eq!(
-        why(book.enter(2, &chunk(3, (0, 1), 0, ONE, TWO))),
-        Void::Digest
-    );
+    assert_eq!(why(book.enter(0, &pushed(1, 0, ONE))), Void::Zero);
     let bad = "version = 1\nrats = 1\n";
-    let faults = why(book.enter(3, &chunk(4, (0, 1), 0, bad, bad)));
+    let faults = why(book.enter(3, &pushed(4, 0, bad)));
     assert!(matches!(faults, Void::Faults(text) if text.contains("rats")));
     assert_eq!(book.latest_number(), 0);
-    assert_eq!(book.parts_bytes, 0);
-}
-
-#[test]
-fn documents_under_way_are_bounded() {
-    let mut book = LimitsBook::default();
-    for push in 0..PUSHES_MAX as u128 {
-        let entered = book.enter(push as u64 + 1, &chunk(push, (0, 2), 0, ONE, "x"));
-        assert!(matches!(entered, Entered::Part));
-    }
-    let crowd = book.enter(900, &chunk(900, (0, 2), 0, ONE, "x"));
-    assert!(matches!(
-        crowd,
-        Entered::Void {
-            push: 0,
-            why: Void::Crowd
-        }
-    ));
-    assert_eq!(book.parts.len(), PUSHES_MAX);
 }
 
 #[test]
 fn versions_are_found_in_order_and_forgotten_below() {
     let mut book = LimitsBook::default();
     for (offset, expected, text) in [(1, 0, ONE), (2, 1, TWO), (3, 2, ONE)] {
-        book.enter(
-            offset,
-            &chunk(u128::from(offset), (0, 1), expected, text, text),
-        );
+        book.enter(offset, &pushed(u128::from(offset), expected, text));
     }
     let after = |book: &LimitsBook, number| book.after(number).map(|version| version.number);
     assert_eq!(
@@ -118,12 +73,12 @@ fn versions_are_found_in_order_and_forgotten_below() {
 fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
     let mut book = LimitsBook::default();
     let later = "version = 1\nrules = 3\n";
-    let entered = book.enter(1, &chunk(1, (0, 1), 0, later, later));
+    let entered = book.enter(1, &pushed(1, 0, later));
     assert!(matches!(entered, Entered::Newer { number: 1, .. }));
     assert_eq!(book.newer_between(0, 5), Some(1));
     assert!(book.newer_between(1, 5).is_none() && book.latest().is_none());
     // Who pushes next has to know it.
-    let lost = book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    let lost = book.enter(2, &pushed(2, 0, ONE));
     assert_eq!(
         why(lost),
         Void::Conflict {
@@ -179,7 +134,7 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
         .unwrap()
         .unwrap();
     assert_eq!(why(entered), Void::Nothing);
-    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    book.enter(2, &pushed(2, 0, ONE));
     let record = amendment(3, 3, 2, reset());
     let entered = read(&mut book, &record).unwrap().unwrap();
     let Entered::Version { push: 3, version } = entered else {
@@ -199,14 +154,14 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
         .unwrap()
         .unwrap();
     assert_eq!(why(late), conflict);
-    assert_eq!(why(book.enter(5, &chunk(5, (0, 1), 2, TWO, TWO))), conflict);
+    assert_eq!(why(book.enter(5, &pushed(5, 2, TWO))), conflict);
     assert_eq!(book.latest_number(), 3);
 }
 
 #[test]
 fn of_an_amendment_that_was_met_the_act_alone_is_kept() {
     let mut book = LimitsBook::default();
-    book.enter(2, &chunk(2, (0, 1), 0, ONE, ONE));
+    book.enter(2, &pushed(2, 0, ONE));
     read(&mut book, &amendment(3, 3, 2, reset())).unwrap();
     let digest = book.get(3).unwrap().digest;
     book.keep_act_alone(2);
@@ -225,11 +180,11 @@ fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
         let limits = &book.latest().unwrap().limits;
         limits.namespace_of("a").ignore_configured
     };
-    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.enter(1, &pushed(1, 0, ONE));
     assert!(!ignored(&book));
     read(&mut book, &amendment(2, 2, 1, kill(Some(true)))).unwrap();
     assert!(ignored(&book));
-    book.enter(3, &chunk(3, (0, 1), 2, TWO, TWO));
+    book.enter(3, &pushed(3, 2, TWO));
     assert!(ignored(&book) && &*book.latest().unwrap().text == TWO);
     read(&mut book, &amendment(4, 4, 3, kill(None))).unwrap();
     assert!(!ignored(&book));
@@ -238,7 +193,7 @@ fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
 #[test]
 fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
     let mut book = LimitsBook::default();
-    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.enter(1, &pushed(1, 0, ONE));
     let mut record = amendment(2, 2, 1, reset());
     let act = record.2.iter().rposition(|byte| *byte == 1).unwrap();
     let mut bytes = record.2.clone();
@@ -279,11 +234,11 @@ fn limit_of(book: &LimitsBook, domain: &str) -> u64 {
 }
 
 #[test]
-fn a_domain_is_changed_by_a_record_and_the_version_has_its_text() {
+fn a_row_stands_beside_every_document_until_it_is_removed() {
     let mut book = LimitsBook::default();
     let early = read(&mut book, &amendment(1, 1, 0, set("d", Some("9/s")))).unwrap();
     assert_eq!(why(early.unwrap()), Void::Nothing);
-    book.enter(2, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.enter(2, &pushed(1, 0, ONE));
     read(&mut book, &amendment(3, 2, 2, set("d", Some("9/s")))).unwrap();
     let late = read(&mut book, &amendment(4, 3, 2, set("d", Some("8/s")))).unwrap();
     assert!(matches!(
@@ -305,11 +260,7 @@ fn a_domain_is_changed_by_a_record_and_the_version_has_its_text() {
         ),
         (3, 9, 1)
     );
-    let text = &book.latest().unwrap().text;
-    assert_eq!(
-        Limits::parse(text).unwrap().normalised_text(),
-        book.latest().unwrap().limits.normalised_text()
-    );
+    assert_eq!(&*book.latest().unwrap().text, ONE);
     // Switches over it stay, and it goes on from there.
     read(&mut book, &amendment(6, 5, 3, kill(Some(true)))).unwrap();
     read(&mut book, &amendment(7, 6, 6, set("e", Some("5/s")))).unwrap();
@@ -318,9 +269,14 @@ fn a_domain_is_changed_by_a_record_and_the_version_has_its_text() {
     assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (9, 5));
     read(&mut book, &amendment(8, 7, 7, set("d", None))).unwrap();
     assert_eq!((book.latest_number(), limit_of(&book, "d")), (8, 1));
-    // A document takes all of it back.
-    book.enter(9, &chunk(9, (0, 1), 8, TWO, TWO));
-    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (2, 2));
+    // Another document leaves it, and one without the resource does not.
+    book.enter(9, &pushed(9, 8, TWO));
+    assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (2, 5));
+    let other = "[rate.b]\nrate = \"1/s\"\n";
+    book.enter(10, &pushed(10, 9, other));
+    assert_eq!(book.latest().unwrap().limits.rows_len(), 0);
+    book.enter(11, &pushed(11, 10, TWO));
+    assert_eq!((book.latest_number(), limit_of(&book, "e")), (11, 2));
 }
 
 #[test]
@@ -328,7 +284,7 @@ fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
     let document =
         "[plans]\ngold = [\"d\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
     let mut book = LimitsBook::default();
-    book.enter(1, &chunk(1, (0, 1), 0, document, document));
+    book.enter(1, &pushed(1, 0, document));
     assert_eq!(limit_of(&book, "d"), 7);
     read(&mut book, &amendment(2, 2, 1, set("d", Some("9/s")))).unwrap();
     assert_eq!(limit_of(&book, "d"), 9);
@@ -343,7 +299,7 @@ fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
 #[test]
 fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
     let mut book = LimitsBook::default();
-    book.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    book.enter(1, &pushed(1, 0, ONE));
     read(&mut book, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();
     let hard = SetRow {
         hard: Some("20/s".into()),
@@ -368,13 +324,9 @@ fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
     let limits = ["d", "e", "gone", "f"].map(|domain| limit_of(&book, domain));
     assert_eq!(limits, [9, 6, 1, 1]);
     assert_eq!(version.limits.class_of("a", "d").unwrap().hard, Some(20));
-    // It has the text that rules as it does, and rules as if they were set one after the other.
-    assert_eq!(
-        Limits::parse(&version.text).unwrap().normalised_text(),
-        version.limits.normalised_text()
-    );
+    // It rules as if they were set one after the other.
     let mut other = LimitsBook::default();
-    other.enter(1, &chunk(1, (0, 1), 0, ONE, ONE));
+    other.enter(1, &pushed(1, 0, ONE));
     read(&mut other, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();
     for (number, row) in (3..).zip(one_by_one) {
         let record = amendment(number, 3, number - 1, Act::Set(row));
@@ -386,7 +338,7 @@ fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
         other.limits.normalised_text(),
         version.limits.normalised_text()
     );
-    assert_eq!(*other.text, *version.text);
+    assert!(other.limits.rows().eq(version.limits.rows()));
 }
 
 #[test]
@@ -395,7 +347,7 @@ fn a_row_that_cannot_be_changed_voids_all_of_them() {
         "[plans]\ngold = [\"g\"]\n[rate.a]\nrate = \"1/s\"\n[rate.a.plans.gold]\nrate = \"7/s\"\n";
     for document in [ONE, plans] {
         let mut book = LimitsBook::default();
-        book.enter(1, &chunk(1, (0, 1), 0, document, document));
+        book.enter(1, &pushed(1, 0, document));
         let nobody = SetRow {
             resource: "nobody".into(),
             ..row("d", Some("9/s"))
@@ -414,4 +366,24 @@ fn a_row_that_cannot_be_changed_voids_all_of_them() {
         let limits = ["d", "e", "f"].map(|domain| limit_of(&book, domain));
         assert_eq!((book.latest_number(), limits), (3, [1, 1, 2]));
     }
+}
+
+#[test]
+fn a_document_that_rows_cannot_stand_beside_is_void() {
+    let document =
+        |v4: u8| format!("[rate.a]\nrate = \"1/s\"\naddresses = {{ v4 = {v4}, v6 = 64 }}\n");
+    let (narrow, wide) = (document(32), document(24));
+    let mut book = LimitsBook::default();
+    book.enter(1, &pushed(1, 0, &narrow));
+    read(
+        &mut book,
+        &amendment(2, 2, 1, set("10.0.0.0/28", Some("9/s"))),
+    )
+    .unwrap();
+    let before = book.latest().unwrap().limits.normalised_text();
+    let entered = book.enter(3, &pushed(3, 2, &wide));
+    assert!(matches!(why(entered), Void::Change(why) if why.contains("10.0.0.0/28")));
+    let latest = book.latest().unwrap();
+    assert_eq!((latest.number, &*latest.text), (2, &*narrow));
+    assert_eq!(latest.limits.normalised_text(), before);
 }

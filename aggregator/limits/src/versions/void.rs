@@ -11,21 +11,12 @@ pub enum Void {
         /// What was.
         found: u64,
     },
-    /// Chunks contradict each other, or come twice or not at all.
-    #[error("its chunks do not make one document")]
-    Chunks,
-    /// The text is not what the digest says.
-    #[error("its text does not match its digest")]
-    Digest,
     /// The text cannot be read.
     #[error("its document has faults: {0}")]
     Faults(String),
     /// The text is of a later format or rule set. Others rule by it, so that it is no void push.
     #[error("its document is of a later build: {0}")]
     Newer(String),
-    /// Too much was under way.
-    #[error("too many documents were under way")]
-    Crowd,
     /// It changes what cannot be changed so.
     #[error("it cannot be changed so: {0}")]
     Change(String),

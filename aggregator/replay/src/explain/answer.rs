@@ -15,6 +15,7 @@ use crate::range::Utc;
 use crate::source::Source;
 use tollgate_limits::versions::in_one_line;
 use tollgate_limits::versions::{LimitsBook, Made};
+use tollgate_limits::{Limits, Resource};
 use tollgate_shared::hex::hex;
 
 /// How near a call has to be to the instant that was asked about.
@@ -162,7 +163,7 @@ fn denied(
         .range(span)
         .map(|said| statement_view(partition, said))
         .collect();
-    explanation.version = version_view(follow.replay.book(), denial.version, &explanation.resource);
+    explanation.version = version_view(follow.replay.book(), denial.version, explanation);
     explanation.window = counts::window(follow, said, &denial);
     explanation.tiers = counts::tiers(follow, said);
     explanation.constraints = said.constraints.clone();
@@ -234,13 +235,26 @@ fn statement_view(partition: u32, said: &PairStatement) -> StatementView {
     }
 }
 
-pub(super) fn version_view(book: &LimitsBook, number: u64, resource: &str) -> Option<VersionView> {
+/// A version, as far as it is about a pair.
+pub(super) fn version_view(
+    book: &LimitsBook,
+    number: u64,
+    of: &Explanation,
+) -> Option<VersionView> {
     let version = book.get(number)?;
+    let mut excerpt = excerpt(&version.text, &of.resource);
+    let row = of
+        .domain
+        .as_deref()
+        .and_then(|domain| row_text(&version.limits, &of.resource, domain));
+    if let Some(row) = row {
+        excerpt.push_str(&row);
+    }
     Some(VersionView {
         number,
         digest: hex(&version.text.digest()),
         amendment: version.made.as_deref().map(amendment),
-        excerpt: excerpt(&version.text, resource),
+        excerpt,
         text: version.text.to_string(),
     })
 }
@@ -254,6 +268,27 @@ fn amendment(made: &Made) -> String {
         Utc(*at),
         escaped(why)
     )
+}
+
+/// The row beside the document that a domain is limited by, if it is by one.
+fn row_text(limits: &Limits, resource: &str, domain: &str) -> Option<String> {
+    let (name, ruling) = match limits.resource(resource)? {
+        Resource::Rate(rate) => (rate.name(), rate.ruling_domain(domain)?),
+        Resource::Copies(copies) => (copies.name(), copies.ruling_domain(domain)?),
+    };
+    let row = limits.row_of(name, &ruling)?;
+    let stated = [
+        row.rate.map(|rate| format!("rate {}", escaped(&rate))),
+        row.hard.map(|hard| format!("hard {}", escaped(&hard))),
+        row.limit.map(|limit| format!("limit {limit}")),
+    ];
+    let stated: Vec<String> = stated.into_iter().flatten().collect();
+    Some(format!(
+        "\n# set beside the document: {} {}: {}",
+        escaped(name),
+        escaped(&ruling),
+        stated.join(", ")
+    ))
 }
 
 /// The tables of a document that name a resource, as they were written.
@@ -282,6 +317,22 @@ fn excerpt(text: &str, resource: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_that_limits_a_domain_is_named() {
+        let own = tollgate_limits::Own {
+            rate: Some("9/s".into()),
+            ..tollgate_limits::Own::default()
+        };
+        let document = "[rate.a]\nrate = \"1/s\"\ndomains.named.rate = \"2/s\"\n";
+        let limits = Limits::parse(document).expect("it is good");
+        let limits = limits.with_own("a", "10.0.0.0/8", Some(&own));
+        let limits = limits.expect("it can be set");
+        let expected = "\n# set beside the document: a 10.0.0.0/8: rate 9/s";
+        let row = |domain| row_text(&limits, "a", domain);
+        assert_eq!(row("10.1.2.3").as_deref(), Some(expected));
+        assert_eq!((row("named"), row("other")), (None, None));
+    }
 
     #[test]
     fn an_excerpt_has_a_resources_tables_and_no_others() {

@@ -283,7 +283,7 @@ impl CopiesReading<'_> {
             .statements
             .extend(lifted.map(|of| view(of, "open")));
         let book = self.begun.replay.book();
-        explanation.version = version_view(book, denial.version, &explanation.resource);
+        explanation.version = version_view(book, denial.version, explanation);
         explanation.sentences = self.sentences_of(explanation, (said, denial), lifted, until);
         Ok(())
     }

@@ -179,7 +179,7 @@ fn answer(
         says: "denied",
         cause: Some(denial.cause.to_string()),
     }];
-    explanation.version = version_view(replay.book(), denial.version, &asked.resource);
+    explanation.version = version_view(replay.book(), denial.version, &explanation);
     let hits = hits_of(source, totals, said, denial.window)?;
     tell_window(&mut explanation, said, &denial, &hits);
     Ok(explanation)

@@ -70,11 +70,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
         escaped(&explanation.resource),
         escaped(explanation.domain.as_deref().unwrap_or_default())
     );
-    explanation.version = version_view(
-        follow.replay.book(),
-        follow.version(),
-        &explanation.resource,
-    );
+    explanation.version = version_view(follow.replay.book(), follow.version(), explanation);
     let (reason, text) = unruled(limits, &explanation.resource).unwrap_or_else(|| match until {
         FollowUntil::Instant(at) => room(follow, at),
         _ => ("room", "the log denies it nowhere".to_owned()),

@@ -20,7 +20,7 @@ pub(super) enum Purpose {
     Genesis(Stream, u32),
     /// One that is not needed any more is not repeated, and another is made where it is.
     Bridge,
-    Chunk(u128),
+    Document(u128),
     Amendment(u128),
     Agent {
         peer: Peer,

@@ -3,7 +3,7 @@
 //! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
 //! in the log, and a version rules a partition from its pointer on.
 
-use tollgate_limits::{Limits, forgotten};
+use tollgate_limits::{Limits, forgotten_by_documents};
 use tollgate_shared::time::Span;
 
 use super::environment::{Environment, Purpose};
@@ -164,10 +164,9 @@ impl LimitsDesk {
     pub fn entered(&mut self, now: Now, entered: Entered, env: &mut Environment) {
         let _inside = match &entered {
             Entered::Version { push, .. } | Entered::Void { push, .. } => self.enter_push(*push),
-            Entered::Part | Entered::Newer { .. } => None,
+            Entered::Newer { .. } => None,
         };
         match entered {
-            Entered::Part => {}
             Entered::Version { push, version } => {
                 match &version.made {
                     Some(made) => tracing::info!(
@@ -205,7 +204,7 @@ impl LimitsDesk {
                     self.push = None;
                     self.push_not_before = now.clock.saturating_add(PUSH_AGAIN_AFTER);
                 }
-                if own && !matches!(why, Void::Conflict { .. } | Void::Zero | Void::Crowd) {
+                if own && !matches!(why, Void::Conflict { .. } | Void::Zero) {
                     // It was checked before it was pushed, so pushing it again would end the same.
                     tracing::error!(?why, "the pushed limits file is void");
                     self.file = None;
@@ -223,7 +222,7 @@ impl LimitsDesk {
         let _inside = tracing::info_span!("limits_file", file = name).entered();
         let bad = match text {
             Err(why) => Some((format!("{name}: {why}"), true)),
-            Ok(text) => match self.book.parse(&text, &digest(text.as_bytes())) {
+            Ok(text) => match Limits::parse_logged(&text) {
                 Err(faults) => Some((faults.in_file(&name).to_string(), false)),
                 Ok(limits) => match record_keys::why_missing(&env.settings.keys, &limits) {
                     Some(why) => Some((format!("{name}: {why}"), false)),
@@ -268,7 +267,7 @@ impl LimitsDesk {
         let in_force = self.book.latest();
         let differs = in_force.is_none_or(|version| {
             let text = &version.text;
-            !text.is_cheaply(&file.digest) && !text.differs_in_zones_alone(&file.text)
+            text.digest() != file.digest && !text.differs_in_zones_alone(&file.text)
         });
         self.file_due &= differs;
         let is_followed = env.settings.follow_file || in_force.is_none();
@@ -305,15 +304,13 @@ impl LimitsDesk {
             why: &format!("limits.file {}", file.name),
             at: now.wall,
         };
-        let records = pushed.records();
+        let record = pushed.record();
         let span = tracing::info_span!("limits_push", file = file.name, expected = pushed.expected);
-        span.in_scope(|| tracing::info!(chunks = records.len(), "pushing limits"));
+        span.in_scope(|| tracing::info!(bytes = file.text.len(), "pushing limits"));
         self.push_span = Some(span);
         env.out.tally.counters.pushes += 1;
         self.push = Some((id, file.digest));
-        for record in records {
-            env.append(Stream::Limits, 0, record, Purpose::Chunk(id));
-        }
+        env.append(Stream::Limits, 0, record, Purpose::Document(id));
     }
 
     fn is_own(&self, push: u128) -> bool {
@@ -326,7 +323,7 @@ impl LimitsDesk {
         Some(own.entered())
     }
 
-    /// The log did not take a part of a push.
+    /// The log did not take a push.
     pub fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
         if self.is_own(push) {
             let _inside = self.enter_push(push);
@@ -378,7 +375,7 @@ fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: 
     if version.made.is_some() {
         return;
     }
-    let (lines, omitted) = forgotten(before, &version.limits);
+    let (lines, omitted) = forgotten_by_documents(before, &version.limits);
     let pairs_max = if lines.is_empty() { 0 } else { pairs_max() };
     for line in lines {
         tracing::warn!(version = version.number, pairs_max, "{line}");

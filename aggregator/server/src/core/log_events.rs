@@ -133,11 +133,11 @@ impl Core {
                 let whose = (peer, id, partition);
                 self.agent_appends.answered(now, whose, result, env);
             }
-            (Purpose::Chunk(push), Err(error)) => self.limits.push_failed(now, push, &error),
+            (Purpose::Document(push), Err(error)) => self.limits.push_failed(now, push, &error),
             (Purpose::Amendment(push), Err(error)) => {
                 self.proposals.failed(push, &error.to_string(), env);
             }
-            (Purpose::Bridge | Purpose::Chunk(_) | Purpose::Amendment(_), _) => {}
+            (Purpose::Bridge | Purpose::Document(_) | Purpose::Amendment(_), _) => {}
         }
     }
 

@@ -217,11 +217,6 @@ impl Core {
         self.givings.room(peer, room);
     }
 
-    /// Where limits documents may be parsed before their records come.
-    pub fn preparing(&self) -> tollgate_limits::versions::parsed::Parsed {
-        self.limits.book.preparing()
-    }
-
     /// What waits for the log, partition by partition.
     pub fn waiting(&self) -> impl Iterator<Item = recordings::Waiting> {
         self.partitions.iter().map(Partition::waiting)

@@ -127,6 +127,7 @@ impl Views<'_> {
             version: self.limits.book.latest_number(),
             digest: latest.map(|version| TextDigest(version.text.clone())),
             text: latest.map(|version| version.text.clone()),
+            rows: latest.map_or(0, |version| version.limits.rows_len() as u64),
             normalised: latest.map(|version| Normalised(Arc::clone(&version.limits))),
             file_differs: self.limits.file_differs,
             switches: self.limits.book.switches().all().map(switch_view).collect(),

@@ -143,9 +143,11 @@ pub struct LimitsView {
     pub version: u64,
     /// BLAKE3 of the text, in hexadecimal; null where there is none.
     pub digest: Option<TextDigest>,
-    /// The document: as it was pushed, with what was changed since.
+    /// The document as it was pushed.
     pub text: Option<Text>,
-    /// The document as it rules.
+    /// How many domains have limits of their own beside the document.
+    pub rows: u64,
+    /// The document as it rules, with those domains.
     pub normalised: Option<Normalised>,
     /// Whether the limits file differs from the version in force and is not followed.
     pub file_differs: bool,
@@ -153,7 +155,7 @@ pub struct LimitsView {
     pub switches: Vec<SwitchView>,
 }
 
-/// The digest of a document, taken when it is shown: the loop that rules does not wait for it.
+/// The digest of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextDigest(pub Text);
 

@@ -78,7 +78,7 @@ pub struct AmendRequest {
     /// Of a domain's own limits: how many copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Takes away what a domain has of its own.
+    /// Takes away what was set for a domain.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
     /// Of many domains' own limits: what each has, in place of one domain; at most 8,192.

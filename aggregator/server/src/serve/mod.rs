@@ -14,8 +14,8 @@ mod aside;
 mod backlog;
 #[cfg(feature = "kafka")]
 mod fleet;
+mod limits_file;
 mod log;
-mod prepare;
 mod run;
 mod saver;
 mod secure;

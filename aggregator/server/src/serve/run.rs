@@ -17,7 +17,7 @@ use super::aside::Asides;
 use super::backlog::{Backlog, Next};
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, OwnAddresses};
-use super::prepare::Preparer;
+use super::limits_file::read_file;
 use super::saver::Saver;
 use super::secure::{self, Secured};
 use super::signals::{SignalRequest, Signals};
@@ -59,7 +59,8 @@ struct Shell {
     desk: PendingQueries,
     asides: Asides,
     keeper: Keeper,
-    preparer: Preparer,
+    /// Where a limits file goes that was read.
+    files: mpsc::Sender<Event>,
     backlog: Backlog,
     started: Instant,
     effects: Vec<Effect>,
@@ -101,9 +102,8 @@ pub(super) async fn run(
     tracing::info!(%http, %agents, %feed, probe, tls, "listening");
     secure::warn_of_advertised(&config, bound);
     secure::warn_of_names(&config, &of_agents, bound);
-    // Beside the ruling, as on SIGHUP: a long document takes a second or two, in which this process answers
-    // and may be stopped. What the log has of limits comes behind it, so that a bad file is known by then.
-    shell.read_limits_file(&config);
+    // What the log has of limits comes behind it, so that a bad file is known by then.
+    shell.read_first_limits_file(&config);
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
         // Everything that can wake this process, on one screen.
@@ -113,7 +113,7 @@ pub(super) async fn run(
                 SignalRequest::Stop => break,
                 SignalRequest::ReadLimits => shell.read_limits_file(&config),
             },
-            Some(event) = log_events.recv(), if shell.takes_events() => shell.met(event),
+            Some(event) = log_events.recv(), if shell.backlog.has_room() => shell.backlog.push(event),
             Some(event) = events.recv() => shell.step(event),
             Some(fault) = shell.log_faults.recv() => shell.gave_up = Some(fault),
             () = std::future::ready(()), if !shell.backlog.is_empty() => {}
@@ -214,7 +214,7 @@ async fn start(
     let settings = settings(config, partitions, opened.start, bound, secured.keys);
     warn_of_public_key(config, &settings.keys);
     let (mut core, effects, keeper, asides);
-    let prepared = events.clone();
+    let files = events.clone();
     match config.log {
         LogKind::Journal => {
             let dir = &config.journal.dir;
@@ -244,7 +244,6 @@ async fn start(
     }
     let threads = threads(config);
     core.rule_on(threads);
-    let preparer = Preparer::start(core.preparing(), prepared).map_err(socket("limits"))?;
     let mut shell = Shell {
         core,
         log,
@@ -253,7 +252,7 @@ async fn start(
         desk,
         asides,
         keeper,
-        preparer,
+        files,
         backlog: Backlog::new(threads),
         started: Instant::now(),
         effects,
@@ -348,24 +347,12 @@ impl Shell {
         }
     }
 
-    /// Whether another event of the log can be taken.
-    fn takes_events(&self) -> bool {
-        self.preparer.has_room() && self.backlog.has_room()
-    }
-
-    /// An event of the log; what is about limits comes again when it was prepared.
-    fn met(&mut self, event: LogEvent) {
-        if let Some(event) = self.preparer.take(event) {
-            self.backlog.push(event);
-        }
-    }
-
     /// Handles the next event of the log, or several at once that are about partitions. Says whether there was one.
     fn handle_log(&mut self, log_events: &mut mpsc::Receiver<LogEvent>) -> bool {
-        while self.takes_events()
+        while self.backlog.has_room()
             && let Ok(event) = log_events.try_recv()
         {
-            self.met(event);
+            self.backlog.push(event);
         }
         match self.backlog.next() {
             None => return false,
@@ -450,13 +437,25 @@ impl Shell {
         self.effects = effects;
     }
 
-    fn read_limits_file(&mut self, config: &Config) {
-        let Some(path) = &config.limits.file else {
+    fn read_first_limits_file(&mut self, config: &Config) {
+        if let Some(path) = &config.limits.file {
+            let file = read_file(path, config.domain_key_file.as_deref());
+            self.step(Event::LimitsFile(file));
+        }
+    }
+
+    /// Has the limits file read beside the ruling.
+    fn read_limits_file(&self, config: &Config) {
+        let Some(path) = config.limits.file.clone() else {
             tracing::debug!("no limits file is configured");
             return;
         };
-        let key = config.domain_key_file.as_deref();
-        self.preparer.read(path, key);
+        let (key, files) = (config.domain_key_file.clone(), self.files.clone());
+        tokio::task::spawn_blocking(move || {
+            let file = read_file(&path, key.as_deref());
+            // Nobody takes it where the process ends.
+            let _ = files.blocking_send(Event::LimitsFile(file));
+        });
     }
 
     /// Closes the log: what agents were told is in it when this returns, and answers to what was on

@@ -8,7 +8,7 @@ use tollgate_shared::escape::escaped;
 use tollgate_shared::names::{check_domain, check_name, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
-use tollgate_shared::wire::limits_chunk::REASON_BYTES_MAX;
+use tollgate_shared::wire::limits_document::REASON_BYTES_MAX;
 use tollgate_shared::wire::set_rows::SetRow;
 use tollgate_shared::wire::statement::Cause;
 
@@ -162,7 +162,10 @@ impl Views<'_> {
                 Err(NotChanged::NotConfigured(_)) => {
                     return Err(self.unknown(resource, "rate or copies"));
                 }
-                Err(why @ NotChanged::Nothing(_)) => {
+                Err(
+                    why
+                    @ (NotChanged::Nothing(_) | NotChanged::InDocument(_) | NotChanged::TooMany),
+                ) => {
                     return Err(AmendmentRefused::Nothing {
                         what: why.to_string(),
                     });

@@ -240,7 +240,7 @@ impl Proposals {
                 };
                 env.reply(waiting.id, Reply::Amended(Err(refused)));
             }
-            Entered::Part | Entered::Newer { .. } => {}
+            Entered::Newer { .. } => {}
         }
     }
 

@@ -136,7 +136,7 @@ fn readiness_limits_and_the_log_are_as_described() {
         },
     );
     let limits = Limits::parse("[rate.\"api.search\"]\nrate = \"5/s\"").expect("limits");
-    let text = Text::whole("version = 1".into(), [0; 32]);
+    let text = Text::from("version = 1");
     check(
         "Limits",
         LimitsView {
@@ -144,6 +144,7 @@ fn readiness_limits_and_the_log_are_as_described() {
             version: 1,
             digest: Some(TextDigest(text.clone())),
             text: Some(text),
+            rows: 1,
             normalised: Some(Normalised(Arc::new(limits))),
             file_differs: true,
             switches: vec![SwitchView {

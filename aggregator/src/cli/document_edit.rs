@@ -6,8 +6,7 @@
 
 use std::str::FromStr as _;
 
-use crate::Own;
-use tollgate_shared::wire::set_rows::SetRow;
+use tollgate_limits::Own;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
 /// The faults that are listed; of more their number is said.
@@ -157,28 +156,10 @@ fn table_in<'t>(table: &'t mut dyn TableLike, key: &str) -> Option<&'t mut dyn T
     table.get_mut(key)?.as_table_like_mut()
 }
 
-/// What a row says that a domain is to have of its own; nothing: taken away.
-pub fn own_of(row: &SetRow) -> Option<Own> {
-    let own = Own {
-        rate: row.rate.clone(),
-        hard: row.hard.clone(),
-        limit: row.limit,
-    };
-    (own != Own::default()).then_some(own)
-}
-
-pub(super) fn change_of(row: &SetRow) -> TextEdit {
-    TextEdit {
-        resource: row.resource.to_string(),
-        domain: Some(row.domain.to_string()),
-        own: own_of(row),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Limits;
+    use tollgate_limits::Limits;
 
     const DOCUMENT: &str = r#"# ours
 version = 1

@@ -1,0 +1,234 @@
+//! Overrides beside a document: what domains have of their own in rows, which outlive the document.
+//!
+//! ```text
+//! document     [rate.search] rate = "100/s"     domains: acme hard 200/s
+//! rows         acme rate 5/s     globex rate 5/s     initech rate 7/s
+//! acme         5/s, and 200/s of the document     globex 5/s     initech 7/s     all others 100/s
+//! ```
+//!
+//! A row stands over what the document says of its domain, field by field, until the row is removed. A version shares
+//! its rows with the one before it. Domains that state the same share one [`RowStatement`]: a new document costs what
+//! different statements there are, and the domains that it names itself, however many rows there are. Knows nothing of
+//! logs. What stays true: the same document and rows rule alike, in whatever order they came.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::changed::Changed;
+use super::networks::Networks;
+use super::own::Own;
+use super::stated::Stated;
+use super::tables::{RateOverride, RateTable};
+
+/// What rows state of a rate-limited resource, once for all domains that state it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RowStatement {
+    pub own: Own,
+    /// The same as one text, by which it is found.
+    key: Box<str>,
+    pub stated: Stated,
+}
+
+impl RowStatement {
+    pub fn of(own: Own, stated: Stated) -> Self {
+        let key = key_of(&own);
+        Self { own, key, stated }
+    }
+}
+
+/// A statement under the document in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StatementUse {
+    statement: Arc<RowStatement>,
+    /// How many rows state it; with none it goes.
+    rows: u64,
+    over: RateOverride,
+}
+
+/// The rows of a rate-limited resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RateRows {
+    of: Changed<Arc<RowStatement>>,
+    statements: Changed<StatementUse>,
+    /// What rules domains that the document names as well.
+    named: Changed<RateOverride>,
+    /// The networks among the domains, and among those that had a row.
+    pub networks: Networks,
+    len: usize,
+}
+
+impl RateRows {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The statement of a domain's row.
+    pub fn statement_of(&self, domain: &str) -> Option<&Arc<RowStatement>> {
+        self.of.get(domain).flatten()
+    }
+
+    /// What rules a domain that has a row.
+    #[inline]
+    pub fn get(&self, domain: &str) -> Option<&RateOverride> {
+        let statement = self.statement_of(domain)?;
+        self.over(domain, statement)
+    }
+
+    fn over(&self, domain: &str, statement: &RowStatement) -> Option<&RateOverride> {
+        let named = self.named.get(domain).flatten();
+        named.or_else(|| self.used(&statement.key).map(|used| &used.over))
+    }
+
+    fn used(&self, key: &str) -> Option<&StatementUse> {
+        self.statements.get(key).flatten()
+    }
+
+    /// All rows by domain, each with what rules it.
+    pub fn all(&self) -> BTreeMap<&str, &RateOverride> {
+        let rows = self.of.all().into_iter();
+        rows.filter_map(|(domain, statement)| Some((domain, self.over(domain, statement?)?)))
+            .collect()
+    }
+
+    /// All rows by domain, as they were stated.
+    pub fn stated(&self) -> impl Iterator<Item = (&str, &Own)> {
+        let rows = self.of.all().into_iter();
+        rows.filter_map(|(domain, statement)| Some((domain, &statement?.own)))
+    }
+
+    /// Each that rules rows, once.
+    pub fn overrides(&self) -> impl Iterator<Item = &RateOverride> {
+        let used = self.statements.all().into_values().flatten();
+        let named = self.named.all().into_values().flatten();
+        used.map(|used| &used.over).chain(named)
+    }
+
+    /// The statement that says this, if a row has it already.
+    pub fn known(&self, own: &Own) -> Option<&Arc<RowStatement>> {
+        self.used(&key_of(own)).map(|used| &used.statement)
+    }
+
+    /// Gives a domain a row. `over` says what a statement gives under the document; `named` what the document's own
+    /// statement of the domain, if there is one, leaves of it.
+    pub fn put(
+        &mut self,
+        domain: &str,
+        statement: Arc<RowStatement>,
+        named: Option<RateOverride>,
+        over: impl FnOnce(&Stated) -> RateOverride,
+    ) {
+        self.remove(domain);
+        let used = match self.used(&statement.key) {
+            Some(used) => StatementUse {
+                rows: used.rows + 1,
+                ..used.clone()
+            },
+            None => StatementUse {
+                over: over(&statement.stated),
+                statement: Arc::clone(&statement),
+                rows: 1,
+            },
+        };
+        self.statements.put(&statement.key, Some(used));
+        if named.is_some() {
+            self.named.put(domain, named);
+        }
+        self.networks.add(domain);
+        self.of.put(domain, Some(statement));
+        self.len += 1;
+    }
+
+    /// Takes a domain's row away, if it has one.
+    pub fn remove(&mut self, domain: &str) {
+        let Some(statement) = self.statement_of(domain).cloned() else {
+            return;
+        };
+        let used = { self.used(&statement.key) }.filter(|used| 1 < used.rows);
+        let used = used.map(|used| StatementUse {
+            rows: used.rows - 1,
+            ..used.clone()
+        });
+        self.statements.put(&statement.key, used);
+        if self.named.get(domain).flatten().is_some() {
+            self.named.put(domain, None);
+        }
+        self.of.put(domain, None);
+        self.len -= 1;
+    }
+
+    /// The same rows beside another document.
+    pub fn beside(
+        &self,
+        document: &RateTable,
+        mut over: impl FnMut(&Stated) -> RateOverride,
+    ) -> Self {
+        let mut rows = Self {
+            of: self.of.clone(),
+            networks: self.networks.clone(),
+            len: self.len,
+            ..Self::default()
+        };
+        for (key, used) in self.statements.all() {
+            let Some(used) = used else {
+                continue;
+            };
+            let used = StatementUse {
+                over: over(&used.statement.stated),
+                ..used.clone()
+            };
+            rows.statements.put(key, Some(used));
+        }
+        for (domain, named) in document.iter() {
+            if let Some(statement) = self.statement_of(domain) {
+                let both = statement.stated.clone().or(&named.stated);
+                rows.named.put(domain, Some(over(&both)));
+            }
+        }
+        rows
+    }
+}
+
+fn key_of(own: &Own) -> Box<str> {
+    let text = |field: &Option<Box<str>>| field.as_deref().unwrap_or_default().to_owned();
+    format!("{}\0{}", text(&own.rate), text(&own.hard)).into()
+}
+
+/// The rows of a copy-limited resource, each with its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CopiesRows {
+    of: Changed<u64>,
+    /// The networks among the domains, and among those that had a row.
+    pub networks: Networks,
+    len: usize,
+    /// The greatest limit that any has, or had.
+    pub greatest: u64,
+}
+
+impl CopiesRows {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The limit that a domain's row states.
+    #[inline]
+    pub fn get(&self, domain: &str) -> Option<u64> {
+        self.of.get(domain).flatten().copied()
+    }
+
+    /// All rows by domain.
+    pub fn all(&self) -> impl Iterator<Item = (&str, u64)> {
+        let rows = self.of.all().into_iter();
+        rows.filter_map(|(domain, limit)| Some((domain, *limit?)))
+    }
+
+    /// Gives a domain a row, or takes it away.
+    pub fn put(&mut self, domain: &str, limit: Option<u64>) {
+        self.len -= usize::from(self.get(domain).is_some());
+        self.len += usize::from(limit.is_some());
+        self.greatest = self.greatest.max(limit.unwrap_or_default());
+        self.networks.add(domain);
+        self.of.put(domain, limit);
+    }
+}

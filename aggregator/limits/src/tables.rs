@@ -1,0 +1,49 @@
+//! Overrides as a document states them: tables of domains, built once and never changed.
+//!
+//! Domains that state the same share one [`RateOverride`]; a domain costs its name and four bytes. Knows nothing of
+//! rows. What stays true: domains ascend.
+
+use super::names::NameTable;
+use super::numbers::ClassId;
+use super::stated::Stated;
+
+/// What one or more domains state, and which limits that gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateOverride {
+    /// What is stated.
+    pub stated: Stated,
+    /// What rules them.
+    pub class: ClassId,
+    /// What rules them beside it, unannounced; present where the resource has a candidate.
+    pub candidate: Option<ClassId>,
+}
+
+/// The overrides of a document: shared by the versions that differ from it by rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RateTable {
+    pub domains: NameTable,
+    /// For each domain by its number: the number of its override.
+    pub override_of: Box<[u32]>,
+    pub overrides: Box<[RateOverride]>,
+}
+
+impl RateTable {
+    pub fn get(&self, domain: &str) -> Option<&RateOverride> {
+        let number = self.domains.number_of(domain)?;
+        Some(&self.overrides[self.override_of[number] as usize])
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RateOverride)> {
+        self.domains
+            .iter()
+            .zip(&self.override_of)
+            .map(|(domain, &number)| (domain, &self.overrides[number as usize]))
+    }
+}
+
+/// The overrides of a document, each domain with its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CopiesTable {
+    pub domains: NameTable,
+    pub limits: Box<[u64]>,
+}
