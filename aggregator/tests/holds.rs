@@ -201,8 +201,9 @@ async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_se
     until("acme is denied", || is_denied(&theirs, "acme")).await;
     until("acme is back", || !is_denied(&theirs, "acme")).await;
     let back_after = taken.elapsed();
-    // Four ticks of half a second; the first may come at once. A busy machine may be late.
-    assert!(Duration::from_millis(1_500) <= back_after, "{back_after:?}");
+    // Four ticks of half a second; the first may come at once, and late itself, so that the last is nearer to it. A
+    // busy machine may be late.
+    assert!(Duration::from_millis(1_250) <= back_after, "{back_after:?}");
     println!("copies_back_ms {}", back_after.as_millis());
     assert_eq!(served.metric("tollgate_agents_gone_total"), 1.0);
     assert_eq!(served.metric("tollgate_copies_back_total"), 2.0);
