@@ -68,7 +68,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         let two = rule(&journal, &[2], entries)?;
         let both = rule(&journal, &[1, 1], entries)?;
         if round == 0 {
-            // Nobody has read the files before, nor compiled a page table for them.
+            // Nobody has read the files before: this round counts for nothing.
             keep_ruled(&journal, &ruled, entries)?;
             audit_on(&ruled, 2)?;
             continue;
@@ -78,8 +78,8 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         let two = audit_on(&ruled, 2)?;
         audit.add(one, two, audit_twice(&ruled)?);
     }
-    ruling.report(session, "ruling what a journal has", entries, "entries/s");
-    audit.report(session, "audit", entries, "entries/s");
+    ruling.report(session, "ruling what a journal has", entries);
+    audit.report(session, "audit", entries);
     Ok(())
 }
 
@@ -99,7 +99,8 @@ impl CoreRounds {
         self.both.push(both);
     }
 
-    fn report(&self, session: &mut Session, name: &str, entries: u64, unit: &'static str) {
+    fn report(&self, session: &mut Session, name: &str, entries: u64) {
+        let unit = "entries/s";
         let rate = |seconds: &[f64]| -> Vec<f64> {
             seconds
                 .iter()

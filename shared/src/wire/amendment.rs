@@ -141,12 +141,7 @@ impl<'a> Amendment<'a> {
     ///
     /// [`DecodeError`] for bytes that are not exactly one that this build knows.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(message)?;
-        let before = reader;
-        let found = reader.byte("kind")?;
-        if found != KIND {
-            return Err(before.error("kind", FieldFault::Kind { found }));
-        }
+        let mut reader = Reader::of_kind(message, KIND)?;
         let before = reader;
         let elements = reader.array("amendment")?;
         let push = u128::from_be_bytes(reader.array_of_bytes("push")?);

@@ -4,7 +4,7 @@
 //! announced  8  [generation, random, partition, resource, statement]
 //! ```
 
-use super::reader::{DecodeError, FieldFault, Reader};
+use super::reader::{DecodeError, Reader};
 use super::record::{read_log_id, write_log_id};
 use super::statement::Statement;
 use super::writer::Writer;
@@ -34,12 +34,7 @@ impl Announced {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(bytes)?;
-        let before = reader;
-        let found = reader.byte("kind")?;
-        if found != KIND {
-            return Err(before.error("kind", FieldFault::Kind { found }));
-        }
+        let mut reader = Reader::of_kind(bytes, KIND)?;
         reader.fixed_array("announced", 5, "5")?;
         let announced = Self {
             log: read_log_id(&mut reader)?,

@@ -53,12 +53,7 @@ impl<'a> LimitsDocument<'a> {
     ///
     /// [`DecodeError`] for bytes that are not exactly one.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::of_message(message)?;
-        let before = reader;
-        let found = reader.byte("kind")?;
-        if found != KIND {
-            return Err(before.error("kind", FieldFault::Kind { found }));
-        }
+        let mut reader = Reader::of_kind(message, KIND)?;
         let before = reader;
         let elements = reader.array("limits document")?;
         let is_earlier = elements == EARLIER_ELEMENTS;

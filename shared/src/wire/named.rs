@@ -60,12 +60,7 @@ pub fn read_message<'a, T: Deserialize<'a>>(
     kind: u8,
     field: &'static str,
 ) -> Result<T, DecodeError> {
-    let mut reader = Reader::of_message(bytes)?;
-    let before = reader;
-    let found = reader.byte("kind")?;
-    if found != kind {
-        return Err(before.error("kind", FieldFault::Kind { found }));
-    }
+    let mut reader = Reader::of_kind(bytes, kind)?;
     let value = read(&mut reader, field)?;
     reader.end()?;
     Ok(value)

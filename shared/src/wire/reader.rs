@@ -111,6 +111,21 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
+    /// A cursor behind the head of a message of this kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_message`](Self::of_message), and [`FieldFault::Kind`].
+    pub fn of_kind(whole: &'a [u8], kind: u8) -> Result<Self, DecodeError> {
+        let mut reader = Self::of_message(whole)?;
+        let before = reader;
+        let found = reader.byte("kind")?;
+        if found != kind {
+            return Err(before.error("kind", FieldFault::Kind { found }));
+        }
+        Ok(reader)
+    }
+
     /// The same message cut off at `end` bytes, for what stands in front of a tag.
     pub fn up_to(mut self, end: usize) -> Self {
         self.whole = &self.whole[..end.min(self.whole.len())];
