@@ -1,4 +1,4 @@
-//! What a caller's domain is called from the call on: itself, or a keyed hash of it.
+//! The domain's name behind a call: the caller's name for it, or a keyed hash of that name.
 //!
 //! ```text
 //! acme                      no key: limited, recorded and denied as "acme"
@@ -6,8 +6,8 @@
 //! 2001:DB8::7               2001:db8::/64, where the resource limits addresses by their networks
 //! ```
 //!
-//! Knows nothing of limits. What stays true: with a key no name of a caller gets past this gate, one that
-//! looks like a hash included: nobody is taken for another by what he calls himself.
+//! Knows nothing of limits. What stays true: with a domain key, every name is hashed, including a name that looks
+//! like a hash. So no caller can pass for another domain by choosing a name.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -18,18 +18,18 @@ use tollgate_shared::networks::{AddressPrefixes, NetworkText};
 
 use crate::shared::Shared;
 
-/// A domain as it is limited.
+/// The name under which a domain is limited.
 pub(crate) enum Admitted<'d> {
-    /// By its name, or what stands for a name that none can be.
+    /// The domain's own name, or a replacement if that name is not valid.
     Named(Cow<'d, str>),
-    /// By the network of the address that it is.
+    /// The network of the address that the domain is.
     Network(NetworkText),
-    /// By its hash.
+    /// The hash of the domain.
     Hashed(HashedDomain),
 }
 
 impl Shared {
-    /// What a caller's domain is limited as. Allocates only for names above the bound.
+    /// The name under which a caller's domain is limited. Allocates only for names above the bound.
     pub(crate) fn admit<'d>(&self, domain: &'d str) -> Admitted<'d> {
         let named = admit_domain(domain);
         match &self.domain_key {
@@ -38,8 +38,8 @@ impl Shared {
         }
     }
 
-    /// The same of a resource that limits addresses by their networks. What is hashed is the network, so that
-    /// all addresses of one have one hash.
+    /// Like [`Shared::admit`], for a resource that limits addresses by their networks. The network is hashed, so that
+    /// all addresses of a network have one hash.
     pub(crate) fn admit_address<'d>(
         &self,
         addresses: AddressPrefixes,
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Whether a domain is limited under its own name; anything else is for [`Shared::admit`] to say.
+    /// Whether a domain is limited under its own name. If not, [`Shared::admit`] gives the name.
     #[inline]
     pub(crate) fn is_itself(&self, domain: &str) -> bool {
         self.domain_key.is_none() && is_ordinary(domain)

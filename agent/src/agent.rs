@@ -1,4 +1,4 @@
-//! The agent: what a service builds once and takes its handles from.
+//! The agent: a service builds it once, and takes its handles from it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::resource::{OF_COPIES, Resource};
 use crate::shared::Shared;
 use crate::stats::{Counters, Stats};
 
-/// An agent: decides in this process, and keeps in touch in the background. Cheap to clone.
+/// An agent: decides calls in this process, and talks to the aggregators in the background. Cheap to clone.
 ///
-/// When the last clone is dropped its threads end at once, and what was not sent is lost;
-/// [`Agent::shutdown`] sends it first. Handles taken from it go on letting through.
+/// When the last clone is dropped, the agent's threads end at once, and records that were not sent are lost;
+/// [`Agent::shutdown`] sends them first. Handles that were taken from the agent let every call through after that.
 #[derive(Clone)]
 pub struct Agent {
     inner: Arc<AgentInner>,
@@ -38,30 +38,30 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// What became of everything that an agent recorded.
+/// What happened to everything that an agent recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Calls let through that the log has acknowledged, since the agent's start.
+    /// Calls that were let through and acknowledged by the log, since the agent's start.
     pub sent: u64,
-    /// Calls let through whose record was dropped anywhere, since the agent's start.
+    /// Calls that were let through and whose record was dropped anywhere, since the agent's start.
     pub dropped: u64,
 }
 
-/// Whether denials are obeyed.
+/// Whether the agent obeys denials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillSwitch {
-    /// Denials are grants; everything is still recorded and counted.
+    /// Denied calls are let through; everything is still recorded and counted.
     On,
-    /// Denials are obeyed.
+    /// Denied calls are refused.
     Off,
 }
 
-/// Ends the threads when the last handle is gone.
+/// Ends the threads when the last handle is dropped.
 pub(crate) struct AgentInner {
     shared: Arc<Shared>,
     name: String,
     ending: Arc<Ending>,
-    /// None: there are no threads.
+    /// `None` if there are no threads.
     orders: Option<mpsc::Sender<AgentOrder>>,
 }
 
@@ -83,7 +83,7 @@ impl AgentInner {
 
 impl Drop for AgentInner {
     fn drop(&mut self) {
-        // The hub sees the end of its orders, the flusher this.
+        // The hub notices that its channel of orders is closed; the flusher is asked here.
         self.ending.ask_to_end();
         self.shared.clock.wake_keeper();
         self.shared.ended.store(true, Ordering::Release);
@@ -114,9 +114,10 @@ impl Agent {
         &self.inner.name
     }
 
-    /// A handle for a rate-limited resource. What is in force for it is learnt in the background; take
-    /// handles at the start and keep them. A name that could not be one is limited under another, as
-    /// domains are; beyond the bound on resources, calls are let through and counted as dropped.
+    /// A handle for a rate-limited resource. Take handles at the start and keep them: the agent learns the resource's
+    /// limits in the background. An invalid name is replaced by a valid one, as with domains. Beyond the bound on
+    /// resources ([`AgentBuilder::resources_max`](crate::AgentBuilder::resources_max)) calls are let through and
+    /// counted as dropped.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -128,8 +129,8 @@ impl Agent {
         Rate::new(self.resource(resource, 0), Arc::clone(&self.inner.shared))
     }
 
-    /// A handle for a copy-limited resource. As with [`Agent::rate`], handles are taken at the start and
-    /// kept; which of the two a resource is limited by is learnt in the background.
+    /// A handle for a copy-limited resource. As with [`Agent::rate`], take handles at the start and keep them. The
+    /// agent learns in the background whether a resource is limited by rate or by copies.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -145,8 +146,8 @@ impl Agent {
         Copies::new(resource, Arc::clone(&self.inner.shared))
     }
 
-    /// The rules by which Envoy's descriptors of this domain are uses of resources: `[descriptors.NAME]` of the limits.
-    /// They are learnt in the background, as a resource's limits are.
+    /// The rules that turn Envoy's descriptors of this domain into uses of resources: `[descriptors.NAME]` of the
+    /// limits. The agent learns them in the background, like a resource's limits.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -175,9 +176,9 @@ impl Agent {
         })
     }
 
-    /// Waits until every partition has been heard, and what is in force for every resource that has a
-    /// handle, at most `max_wait`; whether it has. Optional: without it an agent starts blind. Needs
-    /// no runtime of any kind.
+    /// Waits until the agent has received a watermark of every partition, and the limits of every resource that has a
+    /// handle; at most `max_wait`. Returns whether it has. Optional: without it an agent starts blind. Needs no async
+    /// runtime.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -210,7 +211,7 @@ impl Agent {
         }
     }
 
-    /// May one hit of each pair proceed now? All are asked, then all are recorded, or none.
+    /// May one hit of each pair proceed now? The agent checks all pairs first, then records all hits, or none.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -222,13 +223,13 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Of those that are denied, the one that lasts longest.
+    /// If several pairs are denied: the denial that lasts longest.
     pub fn hit_all(&self, pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
         rate::hit_all(pairs)
     }
 
-    /// May so many hits of each pair proceed now? All are asked, then all are recorded, or none. Of a pair with 0 hits it
-    /// is asked whether one could be made, and nothing is recorded.
+    /// May this many hits of each pair proceed now? The agent checks all pairs first, then records all hits, or none.
+    /// A pair with 0 hits is checked for one hit, and nothing is recorded for it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -243,16 +244,16 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`Refused::TooMany`] for the first pair that can never be granted so many at once. Else
-    /// [`Refused::Denied`]: of those that are denied, the one that lasts longest.
+    /// [`Refused::TooMany`] for the first pair whose limits can never grant that many hits at once. Otherwise
+    /// [`Refused::Denied`], with the denial that lasts longest.
     pub fn hit_all_n(&self, hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused> {
         rate::hit_all_n(hits)
     }
 
-    /// Takes copies of several resources, and makes at most one hit, all or none: everything is looked at
-    /// first, copies are taken in their order, and the hit, which cannot be given back, comes last.
-    /// Everything that is refused is recorded as refused, and nothing is taken then; only what others take
-    /// between the look and the taking can end it in the middle.
+    /// Takes copies of several resources, and makes at most one hit: all or none. The agent checks everything first,
+    /// then takes the copies in their order, and makes the hit last, because a hit cannot be given back. If anything
+    /// is refused, the refusals are recorded and nothing is taken. It can still fail halfway if another thread takes
+    /// copies between the check and the taking.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -268,9 +269,9 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// The first refusal, of the hit or else of the copies in their order; what was taken before it is
-    /// given back. [`Refused::Misuse`] of any of them comes before all refusals, and nothing is taken
-    /// or recorded.
+    /// The first refusal, of the hit or else of the copies in their order; copies that were taken before it are given
+    /// back. If any of them is a [`Refused::Misuse`], that is returned before all refusals, and nothing is taken or
+    /// recorded.
     pub fn reserve_all(
         &self,
         copies: &[(&Copies, &str, u32)],
@@ -279,7 +280,7 @@ impl Agent {
         take_together(copies, hit)
     }
 
-    /// What was counted so far, and how things stand.
+    /// The agent's counters and current state.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -291,7 +292,7 @@ impl Agent {
         self.inner.shared.stats()
     }
 
-    /// Turns denials into grants in this agent, or obeys them again.
+    /// Makes this agent ignore denials, or obey them again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -312,9 +313,9 @@ impl Agent {
             .store(switch == KillSwitch::On, Ordering::Relaxed);
     }
 
-    /// Sends what was recorded, gives back what is held, until `deadline` at the latest, and ends the
-    /// agent's threads. What is held still after that counts no more. Needs no
-    /// runtime of any kind. Handles go on letting through, and what they record is dropped and counted.
+    /// Sends what was recorded and gives back what is held, until `deadline` at the latest, and ends the agent's
+    /// threads. Copies that are still held after that no longer count. Needs no async runtime. Handles let every call
+    /// through after that; what they record is dropped and counted.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -331,7 +332,7 @@ impl Agent {
             self.inner.shared.clock.wake_keeper();
             let (done, wait) = oneshot::channel();
             let deadline = tokio::time::Instant::now() + deadline;
-            // Refused where it has ended, or another call is at it already.
+            // Fails if the network thread has ended, or another call is shutting the agent down.
             let _ = orders.send(AgentOrder::Flush { deadline, done }).await;
             let _ = wait.await;
         }

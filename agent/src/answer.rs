@@ -1,7 +1,6 @@
-//! What a call gets: let through, or refused, with what is known of the limit.
+//! The answer to a call: let through or refused, with what the agent knows of the limit.
 //!
-//! Both are small and `Copy`, borrow nothing, and cost nothing to make. Knows nothing of how they came
-//! about.
+//! Both types are small and `Copy`, borrow nothing, and cost nothing to make. Knows nothing of how the agent decides.
 
 use std::fmt;
 use std::time::Duration;
@@ -55,7 +54,7 @@ impl Allowed {
         Self { left, ..self }
     }
 
-    /// How many were granted; less than was asked for only where a minimum was given.
+    /// How many copies were granted. Fewer than the call asked for only if it gave a minimum.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -68,8 +67,8 @@ impl Allowed {
         self.copies
     }
 
-    /// Whether the agent was blind: it had received nothing about the pair's partition for a minute, or
-    /// ever; or not yet what is in force for the resource, as for some milliseconds after its first use.
+    /// Whether the agent was blind: it had not received a watermark of the pair's partition for a minute, or ever; or
+    /// it did not yet know the resource's limits, as in the first milliseconds after the resource's first use.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -83,11 +82,11 @@ impl Allowed {
         self.blind
     }
 
-    /// How many more copies the domain has at once, where that is known: while the domain is near its limit
-    /// (`near` of the limits: a fifth of the least one is left, by default). It is what the aggregators
-    /// know of the fleet, less what this agent has let through since, this call included; other agents
-    /// may have let through some as well. Where all domains together are near the resource's global limit, it
-    /// is the lesser of both. Information: no call is refused by it.
+    /// How many more copies the domain has at once. Known only while the domain is near its limit (`near` of the
+    /// limits; by default, while a fifth of the least limit or less is left). The number is what the aggregators
+    /// counted for the fleet, minus what this agent has let through since, this call included; other agents may have
+    /// let calls through as well. If all domains together are near the resource's global limit, it is the lesser of
+    /// the two numbers. Information only: no call is refused because of it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -109,7 +108,7 @@ impl Allowed {
         }
     }
 
-    /// Whether the domain is known to be near its limit.
+    /// Whether the domain is near its limit, as far as the agent knows.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -125,7 +124,8 @@ impl Allowed {
         self.left.is_some()
     }
 
-    /// What is left of the limit that the domain is near to. `None`: it is near to none, so nobody here knows.
+    /// What is left of the limit that the domain is near. `None` if it is not near a limit: then the agent does not
+    /// know.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -147,9 +147,9 @@ impl Allowed {
         })
     }
 
-    /// `RateLimit` of the nearest limit, when the domain is near it; otherwise the agent does not know what
-    /// is left. `RateLimit-Policy` of that limit, and of all windows of the resource where they are the same
-    /// for every domain. Of a resource in shadow nothing is told.
+    /// `RateLimit` of the nearest limit, if the domain is near it; otherwise the agent does not know what is left.
+    /// `RateLimit-Policy` of that limit, and of all windows of the resource if they are the same for every domain.
+    /// Nothing for a resource in shadow mode.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -192,7 +192,7 @@ impl Denied {
         }
     }
 
-    /// The same of a resource whose windows are known.
+    /// The same denial, with the windows of the resource.
     pub(crate) const fn with_policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
     }
@@ -225,8 +225,8 @@ impl Denied {
         }
     }
 
-    /// How long until the call may be tried again. `None`: the refusal does not end by itself, or its end is
-    /// not known.
+    /// How long until the call may be tried again. `None` if the refusal does not end by itself, or its end is not
+    /// known.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -245,7 +245,7 @@ impl Denied {
         self.remaining
     }
 
-    /// What is refused: the domain's use, or everybody's.
+    /// What is refused: this domain, a group of domains, or all domains.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -261,7 +261,7 @@ impl Denied {
         self.scope
     }
 
-    /// Which limit closed.
+    /// The limit that caused the refusal.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -276,8 +276,8 @@ impl Denied {
         self.cause
     }
 
-    /// The short code by which `tollgate explain` finds the cause. `None` where no aggregator announced the
-    /// denial: the blind policy refused, or the resource is not configured.
+    /// The short code by which `tollgate explain` finds the cause. `None` if no aggregator announced the denial: the
+    /// policy `blind` refused the call, or the resource is not configured.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -293,7 +293,7 @@ impl Denied {
         self.code
     }
 
-    /// The limit that is reached, of which nothing is left. `None`: it is not known, or has no window.
+    /// The limit that is reached, with nothing left. `None` if it is not known, or has no window.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -314,8 +314,8 @@ impl Denied {
         })
     }
 
-    /// `Retry-After`, and the current draft's `RateLimit` of the limit that is reached and `RateLimit-Policy`
-    /// of it and the resource's other windows; what is not known is left out. A limit on copies has the unit
+    /// `Retry-After`; and as in the current draft, `RateLimit` of the limit that is reached, and `RateLimit-Policy`
+    /// of that limit and the resource's other windows. Unknown values are left out. A limit on copies has the unit
     /// `concurrent-requests`.
     ///
     /// ```
@@ -348,7 +348,7 @@ impl Denied {
     }
 }
 
-/// The name in headers of a limit on copies.
+/// The name of a limit on copies in header fields.
 const fn copies_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Pair => "copies",

@@ -1,6 +1,6 @@
-//! Answers as parts of HTTP responses of axum.
+//! Answers as axum's HTTP responses.
 //!
-//! What refuses a call is a response ([`HttpAnswer`]), so that a handler can use `?`. Headers are response parts.
+//! A refusal is a response ([`HttpAnswer`]), so that a handler can use `?`. [`Headers`] are response parts.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
@@ -16,7 +16,7 @@ impl IntoResponse for HttpAnswer {
         let status = StatusCode::from_u16(self.status());
         let status = status.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         let headers: HeaderMap = self.headers().filter_map(field).collect();
-        // The body's own content-type stands among them.
+        // These headers include the body's content-type.
         (status, headers, self.body()).into_response()
     }
 }

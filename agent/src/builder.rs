@@ -1,6 +1,6 @@
-//! How an agent is built: by settings, of which each has a default.
+//! Settings of an agent; each has a default.
 //!
-//! Bad settings are errors; the network never is.
+//! Invalid settings are errors; an unreachable network never is.
 
 mod checks;
 mod epochs;
@@ -45,19 +45,19 @@ pub struct AgentBuilder {
     flush_relaxed: Duration,
 }
 
-/// What an agent may take of memory.
+/// Bounds on the memory of an agent.
 #[derive(Clone, Copy, Debug)]
 struct AgentBounds {
-    /// Eight bytes each in the filter, and about 200 for a denial that is there.
+    /// Eight bytes each in the filter, and about 200 bytes for each denial in force.
     denials: usize,
     resources: usize,
     threads: usize,
-    /// Some thirteen thousand calls of ordinary names: as many milliseconds of a million a second, for
-    /// which the flusher may be kept from its core.
+    /// About thirteen thousand calls of ordinary names. At a million calls a second that lasts thirteen milliseconds,
+    /// during which the flusher may not get a core.
     ring_bytes: usize,
-    /// Some hundred thousand entries.
+    /// About a hundred thousand entries.
     queue_bytes: usize,
-    /// About 250 bytes each, while they last.
+    /// About 250 bytes each, until released.
     holds: usize,
 }
 
@@ -92,7 +92,7 @@ impl Default for AgentBuilder {
 }
 
 impl Agent {
-    /// Settings, to build an agent from.
+    /// Starts building an agent.
     ///
     /// ```
     /// use tollgate_agent::Agent;
@@ -104,7 +104,7 @@ impl Agent {
         AgentBuilder::default()
     }
 
-    /// An agent with settings from the environment: see [`AgentBuilder::from_env`].
+    /// Builds an agent with settings from the environment: see [`AgentBuilder::from_env`].
     ///
     /// ```no_run
     /// # fn start() -> Result<(), tollgate_agent::BuildError> {
@@ -118,14 +118,14 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for bad settings; never because of the network.
+    /// [`BuildError`] for invalid settings; never because of the network.
     pub fn from_env() -> Result<Self, BuildError> {
         AgentBuilder::from_env()?.build()
     }
 }
 
 impl AgentBuilder {
-    /// The agent's name, by which logs and metrics know it. Default: host name and process number.
+    /// The agent's name, which logs and metrics show. Default: host name and process number.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -136,10 +136,10 @@ impl AgentBuilder {
         self
     }
 
-    /// An aggregator's address for agents, `host:port`. May be called for several: all of them are
-    /// listened to, and one that works carries the hits. A name may stand for several addresses: all of them
-    /// are, and those that it stands for later. Of a fleet any one is enough: it knows the others. Default:
-    /// those that Kafka knows, where hits go there, and `127.0.0.1:7401` where they do not.
+    /// An aggregator's address for agents, `host:port`. May be called several times: the agent listens to all
+    /// aggregators, and sends hits to one that works. If a host name has several addresses, the agent uses all of
+    /// them, and those that are added later. One address of a fleet is enough, because each aggregator knows the
+    /// others. Default: if hits go to Kafka, the aggregators that are registered there; otherwise `127.0.0.1:7401`.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -150,7 +150,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Sends hits straight into Kafka, at `host:port` (several with commas). Denials still come from
+    /// Sends hits straight into Kafka, at `host:port` (several separated by commas). Denials still come from
     /// aggregators.
     ///
     /// ```
@@ -162,7 +162,7 @@ impl AgentBuilder {
         self
     }
 
-    /// What the names of the fleet's topics begin with. Default: `tollgate`.
+    /// The prefix of the names of the fleet's topics. Default: `tollgate`.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -173,7 +173,7 @@ impl AgentBuilder {
         self
     }
 
-    /// A property of the Kafka client, by librdkafka's name.
+    /// A property of the Kafka client, by its name in librdkafka.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -184,9 +184,9 @@ impl AgentBuilder {
         self
     }
 
-    /// A file with properties of the Kafka client, NAME=VALUE on each line: how to reach a Kafka that asks who
-    /// one is, with passwords that stand nowhere else. What [`Self::kafka_property`] says beats it. Read where
-    /// hits go to Kafka, and not otherwise.
+    /// A file with properties of the Kafka client, NAME=VALUE on each line: how to reach a Kafka that requires
+    /// authentication, with passwords that stand nowhere else. A property set by [`Self::kafka_property`] overrides
+    /// it. The agent reads the file only if hits go to Kafka.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -199,8 +199,8 @@ impl AgentBuilder {
         self
     }
 
-    /// The file with the fleet's key. No build uses it yet: it is only checked. What protects the connections to
-    /// aggregators is [`Self::tls_ca_file`] and [`Self::token_file`].
+    /// The file with the fleet's key. No build uses it yet; it is only checked. [`Self::tls_ca_file`] and
+    /// [`Self::token_file`] protect the connections to aggregators.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -211,14 +211,14 @@ impl AgentBuilder {
         self
     }
 
-    /// The file with the fleet's domain key: every domain is replaced by a keyed hash before it is recorded,
-    /// so that no name of one is in the log, on the network or with the aggregators. All agents of a fleet
-    /// have the same key, or a domain is limited as often as there are keys. A call costs some hundred
-    /// nanoseconds more, and allocates no more. Who asks for a domain by its name later needs the key.
-    /// Default: names stand in the log.
+    /// The file with the fleet's domain key. With it, the agent replaces every domain by a keyed hash before
+    /// recording it, so that no domain's name is in the log, on the network or in an aggregator. All agents of a
+    /// fleet need the same key; otherwise a domain is limited once for each key. A call takes some hundred
+    /// nanoseconds longer, and allocates no more. An operator who later looks up a domain by its name needs the key.
+    /// Default: the log contains names.
     ///
-    /// It keeps names from who reads the log, not how much each of the hashed uses and when; and who has the
-    /// key can try names.
+    /// The hash hides names from readers of the log. It does not hide how much each hashed domain uses, and when. A
+    /// reader with the key can try names.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -229,7 +229,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Starts with the kill switch on: denials are grants. See [`Agent::kill_switch`].
+    /// Starts with the kill switch on: denied calls are let through. See [`Agent::kill_switch`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -240,8 +240,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Denials that are kept at most; beyond it scopes stay open, and are counted. Eight bytes each are
-    /// taken at once. Default: 1,048,576.
+    /// The most denials that the agent keeps. Beyond it further denials are ignored and counted. The agent allocates
+    /// eight bytes for each at the start. Default: 1,048,576.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -252,7 +252,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Resources that are limited at most; calls of others are let through. Default: 10,000.
+    /// The most resources that are limited; calls of further resources are let through. Default: 10,000.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -263,7 +263,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Threads whose calls are recorded at most; calls of others are decided, and counted as dropped.
+    /// The most threads whose calls are recorded; calls of further threads are decided, and counted as dropped.
     /// Default: 1,024.
     ///
     /// ```
@@ -275,8 +275,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Bytes of each thread's buffer. Default: 512 KiB, which takes some
-    /// thirteen thousand calls.
+    /// Bytes of each thread's buffer. Default: 512 KiB, enough for about thirteen thousand calls.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -287,8 +286,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Bytes of records that wait for the log at most; beyond it new ones are dropped, and counted.
-    /// Default: 16 MiB.
+    /// The most bytes of records that may wait for the log; beyond it new records are dropped and counted. Default:
+    /// 16 MiB.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -299,8 +298,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Holds that are on record at most, of however many domains; beyond it copies are let through, and nobody
-    /// counts them. Default: 262,144.
+    /// The most holds that the agent tracks, over all domains; beyond it copies are let through, and not counted
+    /// against any limit. Default: 262,144.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -311,12 +310,13 @@ impl AgentBuilder {
         self
     }
 
-    /// How long calls wait that are not urgent, at most a second; zero: none does. Default: 25 ms.
+    /// How long calls that are not urgent wait before the agent sends them: at most a second; zero sends all at once.
+    /// Default: 25 ms.
     ///
-    /// Calls of pairs that are far from their limits travel together, which costs the agent and the aggregators a
-    /// fraction of what each by itself does. Calls of pairs near their limits or denied lately, bursts that could
-    /// soon fill a limit, large calls and holds are sent within a millisecond whatever this is. A longer wait costs
-    /// less, and the first denial of a pair that many agents begin to use at once comes so much later.
+    /// Calls of pairs that are far from their limits are sent together, which costs the agent and the aggregators a
+    /// fraction of sending each by itself. Calls of pairs near their limits or denied lately, bursts that could soon
+    /// fill a limit, large calls and holds are sent within a millisecond, whatever this setting is. A longer wait
+    /// costs less, but delays by as much the first denial of a pair that many agents begin to use at once.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -328,9 +328,9 @@ impl AgentBuilder {
         self
     }
 
-    /// The file in which this agent leaves its epoch to its successor, and finds that of the one before
-    /// it: what that one still held when it died is then given back as soon as this one uses the
-    /// resource, instead of after the silence of a dead agent. One file for each agent, never shared.
+    /// The file in which this agent stores its epoch for its successor, and finds its predecessor's at its start.
+    /// Copies that the predecessor still held when it died are then given back as soon as this agent uses the
+    /// resource, instead of after `agent_timeout`. One file for each agent, never shared.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -341,9 +341,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls back whenever the aggregators say of a hold that it was too much, is over, or does not
-    /// count; on the network thread: it must not block. A panic of it is counted
-    /// ([`Stats::callbacks_panicked`](crate::Stats::callbacks_panicked)) and logged, and the agent goes on.
+    /// Calls `on_hold` whenever the aggregators state that a hold was too much, is over, or does not count. The
+    /// callback runs on the network thread and must not block. If it panics, the agent counts that
+    /// ([`Stats::callbacks_panicked`](crate::Stats::callbacks_panicked)), logs it, and goes on.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -356,8 +356,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls back whenever the deny list has changed, on the network thread: it must not block. Panics are
-    /// as with [`Self::on_hold`].
+    /// Calls `on_heard` whenever the deny list has changed. The callback runs on the network thread and must not
+    /// block. Panics are handled as with [`Self::on_hold`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -370,9 +370,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls back when a pair that this agent uses comes near its limit (`near` of the limits: a fifth of the
-    /// least one is left, by default), once until it is no longer near; on the network thread: it must not
-    /// block. Panics are as with [`Self::on_hold`].
+    /// Calls `on_near` when a pair that this agent uses comes near its limit (`near` of the limits; by default, when
+    /// a fifth of the least limit is left). It is called once until the pair is no longer near. The callback runs on
+    /// the network thread and must not block. Panics are handled as with [`Self::on_hold`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -385,11 +385,11 @@ impl AgentBuilder {
         self
     }
 
-    /// Settings from the environment: `TOLLGATE_AGGREGATORS` (with commas), `TOLLGATE_KAFKA`,
-    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or `off`),
-    /// `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
+    /// Settings from the environment: `TOLLGATE_AGGREGATORS` (separated by commas), `TOLLGATE_KAFKA`,
+    /// `TOLLGATE_KAFKA_PROPERTIES_FILE`, `TOLLGATE_KEY_FILE`, `TOLLGATE_AGENT_NAME`, `TOLLGATE_KILL_SWITCH` (`on` or
+    /// `off`), `TOLLGATE_EPOCH_FILE`, `TOLLGATE_DOMAIN_KEY_FILE`, `TOLLGATE_TLS_CA_FILE`, `TOLLGATE_TLS_SERVER_NAME`,
     /// `TOLLGATE_TLS_CERT_FILE`, `TOLLGATE_TLS_KEY_FILE`, `TOLLGATE_TOKEN_FILE`, `TOLLGATE_INSECURE`
-    /// (`trusted-network`). What is not set, or empty, keeps its default.
+    /// (`trusted-network`). A variable that is unset or empty keeps its default.
     ///
     /// ```no_run
     /// # fn start() -> Result<(), tollgate_agent::BuildError> {
@@ -403,7 +403,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for what cannot be read.
+    /// [`BuildError`] for a variable that cannot be read.
     pub fn from_env() -> Result<Self, BuildError> {
         Self::from_variables(std::env::var_os::<&str>)
     }

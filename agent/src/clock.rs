@@ -1,18 +1,19 @@
-//! Time as an agent needs it: a wall clock for stamps and a monotonic one for everything that ends.
+//! The agent's time: a wall clock for stamps, and a monotonic clock for everything that ends.
 //!
-//! Reading the machine's clock costs as much as a whole call, so calls read two cached numbers, which
-//! the flusher moves on at least every three milliseconds while calls are made. Only where a call is about to be
-//! refused the real clock is read: a process that was suspended wakes up with a cache from before.
+//! Reading the machine's clock costs as much as a whole call. So calls read two cached numbers, which the flusher
+//! updates at least every three milliseconds while calls are made. The real clock is read only before a call is
+//! refused, because a process that was suspended wakes up with an old cache.
 //!
 //! ```text
-//! calls                        the flusher moves both numbers on
-//! a tenth of a second of none  the flusher falls asleep, and so does the cached wall clock
+//! calls                        the flusher updates both numbers
+//! 100 ms without a call        the flusher falls asleep, and so does the cached wall clock
 //! a call                       finds it asleep: reads the real clock, sets both numbers, wakes the flusher
 //! ```
 //!
-//! So an idle agent has no clock to keep, and a call costs nothing more: a sleeping clock is a number that it
-//! reads anyway. Who stamps a call by it records the call, which is what the flusher is woken for. The cached
-//! monotonic clock is moved on every 100 ms meanwhile; what ends by it ends so much later for that one call.
+//! So an idle agent updates no clock. Calls pay nothing for that, because they read the cached number anyway, and a
+//! special value of it means "asleep". A call that takes its stamp from the clock also records something, so the
+//! flusher is needed then. While the wall clock sleeps, the cached monotonic clock is updated every 100 ms; what ends
+//! by it ends that much later for the first call.
 //!
 //! Knows nothing of denials. What stays true: neither cached number is ever ahead of its clock.
 
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tollgate_shared::time::{Span, Timestamp};
 
-/// An instant in microseconds on the agent's own monotonic clock; 0 lies before anything it did.
+/// An instant in microseconds on the agent's own monotonic clock; 0 is before the agent's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Mono(pub(crate) u64);
 
@@ -38,16 +39,16 @@ impl Mono {
         Self(self.0.saturating_add(span.as_micros()))
     }
 
-    /// How long after `earlier` this is; nothing where it is not after it.
+    /// The span from `earlier` to this instant; zero if this instant is not later.
     pub(crate) const fn since(self, earlier: Self) -> Span {
         Span::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Where an agent's monotonic clock begins, so that spans before its start can be written down.
+/// The agent's monotonic clock at its start; not 0, so that instants before its start can be expressed.
 const BEGIN_US: u64 = 1_000_000;
 
-/// The cached wall clock while the flusher sleeps. No clock that was ever set shows it.
+/// The value of the cached wall clock while the flusher sleeps. No real wall clock shows it.
 const ASLEEP: u64 = 0;
 
 /// The clock of one agent.
@@ -55,7 +56,7 @@ const ASLEEP: u64 = 0;
 pub(crate) struct Clock {
     mono_us: AtomicU64,
     wall_us: AtomicU64,
-    /// The thread that moves the numbers on: the flusher's.
+    /// The thread that updates the cached numbers: the flusher's.
     keeper: OnceLock<Thread>,
     source: ClockSource,
 }
@@ -90,7 +91,7 @@ impl Clock {
         clock
     }
 
-    /// A clock that stands still until it is moved.
+    /// A clock that stands still until a test moves it.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn by_hand(wall: Timestamp) -> Self {
         Self {
@@ -109,7 +110,7 @@ impl Clock {
         Mono(self.mono_us.load(Ordering::Relaxed))
     }
 
-    /// The cached wall clock, for stamps of what is recorded: where it is asleep, the flusher is woken.
+    /// The cached wall clock, for stamps of records. If it is asleep, this wakes the flusher.
     #[inline]
     pub(crate) fn cached_wall(&self) -> Timestamp {
         match self.wall_us.load(Ordering::Relaxed) {
@@ -118,7 +119,7 @@ impl Clock {
         }
     }
 
-    /// What the first call after a silence does: one system call, and nothing that waits.
+    /// Wakes the clock, for the first call after a silence: one system call, and nothing that waits.
     #[cold]
     #[inline(never)]
     fn rouse(&self) -> Timestamp {
@@ -131,31 +132,31 @@ impl Clock {
         wall
     }
 
-    /// This thread moves the cached numbers on.
+    /// Declares that this thread updates the cached numbers.
     pub(crate) fn keep_by_this_thread(&self) {
         // There is one flusher.
         let _ = self.keeper.set(std::thread::current());
     }
 
-    /// Ends the pause of the thread that moves the numbers on.
+    /// Wakes the thread that updates the cached numbers.
     pub(crate) fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }
     }
 
-    /// The wall clock is not moved on any more until a call asks for it. By the keeper alone. Who has read it
-    /// just before records its call in some nanoseconds, so that the keeper looks for it once more.
+    /// Stops updating the wall clock until a call reads it. Only the keeper may call this. A call that has read the
+    /// clock just before records itself some nanoseconds later, so the keeper then looks for records once more.
     pub(crate) fn fall_asleep(&self) {
         self.wall_us.store(ASLEEP, Ordering::Relaxed);
     }
 
-    /// Whether no call has asked for it since it fell asleep.
+    /// Whether no call has read the wall clock since it fell asleep.
     pub(crate) fn is_asleep(&self) -> bool {
         self.wall_us.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// The monotonic clock itself.
+    /// Reads the monotonic clock itself.
     pub(crate) fn read(&self) -> Mono {
         match &self.source {
             ClockSource::Machine { origin } => {
@@ -165,7 +166,7 @@ impl Clock {
         }
     }
 
-    /// The wall clock itself.
+    /// Reads the wall clock itself.
     pub(crate) fn read_wall(&self) -> Timestamp {
         match &self.source {
             ClockSource::Machine { .. } => {
@@ -178,7 +179,7 @@ impl Clock {
         }
     }
 
-    /// Brings the cached numbers up to date, and says what they are. A wall clock that is asleep stays so.
+    /// Updates the cached numbers, and returns the new values. A wall clock that is asleep stays asleep.
     pub(crate) fn refresh(&self) -> (Mono, Timestamp) {
         let (mono, wall) = (self.read(), self.read_wall());
         match self.is_asleep() {
@@ -193,14 +194,14 @@ impl Clock {
         self.mono_us.store(mono.0, Ordering::Relaxed);
     }
 
-    /// The wall clock is moved on from now, if it slept.
+    /// Wakes the wall clock if it is asleep.
     pub(crate) fn wake(&self) {
         if self.is_asleep() {
             self.set_cached(self.read(), self.read_wall());
         }
     }
 
-    /// Moves a clock that is moved by hand; the machine's takes no notice.
+    /// Moves a clock that is moved by hand; has no effect on the machine's clock.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn advance(&self, by: Span) {
         if let ClockSource::Hand { mono_us, wall_us } = &self.source {
@@ -210,7 +211,7 @@ impl Clock {
         self.set_cached(self.read(), self.read_wall());
     }
 
-    /// Sets a clock that is moved by hand, whichever way; what is cached stays.
+    /// Sets a clock that is moved by hand, forwards or backwards; the cached numbers stay.
     #[cfg(feature = "simulation")]
     pub(crate) fn set(&self, since_start_us: u64, wall: Timestamp) {
         if let ClockSource::Hand { mono_us, wall_us } = &self.source {
@@ -219,7 +220,7 @@ impl Clock {
         }
     }
 
-    /// The machine's instant that a monotonic one is, for those who measure.
+    /// The machine's instant of a monotonic instant, for measurements.
     pub(crate) fn instant(&self, at: Mono) -> Instant {
         match &self.source {
             ClockSource::Machine { origin } => {
@@ -231,7 +232,7 @@ impl Clock {
     }
 }
 
-/// What one call sees of the clock: the cached one, until the clock itself has to be asked, and then that.
+/// What one call sees of the clock: the cached value, until it has read the clock itself, and then that.
 #[derive(Debug)]
 pub(crate) struct Reading<'c> {
     clock: &'c Clock,
@@ -246,7 +247,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// The monotonic clock itself, asked once.
+    /// The monotonic clock itself, read once.
     pub(crate) fn now(&self) -> Mono {
         self.read.get().unwrap_or_else(|| {
             let now = self.clock.read();
@@ -255,10 +256,10 @@ impl<'c> Reading<'c> {
         })
     }
 
-    /// The stamp of the call. Who was let through because a denial has just ended, by the clock itself, is
-    /// stamped by the clock itself: the cached one may lie before that end.
+    /// The stamp of the call. If the call has read the clock itself (because a denial had just ended), its stamp
+    /// comes from the real clock, too: the cached one may be before that end.
     pub(crate) fn stamp(&self) -> Timestamp {
-        // Asked in either case: it is by this that the flusher is woken.
+        // Read in either case, because this read wakes the flusher.
         let cached = self.clock.cached_wall();
         match self.read.get() {
             Some(_) => self.clock.read_wall(),
@@ -267,8 +268,7 @@ impl<'c> Reading<'c> {
     }
 }
 
-/// Whole microseconds, without the 128-bit division of the standard library: it is on the way of every
-/// refusal.
+/// Whole microseconds, without the 128-bit division of the standard library: every refusal calls this.
 fn micros(duration: Duration) -> u64 {
     duration
         .as_secs()
@@ -313,7 +313,7 @@ mod tests {
         let before = clock.read_wall();
         let stamp = clock.cached_wall();
         assert!(before <= stamp && !clock.is_asleep());
-        // Woken already: this returns at once, or the test does not end in its time.
+        // It was woken already, so this returns at once; otherwise the test hangs.
         std::thread::park();
         assert_eq!(clock.cached_wall(), stamp, "it stands until it is moved on");
         clock.fall_asleep();

@@ -1,8 +1,8 @@
-//! Which resource and domain one of Envoy's descriptors is a use of, by the rules of the limits document.
+//! Maps one of Envoy's descriptors to a resource and domain, by the rules of the limits document.
 //!
-//! A gateway asks here, and then for the hit or the copies. The rules come with the feed, as a resource's limits do.
-//! Knows nothing of gRPC. What stays true: no call waits; rules that changed are known some seconds after they are
-//! used next.
+//! A gateway calls this, and then makes the hit or takes the copies. The rules come with the feed, like a resource's
+//! limits. Knows nothing of gRPC. What stays true: no call waits; the agent learns changed rules some seconds after
+//! they are next used.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ impl fmt::Debug for Descriptors {
     }
 }
 
-/// What the rules say of a descriptor.
+/// The result of applying the rules to a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is a use of this resource by this domain.
+    /// The descriptor is a use of this resource by this domain.
     Matched(Matched),
-    /// There are rules, and none matches it. The namespace of the rules' name says whether that is refused.
+    /// There are rules, and none matches. The namespace of the rules' name decides whether the descriptor is refused.
     Unmatched {
-        /// Whether it is to be refused.
+        /// Whether to refuse the descriptor.
         refused: bool,
     },
-    /// There are no rules: the document has none, or no aggregator has been heard yet.
+    /// There are no rules: the document has none, or the agent has not yet received any.
     NoRules,
 }
 
@@ -47,9 +47,10 @@ impl Descriptors {
         Self { resource, shared }
     }
 
-    /// What a descriptor with these entries, each a key and a value, is a use of: by the first rule that matches it.
+    /// Applies the rules to a descriptor with these entries, each a key and a value. The first rule that matches
+    /// counts.
     ///
-    /// Looks at each rule in turn, and allocates the names that it finds.
+    /// Looks at each rule in turn, and allocates the names of the match.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -63,7 +64,8 @@ impl Descriptors {
     /// ```
     pub fn apply(&self, entries: &[(&str, &str)]) -> Applied {
         let public = self.resource.public();
-        // No denial tells that there are other rules: they are asked for again every five seconds, while they are used.
+        // No denial shows that the rules have changed: while they are used, the agent asks for them again every five
+        // seconds.
         self.shared.resources.doubt_limits(&self.resource);
         if public.kind != Kind::Descriptors {
             return Applied::NoRules;

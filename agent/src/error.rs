@@ -1,4 +1,4 @@
-//! What can be wrong with an agent's settings. The network is never among it.
+//! What can be wrong with an agent's settings. An unreachable network is never an error.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ pub enum BuildError {
     /// The agent's name is not valid.
     #[error("agent name {name:?}: {fault}")]
     Name {
-        /// What was given.
+        /// The name in the settings.
         name: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         fault: NameFault,
     },
     /// An aggregator's address is not `host:port`.
     #[error("aggregator {address:?}: expected `host:port`, as in `127.0.0.1:7401`")]
     Aggregator {
-        /// What was given.
+        /// The address in the settings.
         address: String,
     },
     /// Kafka's address is not `host:port`.
@@ -29,13 +29,13 @@ pub enum BuildError {
         "kafka {address:?}: expected `host:port` or several with commas, as in `127.0.0.1:9092`"
     )]
     Kafka {
-        /// What was given.
+        /// The address in the settings.
         address: String,
     },
     /// Kafka is configured, and the agent was built without the feature `kafka`.
     #[error("kafka {address:?}: this agent was built without the feature `kafka`")]
     WithoutKafka {
-        /// What was given.
+        /// Kafka's address in the settings.
         address: String,
     },
     /// The Kafka client does not accept a property.
@@ -44,62 +44,62 @@ pub enum BuildError {
     /// The file with properties of the Kafka client cannot be read.
     #[error("kafka properties {}: {source}", path.display())]
     KafkaPropertiesFile {
-        /// Where it was looked for.
+        /// Where the agent looked for it.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A line in the file with properties of the Kafka client is not `NAME=VALUE`.
     #[error("kafka properties {}: {fault}", path.display())]
     KafkaProperties {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         fault: PropertiesFault,
     },
     /// The key file cannot be read.
     #[error("key file {}: {source}", path.display())]
     KeyFile {
-        /// Where it was looked for.
+        /// Where the agent looked for it.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The key file is too short or too long.
     #[error("key file {}: has {bytes} bytes, expected 16 to 4096", path.display())]
     KeyLength {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
-        /// How many it has.
+        /// The file's length.
         bytes: usize,
     },
     /// The domain key cannot be used.
     #[error("domain key {}: {fault}", path.display())]
     DomainKey {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the key.
         fault: DomainKeyFault,
     },
     /// The domain key cannot be read.
     #[error("domain key {}: {source}", path.display())]
     DomainKeyFile {
-        /// Where it was looked for.
+        /// Where the agent looked for it.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file for TLS, or the one with the token, cannot be used.
+    /// A file for TLS, or the token file, cannot be used.
     #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(Box<tollgate_tls::TlsFault>),
-    /// Aggregators are found by Kafka, and no name was set that their certificates have to be for.
+    /// Kafka has the aggregators' addresses, and no name was set for their certificates.
     #[cfg(feature = "tls")]
     #[error(
         "no TLS server name (TOLLGATE_TLS_SERVER_NAME), expected the one that the fleet's certificates are for"
     )]
     NoServerName,
-    /// There is a certificate, a key or a server name, and no CA.
+    /// A certificate, a key or a server name is set without a CA file.
     #[cfg(feature = "tls")]
     #[error(
         "a TLS certificate, key or server name without a CA file, expected TOLLGATE_TLS_CA_FILE beside it"
@@ -111,26 +111,26 @@ pub enum BuildError {
         "TLS or a token file is configured, and this agent was built without the feature `tls`"
     )]
     WithoutTls,
-    /// The word by which a network is trusted is another.
+    /// `TOLLGATE_INSECURE` has a value other than `trusted-network`.
     #[error("TOLLGATE_INSECURE={value:?}: expected `trusted-network`, or nothing")]
     Insecure {
-        /// What was given.
+        /// The value found.
         value: String,
     },
     /// The epoch file cannot be read or written.
     #[error("epoch file {}: {source}", path.display())]
     EpochFile {
-        /// Where it is.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A switch is neither on nor off.
+    /// A switch is neither `on` nor `off`.
     #[error("{variable}={value:?}: expected `on` or `off`")]
     Switch {
         /// The environment variable.
         variable: &'static str,
-        /// What it was set to.
+        /// The value found.
         value: String,
     },
     /// An environment variable is not UTF-8.
@@ -144,12 +144,12 @@ pub enum BuildError {
     Bound {
         /// The setting.
         setting: &'static str,
-        /// What was given.
+        /// The value in the settings.
         found: usize,
-        /// What may be.
+        /// The values allowed.
         expected: &'static str,
     },
-    /// The operating system gave no thread.
+    /// The operating system could not start a thread.
     #[error("no thread for the agent: {0}")]
     Thread(std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! Of which partitions the agent has current news: calls about others are unguarded.
+//! Of which partitions the agent has a current watermark: calls about the other partitions are unguarded.
 //!
 //! ```text
 //! heard   up to 40      up to 41                                up to 42
@@ -6,13 +6,13 @@
 //!         guarded ──────────────────────────────>│ unguarded    │ guarded ──>
 //! ```
 //!
-//! A call is guarded if, when it was made, less than a second had gone by since a newer watermark of the
-//! pair's partition was heard, on whatever topic, that its owner marked as current. Excess of unguarded
-//! calls is no debt: nobody is refused later because aggregators were away. The packer asks, a few hundred
-//! microseconds after the call, so that calls pay nothing; it asks by the call's own instant, so that news
-//! heard since change nothing.
+//! A call is guarded if, less than a second before it, the agent received a newer watermark of the pair's partition,
+//! on any topic, and the ruling aggregator had marked that watermark as current. Excess of unguarded calls is no
+//! debt: no domain is refused later because aggregators were unreachable. The packer asks, a few hundred microseconds
+//! after the call, so that calls pay nothing. It asks by the call's own instant, so that watermarks received since
+//! then change nothing.
 //!
-//! Knows nothing of denials and leases. What stays true: what is not known to be guarded is unguarded.
+//! Knows nothing of denials and leases. What stays true: a call is unguarded unless it is known to be guarded.
 
 mod stretch;
 
@@ -24,18 +24,18 @@ use tollgate_shared::time::Span;
 use crate::clock::Mono;
 use stretch::Stretch;
 
-/// For how long news of a partition guard the calls about it.
+/// How long a watermark of a partition guards calls about it.
 const GUARDED_FOR: Span = Span::from_secs(1);
 
 /// The stretches of all partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards(Arc<[Stretch]>);
 
-/// What the listener writes and others read.
+/// The state that the listener writes and other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     guards: RwLock<Guards>,
-    /// By partition, the greatest place that was heard, current or not.
+    /// By partition, the greatest watermark received, current or not.
     heard: RwLock<Vec<Option<Place>>>,
 }
 
@@ -49,7 +49,7 @@ impl Guards {
 }
 
 impl Guard {
-    /// There are so many partitions, of which nothing has been heard.
+    /// Sets the number of partitions, and forgets all watermarks.
     pub(crate) fn set_partitions(&self, partitions: u32) {
         let stretches = (0..partitions).map(|_| Stretch::default()).collect();
         *self.guards.write().unwrap_or_else(PoisonError::into_inner) = Guards(stretches);
@@ -57,13 +57,13 @@ impl Guard {
         *heard = vec![None; partitions as usize];
     }
 
-    /// The stretches, as long as the number of partitions stays.
+    /// The stretches; valid as long as the number of partitions stays the same.
     pub(crate) fn guards(&self) -> Guards {
         let guards = self.guards.read().unwrap_or_else(PoisonError::into_inner);
         guards.clone()
     }
 
-    /// A partition's watermark was heard on a frame that was `late`.
+    /// The agent received a partition's watermark, on a frame that was delayed by `late`.
     pub(crate) fn hear(
         &self,
         partition: u32,
@@ -93,7 +93,7 @@ impl Guard {
         stretch.extend(now.0, until);
     }
 
-    /// Calls about every partition are guarded for ever, as a test wants it.
+    /// Guards calls about every partition for ever, for a test.
     #[cfg(feature = "testing")]
     pub(crate) fn keep(&self) {
         for stretch in self.guards().0.iter() {
@@ -101,7 +101,7 @@ impl Guard {
         }
     }
 
-    /// The log of a partition is another: its watermarks begin anew.
+    /// The partition has another log: its watermarks start again.
     pub(crate) fn forget(&self, partition: u32) {
         let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(newest) = heard.get_mut(partition as usize) {

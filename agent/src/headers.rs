@@ -1,5 +1,5 @@
-//! What an HTTP answer may say about a limit: `Retry-After` (RFC 9110), the fields of the IETF draft
-//! "RateLimit header fields for HTTP", as structured fields, and older fields for those who ask for them.
+//! Header fields of an HTTP response about a limit: `Retry-After` (RFC 9110), the fields of the IETF draft "RateLimit
+//! header fields for HTTP", as structured fields, and older fields on request.
 //!
 //! ```text
 //! retry-after: 5
@@ -13,8 +13,7 @@
 //! x-ratelimit-limit: 100   x-ratelimit-remaining: 0   x-ratelimit-reset: 5      the same, for older clients
 //! ```
 //!
-//! Knows no HTTP library. What stays true: values are whole and not negative, and what is not known is
-//! left out.
+//! Knows no HTTP library. What stays true: values are whole and not negative, and unknown values are left out.
 
 use std::fmt::Write as _;
 
@@ -33,7 +32,7 @@ pub struct Headers {
     tells_legacy: bool,
 }
 
-/// The same as `policy` and `limit` have, as numbers.
+/// The values of `policy` and `limit` as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Figures {
     quota: Option<u64>,
@@ -52,14 +51,14 @@ impl Headers {
         Self::of_field(policy, quota)
     }
 
-    /// Of a limit on how many there are at a time.
+    /// Fields of a limit on how many copies are held at a time.
     pub(crate) fn of_copies(name: &str, limit: u64) -> Self {
         let quota = limit.min(INTEGER_MAX);
         let policy = format!("\"{name}\";q={quota};qu=\"concurrent-requests\"");
         Self::of_field(policy, quota)
     }
 
-    /// The same beside the other limits of a resource, of which it is not known what is left.
+    /// The same fields with the resource's other limits, of which it is not known what is left.
     pub(crate) fn beside(mut self, policy: Policy) -> Self {
         let known = self.policy_name().map(str::to_owned);
         let limits = policy.limits();
@@ -88,7 +87,7 @@ impl Headers {
         }
     }
 
-    /// What remains, and in how many seconds there is more.
+    /// Sets what remains, and in how many seconds there is more.
     pub(crate) fn set_limit(&mut self, name: &str, remaining: u64, reset_seconds: Option<u64>) {
         let remaining = remaining.min(INTEGER_MAX);
         let reset_seconds = reset_seconds.map(|seconds| seconds.min(INTEGER_MAX));
@@ -101,9 +100,9 @@ impl Headers {
         self.figures.reset_seconds = reset_seconds;
     }
 
-    /// The same with `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` beside them, for clients that
-    /// know no others. No standard says what they mean: here the limit is the copies that it grants in its window, and
-    /// the reset is in whole seconds from now on, not an instant.
+    /// The same fields and also `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, for older
+    /// clients. No standard defines these three. Here the limit is the number of copies that it grants in its window,
+    /// and the reset is a number of whole seconds from now, not an instant.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -166,12 +165,12 @@ impl Headers {
         self.limit.as_deref()
     }
 
-    /// The name of the limit in both fields, which goes first. Names have no quotes.
+    /// The name of the first limit in both fields. Names have no quotes.
     pub(crate) fn policy_name(&self) -> Option<&str> {
         self.policy.as_deref()?.split('"').nth(1)
     }
 
-    /// All that are known: names in lower case, and values.
+    /// All fields that are known: names in lower case, and values.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(value("x-ratelimit-limit"), Some("100"));
         assert_eq!(value("x-ratelimit-remaining"), Some("0"));
         assert_eq!(value("x-ratelimit-reset"), Some("5"));
-        // What is not known is left out of them, too.
+        // Unknown values are left out of the older fields, too.
         let known: Vec<_> = Headers::of_policy("hard", 7, 1)
             .with_legacy()
             .iter()
@@ -250,7 +249,7 @@ mod tests {
         kit.near("api.search", "acme", 7, 50, second);
         let left = Some("\"window-0\";r=6;t=1".to_owned());
         assert_eq!(fields(hit("acme").headers()), (both.to_owned(), left));
-        // A limit that is reached goes first, whichever it is.
+        // A limit that is reached comes first.
         kit.deny("api.search", "denied", 5 * second);
         let denied = search.hit("denied").expect_err("it is denied").headers();
         assert_eq!(denied.policy_name(), Some("tier-1"));

@@ -1,13 +1,13 @@
-//! What an HTTP server answers a refused call with, whichever library it is written with: status, header fields, and a
-//! problem (RFC 9457) of the kinds that the IETF draft "RateLimit header fields for HTTP" registers.
+//! The HTTP response to a refused call, for any HTTP library: status, header fields, and a problem (RFC 9457) of the
+//! types that the IETF draft "RateLimit header fields for HTTP" registers.
 //!
 //! ```text
 //! 429   a limit is reached, or the call wants more than can ever be granted
-//! 503   nobody is heard and the blind policy is closed, or copies are not counted
+//! 503   the agent is blind and the policy `blind` is closed, or copies are not counted
 //! 500   the service's own mistake: hits of a resource that is limited by copies, 0 copies
 //! ```
 //!
-//! Knows no HTTP library. What stays true: a refusal is answered alike through every door.
+//! Knows no HTTP library. What stays true: every integration answers a refusal in the same way.
 
 use std::fmt::Write as _;
 
@@ -17,14 +17,14 @@ use crate::answer::{Cause, Denied};
 use crate::headers::Headers;
 use crate::refused::{Refused, TooMany};
 
-/// The code by which `tollgate explain` finds why a call was refused.
+/// The header field with the code by which `tollgate explain` finds the cause of a refusal.
 const CODE: &str = "x-tollgate-code";
 
 const TOO_MANY_REQUESTS: u16 = 429;
 const SERVICE_UNAVAILABLE: u16 = 503;
 const INTERNAL_SERVER_ERROR: u16 = 500;
 
-/// An answer to a refused call.
+/// The HTTP response to a refused call.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -57,8 +57,9 @@ impl HttpAnswer {
         }
     }
 
-    /// The same with another status in place of 429, and of 503 where nobody is heard and the resource is closed then:
-    /// web servers that ask a door take some statuses only, and let requests pass by others.
+    /// The same response with another status in place of 429, and of 503 if the agent is blind and the resource is
+    /// then closed. Some web servers accept only certain statuses from an authorization service, and let requests
+    /// through on others.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -77,7 +78,8 @@ impl HttpAnswer {
         self
     }
 
-    /// The same with the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`: see [`Headers::with_legacy`].
+    /// The same response with the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`: see
+    /// [`Headers::with_legacy`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -94,7 +96,7 @@ impl HttpAnswer {
         self
     }
 
-    /// The status.
+    /// The status code.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -108,7 +110,7 @@ impl HttpAnswer {
         self.status
     }
 
-    /// The call in words: what is refused, and until when.
+    /// What is refused, and until when, in words.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -122,7 +124,7 @@ impl HttpAnswer {
         &self.detail
     }
 
-    /// How many seconds to wait, rounded up, where that is known.
+    /// How many seconds to wait, rounded up; `None` if unknown.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -136,8 +138,8 @@ impl HttpAnswer {
         self.headers.retry_after_secs()
     }
 
-    /// Header fields, names in lower case: `retry-after`, `ratelimit-policy`, `ratelimit` and `x-tollgate-code` as far
-    /// as they are known, older ones if they were asked for ([`HttpAnswer::with_legacy_headers`]), and `content-type`.
+    /// Header fields, names in lower case: `retry-after`, `ratelimit-policy`, `ratelimit` and `x-tollgate-code` as
+    /// far as their values are known; the older ones with [`HttpAnswer::with_legacy_headers`]; and `content-type`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -155,8 +157,8 @@ impl HttpAnswer {
         self.headers.iter().chain(code).chain([kind])
     }
 
-    /// The body: a problem in JSON, and a line break. `violated-policies` has the name by which `RateLimit-Policy` knows
-    /// the limit that is reached.
+    /// The body: a problem in JSON, and a line break. `violated-policies` has the name that the reached limit has in
+    /// `RateLimit-Policy`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -204,7 +206,7 @@ impl HttpAnswer {
 }
 
 impl Denied {
-    /// What an HTTP server answers the call with.
+    /// The HTTP response to the call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -229,7 +231,7 @@ impl Denied {
 }
 
 impl TooMany {
-    /// What an HTTP server answers the call with: 429 without a time to come again, for there is none.
+    /// The HTTP response to the call: 429 without `Retry-After`, because waiting does not help.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -248,7 +250,7 @@ impl TooMany {
 }
 
 impl Refused {
-    /// What an HTTP server answers the call with.
+    /// The HTTP response to the call.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;

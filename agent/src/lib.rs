@@ -1,4 +1,4 @@
-//! What services link: decides in-process how often and how many at a time, and never waits.
+//! The rate limiter that a service links: it decides calls in the process, and never waits.
 //!
 //! ```no_run
 //! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,13 +17,13 @@
 //! # }
 //! ```
 //!
-//! How many at a time is asked of [`Agent::copies`] in the same way, and given back on drop:
-//! [`Copies::reserve`].
+//! [`Agent::copies`] limits how many things run at a time: [`Copies::reserve`] takes copies, and dropping the hold
+//! gives them back.
 //!
-//! A call looks into a deny list in memory, and leaves a few words in a buffer of its thread. A flusher
-//! sends those into the fleet's log; aggregators replay the limits over it, and say who is denied; the
-//! listener keeps the deny list true. With all of that gone calls pass at the same speed, and what is
-//! dropped is counted: see [`Agent::stats`].
+//! A call looks into a deny list in memory, and writes a few words into a buffer of its thread. A flusher sends the
+//! buffers to the fleet's log. Aggregators replay the limits over the log, and announce which domains are denied. The
+//! listener receives these announcements and updates the deny list. When all of that is unreachable, calls pass at
+//! the same speed, and the agent counts what it drops: see [`Agent::stats`].
 //!
 //! What stays true: no call waits; nothing here panics in the service; everything is bounded.
 

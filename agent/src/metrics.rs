@@ -1,7 +1,7 @@
-//! The agent's counters, for the `metrics` recorder of the process.
+//! Publishes the agent's counters to the process's `metrics` recorder.
 //!
-//! Told once a second by the network thread, so that no call pays for it. No metric is labelled by a
-//! domain. What stays true: counters are those of [`crate::Stats`], and only grow.
+//! The network thread publishes them once a second, so that no call pays for it. No metric has a domain as a label.
+//! What stays true: counters are those of [`crate::Stats`], and only grow.
 
 use metrics::{counter, gauge};
 
@@ -14,10 +14,10 @@ macro_rules! totals {
     };
 }
 
-/// How often they are told.
+/// How often the counters are published.
 pub(crate) const EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Tells them.
+/// Publishes the counters.
 pub(crate) fn tell(agent: &str, stats: &Stats) {
     let counters = totals![stats:
         hits_accepted
@@ -96,7 +96,7 @@ mod tests {
         SharedString, Unit,
     };
 
-    /// Keeps what it is told.
+    /// Keeps the values that it receives.
     #[derive(Default)]
     struct Kept(Arc<Mutex<BTreeMap<String, f64>>>);
 

@@ -1,17 +1,17 @@
-//! The most that pairs can ever be granted at once, as denials say it.
+//! The most copies that a pair can ever be granted at once, as denials state it.
 //!
 //! ```text
 //! public limits        no domain of api.search can be granted more than 1000 at once
 //! denial of acme       its limits grant 10 at most              hit_n("acme", 500): too many, for 10 minutes
 //! ```
 //!
-//! What a denial says is kept beyond its end, because it is true until the limits change: without it a
-//! small tenant could go on with large calls, each let through from an empty window. Kept by `moka`,
-//! bounded and expiring; a pair that was pushed out is refused by its next denial. No call of one copy
-//! looks in here, nor one of fewer copies than any pair of its resource is known to have.
+//! What a denial states is kept after the denial's end, because it is true until the limits change. Without it a
+//! small tenant could go on with large calls, each let through because its window is empty. `moka` keeps these
+//! entries, bounded and expiring; the next denial of an evicted pair refuses it again. Calls look in here only if
+//! they have more copies than the least maximum that is known of any pair of the resource.
 //!
-//! Knows nothing of windows. What stays true: a call is too many only under its exact names, and only
-//! while no newer limits are known than those that said so.
+//! Knows nothing of windows. What stays true: a call is too many only under its exact names, and only while the agent
+//! knows no newer limits than those of the denial.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use tollgate_shared::time::Span;
 use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 
-/// For how long what a denial said is kept.
+/// How long an entry is kept.
 const KEPT_FOR: Span = Span::from_secs(600);
 
-/// Pairs that are remembered. At some 300 bytes each they may take 20 MB.
+/// The most pairs that are remembered. At some 300 bytes each they may take 20 MB.
 const PAIRS_MAX: u64 = 65_536;
 
 #[derive(Clone, Debug)]
 struct KnownMost {
     resource: ResourceId,
     domain: Box<str>,
-    /// Of limits of this version.
+    /// The version of the limits that grant `most`.
     version: u64,
     most: u64,
-    /// By the agent's clock, which tests move; the cache's own is for its memory.
+    /// By the agent's clock, which tests move; the cache's own expiry only frees its memory.
     until: Mono,
 }
 
-/// What is remembered.
+/// The remembered entries.
 #[derive(Debug)]
 pub(crate) struct Mosts {
     pairs: Cache<u64, KnownMost>,
@@ -56,7 +56,7 @@ impl Default for Mosts {
 }
 
 impl Mosts {
-    /// A denial of a pair was heard, of limits of this version that grant so many at most.
+    /// The agent received a denial of a pair: the limits of this version grant at most this many copies.
     pub(crate) fn remember(
         &self,
         resource: &Resource,
@@ -66,7 +66,7 @@ impl Mosts {
     ) {
         let fingerprint = resource.fingerprint(domain);
         if resource.most() <= most {
-            // What all domains are held to says as much.
+            // The maximum for all domains is as low already.
             self.pairs.invalidate(&fingerprint);
             return;
         }
@@ -81,7 +81,7 @@ impl Mosts {
         self.pairs.insert(fingerprint, known);
     }
 
-    /// The most that a pair can be granted at once; [`u64::MAX`]: nobody knows.
+    /// The most copies that a pair can be granted at once; [`u64::MAX`] if unknown.
     pub(crate) fn of(&self, resource: &Resource, domain: &str, now: Mono) -> u64 {
         let known = self.pairs.get(&resource.fingerprint(domain));
         let known = known.filter(|known| {
@@ -138,7 +138,7 @@ mod tests {
             10
         );
         assert_eq!(mosts.of(&resource, "acme", NOW.plus(KEPT_FOR)), u64::MAX);
-        // The limits that said so are learnt after the denial.
+        // The limits of the denial's version are learnt after the denial.
         resource.learn(&limits(4, None));
         assert_eq!(
             (mosts.of(&resource, "acme", NOW), resource.most_of_any()),

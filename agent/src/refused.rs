@@ -1,23 +1,23 @@
-//! Why a call was not let through: one kind for calls about rates and about copies.
+//! Why a call was not let through: one type for calls about rates and about copies.
 //!
 //! ```text
 //! Denied        a limit is reached                          429, later again
 //! TooMany       more than the limits can ever grant         429, fewer at once
-//! Misuse        the service's own mistake                   500, mend the service
+//! Misuse        the service's own mistake                   500, fix the service
 //! Uncounted     the aggregators would not rule on it        503
 //! ```
 //!
-//! Knows nothing of HTTP beside that table. What stays true: a caller's mistake never looks like a limit.
+//! Knows nothing of HTTP except this table. What stays true: a caller's mistake never looks like a limit.
 
 use tollgate_shared::wire::verdict::Why;
 
 use crate::answer::{Cause, Denied};
 
-/// Why a call was not let through. Nothing is counted and nothing is held.
+/// Why a call was not let through. Nothing is counted against a limit, and no copies are held.
 ///
-/// A call that makes no sense is neither granted nor refused, and recorded nowhere: to grant it, be it with 0 copies,
-/// would hide a mistake in the service's own sums, and a refusal would be counted against a domain that has done
-/// nothing. [`Refused::is_caller_error`] tells the two apart:
+/// A call that makes no sense is neither granted nor refused, and not recorded. Granting it, be it with 0 copies,
+/// would hide a mistake in the service's own arithmetic; a refusal would be counted against a domain that has done
+/// nothing. [`Refused::is_caller_error`] tells the two cases apart:
 ///
 /// ```
 /// # use tollgate_agent::testing::TestAgent;
@@ -32,22 +32,22 @@ use crate::answer::{Cause, Denied};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// A limit is reached, or no aggregator is heard and the blind policy refuses.
+    /// A limit is reached, or the agent is blind and the policy `blind` refuses.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// More at once than the limits can ever grant: trying again is of no use.
+    /// More at once than the limits can ever grant: trying again does not help.
     #[error(transparent)]
     TooMany(#[from] TooMany),
     /// The call makes no sense.
     #[error(transparent)]
     Misuse(#[from] Misuse),
-    /// The aggregators would not rule on copies that were asked for.
+    /// The aggregators did not rule on the copies.
     #[error("copies are not counted: {0}")]
     Uncounted(Why),
 }
 
 impl Refused {
-    /// The denial, where a limit or the blind policy refuses.
+    /// The denial, if a limit or the policy `blind` refused the call.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -64,8 +64,8 @@ impl Refused {
         }
     }
 
-    /// Whether the service that calls made a mistake, and no limit is involved: a call that makes no sense, or a hit on
-    /// a resource that is limited by copies. No waiting helps; such calls belong in the service's error log.
+    /// Whether the calling service made a mistake, and no limit is involved: a call that makes no sense, or a hit on
+    /// a resource that is limited by copies. Waiting does not help; such calls belong in the service's error log.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -82,8 +82,8 @@ impl Refused {
     }
 }
 
-/// A call wants more copies at once than its limits can ever grant, whoever else calls. It is refused at
-/// once, and recorded as refused; calls of fewer copies may pass.
+/// A call wants more copies at once than its limits can ever grant, even if nobody else calls. It is refused at once,
+/// and recorded as refused; calls of fewer copies may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more copies than can ever be granted at once: expected at most {most}")]
 pub struct TooMany {
@@ -95,7 +95,7 @@ impl TooMany {
         Self { most }
     }
 
-    /// How many can be granted at once.
+    /// How many copies can be granted at once.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -116,27 +116,27 @@ impl TooMany {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// No copies were asked for.
+    /// The call asks for 0 copies.
     #[error("0 copies: expected at least 1")]
     NoCopies,
-    /// The least is above the most.
+    /// The minimum is above the maximum.
     #[error("{min} to {max} copies: expected the least not to be above the most")]
     MinAboveMax {
-        /// The least.
+        /// The minimum.
         min: u32,
-        /// The most.
+        /// The maximum.
         max: u32,
     },
     /// The resource is limited by rate.
     #[error("the resource is limited by rate, not by copies")]
     NotCopies,
-    /// Copies of the resource are used only once they are granted: see
-    /// [`Copies::reserve_confirmed`](crate::Copies::reserve_confirmed). Told once the resource has been
-    /// joined ([`Agent::ready`](crate::Agent::ready)); before, nobody here knows that it is strict, and
-    /// [`Copies::reserve`](crate::Copies::reserve) lets through.
+    /// Copies of the resource may be used only once the aggregators have granted them: see
+    /// [`Copies::reserve_confirmed`](crate::Copies::reserve_confirmed). Returned only once the agent knows the
+    /// resource's limits ([`Agent::ready`](crate::Agent::ready)); before that, the agent does not know that the
+    /// resource is strict, and [`Copies::reserve`](crate::Copies::reserve) lets the call through.
     #[error("the resource is strict: its copies are had by `reserve_confirmed`")]
     Strict,
-    /// The resource is not strict: nobody would wait with the copies.
+    /// The resource is not strict: its aggregators send no grant to wait for.
     #[error("the resource is optimistic: its copies are had by `reserve`")]
     Optimistic,
 }

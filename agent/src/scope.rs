@@ -1,18 +1,18 @@
-//! Whose use of a resource a refusal is about.
+//! The scope of a refusal: whose use of a resource is refused.
 
 use std::fmt;
 
 use tollgate_shared::wire::statement as wire;
 
-/// What a refusal is about.
+/// The scope of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Scope {
     /// One domain's use of the resource.
     Pair,
-    /// Everybody's use of the resource.
+    /// All domains' use of the resource.
     Resource,
-    /// The use by all domains of a group.
+    /// The use of the resource by all domains of a group.
     Group,
 }
 

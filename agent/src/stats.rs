@@ -1,4 +1,4 @@
-//! What an agent counts. Nothing that is dropped is dropped silently.
+//! The agent's counters. Everything that is dropped is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub(crate) struct Counters {
     pub(crate) verdicts: AtomicU64,
     pub(crate) verdicts_ignored: AtomicU64,
     pub(crate) callbacks_panicked: AtomicU64,
-    /// Of panics of callbacks, which are counted in several places.
+    /// Limits the log lines about panics of callbacks, which several places count.
     pub(crate) panic_lines: LogLines,
 }
 
@@ -71,30 +71,30 @@ impl Counters {
     }
 }
 
-/// What an agent has counted since its start, and how it stands. Calls are counted as calls, whatever
-/// their copies.
+/// What an agent has counted since its start, and its current state. A call counts as one call, whatever its copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Calls let through that the recorder took.
+    /// Calls that were let through and that the recorder accepted.
     pub hits_accepted: u64,
-    /// Calls let through that the recorder dropped: their thread's ring was full, there are too many
+    /// Calls that were let through and that the recorder dropped: their thread's buffer was full, there were too many
     /// threads, or the agent had ended.
     pub hits_dropped_recorder: u64,
-    /// Calls let through that were dropped on their way to the courier, at the bound on bytes.
+    /// Calls that were let through and dropped between recorder and courier, at the bound on bytes.
     pub hits_dropped_queue: u64,
-    /// Calls let through that the courier gave up: refused by the log, or not acknowledged in time.
+    /// Calls that were let through and that the courier gave up: the log refused them, or did not acknowledge them in
+    /// time.
     pub hits_dropped_courier: u64,
-    /// Calls let through unguarded: nothing current had been heard of their partition for a second, or
-    /// denials were grants. What they use beyond a limit is never held against anybody later.
+    /// Calls that were let through unguarded: the agent had received no current watermark of their partition for a
+    /// second, or denials were ignored. Copies that they use beyond a limit are never held against a domain later.
     pub hits_unguarded: u64,
-    /// Calls let through that the log has acknowledged.
+    /// Calls that were let through and that the log has acknowledged.
     pub hits_acknowledged: u64,
-    /// Calls refused that the recorder took.
+    /// Calls that were refused and that the recorder accepted.
     pub refused_accepted: u64,
-    /// Calls refused whose record was dropped anywhere. They were refused all the same.
+    /// Calls that were refused and whose record was dropped anywhere. They were refused all the same.
     pub refused_dropped: u64,
-    /// Calls that were let through by the kill switch, or where denials are ignored.
+    /// Denied calls that were let through because of the kill switch, or because the resource ignores denials.
     pub kill_switch_grants: u64,
     /// Batches sent for the first time.
     pub batches_sent: u64,
@@ -104,21 +104,21 @@ pub struct Stats {
     pub batches_acknowledged: u64,
     /// Batches that were given up after five minutes, or at the end.
     pub batches_given_up: u64,
-    /// Batches that the log refused for ever.
+    /// Batches that the log refused finally.
     pub batches_refused: u64,
-    /// Refusals of batches that were not under way.
+    /// Refusals of batches that were not in flight.
     pub refusals_unknown: u64,
-    /// Batches that wait, or are under way.
+    /// Batches that wait or are in flight.
     pub batches_waiting: u64,
-    /// Denials in the list.
+    /// Denials in the deny list.
     pub denials_live: u64,
-    /// Denials entered into the list.
+    /// Denials entered into the deny list.
     pub denials_taken: u64,
     /// Denials that ended before their time.
     pub lifts_taken: u64,
-    /// Denials for which the list had no room: their scopes stayed open.
+    /// Denials for which the deny list had no room: their scopes stayed open.
     pub denials_without_room: u64,
-    /// Statements that said nothing new.
+    /// Statements that the agent already knew.
     pub statements_known: u64,
     /// Statements of a kind, a partition or a log that this agent does not follow.
     pub statements_ignored: u64,
@@ -126,78 +126,79 @@ pub struct Stats {
     pub near_live: u64,
     /// Notices of pairs near their limits.
     pub near_notices: u64,
-    /// Notices for which there was no room: what their pairs have left is not known here.
+    /// Notices for which there was no room: the agent does not know what their pairs have left.
     pub near_without_room: u64,
-    /// Gaps in topics of notices. What was known by them is void; denials are not.
+    /// Gaps in topics of notices. What the agent learnt from such a topic no longer holds; its denials do.
     pub near_gaps: u64,
     /// Counters of the filter that are stuck; lookups in it are a little slower.
     pub filter_stuck: u64,
-    /// Frames of the feed.
+    /// Frames received from feeds.
     pub frames: u64,
-    /// Frames that could not be read, or came from somebody unknown.
+    /// Frames that could not be decoded, or came from an unknown sender.
     pub frames_refused: u64,
     /// Gaps in topics' sequences.
     pub gaps: u64,
-    /// Times that a feed was silent for too long.
+    /// How often a feed was silent for too long.
     pub silences: u64,
-    /// Times that a topic said nothing although denials of it are in the list, and was asked about.
+    /// How often a topic was silent although the deny list has denials of it; the agent then asked an aggregator
+    /// about it.
     pub silent_topics: u64,
-    /// Snapshots taken.
+    /// Snapshots received.
     pub snapshots: u64,
-    /// Snapshots of which a part was lost on its way; they are asked for again.
+    /// Snapshots of which a part was lost on the way; the agent asks for them again.
     pub snapshots_torn: u64,
-    /// Evidence about logs that are not the ones followed.
+    /// Watermarks of logs other than the ones that the agent follows.
     pub foreign_logs: u64,
     /// Answers of aggregators to a hello.
     pub welcomes: u64,
-    /// Connections to feeds that were made. None of them, with a welcome heard: the feed that an aggregator
-    /// advertises cannot be reached from here.
+    /// Connections to feeds that were made. If this is zero although [`Stats::welcomes`] is not, the agent cannot
+    /// reach the feed address that an aggregator advertises.
     pub feeds_opened: u64,
     /// Connections to aggregators that were lost.
     pub links_lost: u64,
-    /// Connections to aggregators that this agent ended for what came over them: not ZeroMQ's protocol,
-    /// longer than is allowed, too slow, or nothing.
+    /// Connections to aggregators that the agent closed because of what it received: not ZeroMQ's protocol, longer
+    /// than allowed, too slow, or nothing at all.
     pub connections_ended: u64,
-    /// Connections to aggregators that were not made or ended because of credentials: a certificate that does not hold, a
-    /// token that is not let in, or a network that nothing protects.
+    /// Connections to aggregators that failed or were closed because of credentials: an invalid certificate, a token
+    /// that the aggregator does not accept, or an unprotected network.
     pub connections_refused: u64,
-    /// Times that an aggregator named another one that was not followed, because 1,024 are already.
+    /// How often the agent did not follow another aggregator of the fleet, because it follows 1,024 already.
     pub members_not_followed: u64,
-    /// Times that no connection to an aggregator was tried, because its name has no address, or none was found in time.
+    /// How often the agent did not try to connect to an aggregator, because its host name has no address, or none was
+    /// found in time.
     pub names_not_resolved: u64,
-    /// Resources beyond the bound: their calls are let through and recorded nowhere.
+    /// Resources beyond the bound: their calls are let through and not recorded.
     pub resources_without_room: u64,
-    /// What was done with holds: taken, given back, passed on.
+    /// Operations on holds: copies taken, given back, passed on.
     pub hold_operations: u64,
-    /// Operations on holds that were dropped at a bound; the next full list heals them.
+    /// Operations on holds that were dropped at a bound; the next full list in a heartbeat corrects them.
     pub hold_operations_dropped: u64,
-    /// Holds on record.
+    /// Holds that the agent tracks.
     pub holds_live: u64,
-    /// Holds of which some was too much.
+    /// Holds of which some copies were too many.
     pub holds_excess: u64,
-    /// Holds that were ended without their holders' doing.
+    /// Holds that ended without an act of their holders.
     pub holds_ended: u64,
     /// Holds that the aggregators refused to count.
     pub holds_uncounted: u64,
-    /// Copies of strict resources that were used without having been granted, by the blind policy.
+    /// Copies of strict resources that were used without a grant, under the policy `blind`.
     pub holds_beyond_strict: u64,
-    /// Beats sent.
+    /// Heartbeats sent.
     pub beats: u64,
-    /// Verdicts on holds that were of use.
+    /// Verdicts on holds that changed something.
     pub verdicts: u64,
-    /// Verdicts on holds that said nothing new, or were not for this epoch.
+    /// Verdicts on holds that changed nothing, or were for another epoch.
     pub verdicts_ignored: u64,
-    /// Calls of `on_hold`, `on_heard` and `on_near`, and of the process's recorder of metrics, that panicked; the
-    /// agent went on.
+    /// Panics of `on_hold`, `on_heard`, `on_near`, and the process's metrics recorder; the agent went on.
     pub callbacks_panicked: u64,
-    /// Holds that were let through without being recorded: at the bound on them, or after the end.
+    /// Holds that were let through without being recorded: at the bound on holds, or after the agent's end.
     pub holds_unrecorded: u64,
-    /// For how long not all partitions have been heard; none: all are.
+    /// How long the agent has been without a current watermark of some partition. `None` if it has one of each.
     pub blind_for: Option<Duration>,
 }
 
 impl Stats {
-    /// Calls let through whose record was dropped anywhere.
+    /// Calls that were let through and whose record was dropped anywhere.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;

@@ -13,7 +13,7 @@
 //! assert_eq!(kit.recorded().len(), 2);
 //! ```
 //!
-//! Deny list, recorder and calls are those of any agent; only clock, flusher and network are missing.
+//! Deny list, recorder and calls are those of any agent; only clock, flusher and network are replaced.
 
 mod copies;
 mod rates;
@@ -44,13 +44,13 @@ use crate::timer::Timer;
 pub use copies::{Held, Ruling};
 pub use recorded::{Outcome, Recorded};
 
-/// Partitions of the log that is not there.
+/// Partitions of the log that the kit pretends to have.
 const PARTITIONS: u32 = 16;
 
-/// Denials that there is room for.
+/// The room for denials.
 const DENIALS_MAX: usize = 4_096;
 
-/// When it is in the beginning: 2026-01-01.
+/// The time at the start: 2026-01-01.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
 /// An agent for tests.
@@ -80,11 +80,11 @@ pub enum WhenBlind {
     Open,
     /// Refuses them.
     Closed,
-    /// Lets so many of one domain through in each window.
+    /// Lets this many hits of one domain through in each window.
     Local {
-        /// Hits.
+        /// Hits in each window.
         limit: u64,
-        /// In each window of this length.
+        /// The length of the window.
         window: Duration,
     },
 }
@@ -96,7 +96,7 @@ impl Default for TestAgent {
 }
 
 impl TestAgent {
-    /// One that hears of every partition, and of no denial.
+    /// A test agent with a current watermark of every partition, and no denials.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -108,7 +108,7 @@ impl TestAgent {
         Self::with_denials(DENIALS_MAX)
     }
 
-    /// One with room for so many denials.
+    /// A test agent with room for this many denials.
     ///
     /// ```
     /// use std::time::Duration;
@@ -122,7 +122,7 @@ impl TestAgent {
         Self::built(Agent::builder(), denials_max)
     }
 
-    /// One that calls back when something becomes of a hold: see [`AgentBuilder::on_hold`].
+    /// A test agent that calls `on_hold` when the state of a hold changes: see [`AgentBuilder::on_hold`].
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -194,7 +194,7 @@ impl TestAgent {
         &self.agent
     }
 
-    /// Moves the clock on; those who wait look at it again.
+    /// Moves the clock forwards; waiting calls look at it again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -212,7 +212,7 @@ impl TestAgent {
         self.moved.notify_waiters();
     }
 
-    /// Denies a domain for so long, under a limit of 1 in that time.
+    /// Denies a domain for this long, under a limit of 1 in that time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -242,7 +242,7 @@ impl TestAgent {
         );
     }
 
-    /// Denies everybody for so long, as a global limit does.
+    /// Denies all domains for this long, as a global limit does.
     ///
     /// ```
     /// use std::time::Duration;
@@ -290,7 +290,7 @@ impl TestAgent {
         );
     }
 
-    /// From now on nobody is heard: blind policies apply, and no denial holds.
+    /// Makes the agent blind: from now on the policies `blind` apply, and no denial holds.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -310,7 +310,7 @@ impl TestAgent {
         sight.update(self.agent.shared().clock.read());
     }
 
-    /// From now on everybody is heard again.
+    /// Ends blindness: from now on every partition has a current watermark again.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -329,7 +329,7 @@ impl TestAgent {
         sight.update(self.agent.shared().clock.read());
     }
 
-    /// What a resource's calls get while the agent is blind. Open unless it is set.
+    /// Sets what a resource's calls get while the agent is blind. Default: open.
     ///
     /// ```
     /// use tollgate_agent::testing::{TestAgent, WhenBlind};
@@ -352,7 +352,7 @@ impl TestAgent {
         self.learn(resource, |public| public.blind = blind);
     }
 
-    /// Tells the agent a resource's limit, as it stands in headers.
+    /// Sets a resource's limit, for header fields.
     ///
     /// ```
     /// use std::time::Duration;
@@ -371,7 +371,7 @@ impl TestAgent {
         self.learn(resource, |public| public.tiers = [tier].into());
     }
 
-    /// Everything that was recorded since the beginning, thread by thread, in order.
+    /// Everything that was recorded since the start, thread by thread, in order.
     ///
     /// ```
     /// use tollgate_agent::testing::{Outcome, TestAgent};
@@ -406,7 +406,7 @@ impl TestAgent {
         recorded.clone()
     }
 
-    /// Forgets what was recorded so far.
+    /// Discards what was recorded so far.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;

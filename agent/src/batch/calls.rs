@@ -1,10 +1,10 @@
-//! A parcel: entries for one partition on their way to the log, not yet written as a record.
+//! A batch: entries for one partition on their way to the log, not yet encoded as a record.
 //!
-//! A record carries the instant at which it is first sent and a sequence number, so it is written only
-//! then; until then its entries wait here, in a few vectors and one text.
+//! A record contains the instant of its first sending and a sequence number, so it is encoded only then. Until then
+//! its entries wait here, in a few vectors and one text.
 //!
-//! Knows nothing of sockets. What stays true: a parcel fits into a record, and as long as it lives
-//! anywhere, its lane and its bytes are accounted for.
+//! Knows nothing of sockets. What stays true: a batch fits into a record; and as long as a batch exists anywhere, its
+//! partition queue and its bytes are accounted for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use tollgate_shared::wire::statement::Cause;
 
 use crate::resource::{NO_RESOURCE, ResourceId, Resources};
 
-/// Bytes of a parcel at which it is full. Larger ones save nothing more a hit, and this leaves more
-/// than ten times the room in a record.
+/// Bytes at which a batch is full. Larger batches save nothing more per hit, and this leaves more than ten times the
+/// room in a record.
 pub(crate) const BYTES_MAX: usize = 64 * 1024;
 
-/// What an entry takes in a record beside its name, at most; a refund takes [`REFUND_BYTES`] more.
+/// The most bytes that an entry takes in a record beside its name; a refund takes [`REFUND_BYTES`] more.
 const ENTRY_BYTES: usize = 40;
 
-/// The stamp of its estimate, and the estimate.
+/// The bytes of the estimate's stamp, and of the estimate.
 const REFUND_BYTES: usize = 16;
 
-/// What an entry of refused calls takes beside its name, at most.
+/// The most bytes that an entry of refused calls takes beside its name.
 const REFUSED_BYTES: usize = 80;
 
-/// Parcels of one lane that were handed over and are not done, and the bytes of all lanes.
+/// Batches of one partition queue that were handed over and are not done, and the bytes of all queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     pub(crate) lane: Arc<AtomicU32>,
     pub(crate) bytes: Arc<AtomicUsize>,
 }
 
-/// Accounts for a parcel as long as it lives.
+/// Accounts for a batch as long as it exists.
 #[derive(Debug)]
 struct Load {
     loads: Loads,
@@ -53,20 +53,20 @@ impl Drop for Load {
     }
 }
 
-/// A name within the parcel's text.
+/// A name within the batch's text.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     start: u32,
     end: u32,
 }
 
-/// Equal calls of one pair at one instant, on their way into a parcel.
+/// Equal calls of one pair at one instant, on their way into a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Calls<'a> {
     pub(crate) resource: ResourceId,
     pub(crate) domain: &'a str,
     pub(crate) at: Timestamp,
-    /// Of each call.
+    /// Copies of each call.
     pub(crate) copies: u32,
     pub(crate) calls: u32,
     pub(crate) min: Option<u32>,
@@ -75,7 +75,7 @@ pub(crate) struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// Whether other calls of the same kind may be of the same entry.
+    /// Whether other equal calls may be merged into the same entry.
     pub(crate) fn may_merge(&self) -> bool {
         self.min.is_none() && !matches!(self.kind, HitKind::Refund { .. })
     }
@@ -83,7 +83,7 @@ impl Calls<'_> {
 
 #[derive(Clone, Copy, Debug)]
 struct CallEntry {
-    /// Its index in the record.
+    /// The resource's index in the record.
     resource: u32,
     domain: Name,
     at: Timestamp,
@@ -96,7 +96,7 @@ struct CallEntry {
 
 #[derive(Clone, Copy, Debug)]
 struct RefusedEntry {
-    /// Its index in the record.
+    /// The resource's index in the record.
     resource: u32,
     domain: Name,
     sum: RefusedSum,
@@ -117,9 +117,9 @@ pub(crate) struct RefusedSum {
 #[derive(Debug, Default)]
 pub(crate) struct CallBatch {
     pub(crate) partition: u32,
-    /// Calls that were let through and stand in it.
+    /// Calls in this batch that were let through.
     pub(crate) hits: u64,
-    /// Calls that were refused and stand in it.
+    /// Calls in this batch that were refused.
     pub(crate) refused_calls: u64,
     text: String,
     entries: Vec<CallEntry>,
@@ -127,7 +127,7 @@ pub(crate) struct CallBatch {
     /// The resources, by their index in the record.
     resources: Vec<ResourceId>,
     indices: HashMap<ResourceId, u32, RandomState>,
-    /// The index that was asked for last: most parcels are of few resources.
+    /// The index that was looked up last: most batches have few resources.
     last_index: u32,
     names_bytes: usize,
     refunds_bytes: usize,
@@ -142,8 +142,8 @@ impl CallBatch {
         }
     }
 
-    /// An empty one for the same partition, with room for as much, within bounds: what comes next is
-    /// much like it.
+    /// An empty batch for the same partition, with as much room, within bounds, because the next batch is usually
+    /// similar.
     pub(crate) fn next(&self) -> Self {
         const ENTRIES_MAX: usize = 256;
         Self {
@@ -161,7 +161,7 @@ impl CallBatch {
         BYTES_MAX <= self.bytes() || RESOURCES_MAX as usize <= self.resources.len()
     }
 
-    /// About as many bytes as its record will have.
+    /// About as many bytes as the batch's record will have.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
             + self.names_bytes
@@ -170,7 +170,7 @@ impl CallBatch {
             + REFUSED_BYTES * self.refused.len()
     }
 
-    /// Adds an entry; its number.
+    /// Adds an entry, and returns its number.
     pub(crate) fn push(&mut self, calls: &Calls<'_>) -> u32 {
         let resource = self.index_of(calls.resource);
         let domain = self.name(calls.domain);
@@ -191,7 +191,7 @@ impl CallBatch {
         u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Adds calls to an entry, if they are equal to its own.
+    /// Adds calls to an entry if they are equal to the entry's calls. Returns whether they were added.
     pub(crate) fn merge(&mut self, number: u32, calls: &Calls<'_>) -> bool {
         let (text, resources) = (&self.text, &self.resources);
         let Some(entry) = self.entries.get_mut(number as usize) else {
@@ -224,9 +224,9 @@ impl CallBatch {
         });
     }
 
-    /// The index of a resource in the record, which names each once.
+    /// The index of a resource in the record, which contains each name once.
     fn index_of(&mut self, resource: ResourceId) -> u32 {
-        // With at most 256 bytes and a head.
+        // A name of at most 256 bytes, and its length.
         const NAME_BYTES: usize = 260;
         if self.resources.get(self.last_index as usize) == Some(&resource) {
             return self.last_index;
@@ -257,7 +257,7 @@ impl CallBatch {
         }
     }
 
-    /// Every entry of what was let through.
+    /// Every entry of calls that were let through.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Calls<'_>> {
         self.entries.iter().map(|one| Calls {
             resource: self.resource(one.resource),
@@ -282,7 +282,7 @@ impl CallBatch {
         })
     }
 
-    /// From here on it counts among those handed over.
+    /// From here on the batch counts among those handed over.
     pub(crate) fn handed_over(&mut self, loads: &Loads) {
         let bytes = self.bytes();
         loads.lane.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +293,7 @@ impl CallBatch {
         });
     }
 
-    /// It was not taken, and waits where it came from.
+    /// The batch was not accepted, and waits again where it came from.
     pub(crate) fn taken_back(&mut self) {
         self.load = None;
     }
@@ -305,7 +305,7 @@ impl CallBatch {
             .iter()
             .map(|id| resources.by_id(*id))
             .collect();
-        // A number always has its resource; if one had not, its entries would stand under `(gone)`.
+        // A number always has its resource; if it had not, its entries would get the name `(gone)`.
         let names: Vec<&str> = known
             .iter()
             .map(|one| one.as_ref().map_or("(gone)", |one| &*one.name))

@@ -1,6 +1,7 @@
-//! What the keeper sends: operations and beats, owned until a courier writes them as records.
+//! What the hold session sends: operations and heartbeats, owned until a courier encodes them as
+//! records.
 //!
-//! Ages are written against the instant of the first sending, so nothing is encoded before. Knows
+//! Ages are relative to the instant of the first sending, so nothing is encoded earlier. Knows
 //! nothing of holdings.
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(crate) struct Operation {
     pub(crate) act: HoldAct,
 }
 
-/// What an operation does; as the wire has it, but owned.
+/// The act of an operation, as on the wire, but owned.
 #[derive(Clone, Debug)]
 pub(crate) enum HoldAct {
     Reserve {
@@ -125,7 +126,7 @@ impl HoldOps {
         self.operations.push((index, operation));
     }
 
-    /// How many resources it names.
+    /// How many resources the operations have.
     pub(crate) fn resources(&self) -> usize {
         self.resources.len()
     }
@@ -148,7 +149,7 @@ impl HoldOps {
     }
 }
 
-/// A beat for one partition.
+/// A heartbeat for one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     pub(crate) partition: u32,
@@ -156,7 +157,7 @@ pub(crate) struct Heartbeat {
     pub(crate) parts: Vec<BeatPart>,
 }
 
-/// What a beat says of one resource.
+/// What a heartbeat states about one resource.
 #[derive(Debug)]
 pub(crate) struct BeatPart {
     pub(crate) name: Arc<str>,
@@ -205,7 +206,7 @@ impl BeatHold {
 impl Heartbeat {
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>) {
-        // A resource whose list was cut stands in several parts, and is named once.
+        // A resource whose list was cut is in several parts, and its name is written once.
         let mut names: Vec<&str> = Vec::new();
         let mut indices = Vec::new();
         for part in &self.parts {

@@ -1,7 +1,7 @@
-//! What goes into one record of the log: calls, operations on holds, or a heartbeat.
+//! The content of one record of the log: calls, operations on holds, or a heartbeat.
 //!
-//! Each owns its content until the courier writes it, when it is first sent. Knows nothing of queues and sockets. What
-//! stays true: one of these is one record.
+//! Each type owns its content until the courier encodes it, at its first sending. Knows nothing of queues and
+//! sockets. What stays true: one of these becomes one record.
 
 pub(crate) mod calls;
 pub(crate) mod holds;
@@ -20,7 +20,7 @@ pub(crate) enum Payload {
     Hits(CallBatch),
     /// Operations on holds.
     Holds(HoldOps),
-    /// What is held.
+    /// A heartbeat: what the agent holds.
     Beat(Heartbeat),
 }
 
@@ -39,7 +39,7 @@ impl Payload {
         }
     }
 
-    /// Calls let through that stand in it.
+    /// Calls in this record that were let through.
     pub(crate) fn hits(&self) -> u64 {
         match self {
             Self::Hits(parcel) => parcel.hits,
@@ -47,7 +47,7 @@ impl Payload {
         }
     }
 
-    /// Calls refused that stand in it.
+    /// Calls in this record that were refused.
     pub(crate) fn refused_calls(&self) -> u64 {
         match self {
             Self::Hits(parcel) => parcel.refused_calls,
@@ -55,7 +55,7 @@ impl Payload {
         }
     }
 
-    /// Whether it is about holds, and so of use only in its order.
+    /// Whether the record is about holds, and so useful only in its order.
     pub(crate) fn is_of_holdings(&self) -> bool {
         !matches!(self, Self::Hits(_))
     }

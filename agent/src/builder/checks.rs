@@ -1,4 +1,4 @@
-//! Whether settings can be used, told before anything is started.
+//! Checks of settings, before anything is started.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::BuildError;
 #[cfg(feature = "kafka")]
 use crate::net;
 
-/// Where an aggregator listens for agents unless told otherwise.
+/// The default address at which an aggregator listens for agents.
 const AGGREGATOR_DEFAULT: &str = "127.0.0.1:7401";
 
 impl AgentBuilder {
@@ -25,7 +25,7 @@ impl AgentBuilder {
     }
 
     pub(super) fn checked_aggregators(&self) -> Result<Vec<String>, BuildError> {
-        // Kafka knows where aggregators are.
+        // Kafka has the aggregators' addresses.
         if self.aggregators.is_empty() && self.kafka.is_some() {
             return Ok(Vec::new());
         }
@@ -67,7 +67,7 @@ impl AgentBuilder {
         }
     }
 
-    /// Puts what stands in the file before what was said one by one, which beats it.
+    /// Puts the file's properties before those set one by one, which override them.
     pub(super) fn read_kafka_properties(&mut self) -> Result<(), BuildError> {
         let (Some(path), Some(_)) = (&self.kafka_properties_file, &self.kafka) else {
             return Ok(());
@@ -149,7 +149,7 @@ pub(super) fn check_key(path: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The bytes of a file that others must not be able to read.
+/// The bytes of a file that other users must not be able to read.
 fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;
     check_kept(&file.metadata()?)?;
@@ -158,9 +158,9 @@ fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a file is kept from the other users of its machine.
+/// Whether the other users of the machine cannot read the file.
 fn check_kept(metadata: &std::fs::Metadata) -> io::Result<()> {
-    // A pipe or a device is nobody's to change the mode of.
+    // The mode of a pipe or a device is not the user's to change.
     #[cfg(unix)]
     if metadata.is_file() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -345,7 +345,7 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(builder.kafka_properties, expected);
-        // A file that everybody can read may have anything but a password in it.
+        // A file that everybody can read may contain any property except a password.
         assert!(of_file_of(0o644, "client.rack=a\n").is_ok());
         let exposed = of_file_of(0o644, "sasl.password=p\n");
         let exposed = exposed.map(|_| ()).expect_err("exposed").to_string();
@@ -357,7 +357,7 @@ mod tests {
         let fault = fault.to_string();
         let expected = ": line 1: expected NAME=VALUE, or # and a remark";
         assert!(fault.ends_with(expected), "{fault}");
-        // Without Kafka nobody needs it.
+        // Without Kafka the file is not read.
         let none = of(&[("TOLLGATE_KAFKA_PROPERTIES_FILE", "/nowhere/file")]);
         assert!(none.expect("good settings").read_kafka_properties().is_ok());
     }

@@ -1,12 +1,11 @@
-//! The file in which an agent leaves the secret of its epoch to the one that comes after it.
+//! The file in which an agent stores the secret of its epoch for its successor.
 //!
 //! ```text
 //! 6f0c…64 hexadecimal digits, and a line end
 //! ```
 //!
-//! The successor shows the secret that it finds, so that what that one held is given back at once
-//! instead of after the silence of a dead agent. What stays true: the file is never half written, and
-//! nobody but its owner can read it.
+//! The successor presents the secret that it finds. So its predecessor's copies are given back at once instead of
+//! after `agent_timeout`. What stays true: the file is never half written, and only its owner can read it.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -15,8 +14,8 @@ use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
 
 use crate::error::BuildError;
 
-/// Leaves a secret to whoever comes after, and returns the one that came before. A file that holds
-/// none is taken for the first agent's: then the silence says it.
+/// Stores a secret for the successor, and returns the predecessor's. A file without a valid secret is treated as if
+/// there were no predecessor: then the aggregators free its copies after `agent_timeout`.
 pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSecret>, BuildError> {
     let fault = |source| BuildError::EpochFile {
         path: path.to_owned(),
@@ -29,7 +28,7 @@ pub(super) fn succeed(path: &Path, secret: EpochSecret) -> Result<Option<EpochSe
     };
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    // One that was left half written may be readable by others.
+    // A file that an earlier run left half written may be readable by others.
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(fault(error)),
         _ => {}

@@ -1,16 +1,16 @@
-//! What an agent draws at random, chosen by whoever drives one by hand.
+//! The random values of an agent, chosen by a test that drives the agent by hand.
 
 use tollgate_shared::epoch::EpochSecret;
 
-/// All that an agent otherwise draws at random.
+/// Everything that an agent otherwise draws at random.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its name.
+    /// The agent's name.
     pub name: String,
-    /// The secret of its epoch.
+    /// The secret of the agent's epoch.
     pub secret: EpochSecret,
-    /// Seeds its fingerprints.
+    /// The seed of the agent's fingerprints.
     pub seed: u64,
-    /// Its nonces count on from this.
+    /// The agent's first nonce.
     pub nonce: u64,
 }

@@ -1,4 +1,4 @@
-//! Settings of TLS and tokens: whom the agent believes, and what it shows.
+//! Settings of TLS and tokens: which aggregators the agent trusts, and how it authenticates itself.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::error::BuildError;
 use crate::log_lines::LogLines;
 use crate::net::Credentials;
 
-/// What the settings say.
+/// The settings of TLS and tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Security {
     ca_file: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// What the environment says.
+    /// Reads the settings from the environment.
     pub(super) fn from_variables(
         text: &impl Fn(&'static str) -> Result<Option<String>, BuildError>,
     ) -> Result<Self, BuildError> {
@@ -46,10 +46,10 @@ impl Security {
 
 /// TLS and tokens.
 impl AgentBuilder {
-    /// The file (PEM) with the CAs that may have issued aggregators' certificates: with it the agent speaks TLS 1.3 to
-    /// every aggregator, and to none without. Read again for each connection. `system` stands for the CAs that the system
-    /// trusts (or the file in `SSL_CERT_FILE`). Default: no TLS, which only loopback addresses are spoken to with. Needs the
-    /// Cargo feature `tls`, as do the other files here.
+    /// The file (PEM) with the CAs that may have issued aggregators' certificates. With it, the agent speaks TLS 1.3
+    /// to every aggregator, and connects to none without TLS. The agent reads it again for each connection. `system`
+    /// stands for the CAs that the system trusts (or the file in `SSL_CERT_FILE`). Default: no TLS; then the agent
+    /// connects only to loopback addresses. Needs the Cargo feature `tls`, as do the other files here.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -60,8 +60,8 @@ impl AgentBuilder {
         self
     }
 
-    /// The one name that all aggregators' certificates are for, whatever their addresses. Default: the host of the first
-    /// aggregator that was named.
+    /// The one name that all aggregators' certificates are issued for, whatever their addresses. Default: the host of
+    /// the first aggregator in the settings.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -74,8 +74,8 @@ impl AgentBuilder {
         self
     }
 
-    /// The agent's own certificate and private key (PEM), where aggregators take one in place of a token. The key's file
-    /// must not be readable by other users.
+    /// The agent's own certificate and private key (PEM), for aggregators that accept a certificate instead of a
+    /// token. The key's file must not be readable by other users.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -89,8 +89,9 @@ impl AgentBuilder {
         self
     }
 
-    /// The file with the token that the agent shows to aggregators. It must not be readable by other users, and is read
-    /// again for each connection. The token goes over TLS, or to loopback addresses.
+    /// The file with the token by which the agent authenticates itself to aggregators. It must not be readable by
+    /// other users. The agent reads it again for each connection, and sends the token only over TLS or to loopback
+    /// addresses.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -103,8 +104,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Says that the network to the aggregators is trusted: without a CA file the agent connects to any address all the
-    /// same, and shows its token there. Whoever is on that network can read domains' names, and have calls refused.
+    /// Declares the network to the aggregators as trusted: without a CA file the agent then connects to any address,
+    /// and sends its token there. Anybody on that network can read domains' names, and have calls refused.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -115,7 +116,7 @@ impl AgentBuilder {
         self
     }
 
-    /// What the agent shows and believes, with its files read.
+    /// Reads the files: the agent's credentials, and the CAs that it trusts.
     pub(super) fn credentials(&self, aggregators: &[String]) -> Result<Credentials, BuildError> {
         let Security {
             ca_file,

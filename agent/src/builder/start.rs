@@ -26,22 +26,22 @@ use crate::sight::Liveness;
 use crate::stats::Counters;
 use crate::timer::Timer;
 
-/// Parcels between flusher and network thread: some for each partition.
+/// The bound on batches between flusher and network thread: some for each partition.
 const PARCELS_MAX: usize = 1_024;
 
-/// Batches of words about holds between the two: each may be as long as the desk is full, and while
-/// they wait the desk fills up to its bound.
+/// The bound on groups of hold operations between the two. Each group may be as long as the full hold table, and
+/// while groups wait, the hold table fills up to its bound.
 const WORDS_MAX: usize = 2;
 
-/// That of the network thread.
+/// The runtime of the network thread.
 fn runtime() -> Result<tokio::runtime::Runtime, BuildError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().map_err(BuildError::Thread)
 }
 
 impl AgentBuilder {
-    /// Builds the agent, and starts its threads. Connects in the background: an agent without anybody
-    /// to hear is blind, not broken.
+    /// Builds the agent, and starts its threads. The agent connects in the background: while it reaches no
+    /// aggregator, it is blind, not broken.
     ///
     /// ```
     /// use tollgate_agent::Agent;
@@ -54,7 +54,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for bad settings; the network is never among the reasons.
+    /// [`BuildError`] for invalid settings; never because of the network.
     pub fn build(mut self) -> Result<Agent, BuildError> {
         let name = self.checked_name()?;
         let aggregators = self.checked_aggregators()?;
@@ -98,7 +98,7 @@ impl AgentBuilder {
             );
             Driver::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
         };
-        // Tasks and Kafka have theirs: with the last of them gone, no event comes any more.
+        // Tasks and Kafka have senders of their own: when the last of these is dropped, the channel of events closes.
         drop(events);
         std::thread::Builder::new()
             .name("tollgate-net".to_owned())
@@ -126,7 +126,7 @@ impl AgentBuilder {
         )))
     }
 
-    /// The parts of an agent for one who drives them by hand.
+    /// The parts of an agent, for a simulation that drives them by hand.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated<W: net::Transport>(
         self,
@@ -138,7 +138,7 @@ impl AgentBuilder {
         let clock = Arc::new(Clock::by_hand(wall));
         let timer = Timer::Hand(Arc::new(Notify::new()));
         let mut shared = self.shared(clock, identity.seed, timer);
-        // Each life has an epoch of its own, and so have the ids.
+        // Each run of an agent has an epoch of its own, so transfer ids derived from it are unique.
         shared.transfers = TransferIds::Counted(
             identity.secret.epoch(),
             std::sync::atomic::AtomicU64::new(0),
@@ -194,7 +194,7 @@ impl AgentBuilder {
         (listener, courier, self.keeper(shared, origin))
     }
 
-    /// The keeper of an agent's holdings.
+    /// The agent's hold session.
     pub(crate) fn keeper(&self, shared: &Shared, origin: Origin) -> HoldSession {
         HoldSession::new(
             origin,

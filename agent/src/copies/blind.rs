@@ -1,12 +1,12 @@
-//! Copies while the aggregators are not heard, and what the blind policy says of them.
+//! Copies while no watermarks arrive, and the policy `blind` for them.
 
 use super::handle::{Copies, Inner};
 use crate::answer::{Cause, Denied};
 use crate::resource::{Asking, NOT_OPEN, UNHEARD};
 
 impl Copies {
-    /// Whether copies are let through without the aggregators' word: nothing about the resource's partition was
-    /// received for two seconds, or not yet what is in force for the resource.
+    /// Whether copies are let through without the aggregators: the agent has received nothing about the resource's
+    /// partition for two seconds, or does not yet know the resource's limits.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -20,7 +20,7 @@ impl Copies {
         self.inner.resource.flags() & UNHEARD != 0 || self.is_blind()
     }
 
-    /// Whether the blind policy lets copies through.
+    /// Whether the policy `blind` lets copies through.
     pub(super) fn pass_blind(
         &self,
         fingerprint: u64,

@@ -1,49 +1,50 @@
-//! Why nothing was done with a hold, or seized.
+//! Errors of operations on a hold, and of a seize.
 
 use tollgate_shared::wire::verdict::{EndedBy, Why};
 
-/// Why nothing was done with a hold. It is as it was.
+/// Why an operation on a hold failed. The hold is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldFault {
-    /// No copies were named.
+    /// The call names 0 copies.
     #[error("0 copies: expected at least 1")]
     NoCopies,
-    /// The hold has fewer.
+    /// The hold has fewer copies.
     #[error("{asked} copies of a hold that has {held}")]
     TooMany {
-        /// So many were named.
+        /// The copies that the call names.
         asked: u32,
-        /// So many it has.
+        /// The copies of the hold.
         held: u32,
     },
-    /// The hold is not on record, so that nobody else can have its copies.
+    /// The hold is not tracked, so its copies cannot be passed on.
     #[error("the hold is not on record")]
     Unrecorded,
-    /// The hold was ended, by its age or an operator: its copies count no more, and nobody else can have
-    /// them. Dropping it is all that is left to do.
+    /// The hold was ended, by its age or an operator: its copies no longer count, and cannot be passed on. All that
+    /// remains is to drop it.
     #[error("a hold that was ended {0}: expected one that counts")]
     Ended(EndedBy),
-    /// The aggregators do not count the hold, so that there is nothing to give back or to pass on but by
-    /// dropping it.
+    /// The aggregators do not count the hold, so there is nothing to give back or pass on. All that remains is to
+    /// drop it.
     #[error("a hold that is not counted ({0}): expected one that counts")]
     Uncounted(Why),
 }
 
-/// Why nothing was seized.
+/// Why a seize failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeizeError {
-    /// Nothing is staged under the id: it never was, was seized, its time is over, or an operator let it go.
+    /// Nothing is staged under the id: it was never staged, it was seized, its time is over, or an operator released
+    /// it.
     #[error("nothing is staged under this id")]
     Unknown,
-    /// The aggregators would not rule on it.
+    /// The aggregators did not rule on the seize.
     #[error("not seized: {0}")]
     Refused(Why),
     /// No verdict came in time.
     #[error("no verdict came in time")]
     TimedOut,
-    /// The agent has ended, or has as many holds on record as may be.
+    /// The agent has ended, or tracks as many holds as it may.
     #[error("the agent takes no holds")]
     NoRoom,
     /// The resource is limited by rate.

@@ -1,12 +1,12 @@
-//! The handle by which a service asks for copies.
+//! The handle by which a service takes copies.
 //!
 //! ```text
-//! fingerprint, filter word, flags, desk         taken: nothing else is touched
+//! fingerprint, filter word, flags, hold table   taken: nothing else is read
 //!                 └ exact list, groups, clock   refused
 //! ```
 //!
-//! Knows nothing of networks. What stays true: no call but those that say so waits, and none takes a
-//! lock that the network could hold up.
+//! Knows nothing of networks. What stays true: no call waits unless its documentation says so, and no call takes a
+//! lock that the network could hold.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -26,16 +26,16 @@ use crate::shared::Shared;
 use crate::sight;
 use crate::stats::Counters;
 
-/// What a call looks into before it takes.
+/// The flags that make a call look closer before it takes copies.
 const ATTENTION: u32 = WHOLE | REFUSED | GROUPS | OF_RATE | STRICT;
 
-/// A copy-limited resource. Cheap to clone; one for each resource is kept in a service's state.
+/// A copy-limited resource. Cheap to clone; a service keeps one for each resource.
 #[derive(Clone)]
 pub struct Copies {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What handles and holds share.
+/// State that handles and holds share.
 pub(super) struct Inner {
     pub(super) resource: Arc<Resource>,
     pub(super) shared: Arc<Shared>,
@@ -57,11 +57,11 @@ impl Want {
     }
 }
 
-/// What a call that nothing is known against may take.
+/// What a call may take if no known limit refuses it.
 #[derive(Clone, Copy, Debug)]
 struct Leave {
     want: Want,
-    /// What the domain may have in this process.
+    /// The copies that the domain may have in this process.
     limit: Option<u64>,
 }
 
@@ -92,8 +92,8 @@ impl Copies {
         &self.inner.resource.name
     }
 
-    /// Whether the aggregators have said that copies are used only once they are granted: see
-    /// [`Copies::reserve_confirmed`].
+    /// Whether the resource is strict, as far as the agent knows: its copies are used only once the aggregators have
+    /// granted them. See [`Copies::reserve_confirmed`].
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -115,18 +115,18 @@ impl Copies {
     ///   limits of their own, the greatest of them, and never more than the global limit. It asks for a
     ///   newer one when it refuses by it, at most every five seconds.
     ///
-    /// What a group, or all domains together, hold in the whole fleet only the aggregators add up. While
-    /// the agent receives nothing about the resource, the blind policy decides instead.
+    /// Only the aggregators know how many copies a group, or all domains together, hold in the whole fleet. While the
+    /// agent receives nothing about the resource's partition, the policy `blind` decides instead.
     ///
-    /// The agent learns the limits of a resource when it joins it
-    /// ([`Agent::ready`](crate::Agent::ready) waits for that). Before, it lets calls through, also on a
-    /// strict resource; the aggregators count such copies apart from those they granted before use.
+    /// The agent learns the limits of a resource in the background, after the first use of its name
+    /// ([`Agent::ready`](crate::Agent::ready) waits for that). Until then it lets calls through, also on a strict
+    /// resource; the aggregators count such copies apart from those that they granted before use.
     ///
-    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call (but the
-    /// first call after a silence of 20 ms, which wakes the agent's thread), allocates nothing once the pair is known, and never waits. The aggregators count the copies a
-    /// moment later, so they may turn out to have been too many: see [`Hold::confirmed`]. Dropping the
-    /// hold, on any thread, gives them back. [`Copies::reserve_confirmed`] is never too much, and costs a
-    /// round trip through the log, some milliseconds.
+    /// Costs two lookups in memory: takes no lock that a network could hold, makes no system call (except the first
+    /// call after a silence of 20 ms, which wakes the agent's thread), allocates nothing once the pair is known, and
+    /// never waits. The aggregators count the copies a moment later, so they may turn out to have been too many: see
+    /// [`Hold::confirmed`]. Dropping the hold, on any thread, gives them back. [`Copies::reserve_confirmed`] never
+    /// takes too much, and costs a round trip through the log, some milliseconds.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -142,9 +142,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] while a limit is reached, or where the blind policy refuses;
-    /// [`Refused::Misuse`] for 0 copies, and on a resource that is known to be strict or limited by
-    /// rate.
+    /// [`Refused::Denied`] while a limit is reached, or if the policy `blind` refuses; [`Refused::Misuse`] for 0
+    /// copies, and on a resource that is known to be strict or limited by rate.
     #[inline]
     pub fn reserve(&self, domain: &str, copies: u32) -> Result<Hold, Refused> {
         if copies == 0 {
@@ -153,9 +152,8 @@ impl Copies {
         self.take_and_record(domain, Want::all_of(copies))
     }
 
-    /// Takes as many copies as [`Copies::reserve`] would, at least the start of `copies`. A blind agent
-    /// takes the start alone. While a limit is reached, a start of 0 takes no copies instead of being
-    /// refused.
+    /// Takes as many copies as [`Copies::reserve`] would, at least the start of `copies`. A blind agent takes only
+    /// the start. If a limit is reached and the start is 0, the call takes no copies instead of being refused.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -202,9 +200,9 @@ impl Copies {
         shared.desk.held(resource, fingerprint, &domain)
     }
 
-    /// Whether [`Copies::reserve`] of one copy would succeed now; on a strict resource, whether
-    /// [`Copies::reserve_confirmed`] would not be refused at once. Takes and records nothing, and uses
-    /// nothing of a local blind rate.
+    /// Whether [`Copies::reserve`] of one copy would succeed now. On a strict resource: whether
+    /// [`Copies::reserve_confirmed`] would not be refused at once. Takes and records nothing, and uses nothing of the
+    /// local rate under `blind`.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -217,14 +215,14 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// Those of [`Copies::reserve`], except [`Misuse::Strict`].
+    /// As [`Copies::reserve`], except [`Misuse::Strict`].
     pub fn peek(&self, domain: &str) -> Result<(), Refused> {
         let Inner { resource, shared } = &*self.inner;
         let domain = shared.admit(domain);
         if resource.flags() & STRICT == 0 {
             return self.would_take(&domain, Want::all_of(1));
         }
-        // Whoever waits for the aggregators' word needs no more than that nothing is known against it.
+        // A call that waits for the aggregators' verdict only needs that no known limit refuses it.
         let known = self.look(resource.fingerprint(&domain), &domain);
         match known.filter(|_| !self.lets_all_through()) {
             Some(denied) => Err(denied.into()),
@@ -232,7 +230,7 @@ impl Copies {
         }
     }
 
-    /// Refuses what makes no sense, whatever is held: no copies, or a resource of another kind.
+    /// Refuses a call that makes no sense, whatever is held: 0 copies, or a resource of another kind.
     pub(super) fn check(&self, copies: u32) -> Result<(), Misuse> {
         if copies == 0 {
             return Err(Misuse::NoCopies);
@@ -240,8 +238,8 @@ impl Copies {
         self.check_kind()
     }
 
-    /// Whether `copies` could be taken beside so many `more` that the same call wants for the domain, all
-    /// or none; a refusal ends that call, and is recorded.
+    /// Whether `copies` could be taken beside `more` copies that the same call wants for the domain, all or none. A
+    /// refusal ends that call, and is recorded.
     pub(super) fn look_beside(&self, domain: &str, more: u32, copies: u32) -> Result<(), Refused> {
         let domain = self.inner.shared.admit(domain);
         let looked = self.would_take(&domain, Want::all_of(copies.saturating_add(more)));
@@ -255,12 +253,12 @@ impl Copies {
         looked
     }
 
-    /// Whether both are of one resource.
+    /// Whether both handles are of one resource.
     pub(super) fn is_of_resource(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner.resource, &other.inner.resource)
     }
 
-    /// What [`Copies::take`] would say.
+    /// Whether [`Copies::take`] would succeed.
     fn would_take(&self, domain: &str, want: Want) -> Result<(), Refused> {
         let Inner { resource, shared } = &*self.inner;
         let fingerprint = resource.fingerprint(domain);
@@ -299,7 +297,7 @@ impl Copies {
         self.take_and_record_admitted(&self.inner.shared.admit(domain), want)
     }
 
-    /// Takes, and records no refusal.
+    /// Takes copies, and records no refusal.
     #[inline]
     pub(super) fn take(&self, domain: &str, want: Want) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
@@ -326,7 +324,7 @@ impl Copies {
                 self.take_up_to(fingerprint, domain, Leave { limit, ..leave })
             }
             Taken::Full => {
-                // It is nobody's word but what is known of the limit, which may have been raised.
+                // No aggregator refused this, only the limit that the agent knows, and that may have been raised.
                 shared.resources.doubt_limits(resource);
                 Err(self.full().into())
             }
@@ -356,8 +354,8 @@ impl Copies {
         self.take_up_to(fingerprint, domain, leave)
     }
 
-    /// What a call may take, of what is known of limits and by the blind policy. Who only looks takes
-    /// nothing of a local blind rate, and is not counted as let through.
+    /// What a call may take, by the known limits and the policy `blind`. A call that only looks takes nothing of the
+    /// local rate under `blind`, and is not counted as let through.
     fn judge(
         &self,
         fingerprint: u64,
@@ -389,7 +387,7 @@ impl Copies {
         })
     }
 
-    /// Refuses calls of resources whose copies are had in another way, or that have none.
+    /// Refuses calls of resources whose copies are taken in another way, or that have no copies.
     fn check_kind(&self) -> Result<(), Misuse> {
         match self.inner.resource.flags() {
             flags if flags & STRICT != 0 => Err(Misuse::Strict),
@@ -398,7 +396,7 @@ impl Copies {
         }
     }
 
-    /// Takes copies whatever the limits say, for whom a blind policy let through.
+    /// Takes copies whatever the limits are, for a call that the policy `blind` let through.
     pub(super) fn take_anyhow(&self, fingerprint: u64, domain: &str, copies: u32) -> Option<Hold> {
         let leave = Leave {
             want: Want::all_of(copies),
@@ -407,7 +405,7 @@ impl Copies {
         self.take_up_to(fingerprint, domain, leave).ok()
     }
 
-    /// What is known against a domain's use.
+    /// The known denial of a domain's use, if there is one.
     pub(super) fn look(&self, fingerprint: u64, domain: &str) -> Option<Denied> {
         let Inner { resource, shared } = &*self.inner;
         let flags = resource.flags();
@@ -430,12 +428,12 @@ impl Copies {
         unconfigured.then(|| Denied::by_policy(Cause::Unconfigured, Span::MAX))
     }
 
-    /// Refused by what this process holds itself.
+    /// The refusal because of what this process itself holds.
     fn full(&self) -> Denied {
         Denied::of_own_holds(self.inner.resource.copies_limit().unwrap_or_default())
     }
 
-    /// Whether denials are grants.
+    /// Whether denials are ignored.
     pub(super) fn lets_all_through(&self) -> bool {
         let Inner { resource, shared } = &*self.inner;
         resource.flags() & IGNORED != 0 || shared.kill_switch.load(Ordering::Relaxed)

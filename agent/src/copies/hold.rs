@@ -15,8 +15,8 @@ use crate::holds::news::FullScope;
 use crate::holds::notice::{HoldStanding, NoticeKind, RareNotice};
 use crate::holds::table::Ticket;
 
-/// Copies in use. Dropping it gives them back: on any thread, without waiting, and never with a panic.
-/// It may be kept across awaits.
+/// Copies in use. Dropping the hold gives them back: on any thread, without waiting, and never with a panic. A hold
+/// may be kept across awaits.
 #[must_use = "its copies are given back when it is dropped"]
 pub struct Hold {
     inner: Arc<Inner>,
@@ -28,39 +28,39 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Confirmation {
-    /// It counts, and an in-line limiter would have granted it.
+    /// The hold counts, and an in-line limiter would have granted it.
     Confirmed,
-    /// It counts, but so many of its copies were too many.
+    /// The hold counts, but some of its copies were too many.
     Excess {
-        /// So many.
+        /// How many were too many.
         copies: u32,
-        /// The scope that was full, where it is known.
+        /// The scope that was full, if known.
         scope: Option<FullScope>,
     },
-    /// An operator or its greatest age ended it, now or earlier.
+    /// An operator or the hold's greatest age ended it, now or earlier.
     Ended(EndedBy),
-    /// It does not count.
+    /// The hold does not count.
     Uncounted(Why),
-    /// There will be no verdict: the hold is not on record, or over, or the agent has ended.
+    /// There will be no verdict: the hold is not tracked, or is over, or the agent has ended.
     Unknown,
 }
 
-/// Why a hold is to be given up.
+/// Why the holder should give up a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revoked {
-    /// So many of its copies were too many, and the resource asks for them back (`on_excess`).
+    /// Some of its copies were too many, and the resource asks for them back (`on_excess`).
     GiveBack {
-        /// So many.
+        /// How many were too many.
         copies: u32,
-        /// The scope that was full, where it is known.
+        /// The scope that was full, if known.
         scope: Option<FullScope>,
     },
-    /// An operator or its greatest age ended it, so what is still in use counts no more.
+    /// An operator or the hold's greatest age ended it: copies that are still in use no longer count.
     Ended(EndedBy),
-    /// It does not count.
+    /// The hold does not count.
     Uncounted(Why),
-    /// The agent has ended: what it held was given back.
+    /// The agent has ended, and gave back what it held.
     AgentEnded,
 }
 
@@ -88,7 +88,7 @@ impl Hold {
         Self::new(inner, ticket, 0)
     }
 
-    /// The copies that it has.
+    /// The hold's copies.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -116,8 +116,8 @@ impl Hold {
         &self.inner.resource.name
     }
 
-    /// Its number: with the resource and the agent's name and epoch it is known everywhere. None where
-    /// it is not on record: see [`crate::Stats::holds_unrecorded`].
+    /// The hold's number, which identifies it together with the resource and the agent's name and epoch. `None` if
+    /// the hold is not tracked: see [`crate::Stats::holds_unrecorded`].
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -132,7 +132,7 @@ impl Hold {
         (self.ticket.number != 0).then_some(self.ticket.number)
     }
 
-    /// Gives back so many of its copies.
+    /// Gives back this many of the hold's copies.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -147,8 +147,8 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`HoldFault`], and nothing has changed, for none, for more than it has, and of a hold that is known
-    /// to count no more: it was ended, or is not counted. Drop that.
+    /// [`HoldFault`], for 0 copies, for more than the hold has, and for a hold that is known not to count any more:
+    /// it was ended, or is not counted. Nothing has changed then. Drop a hold that does not count.
     pub fn release(&mut self, copies: u32) -> Result<(), HoldFault> {
         self.check(copies)?;
         self.copies -= copies;
@@ -156,15 +156,15 @@ impl Hold {
         Ok(())
     }
 
-    /// Moves so many of its copies to the staging area, where they still count, for `ttl` at most:
-    /// whoever brings the id, in whatever process, has them ([`crate::Copies::seize`]). They grow no
-    /// younger: where the resource has a `max_age`, they are let go at that age, whatever is left of `ttl`. An
-    /// operator may let them go before, by the id.
+    /// Moves this many of the hold's copies to the staging area, where they still count, for `ttl` at most. A process
+    /// that presents the id to [`crate::Copies::seize`] takes them over. The copies keep their age: if the resource
+    /// has a `max_age`, they are released at that age, whatever is left of `ttl`. An operator may release them
+    /// earlier, by the id.
     ///
-    /// The id is had at once, and the transfer itself goes through the log in the background. One that never
-    /// gets there, because this process dies before, or more waits for the log than may, stages nothing: whoever
-    /// brings the id is told that nobody knows it, and the copies come back with the agent's next list, or as
-    /// all that a dead agent held. None is lost, and none is in two hands.
+    /// The id is returned at once; the transfer itself goes through the log in the background. If the transfer never
+    /// gets there, because this process dies first or too much waits for the log, nothing is staged: a seize of the
+    /// id fails with [`SeizeError::Unknown`](crate::SeizeError::Unknown), and the copies are freed by the agent's
+    /// next full list, or together with everything that a dead agent held. No copy is lost, and none is held twice.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -181,8 +181,8 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`]; and [`HoldFault::Unrecorded`] of a hold that is not on record, or not any
-    /// more because the agent has ended.
+    /// As [`Hold::release`]; and [`HoldFault::Unrecorded`] for a hold that is not tracked, or no longer tracked
+    /// because the agent has ended.
     pub fn transfer(&mut self, copies: u32, ttl: Duration) -> Result<TransferId, HoldFault> {
         self.check(copies)?;
         if self.ticket.number == 0 || self.inner.shared.has_ended() {
@@ -197,7 +197,7 @@ impl Hold {
         Ok(to)
     }
 
-    /// Whether so many of its copies can be given away.
+    /// Whether this many of the hold's copies can be given away.
     fn check(&self, copies: u32) -> Result<(), HoldFault> {
         let held = self.copies;
         if copies == 0 {
@@ -216,12 +216,12 @@ impl Hold {
         }
     }
 
-    /// Waits for the aggregators' verdict on the hold; without end while no aggregator can be heard.
+    /// Waits for the aggregators' verdict on the hold; without end while the agent reaches no aggregator.
     ///
-    /// Copies that are given back or handed over are first those that were too many; once they are gone,
-    /// the rest is confirmed. Seized copies are confirmed as well: an excess of theirs was told to the
-    /// process that staged them. The exception is an agent that was gone and came back to a limit that was
-    /// reached meanwhile. Needs no runtime of any kind.
+    /// If some copies were too many, those are the first to be given back or transferred; after that the rest is
+    /// confirmed. Seized copies are confirmed as well: an excess of theirs was reported to the process that staged
+    /// them. The exception is an agent that was gone, and returned when its limit had been reached meanwhile. Needs
+    /// no async runtime.
     ///
     /// ```
     /// use tollgate_agent::{Confirmation, Hold};
@@ -243,8 +243,8 @@ impl Hold {
         }
     }
 
-    /// Waits until the hold is to be given up; perhaps for ever, and always for a hold that is not on record
-    /// or has no copies left. A second call answers again, until the copies that were too many are given
+    /// Waits until the holder should give up the hold. That may never happen, and never does for a hold that is not
+    /// tracked or has no copies left. A further call returns again, until the copies that were too many are given
     /// back. [`crate::AgentBuilder::on_hold`] reports the same for all holds.
     ///
     /// ```no_run
@@ -302,7 +302,7 @@ impl Drop for Hold {
     }
 }
 
-/// A hold whose verdict is awaited; dropped before it came, it is cancelled.
+/// A hold whose verdict is awaited. Dropping it before the verdict cancels it.
 pub(super) struct Pending {
     inner: Arc<Inner>,
     ticket: Ticket,
@@ -318,7 +318,7 @@ impl Pending {
         }
     }
 
-    /// Its copies are granted.
+    /// The copies are granted.
     pub(super) fn granted(mut self, domain: &str, copies: u32) -> Hold {
         self.over = true;
         let inner = Arc::clone(&self.inner);

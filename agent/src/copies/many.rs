@@ -6,21 +6,21 @@ use crate::answer::Allowed;
 use crate::rate::Rate;
 use crate::refused::Refused;
 
-/// What was taken together.
+/// What [`Agent::reserve_all`](crate::Agent::reserve_all) took.
 #[derive(Debug)]
 #[must_use = "its holds are given back when it is dropped"]
 pub struct Together {
-    /// The holds, in the order in which they were asked for.
+    /// The holds, in the order of the call's copies.
     pub holds: Vec<Hold>,
-    /// The hit, where one was asked for.
+    /// The hit, if the call wanted one.
     pub allowed: Option<Allowed>,
 }
 
-/// What is wanted of one resource for one domain.
+/// What a call wants of one resource for one domain.
 type Wish<'a> = (&'a Copies, &'a str, u32);
 
-/// Looks at everything first, so that nothing is taken in vain but in a race; then takes copies, which
-/// can be given back, and the hit last, which cannot.
+/// Looks at everything first, so that nothing is taken in vain except in a race. Then takes copies, which can be
+/// given back, and makes the hit last, because it cannot.
 pub(crate) fn take_together(
     copies: &[Wish<'_>],
     rate: Option<(&Rate, &str)>,
@@ -34,11 +34,11 @@ pub(crate) fn take_together(
     }
     for (at, wish) in copies.iter().enumerate() {
         let earlier = copies.get(..at).unwrap_or_default();
-        // All are looked at, whatever became of the first, so that each refusal is on record.
+        // Every wish is looked at, even after a refusal, so that each refusal is recorded.
         looked = looked.and(look_beside(earlier, wish));
     }
     looked?;
-    // What was taken before a refusal is given back by its drop.
+    // Holds that were taken before a refusal are dropped, which gives their copies back.
     let holds = copies
         .iter()
         .map(|(handle, domain, copies)| handle.reserve(domain, *copies))
@@ -47,8 +47,8 @@ pub(crate) fn take_together(
     Ok(Together { holds, allowed })
 }
 
-/// Looks at one wish beside those before it: together they may be too many for a domain that has room for
-/// each of them.
+/// Looks at one wish beside the wishes before it: together they may be too many for a domain that has room for each
+/// one.
 fn look_beside(earlier: &[Wish<'_>], wish: &Wish<'_>) -> Result<(), Refused> {
     let (handle, domain, copies) = *wish;
     let more = earlier

@@ -4,9 +4,9 @@
 //! reserve ──> deny list, own holds ──> Hold ── drop ──> given back
 //! ```
 //!
-//! A call decides at once, from the deny list and from what this process itself holds; what it took is
-//! counted by the aggregators afterwards, and given back even when the process dies, because an agent
-//! that is silent holds nothing. How it is kept and told: `holds`. Knows nothing of rates.
+//! A call decides at once, from the deny list and from what this process itself holds. The aggregators count what it
+//! took afterwards, and free it even if the process dies, because a silent agent holds nothing. `holds` tracks holds
+//! and reports them. Knows nothing of rates.
 
 mod blind;
 mod errors;

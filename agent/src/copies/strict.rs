@@ -1,11 +1,11 @@
-//! Calls that wait for the aggregators' word: strict reserves, and seizes.
+//! Calls that wait for the aggregators' verdict: strict reserves, and seizes.
 //!
 //! ```text
 //! reserve ──> log ──> aggregator ──> verdict      some milliseconds, and never too much
-//!    └─ at the deadline: cancel, and what the blind policy says
+//!    └─ at the deadline: cancel, then the policy `blind` decides
 //! ```
 //!
-//! What stays true: whoever stops waiting has cancelled, by whatever way it stopped.
+//! What stays true: a caller that stops waiting has cancelled, in whatever way it stopped.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -27,27 +27,26 @@ use crate::resource::{Asking, OF_RATE, STRICT};
 use crate::scope::Scope;
 use crate::stats::Counters;
 
-/// How long a seize waits at most, unless it is told otherwise.
+/// How long a seize waits at most, unless the caller sets another limit.
 const SEIZE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How soon an id that nobody knows is asked for again: it may have come faster than its transfer, whose
-/// agent sends it through the log. Each time twice as late, up to the second of these.
+/// After how many milliseconds the agent asks again for an unknown id: the id may have been faster than its transfer,
+/// which goes through the log. The pause doubles each time, up to the second number.
 const UNKNOWN_AGAIN_MS: (u64, u64) = (5, 160);
 
-/// How often it is asked for again by those who have not said how long they would wait for a transfer: some
-/// hundred milliseconds in all, so that an id that is spent is told so before long.
+/// How often the agent asks again if the caller has not set how long to wait for a transfer: some hundred
+/// milliseconds in all, so that a seize of a spent id fails soon.
 const UNKNOWN_AGAIN_MAX: u32 = 6;
 
 impl Copies {
-    /// Takes `copies` for `domain` once the aggregators have granted them, within `deadline`: for
-    /// resources that are strict, and of which too much may never be in use.
+    /// Takes `copies` for `domain` once the aggregators have granted them, within `deadline`: for strict resources,
+    /// of which too much may never be in use.
     ///
-    /// Costs a round trip through the log, some milliseconds where nothing is stalled, and a few
-    /// allocations, where [`Copies::reserve`] costs about a hundred nanoseconds; a limit that is known
-    /// to be reached refuses at once. At the deadline the reserve is cancelled, and the blind policy
-    /// decides: `closed`, which is the default of strict resources, refuses; under another one the copies
-    /// are used without having been granted, and counted
-    /// ([`Stats::holds_beyond_strict`](crate::Stats::holds_beyond_strict)). Needs no runtime of any kind.
+    /// Costs a round trip through the log, some milliseconds if nothing is stalled, and a few allocations
+    /// ([`Copies::reserve`] costs about a hundred nanoseconds). If a limit is known to be reached, the call is
+    /// refused at once. At the deadline the reserve is cancelled, and the policy `blind` decides: `closed`, which is
+    /// the default of strict resources, refuses; under another policy the copies are used without a grant, and
+    /// counted ([`Stats::holds_beyond_strict`](crate::Stats::holds_beyond_strict)). Needs no async runtime.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,9 +62,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] where a limit is reached, or the deadline; [`Refused::Misuse`] of
-    /// no copies and of resources that are not strict; [`Refused::Uncounted`] where the
-    /// aggregators have no room.
+    /// [`Refused::Denied`] if a limit is reached, or at the deadline; [`Refused::Misuse`] for 0 copies and for
+    /// resources that are not strict; [`Refused::Uncounted`] if the aggregators have no room.
     pub async fn reserve_confirmed(
         &self,
         domain: &str,
@@ -76,10 +74,10 @@ impl Copies {
             .await
     }
 
-    /// Takes as many copies as the aggregators grant, at least the start of `copies`; see
-    /// [`Copies::reserve_confirmed`], of which it has the cost: one round trip through the log, whatever is
-    /// granted. By the kill switch all of `copies` are used, and at the deadline, where the blind policy lets
-    /// through, the start alone: what nobody has granted is no more than is of use.
+    /// Takes as many copies as the aggregators grant, at least the start of `copies`. Costs what
+    /// [`Copies::reserve_confirmed`] does: one round trip through the log, however many are granted. With the kill
+    /// switch on, all of `copies` are used. At the deadline, if the policy `blind` lets the call through, only the
+    /// start is used: copies without a grant are no more than the call needs.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -95,8 +93,7 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// As [`Copies::reserve_confirmed`]; [`Misuse::NoCopies`] also where the start is 0, and
-    /// [`Misuse::MinAboveMax`].
+    /// As [`Copies::reserve_confirmed`]; [`Misuse::NoCopies`] also if the start is 0; and [`Misuse::MinAboveMax`].
     pub async fn reserve_confirmed_up_to(
         &self,
         domain: &str,
@@ -152,7 +149,7 @@ impl Copies {
                     return Err(denied.into());
                 }
                 Some(HoldAnswer::Refused(why)) => return Err(Refused::Uncounted(why)),
-                // Lost on its way: there is time for another.
+                // The reserve was lost on its way, and there is time for another.
                 Some(HoldAnswer::Lost) => {}
                 None => break,
             }
@@ -160,7 +157,7 @@ impl Copies {
         self.beyond(fingerprint, &domain, min)
     }
 
-    /// The resource is strict, as far as is known.
+    /// Whether the resource is strict, as far as the agent knows.
     fn check_strict(&self) -> Result<(), Misuse> {
         let resource = &self.inner.resource;
         match resource.flags() {
@@ -172,10 +169,10 @@ impl Copies {
         }
     }
 
-    /// Nobody has said anything in time.
+    /// Decides after the deadline, without a verdict.
     fn beyond(&self, fingerprint: u64, domain: &str, copies: u32) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
-        // What is not known to be otherwise is closed.
+        // A resource of which the agent does not know the limits is closed.
         let known = resource.is_known_as_copies();
         let passes = if known || self.lets_all_through() {
             self.pass_blind(fingerprint, copies, Asking::Take)
@@ -195,10 +192,10 @@ impl Copies {
         taken.ok_or(Refused::Uncounted(Why::AtCapacity))
     }
 
-    /// Takes over what was staged under an id by [`Hold::transfer`], in this process or another, and
-    /// waits for the verdict, ten seconds at most: the hold's copies count all the while, for the
-    /// domain that they were taken for. An id that is not known is asked for again for some hundred
-    /// milliseconds, since it may have come faster than its transfer; [`Copies::seize_within`] asks for longer.
+    /// Takes over the copies that [`Hold::transfer`] staged under an id, in this process or another, and waits for
+    /// the verdict, ten seconds at most. The copies count all the while, for the domain that they were taken for. If
+    /// the id is unknown, the agent asks again for some hundred milliseconds, since the id may have been faster than
+    /// its transfer; [`Copies::seize_within`] asks for longer.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -214,14 +211,14 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`SeizeError`]; where no verdict came in time it is given up.
+    /// [`SeizeError`]; if no verdict comes in time, the seize is given up.
     pub async fn seize(&self, id: TransferId) -> Result<Hold, SeizeError> {
         self.seize_asking(id, SEIZE_WITHIN, UNKNOWN_AGAIN_MAX).await
     }
 
-    /// [`Copies::seize`], waiting so long at most, for the transfer as well as for the verdict: an id that is
-    /// not known is asked for again until then, six times a second. One that is spent, or was never to be, is
-    /// told so only then.
+    /// Like [`Copies::seize`], but waits this long at most, for the transfer as well as for the verdict: while the id
+    /// is unknown, the agent asks again until then, six times a second. If the id is spent, or nothing was ever
+    /// staged, the call fails only at the end of `max_wait`.
     ///
     /// ```no_run
     /// # async fn example(agent: tollgate_agent::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -245,7 +242,7 @@ impl Copies {
         self.seize_asking(id, max_wait, u32::MAX).await
     }
 
-    /// Seizes; an id that is not known is asked for again so often at most.
+    /// Seizes; asks again for an unknown id at most this often.
     async fn seize_asking(
         &self,
         id: TransferId,
@@ -283,7 +280,7 @@ impl Copies {
                     while shared.clock.read() < wake && !shared.has_ended() {
                         shared.timer.sleep(wake.since(shared.clock.read())).await;
                     }
-                    // Whoever asked with no time left would claim it and give it up at once.
+                    // A request with no time left would claim the copies and give them up at once.
                     if until <= shared.clock.read() {
                         return Err(SeizeError::Unknown);
                     }
@@ -296,7 +293,7 @@ impl Copies {
         }
     }
 
-    /// The verdict, if it comes in time.
+    /// The verdict, if it arrives in time.
     async fn verdict(
         &self,
         mut verdict: oneshot::Receiver<HoldAnswer>,
@@ -310,7 +307,7 @@ impl Copies {
                 answer = &mut verdict => return answer.ok(),
                 () = shared.timer.sleep(left) => {
                     if until <= shared.clock.read() || shared.has_ended() {
-                        // It may have come with the deadline.
+                        // The verdict may have arrived at the deadline.
                         return verdict.try_recv().ok();
                     }
                 }

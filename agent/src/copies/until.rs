@@ -1,4 +1,4 @@
-//! Waiting until copies can be taken, for those who have the time.
+//! Waiting until copies can be taken, for callers that have the time.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::refused::{Misuse, Refused};
 use crate::waiting::Backoff;
 
 impl Copies {
-    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. Tries again, more and more
-    /// slowly, at last every second, each pause a quarter longer or shorter at random, so that calls that
-    /// wait for one domain do not all come at once. Needs no runtime of any kind.
+    /// Waits until `copies` can be taken, at most `max_wait`, and takes them. The agent tries again at growing
+    /// pauses, at last every second. Each pause is up to a quarter longer or shorter at random, so that calls that
+    /// wait for one domain do not all try at once. Needs no async runtime.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -31,8 +31,8 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// The last refusal; at once where waiting is useless, as for more copies than a domain may have (as
-    /// far as [`Copies::reserve`] knows that).
+    /// The last refusal; at once if waiting cannot help, as for more copies than a domain may have (as far as
+    /// [`Copies::reserve`] knows that).
     pub async fn until_ready(
         &self,
         domain: &str,
@@ -53,7 +53,7 @@ impl Copies {
                 taken => return taken,
             };
             let left = until.since(shared.clock.read());
-            // More than the domain may ever have: nobody can give back what would make room for it.
+            // More than the domain may ever have: nothing that is given back makes room for it.
             let is_too_much = denied.cause() == Cause::Full
                 && !self.is_blind()
                 && (self.inner.resource.copies_limit()).is_some_and(|most| most < copies.into());

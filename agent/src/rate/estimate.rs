@@ -1,14 +1,14 @@
 //! A cost that is known roughly before a call, and exactly after it.
 //!
 //! ```text
-//! hit_estimated("acme", 800)     charged 800, at once
-//! settle(620)                    180 taken back, of what was charged under that stamp
-//! settle(950)                    150 more charged, at the instant of settling
+//! hit_estimated("acme", 800)     charges 800, at once
+//! settle(620)                    gives 180 back, of what was charged under that stamp
+//! settle(950)                    charges 150 more, at the instant of settling
 //! dropped                        the 800 stay charged
 //! ```
 //!
-//! Knows nothing of limits: whether there is anything to take back is ruled by aggregators. What stays
-//! true: an estimate is settled once at most, and one that is not settled stays charged.
+//! Knows nothing of limits: aggregators rule whether there is anything to give back. What stays true: an estimate is
+//! settled once at most, and one that is not settled stays charged.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -19,14 +19,13 @@ use crate::recorder::Happened;
 use crate::refused::{Misuse, Refused};
 use crate::resource::Asking;
 
-/// After so long nothing is settled any more: aggregators remember what was charged for as long.
+/// After this span an estimate can no longer be settled: aggregators remember its charge for as long.
 const SETTLED_WITHIN: Span = Span::from_secs(600);
 
-/// A call that was let through and charged by estimate; [`Rate::hit_estimated`] gives it.
+/// A call that was let through and charged by an estimate; [`Rate::hit_estimated`] returns it.
 ///
-/// It is settled once, by the actual cost, and that takes it: what has been settled cannot be settled
-/// again, and a refused call has none. One that is dropped instead, as when the call fails, stays charged by
-/// its estimate: settle it by 0 where the call cost nothing.
+/// Settling it by the actual cost consumes it, so it cannot be settled twice; a refused call has no estimate. An
+/// estimate that is dropped instead, as when the call fails, stays charged: settle it by 0 if the call cost nothing.
 ///
 /// ```
 /// # use tollgate_agent::testing::TestAgent;
@@ -52,7 +51,7 @@ const SETTLED_WITHIN: Span = Span::from_secs(600);
 pub struct Estimate {
     rate: Rate,
     allowed: Allowed,
-    /// As it stands in the log.
+    /// The domain's name in the log.
     domain: Box<str>,
     copies: u32,
     /// The stamp of the entry.
@@ -60,21 +59,21 @@ pub struct Estimate {
     since: Mono,
 }
 
-/// What settling came to.
+/// The result of settling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
     /// The estimate was right.
     Exact,
-    /// It was too low: so much was charged beyond it.
+    /// The estimate was too low: this much was charged in addition.
     Charged(u32),
-    /// It was too high: so much is given back, as far as it counted anywhere.
+    /// The estimate was too high: this much is given back, as far as it counted anywhere.
     TakenBack(u32),
-    /// It was too high, and stays charged: the resource's limits take nothing back.
+    /// The estimate was too high, and stays charged: the resource's limits give nothing back.
     Kept,
 }
 
-/// Why an estimate was not settled. It stays charged as it was.
+/// Why an estimate was not settled. It stays charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
@@ -87,8 +86,8 @@ pub enum SettleError {
 }
 
 impl Rate {
-    /// May a call of `domain` proceed now that will cost about `copies`? The cost is charged at once, and
-    /// settled when it is known: see [`Estimate`].
+    /// May a call of `domain` proceed now that will cost about `copies`? The estimate is charged at once, and settled
+    /// when the cost is known: see [`Estimate`].
     ///
     /// Costs what [`Rate::hit_n`] does, and one allocation for the domain's name.
     ///
@@ -138,7 +137,7 @@ impl Rate {
 }
 
 impl Estimate {
-    /// What the call was let through with.
+    /// The answer to the call.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -151,7 +150,7 @@ impl Estimate {
         self.allowed
     }
 
-    /// What is charged.
+    /// The copies that are charged.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -164,8 +163,9 @@ impl Estimate {
         self.copies
     }
 
-    /// Settles by what the call cost. A higher cost is charged at this instant; of a lower one the rest is
-    /// taken back, from where it counted. Never waits: like a hit it is recorded, and sent in the background.
+    /// Settles by the actual cost of the call. If it is higher, the difference is charged at this instant. If it is
+    /// lower, the difference is given back where it was counted. Never waits: like a hit it is recorded, and sent in
+    /// the background.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;

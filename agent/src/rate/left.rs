@@ -1,6 +1,6 @@
-//! What is left after a call, where notices say so: of its pair, and of all pairs under the global limit.
+//! What is left after a call, if notices state it: of its pair, and of all pairs under the global limit.
 //!
-//! Information: nothing here refuses anybody, and what is not known is left out.
+//! Information only: nothing here refuses a call, and unknown values are left out.
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::Timestamp;
@@ -12,8 +12,8 @@ use crate::resource::{IGNORED, NEAR_WHOLE};
 use crate::shared::Shared;
 
 impl Rate {
-    /// What is left after a call that lets so many copies through, if its pair is near its limit, or all pairs are
-    /// near the global one: the lesser of both.
+    /// What is left after a call that lets this many copies through, if its pair is near its limit, or all pairs are
+    /// near the global limit: the lesser of both.
     pub(super) fn left(
         &self,
         fingerprint: u64,
@@ -24,7 +24,7 @@ impl Rate {
         let Shared { view, clock, .. } = &*self.shared;
         let resource = &self.resource;
         if resource.flags() & IGNORED != 0 {
-            // Nobody is refused by it, so nothing of it is left to be told of.
+            // The limit refuses nobody, so there is nothing to report of it.
             return None;
         }
         let now = clock.cached();
@@ -38,7 +38,7 @@ impl Rate {
         }
         let whole = view.left(resource, resource.fingerprint(EVERYBODY), EVERYBODY, taking);
         if whole.is_none() {
-            // A notice that comes at this moment is missed by calls until the next one.
+            // If a notice arrives at this moment, calls miss it until the next notice.
             resource.set_flag(NEAR_WHOLE, false);
         }
         match (own, whole) {

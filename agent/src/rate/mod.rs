@@ -1,13 +1,13 @@
 //! The handle by which a service asks: may this domain use this resource now?
 //!
 //! ```text
-//! fingerprint, filter word, cached clock, ring         let through: nothing else is touched
-//!                 └ exact list, real clock, ring       refused
-//!                 └ exact list, notices, ring          let through, near its limit
+//! fingerprint, filter word, cached clock, buffer       let through: nothing else is read
+//!                 └ exact list, real clock, buffer     refused
+//!                 └ exact list, notices, buffer        let through, near its limit
 //! ```
 //!
-//! Knows nothing of networks. What stays true: no call waits, allocates for a known thread, or takes a
-//! lock that the network could hold up.
+//! Knows nothing of networks. What stays true: no call waits, allocates once its thread is known, or takes a lock
+//! that the network could hold.
 
 mod estimate;
 mod left;
@@ -37,28 +37,28 @@ use crate::stats::Counters;
 pub use estimate::{Estimate, SettleError, Settled};
 pub(crate) use together::{hit_all, hit_all_n};
 
-/// A rate-limited resource. Cheap to clone; one for each resource is kept in a service's state.
+/// A rate-limited resource. Cheap to clone; a service keeps one for each resource.
 #[derive(Clone, Debug)]
 pub struct Rate {
     resource: Arc<Resource>,
     shared: Arc<Shared>,
 }
 
-/// How many copies a call wants: at least one, and the most is not below the least.
+/// How many copies a call wants: at least one, and the maximum is not below the minimum.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     max: u32,
-    /// The least that is of use.
+    /// The least number that is useful.
     min: u32,
 }
 
 const ONE: Want = Want { max: 1, min: 1 };
 
-/// A call that is let through, and what is to be recorded of it.
+/// A call that is let through, and what to record of it.
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     allowed: Allowed,
-    /// It is known already to be unguarded: see [`Happened::Hit`].
+    /// The call is already known to be unguarded: see [`Happened::Hit`].
     unguarded: bool,
 }
 
@@ -70,13 +70,13 @@ impl Want {
         }
     }
 
-    /// What a blind agent grants: the least, but something.
+    /// What a blind agent grants: the minimum, but at least one.
     fn least(self) -> u32 {
         self.min.max(1)
     }
 }
 
-/// What a call looks into before it is let through.
+/// The flags that make a call look closer before it is let through.
 const ATTENTION: u32 = WHOLE | REFUSED | NOT_OPEN | NOT_RATE | NEAR_WHOLE;
 
 impl Rate {
@@ -98,10 +98,10 @@ impl Rate {
 
     /// May one hit by `domain` proceed now?
     ///
-    /// One lookup in memory: takes no lock that a network could hold, makes no system call, allocates
-    /// nothing after the thread's first call, and never waits. (The first call of an agent that nobody has
-    /// called for 20 ms wakes the agent's thread: one system call, which does not wait either.) What is let
-    /// through is recorded and sent in the background; so is what is refused, in sums.
+    /// One lookup in memory: takes no lock that a network could hold, makes no system call, allocates nothing after
+    /// the thread's first call, and never waits. (The first call after 20 ms without calls wakes the agent's thread:
+    /// one system call, which does not wait either.) Calls that are let through are recorded and sent in the
+    /// background; so are refused calls, as sums.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -116,8 +116,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// [`Denied`] while a denial of the aggregators is in force, or where the resource's blind policy
-    /// says so; [`Denied::retry_after`] says for how long.
+    /// [`Denied`] while a denial of the aggregators is in force, or if the resource's policy `blind` refuses;
+    /// [`Denied::retry_after`] says for how long.
     #[inline]
     pub fn hit(&self, domain: &str) -> Result<Allowed, Denied> {
         self.ask_and_record(domain, ONE)
@@ -125,8 +125,8 @@ impl Rate {
 
     /// May `copies` hits by `domain` proceed now, all of them?
     ///
-    /// Costs what [`Rate::hit`] does, and one lookup more where some domain is known to be granted fewer
-    /// copies at once than are asked for.
+    /// Costs what [`Rate::hit`] does, and one more lookup if some domain of the resource is known to be granted at
+    /// most fewer copies at once than this call wants.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -142,10 +142,9 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] as [`Rate::hit`]. [`Refused::TooMany`] for more copies than the limits can
-    /// ever grant at once: those of the resource, or those of the domain where a denial of the last ten
-    /// minutes said what they are; recorded as refused. [`Refused::Misuse`] for no copies, which is
-    /// recorded nowhere.
+    /// [`Refused::Denied`] as [`Rate::hit`]. [`Refused::TooMany`] for more copies than the limits can ever grant at
+    /// once: those of the resource, or those of the domain if a denial in the last ten minutes stated them; recorded
+    /// as refused. [`Refused::Misuse`] for 0 copies; not recorded.
     pub fn hit_n(&self, domain: &str, copies: u32) -> Result<Allowed, Refused> {
         if copies == 0 {
             return Err(Misuse::NoCopies.into());
@@ -156,10 +155,9 @@ impl Rate {
 
     /// May as many hits by `domain` as possible proceed now, at least the start of `copies`?
     ///
-    /// An agent knows whether a domain is denied, not how many hits it has left: it grants all, or
-    /// while nobody is heard the least, and the aggregators deny from then on. What the limits can never
-    /// grant at once is not granted here either. With a start of 0 a denied domain is granted 0 instead of
-    /// being refused.
+    /// An agent knows whether a domain is denied, not how many hits it has left. So it grants all of them (a blind
+    /// agent only the minimum), and the aggregators deny from then on. It never grants more than the limits can ever
+    /// grant at once. If the start is 0, a denied domain is granted 0 instead of being refused.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -174,9 +172,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// [`Refused::Denied`] as [`Rate::hit`]; [`Refused::TooMany`] as [`Rate::hit_n`], for the start of
-    /// the range; [`Refused::Misuse`] for a range that is empty, or has nothing but 0 in it, which is
-    /// recorded nowhere.
+    /// [`Refused::Denied`] as [`Rate::hit`]; [`Refused::TooMany`] as [`Rate::hit_n`], for the start of the range;
+    /// [`Refused::Misuse`] for a range that is empty or only contains 0; not recorded.
     pub fn hit_up_to(&self, domain: &str, copies: RangeInclusive<u32>) -> Result<Allowed, Refused> {
         let is_empty = copies.is_empty();
         let (min, max) = copies.into_inner();
@@ -190,7 +187,7 @@ impl Rate {
         Ok(self.ask_and_record(domain, want)?)
     }
 
-    /// What [`Rate::hit`] would say now. Records nothing, and takes nothing of a local blind rate.
+    /// What [`Rate::hit`] would return now. Records nothing, and takes nothing of the local rate under `blind`.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -217,9 +214,9 @@ impl Rate {
         .map(|granted| granted.allowed)
     }
 
-    /// Records a cost that is known only afterwards: it has happened, and counts, whatever a call would
-    /// have been told. Ask with [`Rate::peek`] or [`Rate::hit`] before; where a cost is known roughly
-    /// before, and exactly afterwards, see [`Rate::hit_estimated`]. A cost of 0 is recorded nowhere.
+    /// Records a cost that is known only afterwards. It has been spent, so it counts, even if a call would be
+    /// refused. Ask with [`Rate::peek`] or [`Rate::hit`] before; if a cost is known roughly before and exactly
+    /// afterwards, see [`Rate::hit_estimated`]. A cost of 0 is not recorded.
     ///
     /// Costs what [`Rate::hit`] does.
     ///
@@ -236,7 +233,7 @@ impl Rate {
             let domain = self.admit(domain);
             self.record_happened(&domain, happened, at);
             let fingerprint = self.resource.fingerprint(&domain);
-            // Who is near its limit has that much less left.
+            // A pair near its limit has that much less left.
             let _ = self.left(fingerprint, &domain, copies, at);
         }
     }
@@ -261,7 +258,7 @@ impl Rate {
         self.ask_and_record_admitted(&self.admit(domain), want, flags)
     }
 
-    /// What a caller's domain is limited as.
+    /// The name under which a caller's domain is limited.
     fn admit<'d>(&self, domain: &'d str) -> Admitted<'d> {
         match self.resource.flags() & ADDRESSES {
             0 => self.shared.admit(domain),
@@ -280,8 +277,9 @@ impl Rate {
         flags: u32,
     ) -> Result<Allowed, Denied> {
         let fingerprint = self.resource.fingerprint(domain);
-        // Almost every call ends here: nobody denied the pair or the resource, and it is not near its limit. What a blind agent lets
-        // through costs the same, unless only some partitions are heard.
+        // Almost every call ends here: neither the pair nor the resource is denied, and the pair is not near its
+        // limit. What a blind agent lets through costs the same, unless only some partitions have a current
+        // watermark.
         let sight = self.shared.sight.state();
         let is_known = self.shared.view.maybe(fingerprint);
         if is_known || flags & ATTENTION != 0 || sight == sight::SOME {
@@ -326,7 +324,7 @@ impl Rate {
         }
     }
 
-    /// Asks, and records nothing.
+    /// Decides, and records nothing.
     fn ask(
         &self,
         fingerprint: u64,
@@ -338,21 +336,20 @@ impl Rate {
         let shared = &*self.shared;
         let flags = self.resource.flags();
         let policy = self.resource.policy();
-        // What copies are denied for is no answer to a hit.
+        // A denial of copies does not apply to a hit.
         if flags & NOT_RATE != 0 {
             let not_rate = || Denied::by_policy(Cause::NotRate, Span::MAX);
             return self.unless_killed(flags, want, not_rate);
         }
         let clock = || reading.now();
-        // The filter is not asked again: whoever comes here was not surely let through by it, or is
-        // in no hurry.
+        // The filter is not asked again: either it did not clear this call, or the call is in no hurry.
         let mut refusal = shared
             .view
             .refusal(&self.resource, fingerprint, domain, clock);
         if flags & WHOLE != 0
             && let Some(whole) = shared.view.whole(&self.resource, clock)
         {
-            // Of two denials the one that lasts longer says when to come again.
+            // Of two denials, the one that lasts longest determines when to try again.
             refusal = match refusal {
                 Some(pair) if whole.remaining < pair.remaining => Some(pair),
                 _ => Some(whole),
@@ -366,7 +363,7 @@ impl Rate {
             return self.ask_policy(fingerprint, want, asking);
         }
         if flags & REFUSED != 0 {
-            // No denial tells of it, so none would be lifted where other limits open it.
+            // No denial states this refusal, so no lift would end it when other limits open the resource.
             shared.resources.doubt_limits(&self.resource);
             return self.unless_killed(flags, want, || {
                 let cause = match flags & OF_RATE {
@@ -382,13 +379,13 @@ impl Rate {
         };
         let left = self.left(fingerprint, domain, copies, at);
         Ok(Granted {
-            // What passes before the limits are heard counts all the same: it is over in a round trip.
+            // Calls that pass before the limits are known count all the same: that takes only one round trip.
             allowed: Allowed::new(want.max, flags & UNHEARD != 0, policy).with_left(left),
             unguarded: false,
         })
     }
 
-    /// Asks the blind policy.
+    /// Asks the policy `blind`.
     fn ask_policy(&self, fingerprint: u64, want: Want, asking: Asking) -> Result<Granted, Denied> {
         let (resource, least) = (&self.resource, want.least());
         match resource.passes_blind(fingerprint, least, asking, &self.shared.clock) {
@@ -409,12 +406,12 @@ impl Rate {
             .is_blind(&self.resource.name, domain, shared.clock.cached())
     }
 
-    /// Whether denials are grants.
+    /// Whether denials are ignored.
     fn lets_all_through(&self, flags: u32) -> bool {
         flags & IGNORED != 0 || self.shared.kill_switch.load(Ordering::Relaxed)
     }
 
-    /// Refuses, unless denials are grants.
+    /// Refuses, unless denials are ignored.
     fn unless_killed(
         &self,
         flags: u32,
@@ -426,7 +423,7 @@ impl Rate {
         }
         Counters::add(&self.shared.counters.kill_switch_grants, 1);
         Ok(Granted {
-            // What is not in force is not told of.
+            // Limits that are not enforced are not reported.
             allowed: Allowed::new(want.max, false, Policy::default()),
             unguarded: true,
         })

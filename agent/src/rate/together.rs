@@ -1,7 +1,7 @@
 //! Hits of several pairs, all or none.
 //!
-//! Knows nothing of copies in use. What stays true: of a call that is refused nothing is recorded as let through,
-//! and nothing is taken of local blind rates.
+//! Knows nothing of copies in use. What stays true: if the call is refused, none of its hits is recorded as let
+//! through, and nothing is taken of the local rates under `blind`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::refused::Refused;
 use crate::resource::{Asking, NOT_OPEN, NOT_RATE, Policy};
 
 impl Rate {
-    /// Whether the aggregators have said that the resource is limited by copies, so that hits of it are refused: see
+    /// Whether the resource is limited by copies, as far as the agent knows, so that hits of it are refused: see
     /// [`Agent::copies`](crate::Agent::copies).
     ///
     /// ```
@@ -27,8 +27,8 @@ impl Rate {
         self.resource.flags() & NOT_RATE != 0
     }
 
-    /// [`Rate::peek`] for a call that wants more than this pair's hits, and that a refusal of them ends: that is
-    /// recorded, unless no hit was wanted.
+    /// [`Rate::peek`] for a call that needs more than this pair's hits. A refusal ends that call, and is recorded
+    /// unless the call wanted 0 hits of this pair.
     fn look(&self, domain: &str, want: Want) -> Result<Allowed, Denied> {
         let domain = self.admit(domain);
         let fingerprint = self.resource.fingerprint(&domain);
@@ -46,14 +46,14 @@ impl Rate {
     }
 }
 
-/// Asks for one hit of each pair, and records all of them or none.
+/// Decides on one hit of each pair, and records all of them or none.
 pub(crate) fn hit_all(pairs: &[(&Rate, &str)]) -> Result<Allowed, Denied> {
     let wishes = pairs.iter().map(|(rate, domain)| (*rate, *domain, ONE));
     together(wishes, u32::from(!pairs.is_empty()))
 }
 
-/// Asks for some hits of each pair, and records all of them or none. Of none it is asked whether one could be made. A
-/// pair that stands there several times wants the sum.
+/// Decides on some hits of each pair, and records all of them or none. A pair with 0 hits is checked for one hit. A
+/// pair that is listed several times wants the sum.
 pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused> {
     for (at, (rate, domain, copies)) in hits.iter().enumerate() {
         let more = match rate.resource.most_of_any() {
@@ -70,7 +70,7 @@ pub(crate) fn hit_all_n(hits: &[(&Rate, &str, u32)]) -> Result<Allowed, Refused>
     Ok(together(wishes, all)?)
 }
 
-/// How many hits of a pair are wanted, whatever it is called.
+/// How many hits of a pair are wanted, under whatever names the caller gives for it.
 fn wanted_of(rate: &Rate, domain: &str, hits: &[(&Rate, &str, u32)]) -> u32 {
     let admitted = rate.admit(domain);
     let is_pair = |other: &Rate, of: &str| {
@@ -88,7 +88,7 @@ fn together<'a>(
     let mut worst: Option<Denied> = None;
     let (mut blind, mut is_policed) = (false, false);
     for (rate, domain, want) in wishes.clone() {
-        // Only looked at: of a call that is refused nothing is taken, for however short a time.
+        // Only looked at: a refused call takes nothing, for however short a time.
         match rate.look(domain, want) {
             Ok(allowed) => {
                 blind |= allowed.blind();
@@ -111,19 +111,19 @@ fn together<'a>(
     for (rate, domain, want) in hits {
         let domain = rate.admit(domain);
         let clock = &rate.shared.clock;
-        // Each was asked by the real clock, and is stamped by it.
+        // Each pair was checked by the real clock, and is stamped by it.
         let (unguarded, at) = (rate.is_blind(&domain), clock.read_wall());
         rate.record_hits(&domain, want, unguarded, at);
         let left = rate.left(rate.resource.fingerprint(&domain), &domain, want.max, at);
-        // Of several the one that has least is told of.
+        // The answer reports the pair that has least left.
         let least = |left: &Left| left.remaining;
         nearest = nearest.into_iter().chain(left).min_by_key(least);
     }
     Ok(Allowed::new(copies, blind, Policy::default()).with_left(nearest))
 }
 
-/// Takes the hits of each pair of the local blind rates, or nothing of any: what was to be had by itself
-/// need not be to be had together, and others take in between.
+/// Takes the hits of all pairs from their local rates under `blind`, or nothing. Hits that each fit need not fit
+/// together, and other calls take hits in between.
 #[cold]
 fn take_all<'a>(hits: impl Iterator<Item = (&'a Rate, &'a str, Want)>) -> Result<(), Denied> {
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! Waiting until a hit may proceed, for those who have the time.
+//! Waiting until a hit may proceed, for callers that have the time.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::waiting::Backoff;
 impl Rate {
     /// Waits until one hit by `domain` may proceed, at most `max_wait`, and makes it.
     ///
-    /// Tries when the denial in force ends, up to a quarter of the wait later, so that those who wait
-    /// for one domain do not come at once; then again and again, ever more slowly. A denial that ends
-    /// after `max_wait` is answered at once. Needs no runtime of any kind.
+    /// Tries when the denial in force ends, up to a quarter of the wait later, so that calls that wait for one domain
+    /// do not all try at once; then again at growing pauses. If a denial ends after `max_wait`, the call is refused
+    /// at once. Needs no async runtime.
     ///
     /// ```
     /// # use tollgate_agent::testing::TestAgent;
@@ -43,7 +43,7 @@ impl Rate {
         let mut backoff = Backoff::new();
         loop {
             let reading = Reading::of(clock);
-            // It may have waited for an instant, and is stamped by the clock that it waited by.
+            // The call may have waited for an instant, so it is stamped by the clock that it waited by.
             reading.now();
             let denied = match self.ask(fingerprint, &domain, ONE, Asking::Take, &reading) {
                 Ok(granted) => {
@@ -62,7 +62,7 @@ impl Rate {
                 return Err(denied);
             }
             if let Some(wait) = wait {
-                // By hand a sleep may end early, in which case it goes on.
+                // With a clock moved by hand a sleep may end early; then the loop sleeps again.
                 let wake = clock.read().plus(wait.chosen.min(left));
                 while clock.read() < wake && !self.shared.has_ended() {
                     self.shared.timer.sleep(wake.since(clock.read())).await;

@@ -1,7 +1,8 @@
 //! Calls that want more at once than their limits can ever grant.
 //!
-//! Knows nothing of windows. What stays true: nobody is told so who could not have been refused either:
-//! while the pair's partition is not heard, or denials are grants, such calls pass as all do.
+//! Knows nothing of windows. What stays true: a call is refused as too many only if it could also have been denied.
+//! While there is no current watermark of the pair's partition, or denials are ignored, such calls pass like all
+//! others.
 
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::Span;
@@ -12,7 +13,7 @@ use crate::refused::TooMany;
 use crate::shared::Shared;
 
 impl Rate {
-    /// What a call wants, less what its limits can never grant at once.
+    /// What a call wants, reduced to what its limits can ever grant at once.
     #[inline]
     pub(super) fn within_most(&self, domain: &str, want: Want) -> Result<Want, TooMany> {
         if u64::from(want.max) <= self.resource.most_of_any() {
@@ -26,7 +27,7 @@ impl Rate {
         let Shared { clock, mosts, .. } = &*self.shared;
         let most = mosts.of(&self.resource, domain, clock.cached());
         let is_within = u64::from(want.max) <= most;
-        // Of limits that grant nothing the denial says more: that it does not end.
+        // If the limits grant nothing, the denial is more useful: it states that it does not end.
         if is_within || most == 0 || self.lets_all_through(self.resource.flags()) {
             return Ok(want);
         }
@@ -37,14 +38,14 @@ impl Rate {
             let max = u32::try_from(most).unwrap_or(u32::MAX);
             return Ok(Want { max, ..want });
         }
-        // No denial tells of it, so none would be lifted where other limits grant more.
+        // No denial states this refusal, so no lift would end it when other limits grant more.
         self.shared.resources.doubt_limits(&self.resource);
         let denied = Denied::by_policy(Cause::TooMany, Span::MAX);
         self.record_refused(domain, want.max, &denied);
         Err(TooMany::new(most))
     }
 
-    /// Whether there are current news of a pair's partition.
+    /// Whether there is a current watermark of a pair's partition.
     fn is_guarded(&self, domain: &str) -> bool {
         let Shared { sight, clock, .. } = &*self.shared;
         let partitions = sight.partitions();

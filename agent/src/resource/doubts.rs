@@ -1,11 +1,11 @@
-//! Whose limits are doubted: said by any call, taken by the listener, without a lock.
+//! Resources whose limits are doubted: any call marks them and the listener takes the marks, without a lock.
 //!
 //! ```text
-//! call      mark of the resource, then the mark of all
-//! listener  mark of all is taken, then the marks of the resources whose turn it is
+//! call      sets the mark of the resource, then the mark of all
+//! listener  takes the mark of all, then the marks of the resources whose turn it is
 //! ```
 //!
-//! Knows nothing of limits. What stays true: a doubt is taken, or is there to be taken.
+//! Knows nothing of limits. What stays true: a doubt is taken, or is still there to be taken.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,21 +13,21 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Doubt(AtomicBool);
 
-/// Whether those of any are, so that nobody else looks for them.
+/// Whether any resource's limits are doubted, so that the listener need not look at every resource.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(AtomicBool);
 
 impl Doubts {
-    /// The limits that this mark is of are doubted.
+    /// Marks the limits of one resource as doubted.
     pub(crate) fn say(&self, one: &Doubt) {
-        // Hardly ever the first to say so.
+        // The mark is hardly ever new.
         if !one.0.load(Ordering::Relaxed) {
             one.0.store(true, Ordering::Relaxed);
             self.0.swap(true, Ordering::Release);
         }
     }
 
-    /// Of all that `all` gives those that are doubted and due; the others stay doubted. For one thread.
+    /// Returns the resources of `all` that are doubted and due; the others stay doubted. One thread only.
     pub(crate) fn take<T>(
         &self,
         all: impl FnOnce() -> Vec<T>,
@@ -45,8 +45,8 @@ impl Doubts {
             mark(one).0.store(false, Ordering::Relaxed);
         }
         if doubted.len() < marked {
-            // Not a plain store: it would hide a mark that a call has set since, and with it the call's mark of
-            // the resource, which nobody would look for any more.
+            // Not a plain store: it would hide a mark that a call has set since, and with it the call's mark of the
+            // resource, which then would never be taken.
             self.0.swap(true, Ordering::AcqRel);
         }
         doubted

@@ -1,7 +1,7 @@
-//! How soon calls of a resource have to be in the log, as far as its limits and what is heard of it say.
+//! How soon calls of a resource have to be in the log, by its limits and its recent denials and notices.
 //!
-//! The listener writes, the flusher reads. Knows nothing of single calls. What stays true: of a resource of
-//! which nothing was heard all calls are urgent.
+//! The listener writes, the flusher reads. Knows nothing of single calls. What stays true: while the agent knows
+//! nothing of a resource, all its calls are urgent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,17 +9,17 @@ use tollgate_shared::wire::public::{Kind, Public};
 
 use crate::clock::Mono;
 
-/// A limit that nobody reaches.
+/// A limit that is never reached.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// What is known of one resource.
+/// The urgency of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Hurry {
-    /// The least limit of any domain, in copies; [`UNLIMITED`]: there is none; 0: not known.
+    /// The least limit of any domain, in copies; [`UNLIMITED`] if there is none; 0 if unknown.
     least: AtomicU64,
-    /// The same of all domains together.
+    /// The same for all domains together.
     global: AtomicU64,
-    /// All its calls are urgent until then.
+    /// Until this instant all its calls are urgent.
     until: AtomicU64,
 }
 
@@ -36,18 +36,18 @@ impl Hurry {
         self.global.load(Ordering::Relaxed)
     }
 
-    /// Whether all its calls are urgent, because a denial or a notice of all its domains was heard lately.
+    /// Whether all its calls are urgent, because of a recent denial or notice about all its domains.
     #[inline]
     pub(crate) fn is_on(&self, now: Mono) -> bool {
         now.0 < self.until.load(Ordering::Relaxed)
     }
 
-    /// A denial or a notice of all its domains was heard.
+    /// A denial or a notice about all its domains arrived.
     pub(crate) fn extend(&self, until: Mono) {
         self.until.fetch_max(until.0, Ordering::Relaxed);
     }
 
-    /// Takes what public limits say.
+    /// Applies public limits.
     pub(super) fn learn(&self, public: &Public) {
         let of = |limit: Option<u64>| match public.kind {
             Kind::Rate => limit.unwrap_or(UNLIMITED),

@@ -1,7 +1,7 @@
 //! What an agent knows of one resource: its name, what calls must look out for, and its public limits.
 //!
-//! Calls read two or three atomics here; the listener writes them. Knows nothing of denials of single
-//! domains. What stays true: a resource has one object in an agent, whoever asks for it.
+//! Calls read two or three atomics here; the listener writes them. Knows nothing of denials of single domains. What
+//! stays true: a resource has one object in an agent.
 
 mod doubts;
 mod hurry;
@@ -28,7 +28,7 @@ pub(crate) use hurry::UNLIMITED;
 pub(crate) use policy::{Policy, whole_seconds};
 pub(crate) use registry::Resources;
 
-/// Number of a resource within one agent.
+/// The number of a resource within one agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(pub(crate) u32);
 
@@ -37,30 +37,30 @@ pub(crate) const NO_RESOURCE: ResourceId = ResourceId(u32::MAX);
 
 /// The whole resource is denied, or was.
 pub(crate) const WHOLE: u32 = 1;
-/// Calls are refused without being asked: not configured and not allowed to be, or granted to nobody.
+/// Calls are refused without a denial: the resource is not configured and has to be, or grants nothing to any domain.
 pub(crate) const REFUSED: u32 = 2;
-/// Denials are grants here.
+/// Denials of the resource are ignored.
 pub(crate) const IGNORED: u32 = 4;
-/// Blind calls are not just let through.
+/// The policy `blind` of the resource is not `open`.
 pub(crate) const NOT_OPEN: u32 = 8;
-/// Some group of its domains is denied, or was.
+/// Some group of domains is denied, or was.
 pub(crate) const GROUPS: u32 = 16;
-/// It is limited by rate, by the aggregators' word.
+/// The resource is limited by rate, as the aggregators announced.
 pub(crate) const OF_RATE: u32 = 32;
-/// Its copies are used only once they are granted.
+/// The copies of the resource are used only once they are granted.
 pub(crate) const STRICT: u32 = 64;
-/// It is used as one that is limited by copies: everything about it belongs to one partition.
+/// The resource is used as one that is limited by copies: everything about it belongs to one partition.
 pub(crate) const OF_COPIES: u32 = 128;
-/// It is limited by copies, by the aggregators' word: hits of it are a mistake.
+/// The resource is limited by copies, as the aggregators announced: hits of it are a mistake.
 pub(crate) const NOT_RATE: u32 = 256;
-/// Domains that are addresses are limited as their networks.
+/// Domains that are addresses are limited by their networks.
 pub(crate) const ADDRESSES: u32 = 512;
-/// All its domains together are near the global limit, or were.
+/// All domains of the resource together are near the global limit, or were.
 pub(crate) const NEAR_WHOLE: u32 = 1_024;
-/// What is in force for it has not been heard yet: whether it is limited at all, and how, is not known.
+/// The agent has not yet received the resource's limits: it does not know whether and how the resource is limited.
 pub(crate) const UNHEARD: u32 = 2_048;
 
-/// Whether what a local blind rate lets through is taken of it.
+/// Whether the call takes what a local rate under `blind` lets through, or only looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     Take,
@@ -75,19 +75,19 @@ pub(crate) struct Resource {
     shared_seed: SharedSeed,
     flags: AtomicU32,
     policy: AtomicU32,
-    /// Copies that no domain may have more of; [`u64::MAX`]: not known.
+    /// The most copies that a domain may have; [`u64::MAX`] if unknown.
     copies_limit: AtomicU64,
-    /// The most copies that any domain can be granted at once; [`u64::MAX`]: not known, or any number.
+    /// The most copies that any domain can be granted at once; [`u64::MAX`] if unknown or unbounded.
     most: AtomicU64,
-    /// No domain is known that can be granted less at once than this, nor is any call of as many copies too
-    /// many.
+    /// A lower bound: no domain is known that can be granted less at once than this, so a call of this many copies is
+    /// never too many.
     most_of_any: AtomicU64,
-    /// The newest limits of which a denial has lowered it.
+    /// The version of the newest limits for which a denial has lowered `most_of_any`.
     most_version: AtomicU64,
     /// How many bits of an address make its domain: of IPv4 in the lowest byte, of IPv6 in the next.
     address_bits: AtomicU32,
     joined: AtomicBool,
-    /// A call was refused by what is known of the limits, and nobody has asked for them since.
+    /// A call was refused because of known limits, and the listener has not asked for them since.
     limits_doubted: Doubt,
     hurry: Hurry,
     public: RwLock<Arc<Public>>,
@@ -128,8 +128,8 @@ impl Resource {
         }
     }
 
-    /// The fingerprint of a domain's use of this resource. It is seeded by the agent's own random
-    /// seed, so that nobody outside can look for names that share one.
+    /// The fingerprint of a domain's use of this resource. Its seed is the agent's own random seed, so that nobody
+    /// outside can search for names that share a fingerprint.
     #[inline]
     pub(crate) fn fingerprint(&self, domain: &str) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.shared_seed);
@@ -137,30 +137,30 @@ impl Resource {
         hasher.finish()
     }
 
-    /// The fingerprint of a group's use of this resource; never that of a domain, but by chance.
+    /// The fingerprint of a group's use of this resource; differs from every domain's, except by chance.
     pub(crate) fn fingerprint_of_group(&self, group: &str) -> u64 {
         let mut hasher = FoldHasher::with_seed(!self.seed, &self.shared_seed);
         hasher.write(group.as_bytes());
         hasher.finish()
     }
 
-    /// Copies that no domain may have more of, where that is known.
+    /// The most copies that a domain may have, if known.
     #[inline]
     pub(crate) fn copies_limit(&self) -> Option<u64> {
         Some(self.copies_limit.load(Ordering::Relaxed)).filter(|limit| *limit != u64::MAX)
     }
 
-    /// Whether the aggregators have said that it is limited by rate.
+    /// Whether the resource is limited by rate, as the aggregators announced.
     pub(crate) fn is_joined_as_rate(&self) -> bool {
         self.flags() & OF_RATE != 0
     }
 
-    /// Whether it is used as one that is limited by copies.
+    /// Whether the resource is used as one that is limited by copies.
     pub(crate) fn is_of_copies(&self) -> bool {
         self.flags() & OF_COPIES != 0
     }
 
-    /// Whether the aggregators have said that it is limited by copies.
+    /// Whether the resource is limited by copies, as the aggregators announced.
     pub(crate) fn is_known_as_copies(&self) -> bool {
         self.public().kind == Kind::Copies
     }
@@ -180,7 +180,7 @@ impl Resource {
             .collect()
     }
 
-    /// What calls must look out for; 0 almost always.
+    /// What calls must look out for; almost always 0.
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Resource {
         }
     }
 
-    /// What makes the domain of an address, where [`ADDRESSES`] is set.
+    /// How many bits of an address make its domain, if [`ADDRESSES`] is set.
     pub(crate) fn addresses(&self) -> AddressPrefixes {
         let [v4, v6, ..] = self.address_bits.load(Ordering::Relaxed).to_le_bytes();
         AddressPrefixes { v4, v6 }
@@ -213,14 +213,14 @@ impl Resource {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Calls of as many copies are too many for nobody.
+    /// No call of this many copies or fewer is too many.
     #[inline]
     pub(crate) fn most_of_any(&self) -> u64 {
         self.most_of_any.load(Ordering::Relaxed)
     }
 
-    /// Some domain is granted so many at once at most, by limits of this version. Said by the listener
-    /// alone, as are limits.
+    /// Some domain is granted at most this many copies at once, by limits of this version. Only the listener calls
+    /// this, as it alone calls `learn`.
     pub(crate) fn lower_most_of_any(&self, version: u64, most: u64) {
         self.most_version.fetch_max(version, Ordering::Relaxed);
         self.most_of_any.fetch_min(most, Ordering::Relaxed);
@@ -233,24 +233,24 @@ impl Resource {
         if public.version <= self.most_version.load(Ordering::Relaxed) {
             self.most_of_any.fetch_min(most, Ordering::Relaxed);
         } else {
-            // What older limits said of single domains is void.
+            // Older limits' maxima of single domains no longer hold.
             self.most_of_any.store(most, Ordering::Relaxed);
         }
     }
 
-    /// How soon its calls have to be in the log.
+    /// How soon calls of the resource have to be in the log.
     #[inline]
     pub(crate) fn hurry(&self) -> &Hurry {
         &self.hurry
     }
 
-    /// The windows or the first tier, if they hold for every domain.
+    /// The windows or the first tier, if they are the same for every domain.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
         Policy(self.policy.load(Ordering::Relaxed))
     }
 
-    /// Whether what is in force for it has been heard, ever.
+    /// Whether the agent has ever received the resource's limits.
     pub(crate) fn joined(&self) -> bool {
         self.joined.load(Ordering::Acquire)
     }
@@ -264,7 +264,7 @@ impl Resource {
         Arc::clone(&self.public.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes public limits of the log that is followed, if they are not older than what is known.
+    /// Applies public limits of the followed log, unless they are older than the known ones.
     pub(crate) fn learn(&self, public: &Public) {
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if public.version < known.version {
@@ -292,8 +292,8 @@ impl Resource {
         if public.kind != Kind::Unconfigured {
             self.set_flag(OF_COPIES, public.kind == Kind::Copies);
         }
-        // Where some domain has a limit of its own, the default may not be everybody's. The global limit
-        // is: aggregators lower every other one to it.
+        // If some domain has a limit of its own, the default may not hold for every domain. The global limit does:
+        // aggregators lower every other limit to it.
         let limit = copies.filter(|_| !public.ignored).map(|one| {
             let default = Some(one.limit).filter(|_| !public.has_overrides);
             default.into_iter().chain(one.global).min()
@@ -302,7 +302,7 @@ impl Resource {
             .store(limit.flatten().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What is known rules on, and public limits of any version are news.
+    /// The known limits stay in force, but public limits of any version replace them.
     pub(crate) fn forget_version(&self) {
         let mut known = self.public.write().unwrap_or_else(PoisonError::into_inner);
         if known.version != 0 {
@@ -310,11 +310,11 @@ impl Resource {
         }
     }
 
-    /// Whether a blind call of a domain may pass, or how long until it may. Who asks to take takes it of
-    /// a local rate.
+    /// Whether a blind call of a domain may pass, or else how long until it may. With [`Asking::Take`] it takes from
+    /// the local rate.
     ///
-    /// Asks the cached clock first, and before it refuses the clock itself, as all refusals do: a
-    /// process that was suspended has a cache from before, and an agent that has ended one for ever.
+    /// Reads the cached clock first, and before it refuses the clock itself, as all refusals do: in a process that
+    /// was suspended the cache is old, and in an agent that has ended it stays old for ever.
     pub(crate) fn passes_blind(
         &self,
         fingerprint: u64,
@@ -335,7 +335,7 @@ impl Resource {
         }
     }
 
-    /// Takes back what was taken for a blind call that was not made after all.
+    /// Gives back what was taken for a blind call that was not made after all.
     pub(crate) fn give_back_blind(&self, fingerprint: u64, copies: u32) {
         if let Some(local) = self.local() {
             local.give_back(fingerprint, copies);

@@ -1,13 +1,13 @@
-//! The limits that hold for every domain of a resource, as header fields tell of them.
+//! The limits that hold for every domain of a resource, for header fields.
 //!
 //! ```text
 //! windows = ["50/s", "1000/m"]      "window-0" 50 in 1 s, "window-1" 1000 in 60 s
-//! tiers = [100 in 1 s, …]           "tier-1" 100 in 1 s: which tier is current, only a denial says
-//! some domain has limits of its own, or the resource is in shadow: nothing, since it would be no promise
+//! tiers = [100 in 1 s, …]           "tier-1" 100 in 1 s: only a denial states which tier is current
+//! some domain has limits of its own, or the resource is in shadow: nothing, since the limits would not hold
 //! ```
 //!
-//! Answers are small, `Copy` and borrow nothing, so they have a number in place of a list: what it stands for is kept for
-//! as long as the process lives. What stays true: equal lists have one number, and there are at most [`LISTS_MAX`].
+//! Answers are small, `Copy` and borrow nothing, so they contain a number instead of a list. The list is kept as long
+//! as the process lives. What stays true: equal lists have one number, and there are at most [`LISTS_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,29 +15,29 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::public::Public;
 
-/// Lists of limits that differ: some megabytes. A fleet has as many as it has kinds of resources, and a few more with each
-/// version of the limits. Of what comes on top nothing is told.
+/// The most different lists of limits: some megabytes. A fleet has as many as it has kinds of resources, and a few
+/// more with each version of the limits. Further lists are not reported.
 const LISTS_MAX: usize = 65_536;
 
-/// One limit, as `RateLimit-Policy` tells of it.
+/// One limit, for `RateLimit-Policy`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QuotaPolicy {
-    /// Its name.
+    /// The limit's name.
     pub(crate) name: String,
-    /// Copies that it grants.
+    /// Copies that the limit grants in its window.
     pub(crate) quota: u64,
-    /// In so many seconds; 0: its window is no whole number of them.
+    /// The window in seconds; 0 if it is not a whole number of seconds.
     pub(crate) seconds: u64,
 }
 
-/// The limits of a resource, by number; 0: not known.
+/// The limits of a resource, as a number; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy(pub(super) u32);
 
 #[derive(Debug)]
 struct Lists {
     numbers: BTreeMap<Arc<[QuotaPolicy]>, u32>,
-    /// By their numbers, of which the first is 1.
+    /// The lists by number; the first number is 1.
     lists: Vec<Arc<[QuotaPolicy]>>,
 }
 
@@ -47,10 +47,10 @@ static LISTS: RwLock<Lists> = RwLock::new(Lists {
 });
 
 impl Policy {
-    /// No limits that are known.
+    /// No known limits.
     pub(crate) const NONE: Self = Self(0);
 
-    /// All windows, or the first tier where there are none.
+    /// All windows, or the first tier if there are no windows.
     pub(super) fn of(public: &Public) -> Self {
         if public.has_overrides || public.ignored {
             return Self::default();
@@ -87,7 +87,7 @@ impl Policy {
         Self(number)
     }
 
-    /// The limits. `None`: not known.
+    /// The limits; `None` if unknown.
     pub(crate) fn limits(self) -> Option<Arc<[QuotaPolicy]>> {
         let at = usize::try_from(self.0).ok()?.checked_sub(1)?;
         let known = LISTS.read().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Policy {
     }
 }
 
-/// A window in seconds, 0 if it is not a whole number of them.
+/// A window in seconds; 0 if it is not a whole number of seconds.
 pub(crate) fn whole_seconds(window: Span) -> u64 {
     let micros = window.as_micros();
     if micros.is_multiple_of(1_000_000) {

@@ -1,7 +1,7 @@
 //! All resources of an agent, by name and by number.
 //!
-//! Knows nothing of what is limited. What stays true: a name has one object, a number belongs to one name,
-//! and there are no more than the bound.
+//! Knows nothing of limits. What stays true: a name has one object, a number belongs to one name, and there are no
+//! more resources than the bound.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Resources {
     seed: u64,
     max: usize,
     doubts: Doubts,
-    /// Flags of one that is new.
+    /// The flags of a new resource.
     of_new: AtomicU32,
     all: RwLock<RegistryTable>,
 }
@@ -38,19 +38,19 @@ impl Resources {
         }
     }
 
-    /// New ones count as heard from now on: nobody says anything about them.
+    /// From now on new resources count as known: nothing will be announced about them.
     #[cfg(feature = "testing")]
     pub(crate) fn are_heard(&self) {
         self.of_new.store(0, Ordering::Relaxed);
     }
 
-    /// The resource of this name, made if it is new (told by the second). `None` at the bound.
+    /// The resource of this name, created if it is new (then the second value is `true`). `None` at the bound.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn get(&self, name: &str) -> (Option<Arc<Resource>>, bool) {
         self.get_with(name, 0)
     }
 
-    /// The same; one that is new has these flags before anybody sees it.
+    /// Like `get`; a new resource has these flags before any other thread sees it.
     pub(crate) fn get_with(&self, name: &str, flags: u32) -> (Option<Arc<Resource>>, bool) {
         if let Some(known) = self
             .all
@@ -77,7 +77,7 @@ impl Resources {
         (Some(resource), true)
     }
 
-    /// A resource that stands nowhere, for names beyond the bound.
+    /// A resource outside the registry, for names beyond the bound.
     pub(crate) fn outside(&self, name: &str) -> Arc<Resource> {
         let resource = Resource::new(NO_RESOURCE, name, self.seed);
         resource.set_flag(UNHEARD, true);
@@ -99,18 +99,18 @@ impl Resources {
         all.by_id.get(id.0 as usize).cloned()
     }
 
-    /// Adds those that came after `known`, which are all that there were, by their number.
+    /// Appends the resources that were created after those in `known`, which has all older ones, by number.
     pub(crate) fn add_newer(&self, known: &mut Vec<Arc<Resource>>) {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         known.extend_from_slice(all.by_id.get(known.len()..).unwrap_or_default());
     }
 
-    /// The limits of a resource refused somebody: they may be others by now.
+    /// A resource's limits refused a call: they may have changed.
     pub(crate) fn doubt_limits(&self, resource: &Resource) {
         self.doubts.say(&resource.limits_doubted);
     }
 
-    /// Those whose limits are doubted, of which `is_due` says which to ask for now; the others stay doubted.
+    /// The resources whose limits are doubted and for which `is_due` is true; the others stay doubted.
     pub(crate) fn take_doubted(&self, is_due: impl Fn(ResourceId) -> bool) -> Vec<Arc<Resource>> {
         self.doubts.take(
             || self.all(),

@@ -1,4 +1,4 @@
-//! The testing kit for copies: limits, full scopes, and what the aggregators say of holds.
+//! The testing kit for copies: limits, full scopes, and the aggregators' verdicts on holds.
 //!
 //! ```
 //! use tollgate_agent::testing::{Ruling, TestAgent};
@@ -15,7 +15,7 @@
 //! # Ok::<(), tollgate_agent::Refused>(())
 //! ```
 //!
-//! Desk, keeper and calls are those of any agent; nothing is sent, and nothing is said but by the test.
+//! Hold table, hold session and calls are those of any agent. Nothing is sent, and all verdicts come from the test.
 
 use tollgate_shared::names::{EVERYBODY, partition_of_resource};
 use tollgate_shared::place::Place;
@@ -34,48 +34,48 @@ use crate::scope::Scope;
 /// The epoch of every agent of the kit.
 pub(super) const EPOCH: u128 = 1;
 
-/// A hold on record.
+/// A hold that the agent tracks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The resource.
     pub resource: String,
-    /// Its number.
+    /// The hold's number.
     pub number: u64,
-    /// Its domain; empty while a seize is awaited.
+    /// The hold's domain; empty while a seize waits for its verdict.
     pub domain: String,
-    /// Its copies.
+    /// The hold's copies.
     pub copies: u32,
-    /// Whether they are in use, or their verdict is awaited.
+    /// Whether the copies are in use; if not, their verdict is awaited.
     pub in_use: bool,
 }
 
-/// What the aggregators say of a hold.
+/// A verdict of the aggregators on a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It counts, and was not too much.
+    /// The hold counts, and was not too much.
     Confirmed,
-    /// It counts, and so many of its copies were too many for this scope.
+    /// The hold counts, and this many of its copies were too many for this scope.
     Excess(u32, Scope),
-    /// A strict reserve is granted, with so many copies.
+    /// A strict reserve is granted, with this many copies.
     Granted(u32),
-    /// A strict reserve is refused by this scope.
+    /// A strict reserve is refused, because this scope is full.
     Full(Scope),
-    /// A seize finds so many copies of a domain.
+    /// A seize receives this many copies of a domain.
     Seized(String, u32),
     /// A seize finds nothing.
     NothingStaged,
-    /// It is over: an operator ended it.
+    /// The hold is over: an operator ended it.
     Ended,
-    /// It is over: it was held for as long as may be.
+    /// The hold is over: it reached its greatest age.
     EndedByAge,
-    /// It does not count: as many holds are kept as may be.
+    /// The hold does not count: the aggregator tracks as many holds as it may.
     Uncounted,
-    /// It was never ruled.
+    /// The aggregators have never ruled on the hold.
     NotHeld,
 }
 
 impl TestAgent {
-    /// Limits a resource by copies: so many of each domain.
+    /// Limits a resource by copies: this many for each domain.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -90,8 +90,8 @@ impl TestAgent {
         self.learn_copies(resource, |copies| copies.limit = limit);
     }
 
-    /// From now on copies of a resource are used only once they are granted; calls are refused while
-    /// the agent is blind, unless that is set otherwise afterwards.
+    /// Makes a resource strict: copies are used only once they are granted. While the agent is blind, calls are
+    /// refused, unless [`TestAgent::when_blind`] changes that afterwards.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -106,7 +106,7 @@ impl TestAgent {
         self.when_blind(resource, super::WhenBlind::Closed);
     }
 
-    /// Copies of a resource that were too many are asked for.
+    /// Makes the agent ask for copies of a resource that were too many.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -146,7 +146,7 @@ impl TestAgent {
         });
     }
 
-    /// Says that a domain's copies are all in use; [`TestAgent::lift`] says that they are not.
+    /// States that all of a domain's copies are in use; [`TestAgent::lift`] ends that.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -164,7 +164,7 @@ impl TestAgent {
         );
     }
 
-    /// Says that a group's copies are all in use.
+    /// States that all of a group's copies are in use.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -179,7 +179,7 @@ impl TestAgent {
         self.say(resource, (group, true), full());
     }
 
-    /// Says that a group has copies again.
+    /// States that a group has free copies again.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -195,7 +195,7 @@ impl TestAgent {
         self.say(resource, (group, true), ScopeSays::Open);
     }
 
-    /// Says that all copies of a resource are in use.
+    /// States that all copies of a resource are in use.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -209,7 +209,7 @@ impl TestAgent {
         self.say(resource, (EVERYBODY, false), full());
     }
 
-    /// Every hold on record, by resource and number.
+    /// Every hold that the agent tracks, by resource and number.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -234,7 +234,7 @@ impl TestAgent {
             .collect()
     }
 
-    /// Says something of a hold, as the aggregators do.
+    /// States a verdict on a hold, as the aggregators do.
     ///
     /// ```
     /// use tollgate_agent::testing::{Ruling, TestAgent};
@@ -352,7 +352,7 @@ fn says(number: u64, ruling: Ruling, now: Timestamp) -> VerdictSays {
     }
 }
 
-/// Names matter to nobody but for groups, which the kit calls `group`.
+/// The scope in a statement. Only a group's name matters, and the kit calls it `group`.
 fn told(scope: Scope) -> statement::Scope {
     match scope {
         Scope::Pair => statement::Scope::Pair("domain".into()),

@@ -1,6 +1,6 @@
-//! What the kit can tell an agent of a rate's limits, beside denials.
+//! The testing kit's limits of rates, beside denials.
 //!
-//! What stays true: the agent takes it as it takes public limits and denials from aggregators.
+//! What stays true: the agent processes them like public limits and denials of aggregators.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::TestAgent;
 use crate::answer::Cause;
 
 impl TestAgent {
-    /// Tells the agent that no domain can ever be granted more copies of a resource at once.
+    /// States that no domain can ever be granted more copies of a resource at once.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -30,7 +30,7 @@ impl TestAgent {
         });
     }
 
-    /// Tells the agent that every domain is limited by these windows: copies, and how long each is.
+    /// States that these windows limit every domain: copies, and the length of each window.
     ///
     /// ```
     /// use std::time::Duration;
@@ -51,7 +51,7 @@ impl TestAgent {
         });
     }
 
-    /// Tells the agent, as a denial does, that one domain can never be granted more at once.
+    /// States, as a denial does, that one domain can never be granted more at once.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -72,8 +72,8 @@ impl TestAgent {
         }
     }
 
-    /// Tells the agent, as a notice does, that a domain has so many copies of a limit left, of one window of this
-    /// length: as of now, and for as long.
+    /// States, as a notice does, that a domain has this many copies left of a limit with one window of this length.
+    /// The notice holds from now on, for the length of the window.
     ///
     /// ```
     /// use std::time::Duration;
@@ -107,7 +107,7 @@ impl TestAgent {
             .take(&resource, 0, &notice, Span::ZERO, now);
     }
 
-    /// Tells the agent that a resource's limits take nothing back of an estimate that was too high.
+    /// States that a resource's limits give nothing back of an estimate that was too high.
     ///
     /// ```
     /// use tollgate_agent::Settled;
@@ -124,7 +124,7 @@ impl TestAgent {
         self.learn(resource, |public| public.keeps_estimates = true);
     }
 
-    /// Tells the agent that a resource limits addresses by their networks, of so many bits.
+    /// States that a resource limits addresses by their networks, with prefixes of this many bits.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -141,7 +141,7 @@ impl TestAgent {
         });
     }
 
-    /// Tells the agent the rules of a domain of descriptors.
+    /// States the rules of a domain of descriptors.
     ///
     /// ```
     /// use tollgate_agent::Applied;
@@ -158,7 +158,7 @@ impl TestAgent {
         });
     }
 
-    /// Tells the agent that descriptors of a domain are refused that no rule matches.
+    /// States that descriptors of a domain are refused if no rule matches them.
     ///
     /// ```
     /// use tollgate_agent::Applied;
@@ -174,7 +174,7 @@ impl TestAgent {
         self.learn(&resource_of_rules(domain), |public| public.refused = true);
     }
 
-    /// Tells the agent that a resource is limited by copies.
+    /// States that a resource is limited by copies.
     ///
     /// ```
     /// use tollgate_agent::testing::TestAgent;
@@ -191,7 +191,7 @@ impl TestAgent {
         });
     }
 
-    /// Tells the agent that denials of a resource are grants, as where it is in shadow.
+    /// States that a resource ignores denials, as in shadow mode.
     ///
     /// ```
     /// use std::time::Duration;

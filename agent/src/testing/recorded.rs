@@ -1,47 +1,47 @@
-//! What the testing kit shows of calls that were recorded.
+//! The testing kit's view of recorded calls.
 
 use crate::answer::Cause;
 
-/// A call that was recorded.
+/// A recorded call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The resource.
     pub resource: String,
-    /// The domain, as it was limited.
+    /// The domain, by the name under which it was limited.
     pub domain: String,
     /// The stamp, in microseconds since the Unix epoch.
     pub at_us: u64,
-    /// What became of it.
+    /// The result of the call.
     pub outcome: Outcome,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was let through.
+    /// The call was let through.
     Hit {
-        /// How many at once.
+        /// How many copies were granted.
         copies: u32,
-        /// The least that was of use, where that was not all of them.
+        /// The least number of copies that was useful, if less than all.
         min: Option<u32>,
     },
-    /// It cost so much, as was known afterwards.
+    /// The call charged a cost that was known only afterwards.
     Charge {
         /// How many copies.
         copies: u32,
     },
-    /// It cost less than was estimated, and the difference was taken back.
+    /// The cost was lower than the estimate, and the difference was given back.
     Refund {
-        /// What was charged at first.
+        /// The estimate that was charged first.
         estimated: u32,
-        /// What it cost.
+        /// The actual cost.
         actual: u32,
     },
-    /// It was refused.
+    /// The call was refused.
     Refused {
-        /// How many were asked for.
+        /// How many copies the call asked for.
         copies: u32,
-        /// Why.
+        /// The cause of the refusal.
         cause: Cause,
     },
 }
