@@ -1,4 +1,4 @@
-//! What answers say in headers and words.
+//! Tests of the header fields and texts of answers.
 
 use super::*;
 use crate::deny::Closed;
@@ -52,7 +52,7 @@ fn a_refusal_says_everything_that_is_known() {
 
 #[test]
 fn what_is_not_known_is_left_out() {
-    // A window that is no whole number of seconds, an end that nobody knows.
+    // A window that is not a whole number of seconds, and an unknown end.
     let odd = denied(Span::MAX, Cause::Hard, 7, Span::from_millis(1_500));
     assert_eq!(
         texts(&odd.headers()),

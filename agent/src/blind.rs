@@ -1,14 +1,13 @@
-//! What calls get while nobody is heard: the local fallback rate, by `governor`.
+//! The answers to calls while the agent is blind: the local fallback rate, by `governor`.
 //!
 //! ```text
-//! take 1    taken                 take 1, or be told how long until one may be had
-//! look 1    the same answer       nothing is taken
+//! take 1    taken                 takes 1, or returns how long until one may be taken
+//! look 1    the same answer       takes nothing
 //! give back 1                     as if it had not been taken: a call for several pairs was refused
 //! ```
 //!
-//! Knows nothing of why the agent is blind. What stays true: it remembers a bounded number of domains, and
-//! goes on limiting those that come often when there are more; the table is on no path that a sighted
-//! agent takes.
+//! Knows nothing of why the agent is blind. What stays true: it remembers a bounded number of domains; with more
+//! domains it still limits those that call often. No call of an agent that is not blind reads this table.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -26,15 +25,15 @@ use tollgate_shared::wire::public::BlindPolicy;
 
 use crate::clock::Mono;
 
-/// Domains that one resource's fallback remembers. At some 200 bytes each it may take 13 MB.
+/// The most domains that one resource's fallback remembers. At some 200 bytes each they may take 13 MB.
 const DOMAINS_MAX: u64 = 65_536;
 
-/// Who has not called for so long is forgotten, however long the window is; `moka` takes no more than a
+/// A domain that has not called for this long is forgotten, however long the window is; `moka` accepts no more than a
 /// thousand years.
 const IDLE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// The longest window that `governor` is told. It counts in nanoseconds, of which a word holds 584 years,
-/// and adds them up unchecked.
+/// The longest window that `governor` gets. It counts in nanoseconds, of which a word holds 584 years, and adds them
+/// up unchecked.
 const WINDOW_MAX: Span = Span::from_secs(100 * 366 * 86_400);
 
 /// A fallback rate for each domain of one resource.
@@ -42,26 +41,26 @@ pub(crate) struct Local {
     limiter: RateLimiter<BlindAsk, BlindDomains, Hand, NoOpMiddleware<Nanos>>,
     domains: BlindDomains,
     hand: Hand,
-    /// What one copy takes of its domain's time.
+    /// How much of its domain's time one copy takes.
     each: Nanos,
 }
 
-/// Whose rate is asked about, and whether anything is taken of it.
+/// A domain whose rate is checked, and whether the check takes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct BlindAsk {
     fingerprint: u64,
     taking: bool,
 }
 
-/// Of each domain, until when its rate is used up. `governor` neither looks without taking nor gives
-/// back; but it leaves the keeping of this instant to others, and for them both are easy. Kept by `moka`,
-/// which is bounded: at the bound those leave that are seldom asked for, so that who comes often is
-/// limited whoever else comes; who leaves begins anew.
+/// For each domain, the instant at which its rate is available again. `governor` can neither look without taking nor
+/// give back; but it leaves storing this instant to its caller, which can do both. `moka` stores it, with a bound: at
+/// the bound it evicts domains that call rarely, so that a domain that calls often is limited whatever other domains
+/// do. An evicted domain starts again with its full rate.
 #[derive(Clone)]
 struct BlindDomains(Cache<u64, Arc<InMemoryState>>);
 
 impl BlindDomains {
-    /// Those of a rate that is all there again after `window`.
+    /// The domains of a rate that is fully available again after `window`.
     fn new(window: Duration, domains_max: u64) -> Self {
         let cache = Cache::builder()
             .max_capacity(domains_max)
@@ -76,13 +75,13 @@ impl BlindDomains {
         state.measure_and_replace(&NotKeyed::NonKey, measure)
     }
 
-    /// Takes back what a domain was given: its rate is used up so much earlier.
+    /// Gives a domain back what it had taken: its rate is available that much earlier.
     fn give_back(&self, fingerprint: u64, time: Nanos) {
         let earlier = |used_up: Option<Nanos>| {
             let used_up = used_up.ok_or(())?.as_u64();
             Ok(((), Nanos::new(used_up.saturating_sub(time.as_u64()))))
         };
-        // A domain that was forgotten has all of its rate.
+        // A domain that was forgotten has its full rate.
         if let Some(state) = self.0.get(&fingerprint) {
             let _: Result<(), ()> = Self::measure(&state, earlier);
         }
@@ -112,7 +111,7 @@ impl StateStore for BlindDomains {
     }
 }
 
-/// `governor` asks its clock for the time; the agent has the time at hand already, and its own.
+/// The clock that `governor` reads: the time that the agent has already read from its own clock.
 #[derive(Clone, Debug, Default)]
 struct Hand(Arc<std::sync::atomic::AtomicU64>);
 
@@ -127,7 +126,7 @@ impl GovernorClock for Hand {
 }
 
 impl Local {
-    /// The fallback that a policy asks for, if it does.
+    /// The fallback of a policy, if it has one.
     pub(crate) fn of_policy(policy: BlindPolicy) -> Option<Self> {
         let BlindPolicy::Local { limit, window } = policy else {
             return None;
@@ -153,7 +152,7 @@ impl Local {
         })
     }
 
-    /// Takes `copies` for a domain, or says how long until they may be had.
+    /// Takes `copies` for a domain, or returns how long until they may be taken.
     pub(crate) fn take(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
         let asked = BlindAsk {
             fingerprint,
@@ -162,7 +161,7 @@ impl Local {
         self.ask(asked, copies, now)
     }
 
-    /// What [`Local::take`] would say.
+    /// What [`Local::take`] would return.
     pub(crate) fn look(&self, fingerprint: u64, copies: u32, now: Mono) -> Result<(), Span> {
         let asked = BlindAsk {
             fingerprint,
@@ -171,7 +170,7 @@ impl Local {
         self.ask(asked, copies, now)
     }
 
-    /// Takes back what was taken for a domain and not used.
+    /// Gives back what was taken for a domain and not used.
     pub(crate) fn give_back(&self, fingerprint: u64, copies: u32) {
         let time = self.each.as_u64().saturating_mul(u64::from(copies));
         self.domains.give_back(fingerprint, Nanos::new(time));
@@ -235,7 +234,7 @@ mod tests {
         local.give_back(1, 1);
         assert_eq!(local.look(1, 2, now), Err(Span::from_millis(500)));
         assert_eq!(local.take(1, 1, now), Ok(()));
-        // No more than the rate comes of it, whenever it is given back.
+        // Giving back never yields more than the rate, whenever it happens.
         let later = now.plus(Span::from_secs(9));
         local.give_back(1, 2);
         local.give_back(7, 2);

@@ -1,4 +1,4 @@
-//! What an agent hears, told to those who want to know: tests, demonstrations, measurements.
+//! Events for callbacks: changes of the deny list, and notices of pairs near their limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tollgate_shared::place::{Code, Place};
 use crate::answer::Cause;
 use crate::scope::Scope;
 
-/// A denial that was entered into the deny list, or one that left it before its time.
+/// A denial that was entered into the deny list, or a denial that was lifted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard<'a> {
     pub(crate) resource: &'a str,
@@ -40,7 +40,7 @@ impl Heard<'_> {
         self.resource
     }
 
-    /// The domain; none where a group or the whole resource is meant.
+    /// The domain; `None` if the scope is a group or the whole resource.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -50,7 +50,7 @@ impl Heard<'_> {
         self.domain
     }
 
-    /// The group, where one is meant.
+    /// The group, if the scope is one.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -60,7 +60,7 @@ impl Heard<'_> {
         self.group
     }
 
-    /// What it is about.
+    /// The scope of the denial.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -84,7 +84,7 @@ impl Heard<'_> {
         self.change
     }
 
-    /// The partition and place that caused it.
+    /// The partition and log position that caused the change.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -94,7 +94,7 @@ impl Heard<'_> {
         self.code
     }
 
-    /// The place that caused it.
+    /// The log position that caused the change.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -104,7 +104,7 @@ impl Heard<'_> {
         self.code.place
     }
 
-    /// When the frame that said so was taken up.
+    /// When the agent processed the frame with the statement.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -115,7 +115,7 @@ impl Heard<'_> {
     }
 }
 
-/// A pair that was heard to be near its limit.
+/// A pair that came near its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near<'a> {
     pub(crate) resource: &'a str,
@@ -136,7 +136,8 @@ impl Near<'_> {
         self.resource
     }
 
-    /// The domain, as it is limited; `*`: all domains together, under the resource's global limit.
+    /// The domain, by the name under which it is limited; `*` for all domains together, under the resource's global
+    /// limit.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -146,7 +147,7 @@ impl Near<'_> {
         self.domain
     }
 
-    /// Copies that the whole fleet had left, as the aggregators know it.
+    /// Copies that the whole fleet had left, as the aggregators counted.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -156,7 +157,7 @@ impl Near<'_> {
         self.remaining
     }
 
-    /// The limit that is nearest.
+    /// The nearest limit.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -177,7 +178,7 @@ impl Near<'_> {
     }
 }
 
-/// Somebody who wants to know who is near a limit.
+/// The host's callback for pairs near their limits.
 #[derive(Clone)]
 pub(crate) struct OnNear(pub(crate) Arc<dyn Fn(&Near<'_>) + Send + Sync>);
 
@@ -187,7 +188,7 @@ impl fmt::Debug for OnNear {
     }
 }
 
-/// Somebody who wants to know.
+/// The host's callback for changes of the deny list.
 #[derive(Clone)]
 pub(crate) struct OnHeard(pub(crate) Arc<dyn Fn(&Heard<'_>) + Send + Sync>);
 

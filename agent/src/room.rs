@@ -1,6 +1,7 @@
 //! What is known of the limit that a call is nearest to, or was refused by.
 //!
-//! Knows nothing of how it came about. What stays true: it is information; nobody is refused by it.
+//! Knows nothing of how it is computed. What stays true: it is information only; no call is refused
+//! because of it.
 
 use std::time::Duration;
 
@@ -9,20 +10,20 @@ use tollgate_shared::wire::statement::Cause;
 /// What is known of the limit that a call is nearest to, or was refused by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Which limit.
+    /// The limit.
     pub cause: Cause,
-    /// Copies that it grants.
+    /// Copies that the limit grants in each window.
     pub limit: u64,
-    /// In each window of this length.
+    /// The length of the window.
     pub window: Duration,
     /// Copies that are left.
     pub remaining: u64,
-    /// Until there is more. `None`: not known.
+    /// How long until there is more; `None` if unknown.
     pub more_in: Option<Duration>,
 }
 
 impl Room {
-    /// The limit's name in headers, as `window-1`. `None`: it has none.
+    /// The limit's name in header fields, as `window-1`; `None` if it has none.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -38,7 +39,7 @@ impl Room {
     }
 }
 
-/// The name of the limit in headers.
+/// The name of the limit in header fields.
 pub(crate) fn policy_name(cause: Cause) -> Option<String> {
     match cause {
         Cause::Tier(tier) if tier != 0 => Some(format!("tier-{tier}")),

@@ -1,4 +1,4 @@
-//! What calls, flusher and network thread of one agent have in common.
+//! The state that calls, flusher and network thread of one agent share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,41 +17,41 @@ use crate::sight::Liveness;
 use crate::stats::{Counters, Stats};
 use crate::timer::Timer;
 
-/// The agent, as its calls see it.
+/// The agent's shared state.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) view: Arc<DenyView>,
     pub(crate) sight: Arc<Liveness>,
     pub(crate) resources: Arc<Resources>,
-    /// What denials said of how much their pairs can be granted at once.
+    /// The most copies that pairs can be granted at once, as denials state it.
     pub(crate) mosts: Arc<Mosts>,
     pub(crate) recorder: Recorder,
     pub(crate) desk: HoldTable,
     pub(crate) struck: Arc<RevokedHolds>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
-    /// Under which domains are hashed; none: they stand in the log by their names.
+    /// The key with which domains are hashed. `None`: the log contains domains' names.
     pub(crate) domain_key: Option<DomainKey>,
     pub(crate) timer: Timer,
-    /// Something was heard that [`crate::Agent::ready`] may wait for.
+    /// Signals progress that [`crate::Agent::ready`] may wait for.
     pub(crate) news: Notify,
     /// A resource was used for the first time.
     pub(crate) new_resource: Notify,
-    /// Partitions of the log that hits go to; 0: not known.
+    /// Partitions of the log that hits go to; 0 while unknown.
     pub(crate) log_partitions: AtomicU32,
     /// The agent's threads have ended, or are about to.
     pub(crate) ended: AtomicBool,
-    /// Where the ids of transfers come from.
+    /// The source of transfer ids.
     pub(crate) transfers: TransferIds,
 }
 
-/// What ids of transfers are drawn from: nobody else may draw the same.
+/// The source of transfer ids, which must be unique.
 #[derive(Debug)]
 pub(crate) enum TransferIds {
-    /// Chance.
+    /// Random numbers.
     Random,
-    /// The run that a driver repeats: they count on from a number of its choice.
+    /// A simulation's reproducible ids: they count up from a number of its choice.
     #[cfg(feature = "simulation")]
     Counted(u128, std::sync::atomic::AtomicU64),
 }
@@ -70,7 +70,7 @@ impl TransferIds {
 }
 
 impl Shared {
-    /// Whether every partition, and what is in force for every resource, has been heard.
+    /// Whether the agent has a watermark of every partition, and the limits of every resource.
     pub(crate) fn is_ready(&self) -> bool {
         self.sight.state() == crate::sight::ALL
             && self.resources.all().iter().all(|one| one.joined())

@@ -1,7 +1,7 @@
-//! Whom the agent hears: which partitions, and since when not all.
+//! Feed liveness: which partitions have a current watermark, and since when not all.
 //!
-//! The listener writes, calls read one byte; only where some partitions are heard and others not, a
-//! call works out which one its pair belongs to. Knows nothing of frames.
+//! The listener writes, calls read one byte. Only if some partitions are current and others not, a
+//! call computes which partition its pair belongs to. Knows nothing of frames.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -12,27 +12,27 @@ use crate::clock::Mono;
 use crate::deny::Lease;
 use crate::guard::Guard;
 
-/// Every partition is heard.
+/// Every partition is current.
 pub(crate) const ALL: u8 = 0;
-/// Some are.
+/// Some partitions are current.
 pub(crate) const SOME: u8 = 1;
-/// None is.
+/// No partition is current.
 const NONE: u8 = 2;
 
-/// What is heard.
+/// The liveness of all partitions.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     state: AtomicU8,
-    /// 0: not known.
+    /// 0 while unknown.
     partitions: AtomicU32,
-    /// Since when not all are heard; 0: all are.
+    /// Since when not all partitions are current; 0 if all are.
     blind_since: AtomicU64,
-    /// Of the control topic, by partition.
+    /// The leases of the control topic, by partition.
     leases: RwLock<Vec<Lease>>,
     /// The same for copies, whose denials hold for a shorter time.
     copies_state: AtomicU8,
     copies_leases: RwLock<Vec<Lease>>,
-    /// Of which partitions there are current news.
+    /// Which partitions guard calls.
     pub(crate) guard: Guard,
 }
 
@@ -49,19 +49,19 @@ impl Liveness {
         }
     }
 
-    /// [`ALL`] almost always.
+    /// Almost always [`ALL`].
     #[inline]
     pub(crate) fn state(&self) -> u8 {
         self.state.load(Ordering::Relaxed)
     }
 
-    /// [`ALL`] almost always, of resources that are limited by copies.
+    /// Almost always [`ALL`]; for resources that are limited by copies.
     #[inline]
     pub(crate) fn copies_state(&self) -> u8 {
         self.copies_state.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is heard of the partition of a resource that is limited by copies.
+    /// Whether the partition of a resource that is limited by copies has no current watermark.
     pub(crate) fn is_blind_of_copies(&self, resource: &str, now: Mono) -> bool {
         match self.copies_state() {
             ALL => false,
@@ -77,7 +77,7 @@ impl Liveness {
         }
     }
 
-    /// Whether nothing is heard of a pair's partition.
+    /// Whether a pair's partition has no current watermark.
     pub(crate) fn is_blind(&self, resource: &str, domain: &str, now: Mono) -> bool {
         match self.state() {
             ALL => false,
@@ -92,12 +92,12 @@ impl Liveness {
         }
     }
 
-    /// How many partitions there are; 0: not known.
+    /// How many partitions there are; 0 while unknown.
     pub(crate) fn partitions(&self) -> u32 {
         self.partitions.load(Ordering::Relaxed)
     }
 
-    /// Since when not all partitions are heard.
+    /// Since when not all partitions are current.
     pub(crate) fn blind_since(&self) -> Option<Mono> {
         match self.blind_since.load(Ordering::Relaxed) {
             0 => None,
@@ -118,13 +118,13 @@ impl Liveness {
         self.partitions.store(partitions, Ordering::Relaxed);
     }
 
-    /// Nobody is heard any more, and nobody will be.
+    /// The agent has ended: no partition is current any more.
     pub(crate) fn end(&self, now: Mono) {
         self.set_partitions(0, Vec::new(), Vec::new());
         self.update(now);
     }
 
-    /// Looks at the leases again; whether all partitions are heard that were not before.
+    /// Checks the leases again. Returns whether all partitions are current that were not before.
     pub(crate) fn update(&self, now: Mono) -> bool {
         self.copies_state
             .store(state_of(&self.copies_leases, now), Ordering::Relaxed);

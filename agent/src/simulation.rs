@@ -1,8 +1,8 @@
-//! An agent without its threads and sockets, driven step by step: what the simulation runs.
+//! An agent without its threads and sockets, driven step by step: the agent of the simulation.
 //!
-//! Calls, recorder, packer, courier, listener and deny list are those of any agent, and so is the hub
-//! that ties them together; only clock, threads and sockets are the driver's. What stays true: what it
-//! does is a function of its identity and of what it is told, in order.
+//! Calls, recorder, packer, courier, listener and deny list are those of any agent, and so is the hub that connects
+//! them; only clock, threads and sockets belong to the driver. What stays true: its behaviour is a function of its
+//! identity and of the driver's calls, in order.
 
 use std::collections::VecDeque;
 
@@ -22,58 +22,58 @@ use crate::net::{Driver, DriverEvent, Transport};
 use crate::resource::ResourceId;
 use crate::timer::Timer;
 
-/// Messages that a link's queue takes, as the real one.
+/// Messages that a link's queue takes, like the real one.
 const LINK_MESSAGES_MAX: usize = 256;
 
-/// Parcels between flusher and hub, as the real channel takes.
+/// Batches between flusher and hub, as many as the real channel takes.
 const PARCELS_MAX: usize = 1_024;
 
-/// What sockets say. Aggregators and resources go by number.
+/// Events of sockets. Aggregators and resources are numbered.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// A link can carry messages.
+    /// A link is connected.
     LinkUp {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
     },
-    /// A message came over a link.
+    /// A message arrived over a link.
     LinkSaid {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
         /// The message.
         message: Bytes,
     },
-    /// A link is gone.
+    /// A link is disconnected.
     LinkDown {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
     },
-    /// A feed is there, subscribed to these resources' topics and the control topic.
+    /// A feed is open, subscribed to these resources' topics and the control topic.
     FeedUp {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
         /// Numbers of resources.
         subscribed: Vec<u32>,
     },
-    /// A topic more was subscribed to.
+    /// A feed subscribed to one more topic.
     Subscribed {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
         /// The resource's number.
         resource: u32,
     },
-    /// A frame came over a feed.
+    /// A frame arrived over a feed.
     FeedSaid {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
-        /// Its topic.
+        /// The frame's topic.
         topic: Topic,
         /// The frame.
         frame: Bytes,
     },
-    /// A feed is gone.
+    /// A feed is closed.
     FeedDown {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
     },
 }
@@ -81,27 +81,27 @@ pub enum Happening {
 /// What the agent wants of its sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// A link is to be made anew.
+    /// Reopen a link.
     ReopenLink {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
     },
-    /// A feed is to be made anew.
+    /// Reopen a feed.
     OpenFeed {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
-        /// At one of these addresses.
+        /// The addresses to try.
         addresses: Vec<Box<str>>,
-        /// With the topics of these resources.
+        /// The topics, with their resources' numbers.
         topics: Vec<(u32, Topic)>,
     },
-    /// A topic more.
+    /// Subscribe to one more topic.
     Subscribe {
-        /// Of which aggregator.
+        /// The aggregator's number.
         peer: usize,
         /// The resource's number.
         resource: u32,
-        /// Its topic.
+        /// The resource's topic.
         topic: Topic,
     },
 }
@@ -148,7 +148,7 @@ impl Transport for Queues {
     }
 
     fn meet(&mut self, _: Box<str>) -> Option<usize> {
-        // Everybody is known from the beginning.
+        // All aggregators are known from the start.
         None
     }
 
@@ -178,20 +178,20 @@ impl Transport for Queues {
     }
 }
 
-/// The agent.
+/// The simulated agent.
 #[derive(Debug)]
 pub struct SimulatedAgent {
     agent: Agent,
     hub: Driver<Queues>,
     flusher: Flusher,
     parcels: VecDeque<CallBatch>,
-    /// What was said at the desk.
+    /// Notices of the hold table.
     words: Vec<HoldNotice>,
 }
 
 impl SimulatedAgent {
-    /// One that has heard nothing, with so many aggregators; of the builder's settings its bounds
-    /// count. Clocks stand as given until they are set.
+    /// An agent that has received nothing, with this many aggregators. Of the builder's settings only the bounds
+    /// apply. Clocks stand as given until they are set.
     pub fn new(
         builder: AgentBuilder,
         identity: &Identity,
@@ -223,11 +223,11 @@ impl SimulatedAgent {
         self.hub.shared().clock.set(since_start_us, wall);
     }
 
-    /// The flusher comes by.
+    /// A visit of the flusher.
     pub fn flush(&mut self) {
         let parcels = &mut self.parcels;
         let shared = self.hub.shared();
-        // As the flusher does: while words wait to be taken, more wait where they were said.
+        // Like the flusher: while notices wait to be accepted, further ones wait in the hold table.
         if self.words.is_empty() {
             shared.desk.sweep(&mut self.words);
         }
@@ -254,12 +254,12 @@ impl SimulatedAgent {
         self.hub.turn();
     }
 
-    /// A socket said something.
+    /// A socket reported an event.
     pub fn hear(&mut self, happening: Happening) {
         if let Happening::LinkUp { peer } = happening
             && let Some(messages) = self.hub.wires().messages.get_mut(peer)
         {
-            // What waited was meant for the connection before.
+            // Waiting messages were meant for the previous connection.
             messages.clear();
         }
         self.hub.take(event_of(happening));
@@ -277,14 +277,14 @@ impl SimulatedAgent {
         self.hub.turn();
     }
 
-    /// Those who wait with a deadline look at the clock again.
+    /// Waiting calls with a deadline look at the clock again.
     pub fn wake(&self) {
         if let Timer::Hand(moved) = &self.hub.shared().timer {
             moved.notify_waiters();
         }
     }
 
-    /// The agent's own topic, to be subscribed to on every feed.
+    /// The agent's own topic, for a subscription on every feed.
     pub fn topic(&self) -> Topic {
         self.hub.listener().topic()
     }
@@ -299,7 +299,7 @@ impl SimulatedAgent {
         self.hub.wires().messages.get(peer).map_or(0, VecDeque::len)
     }
 
-    /// What it wants of its sockets.
+    /// What the agent wants of its sockets.
     pub fn take_wishes(&mut self) -> Vec<Wish> {
         std::mem::take(&mut self.hub.wires().wishes)
     }
@@ -309,14 +309,14 @@ impl SimulatedAgent {
         self.parcels.is_empty() && self.words.is_empty() && self.hub.is_empty()
     }
 
-    /// Up to where it has heard a resource's statements about a partition without a gap: everything
-    /// below that place is known to it.
+    /// Up to which log position the agent has received a resource's statements about a partition without a gap: it
+    /// knows everything below.
     pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<Place> {
         let resource = self.hub.shared().resources.find(resource)?;
         self.hub.listener().heard_upto(resource.id, partition)
     }
 
-    /// The log that it takes a partition's to be.
+    /// The log of a partition, as far as the agent knows.
     pub fn known_log(&self, partition: u32) -> Option<LogId> {
         self.hub.listener().known_log(partition)
     }

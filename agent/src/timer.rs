@@ -1,7 +1,7 @@
-//! Waiting, whatever runtime the caller has, or none of its own.
+//! Waiting, with whatever runtime the caller has, or without one.
 //!
-//! The agent's network thread keeps the time, so that a caller needs no timer. Where the clock is moved
-//! by hand, whoever waits wakes up when it is.
+//! The agent's network thread keeps the time, so that a caller needs no timer. If the clock is moved by hand, waiting
+//! calls wake up when it moves.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tollgate_shared::time::Span;
 
-/// What keeps the time of those who wait.
+/// The timer of waiting calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Timer {
     /// The network thread.
     Runtime(Handle),
-    /// Whoever moves the clock.
+    /// The test or simulation that moves the clock.
     #[cfg_attr(
         not(any(test, feature = "testing")),
         allow(dead_code, reason = "only tests move clocks")
@@ -23,7 +23,7 @@ pub(crate) enum Timer {
 }
 
 impl Timer {
-    /// Returns after `span`; a timer by hand may return early, as may one whose agent has ended.
+    /// Returns after `span`; with a clock moved by hand, or after the agent's end, it may return early.
     pub(crate) async fn sleep(&self, span: Span) {
         match self {
             Self::Runtime(handle) => {

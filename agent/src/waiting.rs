@@ -1,19 +1,19 @@
-//! How long those wait who want to be let through after all.
+//! How long a denied call waits before it tries again.
 //!
 //! ```text
 //! denied for 400 ms    wait 400 to 500 ms, and 5 ms ± 25 %
 //! denied for 300 ms    wait 300 to 375 ms, and 10 ms ± 25 %
 //! ```
 //!
-//! Those who wait for one domain know the same end, and would all come at it: so each chooses within a
-//! quarter of the wait. Knows no clock.
+//! Calls that wait for one domain know the same end, and would all try at that instant: so each chooses a random
+//! instant within a quarter of the wait. Knows no clock.
 
 use rand::Rng as _;
 use tollgate_shared::time::Span;
 
 use crate::answer::{Cause, Denied};
 
-/// The first step beyond a denial's end: about as long as a denial takes to come round.
+/// The first step after a denial's end: about as long as a denial takes to reach an agent.
 const FIRST: Span = Span::from_millis(5);
 
 /// The longest step.
@@ -22,13 +22,13 @@ const LONGEST: Span = Span::from_secs(1);
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// What it takes in any case.
+    /// The least wait.
     pub(crate) at_least: Span,
-    /// What was chosen.
+    /// The wait that was chosen.
     pub(crate) chosen: Span,
 }
 
-/// The steps of one that waits.
+/// The growing steps of one waiting call.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     step: Span,
@@ -39,10 +39,10 @@ impl Backoff {
         Self { step: FIRST }
     }
 
-    /// How long to wait after this refusal; none: waiting helps nothing.
+    /// How long to wait after this refusal; `None` if waiting cannot help.
     pub(crate) fn next(&mut self, denied: &Denied) -> Option<Wait> {
         let at_least = match (denied.remaining(), denied.cause()) {
-            // Nobody knows when somebody is heard again, or gives copies back.
+            // It is unknown when a watermark arrives again, or copies are given back.
             (Span::MAX, Cause::Blind | Cause::Full) => Span::ZERO,
             (Span::MAX, _) => return None,
             (remaining, _) => remaining,

@@ -1,17 +1,17 @@
-//! The courier: parcels become numbered records, and stay here until the log has them.
+//! The courier: batches become numbered records, and stay here until the log has them.
 //!
 //! ```text
-//! parcel ── first sent: sequence, stamp ──> under way ── acknowledged ──> done
-//!                                              │ connection lost, or no answer
-//!                                              └──> sent again, the same bytes
+//! batch ── first sending: sequence, stamp ──> in flight ── acknowledged ──> done
+//!                                               │ connection lost, or no answer
+//!                                               └──> sent again, the same bytes
 //! ```
 //!
-//! Sequences count from 1 in each partition. The log recognises doubles within 128 of the highest and
-//! for ten minutes; so what is under way in a partition is at most 127 apart, and nothing is sent
-//! again five minutes after it was first sent.
+//! Sequences count from 1 in each partition. The log recognises duplicates within 128 of the highest sequence and for
+//! ten minutes. So the sequences in flight in a partition are at most 127 apart, and nothing is sent again five
+//! minutes after its first sending.
 //!
-//! A state machine: it knows no socket and no clock, whoever drives it says what happened and when.
-//! What stays true: a record's bytes never change; a sequence is given once.
+//! A state machine: it knows no socket and no clock; its driver says what happened and when. What stays true: a
+//! record's bytes never change; a sequence is used once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,37 +25,37 @@ use crate::batch::Payload;
 use crate::clock::Mono;
 use crate::resource::Resources;
 
-/// How far apart sequences under way may be.
+/// The greatest distance between sequences in flight.
 const APART_MAX: u64 = 127;
 
-/// How long after it was first sent a record may be sent again.
+/// How long after its first sending a record may be sent again.
 const AGAIN_MAX: Span = Span::from_secs(300);
 
-/// How long to wait for an answer on a connection that works; answers may be dropped at a bound.
+/// How long to wait for an answer on a working connection; answers may be dropped at a bound.
 const ANSWER_WITHIN: Span = Span::from_secs(3);
 
-/// How long to leave the log alone after it said "not now".
+/// How long to send nothing after the log answered "not now".
 const NOT_NOW: Span = Span::from_millis(100);
 
 /// A record to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
-    /// Comes back with the answer.
+    /// The answer repeats it.
     pub(crate) id: u64,
     pub(crate) partition: u32,
     pub(crate) record: Bytes,
 }
 
-/// What has become of a partition's records about holds.
+/// The state of a partition's records about holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnderWay {
-    /// How many wait or are under way.
+    /// How many wait or are in flight.
     pub(crate) holdings: usize,
     /// How many were acknowledged so far.
     pub(crate) acknowledged: u64,
 }
 
-/// What became of parcels, in batches and calls.
+/// The courier's counters, in batches and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CourierCounts {
     pub(crate) batches_sent: u64,
@@ -74,10 +74,10 @@ struct Sent {
     id: u64,
     record: Bytes,
     first_sent: Mono,
-    /// When to send it (again); none: an answer is awaited.
+    /// When to send it (again); `None` while an answer is awaited.
     send_at: Option<Mono>,
     sent: Mono,
-    /// Accounts for its lane and bytes until it is done.
+    /// Accounts for its partition queue and bytes until it is done.
     cargo: Payload,
 }
 
@@ -86,9 +86,9 @@ struct CourierQueue {
     last_sequence: u64,
     waiting: VecDeque<Payload>,
     under_way: BTreeMap<u64, Sent>,
-    /// Of all of these, those about holds.
+    /// How many of all these are about holds.
     holdings: usize,
-    /// How many of those were acknowledged.
+    /// How many records about holds were acknowledged.
     acknowledged: u64,
 }
 
@@ -101,9 +101,9 @@ pub(crate) struct Courier {
     lanes: BTreeMap<u32, CourierQueue>,
     by_id: HashMap<u64, (u32, u64)>,
     last_id: u64,
-    /// Whether to send again what is not answered; a carrier that does so by itself says what it lost.
+    /// Whether to send again what is not answered. A carrier that does so by itself reports what it lost.
     answers_are_awaited: bool,
-    /// Where the next look for something to send begins, so that no lane starves another.
+    /// Where the next search for something to send begins, so that no partition queue starves another.
     next_lane: u32,
     writer: Writer,
     counts: CourierCounts,
@@ -128,7 +128,7 @@ impl Courier {
         }
     }
 
-    /// One whose carrier sends again by itself, and always says what became of a record.
+    /// A courier whose carrier sends again by itself, and always reports the result of a record.
     #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only Kafka does"))]
     pub(crate) fn with_carrier_that_answers(self) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Courier {
         self.counts
     }
 
-    /// Parcels that wait or are under way.
+    /// Batches that wait or are in flight.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
             + self
@@ -164,7 +164,7 @@ impl Courier {
         lane.waiting.push_back(cargo);
     }
 
-    /// What has become of a partition's records about holds.
+    /// The state of a partition's records about holds.
     pub(crate) fn under_way(&self, partition: u32) -> UnderWay {
         let lane = self.lanes.get(&partition);
         lane.map_or_else(UnderWay::default, |lane| UnderWay {
@@ -173,12 +173,12 @@ impl Courier {
         })
     }
 
-    /// Partitions in which a record about holds may have been overtaken or lost, since it was last asked.
+    /// Partitions in which a record about holds may have been overtaken or lost, since the last call.
     pub(crate) fn take_shaken(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.shaken)
     }
 
-    /// The next record to send, if there is one; it counts as sent.
+    /// The next record to send, if there is one; it then counts as sent.
     pub(crate) fn next(&mut self, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let from = self.next_lane;
         let order: Vec<u32> = self
@@ -198,7 +198,7 @@ impl Courier {
 
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
         let lane = self.lanes.get_mut(&partition)?;
-        // What was sent before goes first: the window moves on with the oldest.
+        // A record that was sent before goes first: the window moves on with the oldest.
         let again = lane
             .under_way
             .values_mut()
@@ -251,7 +251,7 @@ impl Courier {
         Some(outgoing)
     }
 
-    /// The log has it. Said twice, the second counts for nothing.
+    /// The log has the record. A second acknowledgement changes nothing.
     pub(crate) fn acknowledged(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_acknowledged += 1;
@@ -262,7 +262,7 @@ impl Courier {
         }
     }
 
-    /// The log will never have it; whether it was under way.
+    /// The log will never accept the record. Returns whether it was in flight.
     pub(crate) fn refused(&mut self, id: u64) -> bool {
         let done = self.remove(id);
         if let Some(done) = &done {
@@ -272,7 +272,7 @@ impl Courier {
         done.is_some()
     }
 
-    /// The carrier has given it up; the log may have it or not.
+    /// The carrier has given the record up; the log may have it or not.
     #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only Kafka does"))]
     pub(crate) fn failed(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
@@ -281,7 +281,7 @@ impl Courier {
         }
     }
 
-    /// The log cannot have it now.
+    /// The log cannot accept the record now.
     pub(crate) fn not_now(&mut self, id: u64, now: Mono) {
         let Some((partition, sequence)) = self.by_id.get(&id) else {
             return;
@@ -295,7 +295,7 @@ impl Courier {
         }
     }
 
-    /// The connection is gone: whatever it carried may have been lost.
+    /// The connection is lost: the records on it may have been lost.
     pub(crate) fn connection_lost(&mut self, now: Mono) {
         for one in self
             .lanes
@@ -306,8 +306,8 @@ impl Courier {
         }
     }
 
-    /// Gives up what may not be sent again, and sends again what has waited long enough for an answer;
-    /// to be asked several times a second.
+    /// Gives up what may no longer be sent again, and sends again what has waited long enough for an answer. To be
+    /// called several times a second.
     pub(crate) fn tick(&mut self, now: Mono) {
         let mut late = Vec::new();
         for one in self

@@ -1,4 +1,4 @@
-//! What the courier promises to the log, and to those whose hits it carries.
+//! Tests of what the courier promises to the log, and to the callers whose hits it carries.
 
 use super::*;
 use crate::deny::DenyView;
@@ -28,7 +28,7 @@ impl Bench {
         }
     }
 
-    /// One hit, in a parcel of its own.
+    /// One hit, in a batch of its own.
     fn hit(&mut self, domain: &str) {
         let event = RecorderEvent {
             resource: ResourceId(0),
@@ -88,7 +88,7 @@ fn what_is_under_way_is_at_most_127_apart() {
         sent.iter().map(sequence).collect::<Vec<_>>(),
         (1..=128).collect::<Vec<_>>()
     );
-    // All but the first are acknowledged, and the window still stands on the first.
+    // All but the first are acknowledged, and the window still begins at the first.
     sent[1..]
         .iter()
         .for_each(|one| bench.courier.acknowledged(one.id));
@@ -123,7 +123,7 @@ fn nothing_is_sent_again_five_minutes_after_it_was_first_sent() {
     assert!(bench.send_all(late).is_empty());
     let counts = bench.courier.counts();
     assert_eq!((counts.batches_given_up, counts.hits_given_up), (1, 1));
-    // An answer that comes later still counts for nothing.
+    // An answer that arrives after that changes nothing.
     bench.courier.acknowledged(sent[0].id);
     assert_eq!(bench.courier.counts().hits_acknowledged, 0);
     assert_eq!(bench.courier.len(), 0);

@@ -6,12 +6,12 @@
 //! word          0010 0000 0001 …        one of the three is zero: surely not denied
 //! ```
 //!
-//! A blocked counting filter: each word holds sixteen counters of four bits, so that a denial can leave
-//! again and a lookup touches one word. A counter that has reached 15 is stuck, since nobody knows any
-//! more how many it stands for; when too many are, the filter is built anew from the exact list.
+//! A blocked counting filter: each word holds sixteen counters of four bits, so that a denial can be removed, and a
+//! lookup reads one word. A counter that has reached 15 is stuck, since it is no longer known how many fingerprints
+//! it counts; when too many are stuck, the filter is rebuilt from the exact list.
 //!
-//! Has one writer. Knows nothing of names. What stays true: whoever has been added and not removed is
-//! never called surely not denied.
+//! Has one writer. Knows nothing of names. What stays true: a fingerprint that was added and not removed is never
+//! called surely not denied.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +34,8 @@ struct FilterSlot {
 }
 
 impl Filter {
-    /// One for about so many denials. With one word for each, a full list lets three of a hundred
-    /// lookups through to the exact list for nothing, a list that is a tenth full one of a thousand.
+    /// A filter for about this many denials. With one word for each: if the list is full, three of a hundred lookups
+    /// pass to the exact list in vain; if it is a tenth full, one of a thousand.
     pub(crate) fn new(denials_max: usize) -> Self {
         let words = denials_max.clamp(64, 1 << 31);
         Self {
@@ -44,7 +44,7 @@ impl Filter {
         }
     }
 
-    /// Whether the fingerprint may be among those added. `false` is certain.
+    /// Whether the fingerprint may have been added. `false` is certain.
     #[inline]
     pub(crate) fn maybe(&self, fingerprint: u64) -> bool {
         let slot = self.slot(fingerprint);
@@ -91,13 +91,13 @@ impl Filter {
         self.stuck.load(Ordering::Relaxed)
     }
 
-    /// Whether so many are stuck that lookups notice: one in a hundred.
+    /// Whether so many counters are stuck that it slows lookups: one in a hundred.
     pub(crate) fn wants_rebuild(&self) -> bool {
         (self.words.len() as u64).saturating_mul(16) / 100 < self.stuck()
     }
 
-    /// Builds the counters anew from all fingerprints that are in. Readers see each word either as it
-    /// was or as it will be, and both know all of them.
+    /// Rebuilds the counters from all fingerprints that are in the filter. Readers see each word either in its old or
+    /// its new state, and both contain all fingerprints.
     pub(crate) fn rebuild(&self, fingerprints: impl Iterator<Item = u64>) {
         let mut fresh = vec![0u64; self.words.len()];
         let mut all_stuck = 0;
@@ -130,7 +130,7 @@ impl Filter {
     }
 }
 
-/// A word with one fingerprint more, and how many of its counters got stuck by that.
+/// A word with one more fingerprint, and how many of its counters became stuck.
 fn added(mut word: u64, shifts: [u32; 3]) -> (u64, u64) {
     let mut stuck = 0;
     for shift in shifts {

@@ -1,17 +1,16 @@
-//! Pairs of which a denial or a notice was heard lately: calls of them are sent at once.
+//! Pairs with a recent denial or notice: calls of them are sent at once.
 //!
 //! ```text
 //! denial of acme until 12:00:05        acme's calls are urgent until 12:00:15
 //! notice of globex, near for 90 ms     globex's calls are urgent for 90 ms
 //! ```
 //!
-//! The deny list and the notices forget what has ended. This table remembers it for a while, because a pair
-//! that was just at its limit is the likeliest to reach it again. One word for each slot, written by the
-//! listener and read by the flusher; a pair that is heard of later takes the slot of an earlier one. Who is
-//! pushed out waits up to `flush_relaxed` longer until its next notice or denial, and nothing more depends on
-//! this table.
+//! The deny list and the notices forget what has ended. This table remembers it for a while, because a pair that was
+//! just at its limit is the likeliest to reach it again. Each slot is one word, written by the listener and read by
+//! the flusher; a pair that is noted later takes the slot of an earlier one. Calls of an evicted pair wait up to
+//! `flush_relaxed` longer until its next notice or denial; nothing more depends on this table.
 //!
-//! Knows nothing of limits. What stays true: its memory is fixed, and nothing here refuses anybody.
+//! Knows nothing of limits. What stays true: its memory is fixed, and nothing here refuses a call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +21,10 @@ use crate::clock::Mono;
 /// How long after its end a denial is remembered.
 pub(crate) const REMEMBERED: Span = Span::from_secs(10);
 
-/// As many pairs as have notices at most, twice, so that few share a slot. They take 256 KiB.
+/// Twice as many as pairs can have notices, so that few share a slot. They take 256 KiB.
 const SLOTS: usize = 1 << 15;
 
-/// An instant is written down in steps of 16 ms, so that 32 bits reach for two years.
+/// An instant is stored in steps of 16 ms, so that 32 bits reach for two years.
 const STEP_BITS: u32 = 14;
 
 /// The table.
@@ -44,15 +43,15 @@ impl Default for Lately {
 }
 
 impl Lately {
-    /// The calls of a pair are urgent until then, or until the later instant that is known already. By the
-    /// listener alone.
+    /// The calls of a pair are urgent until this instant, or until the later one that is already stored. Only the
+    /// listener calls this.
     pub(crate) fn note(&self, fingerprint: u64, until: Mono) {
         let Some(slot) = self.slot(fingerprint) else {
             return;
         };
         let known = slot.load(Ordering::Relaxed);
         let fresh = tag(fingerprint) | u64::from(step_after(until));
-        // Of two ends of one pair the greater word is the later one.
+        // For one pair, the greater word has the later end.
         let is_later = known < fresh;
         if tag(known) != tag(fingerprint) || is_later {
             slot.store(fresh, Ordering::Relaxed);
@@ -81,7 +80,7 @@ const fn tag(word: u64) -> u64 {
     word & !(u32::MAX as u64)
 }
 
-/// The first step that does not lie before an instant.
+/// The first step that is not before an instant.
 fn step_after(until: Mono) -> u32 {
     u32::try_from(until.0 >> STEP_BITS).map_or(u32::MAX, |step| step.saturating_add(1))
 }

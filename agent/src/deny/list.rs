@@ -1,15 +1,15 @@
-//! The side of the deny list that is written: statements are put in order by their place.
+//! The writer's side of the deny list: it orders statements by their log position.
 //!
 //! ```text
 //! denied @5, open @9      acme may pass
-//! open @9, denied @5      acme may pass: the greater place wins, whatever comes first
-//! denied @5, denied @5    as one, with the lesser of the two ends
+//! open @9, denied @5      acme may pass: the greater position wins, in whatever order they arrive
+//! denied @5, denied @5    one denial, with the lesser of the two ends
 //! ```
 //!
-//! A scope that is open again leaves a note of the place that opened it, or of the denial that has ended, until
-//! evidence shows that everything up to there has been heard; without the note an older denial that comes late would
-//! close it again. Knows nothing of sockets. What stays true: no entry is without its counters in the
-//! filter; entries, notes and the index of ends are bounded, and at a bound the scope stays open.
+//! When a scope opens, or its denial ends, a note keeps that statement's log position until a watermark shows that
+//! everything up to there has been received. Without the note, an older denial that arrives late would close the
+//! scope again. Knows nothing of sockets. What stays true: every entry has its counters in the filter; entries, notes
+//! and the index of ends are bounded, and at a bound the scope stays open.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -24,24 +24,24 @@ use super::view::{Closed, DenialEntry, DenyView, Lease};
 use crate::clock::Mono;
 use crate::resource::{GROUPS, Resource, ResourceId, WHOLE};
 
-/// What is said about one scope of a resource.
+/// A statement about one scope of a resource, with what the deny list needs to apply it.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeNotice<'a> {
     pub(crate) resource: &'a Arc<Resource>,
     /// `*` for the whole resource.
     pub(crate) domain: &'a str,
-    /// It is about a group of domains, and the domain is its name.
+    /// Whether the scope is a group of domains; then `domain` is the group's name.
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: Place,
     pub(crate) said: ScopeSays,
     pub(crate) lease: &'a Lease,
-    /// Statements below this place about scopes without an entry are from before what is known.
+    /// Statements below this position about scopes without an entry are older than what is known.
     pub(crate) settled: Option<Place>,
 }
 
 impl ScopeNotice<'_> {
-    /// That of the scope that it is about.
+    /// The fingerprint of the scope.
     pub(crate) fn fingerprint(&self) -> u64 {
         if self.is_group {
             self.resource.fingerprint_of_group(self.domain)
@@ -51,29 +51,29 @@ impl ScopeNotice<'_> {
     }
 }
 
-/// What is said.
+/// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScopeSays {
-    /// Denied until then, by the agent's monotonic clock.
+    /// Denied until this instant of the agent's monotonic clock.
     Denied(Mono, Denial),
     /// Open.
     Open,
 }
 
-/// What became of a statement.
+/// The result of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementOutcome {
     /// The scope is denied now.
     Denied,
     /// The scope was denied and is open now.
     Lifted,
-    /// Nothing changed: older, said before, or over already.
+    /// Nothing changed: the statement is older, a repetition, or already over.
     Known,
     /// There is no room: the scope stays open.
     NoRoom,
 }
 
-/// A denial that is over because a snapshot did not list it.
+/// A denial that ended because a snapshot did not list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndedDenial {
     pub(crate) resource: ResourceId,
@@ -95,7 +95,7 @@ impl EndedDenial {
     }
 }
 
-/// A scope that was opened at a place, which evidence has not passed yet.
+/// A scope that was opened at a log position which the watermark has not passed yet.
 #[derive(Clone, Copy, Debug)]
 struct OpenedScope {
     resource: ResourceId,
@@ -103,16 +103,16 @@ struct OpenedScope {
     place: Place,
 }
 
-/// The writer's side.
+/// The writer's side of the deny list.
 #[derive(Debug)]
 pub(crate) struct DenyList {
     view: Arc<DenyView>,
     max: usize,
     len: usize,
-    /// By resource and partition that have any, how many denials.
+    /// How many denials there are, by resource and partition; no zeros.
     counts: BTreeMap<(ResourceId, u32), usize>,
     opened: HashMap<u64, OpenedScope>,
-    /// Once notes were dropped at the bound: by resource and partition, the greatest place of one.
+    /// Once notes were dropped at the bound: by resource and partition, the greatest log position of a dropped note.
     /// Statements at or below it about scopes without an entry are ignored.
     forgotten: HashMap<(ResourceId, u32), Place>,
     /// The ends of denials, the first one on top. Entries may be stale.
@@ -143,7 +143,7 @@ impl DenyList {
         self.len
     }
 
-    /// The resources of which any is in the list, with the partition that says so, in order.
+    /// The resources with any denial in the list, and the partition that announced it, in order.
     pub(crate) fn denied(&self) -> impl Iterator<Item = (ResourceId, u32)> {
         self.counts.keys().copied()
     }
@@ -153,7 +153,7 @@ impl DenyList {
         self.ends.len()
     }
 
-    /// Takes a statement.
+    /// Applies a statement.
     pub(crate) fn take(&mut self, word: &ScopeNotice<'_>, now: Mono) -> StatementOutcome {
         let fingerprint = word.fingerprint();
         self.remember(word, fingerprint);
@@ -190,7 +190,7 @@ impl DenyList {
         }
     }
 
-    /// Whatever becomes of a denial here, calls of its scope are urgent from now on.
+    /// Whatever the result of a denial, calls of its scope are urgent from now on.
     fn remember(&self, word: &ScopeNotice<'_>, fingerprint: u64) {
         if let ScopeSays::Denied(until, _) = word.said {
             let until = until.plus(REMEMBERED);
@@ -212,7 +212,7 @@ impl DenyList {
             || word.settled.is_some_and(|below| word.place < below)
     }
 
-    /// Two owners may reckon the rest of one denial differently: the lesser end holds.
+    /// Two ruling aggregators may compute the remaining time of one denial differently: the lesser end holds.
     fn said_again(
         &mut self,
         word: &ScopeNotice<'_>,
@@ -246,7 +246,7 @@ impl DenyList {
         is_there: bool,
     ) -> StatementOutcome {
         if !is_there && self.max <= self.len {
-            // As if opened here, so that nothing older than this closes the scope.
+            // Note the scope as if opened here, so that no older denial closes it.
             self.note_opened(word, fingerprint);
             return StatementOutcome::NoRoom;
         }
@@ -266,8 +266,8 @@ impl DenyList {
             .entry((entry.resource, entry.partition))
             .or_default() += 1;
         if !is_there {
-            // Before the entry, as it leaves after it: who has found an entry is not let through by
-            // the filter a moment later.
+            // Add to the filter before the entry is inserted, and remove after the entry is removed: a call that has
+            // found an entry is then never cleared by the filter a moment later.
             self.view.filter.add(fingerprint);
         }
         if let Some(before) = self.view.exact.insert(fingerprint, entry) {
@@ -333,7 +333,7 @@ impl DenyList {
         self.opened.insert(fingerprint, note);
     }
 
-    /// Everything up to some place of each partition has been heard for a resource: notes up to it are
+    /// The agent has received everything up to some log position of each partition for a resource: notes up to it are
     /// no longer needed.
     pub(crate) fn settle(&mut self, resource: ResourceId, below: impl Fn(u32) -> Option<Place>) {
         let needed = |of: ResourceId, partition: u32, place: Place| {
@@ -345,12 +345,12 @@ impl DenyList {
             .retain(|(of, partition), place| needed(*of, *partition, *place));
     }
 
-    /// Whether notes are kept, so that settling has something to do.
+    /// Whether there are notes, so that settling has something to do.
     pub(crate) fn has_notes(&self) -> bool {
         !self.opened.is_empty() || !self.forgotten.is_empty()
     }
 
-    /// A snapshot of some resources, at a place of each partition, ends what it does not list.
+    /// A snapshot of some resources, at a log position of each partition, ends the denials that it does not list.
     pub(crate) fn end_unlisted(
         &mut self,
         resources: &HashSet<ResourceId>,
@@ -366,7 +366,7 @@ impl DenyList {
         })
     }
 
-    /// A log was made anew: what was said about a partition under lower generations is void.
+    /// A log was recreated: statements about a partition under lower generations are void.
     pub(crate) fn void(&mut self, partition: u32, below_generation: u32) {
         self.remove_where(|_, entry| {
             entry.partition == partition && entry.place.generation < below_generation
@@ -378,7 +378,7 @@ impl DenyList {
             .retain(|(_, of), at| *of != partition || below_generation <= at.generation);
     }
 
-    /// Everything is void: another fleet, or other partitions.
+    /// Everything is void: the agent follows another fleet, or other partitions.
     pub(crate) fn void_all(&mut self) {
         self.remove_where(|_, _| true);
         self.opened.clear();
@@ -386,7 +386,7 @@ impl DenyList {
         self.ends.clear();
     }
 
-    /// Lets go of what has ended.
+    /// Removes denials that have ended.
     pub(crate) fn expire(&mut self, now: Mono) {
         while self
             .ends
@@ -396,7 +396,7 @@ impl DenyList {
             let Some(Reverse((_, fingerprint))) = self.ends.pop() else {
                 return;
             };
-            // It may have been stated anew, with a later end.
+            // The denial may have been stated again, with a later end.
             let ended = self.view.exact.get(&fingerprint).and_then(|entry| {
                 let is_over = entry.until <= now;
                 is_over.then(|| OpenedScope {
@@ -407,8 +407,8 @@ impl DenyList {
             });
             if let Some(note) = ended {
                 self.remove(fingerprint);
-                // It had taken the place of what was noted before it: an older denial, in a snapshot that was long
-                // on its way, would close the scope again.
+                // The entry had replaced the note before it: without a new note, an older denial in a delayed
+                // snapshot would close the scope again.
                 self.note(note, fingerprint);
             }
         }
@@ -465,8 +465,8 @@ impl DenyList {
         }
     }
 
-    /// Stale ends are bounded by what is live, and some, so that a rebuild pays for as many
-    /// statements as it costs.
+    /// Stale ends are bounded by the live ones and a constant, so that a rebuild costs as much as the statements
+    /// since the last one.
     fn trim_ends(&mut self) {
         if self.ends.len() <= 2 * self.len + 1_024 {
             return;

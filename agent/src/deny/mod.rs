@@ -1,15 +1,15 @@
-//! The deny list: who is refused, until when, and by whose word.
+//! The deny list: which scopes are refused, until when, and by which aggregator's statement.
 //!
 //! ```text
 //! call ── fingerprint ──> filter ── "surely not" ──> let through          a few nanoseconds
 //!                           └────── "maybe" ──> exact list ──> name, lease, end ──> refused
 //! ```
 //!
-//! Beside it, behind the same filter: which pairs are near their limits, and what they have left; and, for the
-//! flusher, of which pairs anything was heard lately.
+//! Behind the same filter: which pairs are near their limits, and what they have left; and, for the flusher, which
+//! pairs had a recent denial or notice.
 //!
-//! One writer, the listener, orders statements by their place; any number of callers read. Knows
-//! nothing of sockets and of how statements travel.
+//! One writer, the listener, orders statements by their log position; any number of callers read. Knows nothing of
+//! sockets and of how statements travel.
 
 mod filter;
 mod lately;

@@ -1,5 +1,5 @@
-//! The deny list beside a plain model: whatever order statements come in, and however often, the end is
-//! the same, and with some lost nothing is denied that the whole in order would not deny.
+//! The deny list beside a plain model: whatever the order of statements and however often they are repeated, the
+//! result is the same; and with some of them lost, nothing is denied that all of them in order would not deny.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::resource::{Resource, ResourceId};
 const DOMAINS: [&str; 4] = ["a", "b", "c", "*"];
 const NOW: Mono = Mono(1_000_000);
 
-/// One statement of the log: about a domain, at a place, denied until so and so or open.
+/// One statement of the log about a domain, at a log position: denied until an instant, or open.
 #[derive(Clone, Copy, Debug)]
 struct Stated {
     domain: usize,
@@ -83,7 +83,7 @@ impl Bench {
         self.list.take(&word, NOW)
     }
 
-    /// Which domains are refused, and by which place; through the filter, as calls see it.
+    /// Which domains are refused, and by which log position; through the filter, as calls see it.
     fn denied(&self) -> BTreeMap<usize, (Place, u64)> {
         (0..DOMAINS.len())
             .filter_map(|index| {
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// The model: of every domain the statement at the greatest place.
+/// The model: for every domain the statement at the greatest log position.
 fn model(log: &[Stated]) -> BTreeMap<usize, (Place, u64)> {
     let mut last: BTreeMap<usize, Stated> = BTreeMap::new();
     for stated in log {
@@ -156,7 +156,7 @@ proptest! {
         }),
         max in 1usize..6,
     ) {
-        // At a bound, too: what finds no room stays open.
+        // Also at a bound: a denial without room leaves its scope open.
         let mut bench = Bench::new(max);
         let heard: Vec<Stated> = log.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(one, _)| *one).collect();
         for index in order.into_iter().filter(|index| kept[*index]) {
@@ -166,7 +166,8 @@ proptest! {
         for (domain, found) in bench.denied() {
             prop_assert_eq!(allowed.get(&domain), Some(&found));
         }
-        // All is heard up to the end of the log: what is older and without an entry stays out.
+        // Everything is received up to the end of the log: older statements about scopes without an entry change
+        // nothing.
         let end = place(log.len() as u64 + 1);
         bench.list.settle(ResourceId(0), |_| Some(end));
         prop_assert!(!bench.list.has_notes());
@@ -224,10 +225,10 @@ fn what_was_opened_and_denied_for_a_while_is_not_closed_by_what_was_stated_befor
     });
     bench.take(denied(0, 12, 1_200_000));
     bench.list.expire(Mono(1_200_000));
-    // A snapshot from before all that has been on its way for long.
+    // A delayed snapshot from before all of that.
     assert_eq!(bench.take(older), StatementOutcome::Known);
     assert!(bench.denied().is_empty());
-    // Evidence shows that nothing older is on its way any more.
+    // A watermark shows that nothing older can still arrive.
     bench.list.settle(ResourceId(0), |_| Some(place(13)));
     assert!(!bench.list.has_notes());
 }
@@ -300,7 +301,7 @@ fn at_the_bound_a_new_denial_finds_no_room() {
 
 #[test]
 fn who_has_found_a_denial_is_not_let_through_by_the_filter_afterwards() {
-    // Caught as it comes: a caller looks for each denial while the writer is about to take it.
+    // A race: a caller looks for each denial while the writer is about to apply it.
     const DENIALS: u64 = 50_000;
     let names: Vec<String> = (0..DENIALS).map(|n| format!("d{n}")).collect();
     let mut bench = Bench::new(names.len());
@@ -378,7 +379,7 @@ fn who_was_denied_is_urgent_for_ten_seconds_after_the_end() {
         lately.has(fingerprint, NOW.plus(Span::from_millis(ms)))
     };
     assert!(is_urgent(&bench, 12_999) && !is_urgent(&bench, 13_033));
-    // A lift takes nothing of that.
+    // A lift does not shorten that.
     let lift = Stated {
         until: None,
         ..denied(0, 2)

@@ -1,18 +1,18 @@
-//! Pairs near their limits, as notices tell of them: what is left, less what this agent let through since.
+//! Pairs near their limits, from notices: what is left, minus what this agent has let through since.
 //!
 //! ```text
 //! notice       acme has 7 of 50 left, as of 12:00:00.010, for 90 ms
-//! calls        let through at .012 and .013: 5 remain for who asks next
-//! notice       4 left, as of .013: what was let through up to then is in it
+//! calls        let through at .012 and .013: 5 remain for the next call
+//! notice       4 left, as of .013: this includes the calls up to then
 //! ```
 //!
-//! A pair that has a notice is in the filter of the deny list, so that calls of all others look at nothing
-//! more than they do without notices. That is also why this is no cache that evicts by itself: filter and
-//! table have one writer, the listener, and change together.
+//! A pair with a notice is in the filter of the deny list, so that calls of all other pairs read no more than they
+//! would without notices. That is also why this is no cache with eviction of its own: filter and table have one
+//! writer, the listener, and change together.
 //!
-//! What stays true: nothing here refuses anybody; so many pairs are kept at most; a notice that has ended is
-//! not told, and one that nobody has renewed for a minute has ended: limits may be others by then, and the
-//! pair may have been pardoned.
+//! What stays true: nothing here refuses a call; the number of pairs is bounded; a notice that has ended is not
+//! reported. A notice that was not renewed for a minute has ended: the limits may have changed, and the pair may have
+//! been pardoned.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,13 +27,13 @@ use crate::clock::Mono;
 use crate::left::Left;
 use crate::resource::{NEAR_WHOLE, Resource, ResourceId};
 
-/// Pairs that are kept. At some 450 bytes each they take 7 MB.
+/// The most pairs that are kept. At some 450 bytes each they take 7 MB.
 pub(crate) const NEAR_MAX: usize = 16_384;
 
-/// For how long a notice holds at most.
+/// How long a notice holds at most.
 const HOLDS_FOR: Span = Span::from_secs(60);
 
-/// How often ended notices are looked for: one look is a millisecond's work at most.
+/// How often ended notices are searched for: one search takes a millisecond at most.
 const SWEEP_EVERY: Span = Span::from_millis(250);
 
 /// One pair near its limit.
@@ -41,7 +41,7 @@ const SWEEP_EVERY: Span = Span::from_millis(250);
 pub(super) struct NearEntry {
     resource: ResourceId,
     domain: Box<str>,
-    /// The aggregator that says so, and the partition by whose log.
+    /// The aggregator that published the notice, and the partition that it is about.
     publisher: usize,
     partition: u32,
     cause: Cause,
@@ -60,24 +60,25 @@ impl NearEntry {
     }
 }
 
-/// What one call lets through, and when.
+/// One call's copies that are let through, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taking {
-    /// Its copies; 0: it is only asked.
+    /// The call's copies; 0 for a call that only looks.
     pub(crate) copies: u32,
     pub(crate) at: Timestamp,
     pub(crate) now: Mono,
 }
 
-/// Copies that this agent let through lately, by steps of time: more than it takes until they are in a notice.
+/// Copies that this agent let through lately, by steps of time: for longer than it takes until a notice includes
+/// them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
-    /// Of each the newest stamp, ascending, and the copies.
+    /// The newest stamp of each step, ascending, and its copies.
     steps: [(Timestamp, u64); STEPS],
     len: usize,
 }
 
-/// Steps that are told apart, of some 4 ms each.
+/// The number of steps, of some 4 ms each.
 const STEPS: usize = 16;
 
 fn step_of(at: Timestamp) -> u64 {
@@ -94,7 +95,7 @@ impl Recent {
             return;
         }
         if self.len == STEPS {
-            // The two oldest become one, as if both were as new: it counts against `left` for longer.
+            // The two oldest steps become one, with the newer stamp: their copies count against `left` for longer.
             let [(_, oldest), (_, second), ..] = &mut self.steps;
             *second = second.saturating_add(*oldest);
             self.steps.copy_within(1.., 0);
@@ -106,7 +107,8 @@ impl Recent {
         }
     }
 
-    /// What is stamped up to `since` is in the notice. Of a step of which only some is, all counts as not.
+    /// The notice includes the copies that are stamped up to `since`. A step of which it includes only a part is
+    /// kept.
     fn forget_upto(&mut self, since: Timestamp) {
         let known = self.steps.get(..self.len).unwrap_or_default();
         let old = known.partition_point(|(newest, _)| *newest <= since);
@@ -123,7 +125,7 @@ impl Recent {
 }
 
 impl DenyView {
-    /// What a pair has left, if it is near its limit: after this call.
+    /// What a pair has left after this call, if it is near its limit.
     pub(crate) fn left(
         &self,
         resource: &Resource,
@@ -155,7 +157,7 @@ impl DenyView {
     }
 }
 
-/// Callers look for the notice of all domains only where there is one. They take the flag back themselves.
+/// Callers look for the notice of all domains only if this flag is set. They clear it themselves.
 fn set_whole(resource: &Resource, notice: &Notice) {
     if *notice.domain == *EVERYBODY {
         resource.set_flag(NEAR_WHOLE, true);
@@ -163,26 +165,27 @@ fn set_whole(resource: &Resource, notice: &Notice) {
 }
 
 impl DenyView {
-    /// When a call of a pair near its limit was let through last: what it did is wanted by those who refuse.
+    /// When a call of a pair near its limit was last let through: aggregators need such calls soon, so the flusher
+    /// hurries.
     pub(crate) fn near_called(&self) -> Mono {
         Mono(self.near_called.load(Ordering::Relaxed))
     }
 }
 
-/// What became of a notice.
+/// The result of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noticed {
-    /// The pair was not known to be near.
+    /// The pair was not near before.
     Nearing,
-    /// It was, and this is newer.
+    /// The pair was near, and this notice is newer.
     Renewed,
-    /// What is known is newer, or the notice is over.
+    /// The agent has a newer notice, or this one is over.
     Known,
-    /// There is no room: of the pair nobody knows what is left.
+    /// There is no room: the agent does not know what the pair has left.
     NoRoom,
 }
 
-/// The side that is written.
+/// The writer's side of the notices.
 #[derive(Debug)]
 pub(crate) struct NearList {
     view: Arc<DenyView>,
@@ -204,7 +207,7 @@ impl NearList {
         self.view.near_len.load(Ordering::Relaxed)
     }
 
-    /// Takes a notice, in a frame of this aggregator that was `late`.
+    /// Applies a notice, in a frame of this aggregator that was delayed by `late`.
     pub(crate) fn take(
         &self,
         resource: &Resource,
@@ -269,19 +272,19 @@ impl NearList {
         Noticed::Nearing
     }
 
-    /// Something was missed of a resource's notices from one aggregator, or of all: what it said is void.
+    /// Notices of a resource from one aggregator, or of all its resources, were missed: its earlier notices are void.
     pub(crate) fn void(&self, publisher: usize, resource: Option<ResourceId>) {
         self.remove_where(|entry| {
             entry.publisher == publisher && resource.is_none_or(|one| entry.resource == one)
         });
     }
 
-    /// A partition's log was made anew.
+    /// A partition's log was recreated.
     pub(crate) fn void_partition(&self, partition: u32) {
         self.remove_where(|entry| entry.partition == partition);
     }
 
-    /// Lets go of what has ended.
+    /// Removes notices that have ended.
     pub(crate) fn expire(&mut self, now: Mono) {
         if self.next_sweep <= now {
             self.next_sweep = now.plus(SWEEP_EVERY);
@@ -369,7 +372,7 @@ mod tests {
         assert_eq!(kit.list.view.near_called(), NOW);
         assert_eq!(kit.left("acme", 2, 1_050, NOW), Some(15));
         assert_eq!(kit.left("globex", 1, 1_050, NOW), None);
-        // It has the three of 1,010, and not the two of 1,050.
+        // This notice includes the three of 1,010, and not the two of 1,050.
         assert_eq!(kit.take(&notice("acme", 16, 1_040), NOW), Noticed::Renewed);
         assert_eq!(kit.left("acme", 0, 1_050, NOW), Some(14));
         assert_eq!(kit.take(&notice("acme", 19, 1_020), NOW), Noticed::Known);
@@ -385,7 +388,7 @@ mod tests {
         kit.list.expire(end);
         assert_eq!(kit.list.len(), 0);
         assert!(!kit.list.view.maybe(kit.resource.fingerprint("acme")));
-        // One without an end holds for a minute, and none of a frame that was late as long as it holds.
+        // A notice without an end holds for a minute; one in a delayed frame holds for that much less.
         let mut long = notice("acme", 20, 1_000);
         (long.near_for, long.more_in) = (Span::MAX, Span::MAX);
         kit.take(&long, NOW);
@@ -411,7 +414,7 @@ mod tests {
         kit.take(&notice("acme", 20, 1_000), NOW);
         assert!(is_urgent("acme", NOW.plus(Span::from_millis(89))));
         assert!(!is_urgent("acme", NOW.plus(Span::from_millis(107))));
-        // Whether there is room for what it has left or not.
+        // Whether or not there is room for the notice.
         assert_eq!(kit.take(&notice("globex", 20, 1_000), NOW), Noticed::NoRoom);
         assert!(is_urgent("globex", NOW) && !kit.resource.hurry().is_on(NOW));
         kit.take(&notice(EVERYBODY, 20, 1_000), NOW);

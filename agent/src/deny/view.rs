@@ -1,7 +1,7 @@
-//! The side of the deny list that callers read.
+//! The callers' side of the deny list.
 //!
-//! Knows nothing of statements and places. What stays true: an entry refuses only under its exact
-//! names, while its lease holds and before its end; a fingerprint alone decides nothing.
+//! Knows nothing of statements and log positions. What stays true: an entry refuses only under its exact names, while
+//! its lease holds and before its end; a fingerprint alone decides nothing.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::clock::Mono;
 use crate::resource::{Resource, ResourceId};
 use crate::scope::Scope;
 
-/// More shards than the usual four for each core: it halves what readers on several cores cost each
-/// other, and more than this brings nothing.
+/// More shards than the usual four for each core: this halves what readers on several cores cost each other; still
+/// more shards bring nothing.
 const SHARDS: usize = 64;
 
-/// Until when the denials of one topic and partition hold, renewed by evidence.
+/// Until when the denials of one topic and partition hold; watermarks renew it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lease(Arc<AtomicU64>);
 
@@ -38,7 +38,8 @@ impl Lease {
     }
 }
 
-/// What closed, as far as callers are told: entries are read cold, so that every byte left out counts.
+/// The limit that caused a denial, as far as callers get it. Entries are read cold, so every byte that is left out
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
     pub(crate) limit: u64,
@@ -56,13 +57,13 @@ impl From<&Denial> for Closed {
     }
 }
 
-/// One denial, as callers find it.
+/// One denial, as callers read it.
 #[derive(Debug)]
 pub(super) struct DenialEntry {
     pub(super) resource: ResourceId,
-    /// `*` where the whole resource is denied.
+    /// `*` if the whole resource is denied.
     pub(super) domain: Box<str>,
-    /// It is a group, and the domain its name.
+    /// Whether the scope is a group; then `domain` is the group's name.
     pub(super) is_group: bool,
     pub(super) partition: u32,
     pub(super) place: Place,
@@ -71,13 +72,13 @@ pub(super) struct DenialEntry {
     pub(super) lease: Lease,
 }
 
-/// Why a call is refused, by the deny list.
+/// Why the deny list refuses a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) scope: Scope,
     pub(crate) partition: u32,
     pub(crate) place: Place,
-    /// [`Span::MAX`]: it does not end by itself.
+    /// [`Span::MAX`]: the denial does not end by itself.
     pub(crate) remaining: Span,
     pub(crate) closed: Closed,
 }
@@ -102,7 +103,7 @@ impl DenialEntry {
     }
 }
 
-/// Fingerprints are hashes already.
+/// Does not hash, because fingerprints are hashes already.
 #[derive(Default)]
 pub(crate) struct Unhashed(u64);
 
@@ -124,7 +125,7 @@ impl Hasher for Unhashed {
 
 pub(super) type ByFingerprint<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>;
 
-/// What callers read.
+/// The state that callers read.
 #[derive(Debug)]
 pub(crate) struct DenyView {
     pub(super) filter: Filter,
@@ -132,7 +133,7 @@ pub(crate) struct DenyView {
     /// Pairs that are near their limits.
     pub(super) near: ByFingerprint<NearEntry>,
     pub(super) near_len: AtomicUsize,
-    /// When a call of one of them was let through last.
+    /// When a call of one of these pairs was last let through.
     pub(super) near_called: AtomicU64,
     pub(super) lately: Lately,
 }
@@ -149,7 +150,7 @@ impl DenyView {
         }
     }
 
-    /// Builds the filter anew if too many of its counters are stuck.
+    /// Rebuilds the filter if too many of its counters are stuck.
     pub(super) fn rebuild_filter_if_stuck(&self) {
         if self.filter.wants_rebuild() {
             let denied = self.exact.iter().map(|entry| *entry.key());
@@ -164,8 +165,7 @@ impl DenyView {
         self.filter.maybe(fingerprint)
     }
 
-    /// The denial of a pair that is in force; `now` reads the real clock and is asked only if there is
-    /// an entry.
+    /// The denial of a pair that is in force; `now` reads the real clock, and is called only if there is an entry.
     #[inline]
     pub(crate) fn refusal(
         &self,
@@ -204,7 +204,7 @@ impl DenyView {
         })
     }
 
-    /// Pairs of which a denial or a notice was heard lately.
+    /// Pairs with a recent denial or notice.
     pub(crate) fn lately(&self) -> &Lately {
         &self.lately
     }

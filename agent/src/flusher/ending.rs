@@ -1,10 +1,11 @@
-//! How a flusher is told to end, by whoever shuts the agent down or lets go of it.
+//! How a flusher is asked to end, by a shutdown of the agent or the drop of its last handle.
 //!
-//! What stays true: what was recorded before the telling is drained by whoever asks before it drains.
+//! What stays true: a flusher that sees the request before it drains then drains everything recorded before the
+//! request.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// How a flusher is told to end.
+/// The request to end.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     flush: AtomicBool,
@@ -12,17 +13,17 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Hand over everything, then end.
+    /// Asks the flusher to hand over everything and then end.
     pub(crate) fn ask_to_flush(&self) {
         self.flush.store(true, Ordering::Release);
     }
 
-    /// Whether everything is to be handed over: what was recorded before the asking is seen after this.
+    /// Whether to hand over everything: what was recorded before the request is visible after this returns `true`.
     pub(crate) fn is_flushing(&self) -> bool {
         self.flush.load(Ordering::Acquire)
     }
 
-    /// End now.
+    /// Asks the flusher to end now.
     pub(crate) fn ask_to_end(&self) {
         self.now.store(true, Ordering::Release);
     }

@@ -1,7 +1,7 @@
-//! One partition's lane: the parcel that is being filled, and those that are full.
+//! One partition's queue: the batch that is being filled, and those that are full.
 //!
-//! Knows nothing of calls. What stays true: a parcel that is handed over is accounted for; what is not urgent
-//! stays until somebody says that it has waited long enough.
+//! Knows nothing of calls. What stays true: a batch that is handed over is accounted for; a batch that is not urgent
+//! stays until the packer decides that it has waited long enough.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use tollgate_shared::time::Span;
 use crate::batch::calls::{CallBatch, Loads};
 use crate::clock::Mono;
 
-/// Parcels under way with which a lane still hands over at once.
+/// With fewer batches in flight than this, a queue hands over at once.
 const EAGER: u32 = 2;
 
-/// Parcels under way beyond which a lane hands nothing over. A courier may have sequences 127 apart.
+/// With this many batches in flight or more, a queue hands nothing over. A courier's sequences may be 127 apart.
 const LOAD_MAX: u32 = 100;
 
-/// How long a lane that is not eager gathers.
+/// How long a queue that is not eager gathers.
 pub(super) const GATHER: Span = Span::from_millis(5);
 
-/// A lane.
+/// One partition's queue.
 #[derive(Debug)]
 pub(super) struct PartitionQueue {
     pub(super) open: CallBatch,
     pub(super) opened: Mono,
-    /// Something in the open parcel is not to wait.
+    /// Something in the open batch must not wait.
     pub(super) is_urgent: bool,
     pub(super) full: VecDeque<CallBatch>,
-    /// Entry of the open parcel by the hash of pair and instant.
+    /// Entries of the open batch, by the hash of pair and instant.
     pub(super) index: HashMap<u64, u32, RandomState>,
     pub(super) loads: Loads,
 }
 
 impl PartitionQueue {
-    /// One with nothing in it; all lanes have their bytes under way in common.
+    /// An empty queue; all queues share the count of their bytes in flight.
     pub(super) fn new(partition: u32, hash: RandomState, bytes: Arc<AtomicUsize>) -> Self {
         Self {
             open: CallBatch::new(partition),
@@ -51,12 +51,12 @@ impl PartitionQueue {
         }
     }
 
-    /// Whether nothing waits in it.
+    /// Whether nothing waits in the queue.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.full.is_empty()
     }
 
-    /// Closes the open parcel; there is another.
+    /// Closes the open batch, and opens another.
     pub(super) fn close(&mut self) -> CallBatch {
         self.index.clear();
         self.is_urgent = false;
@@ -64,7 +64,7 @@ impl PartitionQueue {
         std::mem::replace(&mut self.open, next)
     }
 
-    /// The parcel that should go now; `last`: whatever is under way.
+    /// The batch that should go now; `last` ignores how much is in flight.
     pub(super) fn next(&mut self, now: Mono, last: bool) -> Option<CallBatch> {
         let load = self.loads.lane.load(Ordering::Relaxed);
         if LOAD_MAX <= load && !last {

@@ -1,12 +1,12 @@
-//! The flusher: the one thread that moves the cached clock on, empties the recorder, and passes on what
-//! is said at the desk of holds.
+//! The flusher: the one thread that updates the cached clock, drains the recorder, and passes on notices from the
+//! hold table.
 //!
-//! Calls wake nobody, so it comes by, as often as [`pace`] says: every 100 µs (with what a sleep takes longer,
-//! up to 200) behind urgent calls, every few milliseconds behind others. After a silence it sleeps, and the first call
-//! wakes it; see [`crate::clock`]. A thread of its own and no task, because nothing may hold it up: the clock of
-//! every call is its clock.
+//! Calls wake nobody, so the flusher runs as often as [`pace`] says: every 100 µs (up to 200, because sleeps take
+//! longer) after urgent calls, every few milliseconds after others. After a silence it sleeps, and the first call
+//! wakes it; see [`crate::clock`]. It has a thread of its own and is no task, because nothing may delay it: every
+//! call reads the clock that it updates.
 //!
-//! What stays true: it never waits for the network; what the network does not take waits in the packer,
+//! What stays true: it never waits for the network; what the network thread does not accept waits in the packer,
 //! which is bounded.
 
 mod ending;
@@ -33,23 +33,23 @@ use crate::shared::Shared;
 use crate::stats::Counters;
 use pace::{Pace, Pause, Visit};
 
-/// What the flusher's thread does each time that it comes by.
+/// What the flusher's thread does on each visit.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     drain: Drain,
     packer: Packer,
-    /// When it came by last.
+    /// The instant of the last visit.
     came: Mono,
 }
 
-/// What one coming by came to.
+/// The result of one visit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flushed {
     /// Events that were drained.
     pub(crate) events: usize,
     /// How full the fullest buffer was, in thousandths.
     filled: usize,
-    /// Whether nothing is left of what is due.
+    /// Whether nothing that is due is left.
     pub(crate) all_gone: bool,
     /// Whether nothing is left at all.
     is_empty: bool,
@@ -64,8 +64,8 @@ impl Flusher {
         }
     }
 
-    /// Moves the cached clock on, empties the recorder and hands over what is due, until `hand_over`
-    /// gives a parcel back; `last` hands over everything.
+    /// Updates the cached clock, drains the recorder and hands over what is due, until `hand_over` returns a batch;
+    /// `last` hands over everything.
     pub(crate) fn come_by(
         &mut self,
         shared: &Shared,
@@ -91,7 +91,7 @@ impl Flusher {
         }
     }
 
-    /// Ends the recorder, gives up everything that could not be handed over, and counts it.
+    /// Closes the recorder, gives up everything that could not be handed over, and counts it.
     pub(crate) fn give_up(mut self, shared: &Shared) {
         self.drain.end(&shared.recorder);
         self.packer.give_up();
@@ -99,8 +99,8 @@ impl Flusher {
     }
 }
 
-/// Runs until it is told to end; then everything that could not be handed over is counted as dropped.
-/// Only then the parcels' channel is let go of, and by that others know that everything is counted.
+/// Runs until asked to end, and then counts everything that could not be handed over as dropped. Only after that the
+/// batches' channel is closed, so that its closing shows that everything is counted.
 pub(crate) fn run(
     shared: &Shared,
     packer: Packer,
@@ -113,9 +113,10 @@ pub(crate) fn run(
     let mut told = Vec::new();
     let mut pace = Pace::new(clock.cached());
     loop {
-        // Asked before the drain, so that what was recorded before the telling is drained below.
+        // Read before the drain, so that the drain below includes everything recorded before the request to end.
         let last = ending.is_flushing();
-        // While words wait to be taken, more wait where they were said, where holds bound them.
+        // While notices wait to be accepted, further ones wait in the hold table, where the bound on holds limits
+        // them.
         let mut all_told = tell(&mut told, words);
         let mut said = 0;
         if all_told {
@@ -157,7 +158,7 @@ pub(crate) fn run(
     flusher.give_up(shared);
 }
 
-/// Hands over what is due; whether nothing is left of what is.
+/// Hands over what is due. Returns whether nothing that is due is left.
 fn hand_over_due(
     packer: &mut Packer,
     mut hand_over: impl FnMut(CallBatch) -> Option<CallBatch>,
@@ -173,7 +174,7 @@ fn hand_over_due(
     packer.knows_where_to()
 }
 
-/// Passes on what was said at the desk; whether nothing is left of it.
+/// Passes on notices of the hold table. Returns whether none is left.
 fn tell(told: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bool {
     if told.is_empty() {
         return true;
@@ -184,7 +185,7 @@ fn tell(told: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bo
             *told = back;
             false
         }
-        // Nobody will hear it.
+        // Nobody receives them any more.
         Err(TrySendError::Closed(_)) => true,
     }
 }
@@ -196,7 +197,7 @@ fn count_dropped(packer: &mut Packer, shared: &Shared) {
     Counters::add(&shared.counters.hits_unguarded, packer.take_unguarded());
 }
 
-/// Starts it on a thread of its own.
+/// Starts the flusher on a thread of its own.
 pub(crate) fn start(
     shared: Arc<Shared>,
     packer: Packer,
@@ -231,7 +232,7 @@ mod tests {
     }
 
     impl Bench {
-        /// An agent that knows of a limit, and has heard of no pair.
+        /// An agent that knows of a limit, and has had no denial or notice of any pair.
         fn new(limit: u64) -> Self {
             let builder = AgentBuilder::default().denials_max(64);
             let clock = Arc::new(Clock::by_hand(Timestamp::from_millis(5)));

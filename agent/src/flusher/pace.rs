@@ -1,24 +1,24 @@
-//! How often the flusher comes by.
+//! How often the flusher visits.
 //!
 //! ```text
-//! urgent calls, words about holds   every 100 µs
-//! calls of pairs near their limits  every 100 µs, and 20 ms on
-//! other calls                       every three milliseconds, and where there are thousands a second every
-//!                                   millisecond: nobody waits for them, but one may turn out to be urgent
-//! very many calls                   every millisecond, while buffers have room: what calls of one pair come
-//!                                   to in between is one entry of the log
-//! none                              in steps up to three milliseconds
-//! none for 20 ms                    asleep, but for a look each 100 ms; the first call wakes it
+//! urgent calls, notices of holds    every 100 µs
+//! calls of pairs near their limits  every 100 µs, and for 20 ms after the last one
+//! other calls                       every three milliseconds; with thousands a second every millisecond: no call
+//!                                   waits for the flusher, but one may turn out to be urgent
+//! very many calls                   every millisecond, while buffers have room: all calls of one pair in between
+//!                                   become one entry of the log
+//! no calls                          at growing pauses up to three milliseconds
+//! no calls for 20 ms                asleep, with a look every 100 ms; the first call wakes it
 //! ```
 //!
-//! The sooner the last call that has room is in the log, the fewer are let through behind it. So behind urgent
-//! calls it does not slow down.
+//! The sooner the last call that has room is in the log, the fewer calls are let through after it. So after urgent
+//! calls the flusher does not slow down.
 //!
-//! Before it sleeps it lets the clock fall asleep and looks once more, three milliseconds later: whoever read the clock
-//! before it fell asleep wakes nobody, and has recorded its call by then. Where its thread was kept from its core
-//! for just that time, the call waits for the next look.
+//! Before the flusher sleeps, it lets the clock fall asleep, and looks once more three milliseconds later: a call
+//! that read the clock before it fell asleep wakes nobody, and has recorded itself by then. If that call's thread
+//! lost its core for just that time, the call waits for the next look.
 //!
-//! Knows no threads and no clock. What stays true: it sleeps only where nothing waits.
+//! Knows no threads and no clock. What stays true: the flusher sleeps only if nothing waits.
 
 use std::time::Duration;
 
@@ -26,34 +26,34 @@ use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
 
-/// The pause behind urgent calls.
+/// The pause after urgent calls.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 
-/// The pause behind many others.
+/// The pause after many other calls.
 const PAUSE_MANY: Duration = Duration::from_millis(1);
 
-/// The pause behind others, and the longest while it is awake: the bound on how far the cached clock is behind. To
-/// wake up costs some 20 us, which at a thousand calls a second is most of what a call costs an agent.
+/// The pause after few other calls, and the longest pause while awake: the bound on how far the cached clock is
+/// behind. A wake-up costs some 20 us, which at a thousand calls a second is most of what a call costs an agent.
 const PAUSE_MAX: Duration = Duration::from_millis(3);
 
-/// The pause while it sleeps. What ends by the cached clock ends so much later.
+/// The pause while asleep. What ends by the cached clock ends that much later.
 const PAUSE_ASLEEP: Duration = Duration::from_millis(100);
 
-/// For so long after an urgent call the next ones are taken for urgent, too; after a call of a pair near its limit
-/// it comes by as if more were made.
+/// For this long after an urgent call the flusher expects further urgent calls; after a call of a pair near its limit
+/// it visits as if further calls were made.
 const PRESSING_FOR: Span = Span::from_millis(20);
 
-/// After so long a silence it sleeps. Shorter, and calls of a service that makes a few dozen a second would each
-/// have to wake it; longer, and it would look for each of them dozens of times.
+/// After this long without calls the flusher sleeps. If it were shorter, most calls of a service with a few dozen
+/// calls a second would have to wake it; if it were longer, it would look in vain dozens of times for each of them.
 const SILENCE: Span = Span::from_millis(20);
 
-/// Calls a millisecond from which on it comes by each millisecond.
+/// Calls a millisecond from which on the flusher visits every millisecond.
 const SOME_A_MS: u64 = 4;
 
 /// Calls a millisecond from which on there are very many.
 const MANY_A_MS: u64 = 1_000;
 
-/// What it found when it came by.
+/// What the flusher found on a visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) at: Mono,
@@ -61,26 +61,26 @@ pub(super) struct Visit {
     pub(super) events: usize,
     /// How full the fullest buffer was, in thousandths.
     pub(super) filled: usize,
-    /// Words about holds.
+    /// Notices of holds.
     pub(super) said: usize,
-    /// When a call of a pair near its limit was made last.
+    /// When a call of a pair near its limit was last made.
     pub(super) near_called: Mono,
-    /// When an urgent call was found last.
+    /// When an urgent call was last found.
     pub(super) urgent_at: Option<Mono>,
     /// Whether nothing waits to be handed over.
     pub(super) is_empty: bool,
-    /// Whether a call has woken the clock, if that slept.
+    /// Whether a call has woken the clock, if it was asleep.
     pub(super) is_woken: bool,
 }
 
-/// What to do until it comes by again.
+/// What to do until the next visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Pause for so long.
+    /// Pause for this long.
     For(Duration),
-    /// Let the clock fall asleep, and pause for so long at most.
+    /// Let the clock fall asleep, and pause for at most this long.
     FallAsleep(Duration),
-    /// Sleep on, for so long at most.
+    /// Sleep on, for at most this long.
     Sleep(Duration),
 }
 
@@ -89,13 +89,13 @@ pub(super) enum Pause {
 pub(super) struct Pace {
     pause: Duration,
     came: Mono,
-    /// When anything was found last.
+    /// When anything was last found.
     found: Mono,
     is_asleep: bool,
 }
 
 impl Pace {
-    /// One that is awake.
+    /// A pace that is awake.
     pub(super) fn new(now: Mono) -> Self {
         Self {
             pause: PAUSE_MIN,
@@ -105,7 +105,7 @@ impl Pace {
         }
     }
 
-    /// What to do after it came by.
+    /// What to do after a visit.
     pub(super) fn after(&mut self, visit: &Visit) -> Pause {
         let gathered = visit.at.since(self.came);
         self.came = visit.at;
@@ -115,7 +115,7 @@ impl Pace {
             self.is_asleep = false;
         }
         if visit.at.since(self.found) < SILENCE {
-            // Who has woken it is about to record a call.
+            // The call that woke the flusher is about to record itself.
             self.pause = match is_woken {
                 true => PAUSE_MIN,
                 false => self.awake(visit, gathered),
@@ -128,12 +128,12 @@ impl Pace {
         }
     }
 
-    /// How long to pause after a coming that found what had `gathered` for so long.
+    /// The pause after a visit, if `gathered` is the time since the visit before it.
     fn awake(&self, visit: &Visit, gathered: Span) -> Duration {
         let is_recent = |at: Mono| visit.at.since(at) < PRESSING_FOR;
         let is_near = is_recent(visit.near_called);
         if 0 < visit.said {
-            // Words have no large buffers, and somebody waits for them.
+            // Notices of holds have no large buffers, and callers wait for their results.
             return PAUSE_MIN;
         }
         if visit.events == 0 {
@@ -146,8 +146,8 @@ impl Pace {
         let (events, filled) = (visit.events as u64, visit.filled as u64);
         let gathered_us = gathered.as_micros();
         let is_many = MANY_A_MS * gathered_us <= 1_000 * events && MANY_A_MS / 10 <= events;
-        // What comes in a millisecond fills no buffer by more than half. Of one that is so full already nobody
-        // knows for how long it has been.
+        // The calls of a millisecond must not fill any buffer by more than half. If a buffer is already that full, it
+        // is unknown for how long it has been.
         let have_room = filled <= 500 && 1_000 * filled <= 500 * gathered_us;
         let are_few = 1_000 * events < SOME_A_MS * gathered_us;
         match (have_room && (is_many || !is_pressing), are_few) {
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The pause after a pause, when it found so much that had gathered for so many microseconds.
+    /// The pause after an earlier pause, if this much had gathered for this many microseconds.
     fn after(before_us: u64, (events, filled): (usize, usize), us: u64, is_urgent: bool) -> u128 {
         let mut pace = Pace::new(NOW);
         pace.pause = Duration::from_micros(before_us);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn behind_urgent_calls_it_comes_by_often_unless_there_are_very_many() {
-        // Some, whenever the last were.
+        // Some calls, however long ago the last ones were.
         assert_eq!(after(1_000, (1, 0), 1_100, true), 100);
         assert_eq!(after(100, (149, 5), 150, true), 100);
         assert_eq!(after(1_000, (1_099, 40), 1_100, true), 100);

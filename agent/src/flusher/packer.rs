@@ -1,17 +1,18 @@
-//! The packer: events become parcels, one lane for each partition.
+//! The packer: events become batches, in one queue for each partition.
 //!
 //! ```text
 //! api.search acme 12:00:00.000100   ┐ one entry, 2 copies ┐
-//! api.search acme 12:00:00.000100   ┘                     ├ parcel of partition 3
+//! api.search acme 12:00:00.000100   ┘                     ├ batch of partition 3
 //! api.search beta 12:00:00.000200     one entry           ┘
 //! api.search gone refused, refused    one entry of refused calls, ten times a second
 //! ```
 //!
-//! A lane with an urgent call hands its parcel over at once while little of it is under way, so that the hit is
-//! in the log as soon as can be; the more is under way, the longer it gathers, so that a busy lane costs less a
-//! hit. Without one it waits, and all lanes that wait hand over together, since what costs most is to wake
-//! everybody. Knows nothing of threads and sockets, nor of what makes a call urgent. What stays true: bytes in
-//! lanes and on their way are bounded; at the bound the newest entry is dropped, and counted.
+//! A partition queue with an urgent call hands its batch over at once while few of its batches are in flight, so that
+//! the hit is in the log as soon as possible. The more are in flight, the longer the queue gathers, so that a busy
+//! queue costs less per hit. A queue without an urgent call waits, and all waiting queues hand over together, because
+//! waking the network thread and the aggregator costs most. Knows nothing of threads and sockets, nor of what makes a
+//! call urgent. What stays true: bytes in queues and in flight are bounded; at the bound the newest entry is dropped,
+//! and counted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -31,13 +32,13 @@ use crate::guard::Guards;
 use crate::recorder::{Happened, RecorderEvent};
 use crate::resource::{IGNORED, NO_RESOURCE, Resource, ResourceId, Resources};
 
-/// How often refused calls go out. Nobody waits for them.
+/// How often refused calls are sent. Nothing waits for them.
 const REFUSED_EVERY: Span = Span::from_millis(100);
 
-/// Pairs whose refused calls are summed between two flushes.
+/// The most pairs whose refused calls are summed between two flushes.
 const REFUSED_PAIRS_MAX: usize = 16_384;
 
-/// What the packer dropped, in calls.
+/// How many calls the packer dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) hits: u64,
@@ -48,30 +49,30 @@ pub(crate) struct Dropped {
 #[derive(Debug)]
 pub(crate) struct Packer {
     resources: Arc<Resources>,
-    /// Those that were met, by their number: to ask for one takes a lock.
+    /// The resources seen so far, by number, because looking one up takes a lock.
     met: Vec<Arc<Resource>>,
     urgency: Urgency,
-    /// Since when something waits that is not urgent.
+    /// Since when something that is not urgent waits.
     waits_since: Option<Mono>,
-    /// When an urgent call was taken last.
+    /// When an urgent call was last taken.
     urgent_at: Option<Mono>,
-    /// None: not known yet, all entries wait in one lane.
+    /// `None` while the number is unknown: then all entries wait in one queue.
     partitions: Option<u32>,
     lanes: Vec<PartitionQueue>,
     next_lane: usize,
     bytes_max: usize,
-    /// Bytes in full parcels of all lanes.
+    /// Bytes in full batches of all queues.
     full_bytes: usize,
     handed_over_bytes: Arc<AtomicUsize>,
     refused: HashMap<(ResourceId, Box<str>), RefusedSum>,
     refused_since: Option<Mono>,
     hash: RandomState,
     dropped: Dropped,
-    /// Of which partitions there are current news.
+    /// Which partitions have a current watermark.
     guards: Guards,
-    /// Whether denials are grants everywhere.
+    /// Whether the kill switch is on.
     is_killed: bool,
-    /// Nothing that is taken was called before.
+    /// No call in the recorder was made before this instant.
     since: Mono,
     /// Calls that were packed as unguarded.
     unguarded: u64,
@@ -104,25 +105,25 @@ impl Packer {
         packer
     }
 
-    /// What was dropped since it was last asked.
+    /// What was dropped since the last call of this function.
     pub(crate) fn take_dropped(&mut self) -> Dropped {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Calls packed as unguarded since it was last asked.
+    /// Calls packed as unguarded since the last call of this function.
     pub(crate) fn take_unguarded(&mut self) -> u64 {
         std::mem::take(&mut self.unguarded)
     }
 
-    /// By what the calls are marked that are taken next. None of them was made before `since`, whatever
-    /// its stamp says: the wall clock may have been put forward after it.
+    /// Sets by what the next calls are marked as unguarded. None of them was made before `since`, whatever its stamp
+    /// is: the wall clock may have been put forward after it.
     pub(crate) fn guard_by(&mut self, guards: Guards, is_killed: bool, since: Mono) {
         (self.guards, self.is_killed, self.since) = (guards, is_killed, since);
     }
 
-    /// Takes an event; `now` and `wall` are one instant.
+    /// Packs an event; `now` and `wall` are one instant.
     pub(crate) fn take(&mut self, event: &RecorderEvent<'_>, now: Mono, wall: Timestamp) {
-        // A resource beyond the bound on them has no number, and stands nowhere.
+        // A resource beyond the bound has no number, and is not in the registry.
         if event.resource == NO_RESOURCE {
             match event.happened {
                 Happened::Refused { .. } => self.dropped.refused += 1,
@@ -192,8 +193,7 @@ impl Packer {
         self.put(&calls, index, is_urgent, now);
     }
 
-    /// Whether a call is not to wait. What is taken back may: until then too much counts, which is what the
-    /// estimate was for.
+    /// Whether a call must not wait. A refund may: until then too much counts, as the estimate intends.
     fn is_urgent(
         &mut self,
         event: &RecorderEvent<'_>,
@@ -214,7 +214,7 @@ impl Packer {
         is_urgent
     }
 
-    /// When an urgent call was taken last.
+    /// When an urgent call was last taken.
     pub(crate) fn urgent_at(&self) -> Option<Mono> {
         self.urgent_at
     }
@@ -224,9 +224,8 @@ impl Packer {
         self.refused.is_empty() && self.lanes.iter().all(PartitionQueue::is_empty)
     }
 
-    /// Whether nobody who heard of a call could have said that it is to be refused, or denials were
-    /// grants. The switches are those of now, half a millisecond after the call: what they let through
-    /// although it was denied was marked at the call itself.
+    /// Whether no aggregator could have denied the call in time, or denials were ignored. The switches are read now,
+    /// half a millisecond after the call: a denied call that they let through was marked at the call itself.
     fn is_unguarded(&self, resource: ResourceId, partition: usize, made: Mono) -> bool {
         let is_ignored = || {
             let resource = self.met.get(resource.0 as usize);
@@ -242,7 +241,7 @@ impl Packer {
         let open: usize = if self.partitions.is_none() {
             self.lanes.first().map_or(0, |lane| lane.open.bytes())
         } else {
-            // Open parcels are bounded by their number.
+            // Open batches are bounded by their number.
             0
         };
         self.bytes_max <= open + self.full_bytes + self.handed_over_bytes.load(Ordering::Relaxed)
@@ -292,7 +291,7 @@ impl Packer {
 
     fn put_refused(&mut self, now: Mono) {
         self.refused_since = None;
-        // In order, so that what an agent sends is a function of what it was asked.
+        // Sorted, so that what an agent sends is a function of its calls.
         let mut sums: Vec<_> = std::mem::take(&mut self.refused).into_iter().collect();
         sums.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         for ((resource, domain), sum) in sums {
@@ -343,7 +342,7 @@ impl Packer {
     }
 
     fn close_if_full(&mut self, index: usize) {
-        // Without partitions there is nowhere to go: the one lane grows up to the bound.
+        // While partitions are unknown, nothing can be sent: the one queue grows up to the bound.
         if self.partitions.is_none() {
             return;
         }
@@ -356,7 +355,7 @@ impl Packer {
         self.full_bytes += bytes;
     }
 
-    /// Learns how many partitions there are; entries that wait are put where they belong.
+    /// Sets the number of partitions, and moves waiting entries to their partitions.
     pub(crate) fn set_partitions(&mut self, partitions: u32, now: Mono) {
         if partitions == 0 || self.partitions == Some(partitions) {
             return;
@@ -370,7 +369,7 @@ impl Packer {
                 self.put_again(&parcel, now);
             }
         }
-        // It has waited for long already.
+        // The entries have waited for long already.
         self.waits_since = Some(Mono::ZERO);
     }
 
@@ -392,7 +391,7 @@ impl Packer {
         self.next_lane = 0;
     }
 
-    /// The next parcel that should go now; `last` empties everything, whatever is under way.
+    /// The next batch that should go now; `last` empties everything, however much is in flight.
     pub(crate) fn next(&mut self, now: Mono, last: bool) -> Option<CallBatch> {
         self.partitions?;
         let is_over = |since: Option<Mono>, wait: Span| {
@@ -428,12 +427,12 @@ impl Packer {
         None
     }
 
-    /// Whether it is known where entries go. Without, they can only wait.
+    /// Whether the number of partitions is known. Until then entries can only wait.
     pub(crate) fn knows_where_to(&self) -> bool {
         self.partitions.is_some()
     }
 
-    /// Takes back a parcel that could not be handed over.
+    /// Takes back a batch that could not be handed over.
     pub(crate) fn take_back(&mut self, mut parcel: CallBatch) {
         parcel.taken_back();
         if let Some(lane) = self.lanes.get_mut(parcel.partition as usize) {
@@ -442,7 +441,7 @@ impl Packer {
         }
     }
 
-    /// Gives up everything, as at the end; it counts as dropped.
+    /// Gives up everything, at the agent's end; it counts as dropped.
     pub(crate) fn give_up(&mut self) {
         for lane in &mut self.lanes {
             for parcel in lane.full.drain(..).chain([std::mem::take(&mut lane.open)]) {

@@ -1,4 +1,4 @@
-//! What the packer promises.
+//! Tests of what the packer promises.
 
 use super::super::lane::GATHER;
 use super::*;
@@ -14,10 +14,10 @@ use tollgate_shared::wire::statement::Cause;
 const NOW: Mono = Mono(1_000_000);
 const WALL: Timestamp = Timestamp::from_micros(10);
 
-/// How long calls wait that are not urgent.
+/// How long calls that are not urgent wait.
 const RELAXED: Span = Span::from_millis(25);
 
-/// One whose calls are all urgent: of `r` nobody knows any limits.
+/// A packer whose calls are all urgent, because the limits of `r` are unknown.
 fn packer(bytes_max: usize) -> Packer {
     let resources = Arc::new(Resources::new(1, 10));
     resources.get("r");
@@ -25,7 +25,7 @@ fn packer(bytes_max: usize) -> Packer {
     Packer::new(resources, urgency, bytes_max)
 }
 
-/// One that knows of a limit of `r`, for so many partitions.
+/// A packer that knows a limit of `r`, for this many partitions.
 fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
     let mut packer = packer(1 << 20);
     let resource = packer.resources.find("r").expect("it");
@@ -40,7 +40,7 @@ fn relaxed_packer(limit: u64, partitions: u32) -> Packer {
     packer
 }
 
-/// All that is handed over at an instant: partition and calls.
+/// Everything that is handed over at an instant: partition and calls.
 fn handed_over(packer: &mut Packer, now: Mono) -> Vec<(u32, u64)> {
     let parcels = std::iter::from_fn(|| packer.next(now, false));
     parcels
@@ -95,7 +95,7 @@ fn record(packer: &Packer, parcel: &CallBatch) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// Entries of a parcel, as whoever reads the record sees them: pair, instant, copies, calls, min.
+/// Entries of a batch, as a reader of the record sees them: pair, instant, copies, calls, min.
 fn read(packer: &Packer, parcel: &CallBatch) -> Vec<(String, u64, u32, u32, Option<u32>)> {
     let bytes = record(packer, parcel);
     hits_of(&bytes)
@@ -207,7 +207,7 @@ fn only_equal_calls_are_one_entry_and_refunds_never() {
     assert_eq!((parcel.hits, packer.take_unguarded()), (10, 2));
 }
 
-/// Of so many partitions there are news until a second after [`NOW`].
+/// Guards for this many partitions, all current until a second after [`NOW`].
 fn guards(partitions: u32) -> Guards {
     let guard = Guard::default();
     guard.set_partitions(partitions);
@@ -223,7 +223,7 @@ fn guards(partitions: u32) -> Guards {
     guard.guards()
 }
 
-/// When they were heard.
+/// When the watermarks arrived.
 const HEARD: Span = Span::from_micros(NOW.0 - 5);
 
 #[test]
@@ -243,7 +243,7 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
         let bytes = record(&packer, &parcel);
         hits_of(&bytes).iter().all(|hit| hit.unguarded)
     };
-    // The wall clock shows 10 µs at NOW, and the news came 5 µs before.
+    // The wall clock shows 10 µs at NOW, and the watermark arrived 5 µs before.
     assert!(!mark(&hit("a", 5), guards(1), false));
     assert!(mark(&hit("a", 4), guards(1), false), "before the news");
     assert!(
@@ -333,13 +333,13 @@ fn what_is_not_urgent_waits_and_travels_together() {
         assert_eq!(handed_over(&mut packer, now), [], "it waits");
     }
     assert!(!packer.is_empty());
-    // Since the first of them, and in one record for each partition.
+    // Counted from the first of them, and in one record for each partition.
     let due = NOW.plus(RELAXED);
     assert_eq!(handed_over(&mut packer, Mono(due.0 - 1)), []);
     let all = handed_over(&mut packer, due);
     assert_eq!((all.len(), packer.is_empty()), (16, true));
     assert_eq!(all.iter().map(|(_, hits)| hits).sum::<u64>(), 200);
-    // What comes after that waits anew.
+    // What comes after that waits for its own 25 ms.
     packer.take(&hit("late", 2), due, WALL);
     assert_eq!(handed_over(&mut packer, due), []);
     assert_eq!(handed_over(&mut packer, due.plus(RELAXED)).len(), 1);
@@ -363,7 +363,7 @@ fn an_urgent_call_goes_at_once_and_takes_along_what_waits_in_its_lane() {
     let beside = domains.iter().filter(|one| of(one) == of("acme")).count() as u64;
     let gone = handed_over(&mut packer, NOW);
     assert_eq!(gone, [(of("acme"), 25 + beside)]);
-    // It stays urgent while it goes on, and others do not become so.
+    // The pair stays urgent while its calls go on, and other pairs do not become urgent.
     packer.take(&hit("acme", 26), NOW, WALL);
     assert_eq!(handed_over(&mut packer, NOW), [(of("acme"), 1)]);
     assert_eq!(handed_over(&mut packer, NOW.plus(RELAXED)).len(), 15);
@@ -407,11 +407,11 @@ fn at_the_bound_the_newest_are_dropped_and_counted() {
     let dropped = packer.take_dropped().hits;
     assert_eq!(hits + dropped, 20_000);
     assert!(0 < dropped && kept.iter().map(CallBatch::bytes).sum::<usize>() < 100_000 + 2 * 70_000);
-    // What is done makes room.
+    // Batches that are done make room.
     kept.clear();
     packer.take(&hit("late", 2), NOW, WALL);
     assert_eq!(packer.take_dropped().hits, 0);
-    // The first bound also holds while nobody knows where to.
+    // The first bound also holds while partitions are unknown.
     let mut lost = self::packer(100_000);
     domains
         .iter()

@@ -4,41 +4,40 @@
 //! limit 1,000/s, a call now and then       waits up to `flush_relaxed`, with all others that wait
 //! the same, 25 calls in a few ms           urgent from the 25th on: this agent alone could soon fill the limit
 //! the same, 250 calls a second             urgent
-//! a pair that was told as near, or denied  urgent, and for ten seconds after the denial
+//! a pair with a notice, or denied          urgent, and for ten seconds after the denial
 //! hit_n(60) under 100/s                    urgent: more than a fortieth of the limit
-//! limits that are not known, tiers         urgent
+//! unknown limits, tiers                    urgent
 //! ```
 //!
-//! A record costs both sides the same whether it holds one entry or a hundred. Most calls are of pairs that
-//! are far from any limit, and nobody waits for them; they only have to be in the log early enough that the
-//! aggregators see a pair come near its limit *before* it is there. From then on notices make all its calls
-//! urgent, in every agent.
+//! A record costs both sides the same whether it holds one entry or a hundred. Most calls are of pairs that are far
+//! from any limit, and nothing waits for them; they only have to be in the log early enough that the aggregators see
+//! a pair come near its limit *before* it reaches it. From then on notices make all its calls urgent, in every agent.
 //!
-//! **Why this is early enough.** A pair is told as near when a fifth of its least limit L is left (public
-//! limits say less where `near` does). Until an agent acts on that, two things pass: the wait W of the calls
-//! that brought the pair there (25 ms), and the notice's way (an aggregator tells a pair once in 20 ms, then
-//! some milliseconds of ruling and network), together T = 50 ms. In T all agents together must not use that
-//! fifth. So each has a *level* for the pair, which rises by a copy with each copy and falls by L/4 a second,
-//! and its calls are urgent while the level is above L/40:
+//! **Why this is early enough.** Aggregators publish a notice of a pair when a fifth of its least limit L is left (if
+//! `near` is smaller, the public limits state a smaller L). Until an agent acts on the notice, two times pass: the
+//! wait W of the calls that brought the pair there (25 ms), and the notice's way (an aggregator publishes one for a
+//! pair at most every 20 ms, then some milliseconds of ruling and network), together T = 50 ms. In T all agents
+//! together must not use that fifth. So each agent has a *level* for the pair, which rises by a copy with each copy
+//! and falls by L/4 a second, and its calls are urgent while the level is above L/40:
 //!
-//! - A steady use below L/4 a second in each of 16 agents is 16 · L/4 · 50 ms = L/5 in T: just what is left.
-//! - A sudden use: what agents hold back before they are urgent is below L/40 each; of eight, L/5.
+//! - A steady use below L/4 a second in each of 16 agents is 16 · L/4 · 50 ms = L/5 in T: exactly what is left.
+//! - A sudden use: each agent holds back less than L/40 before its calls are urgent; eight agents L/5.
 //!
-//! So a fleet in which up to 16 agents use one pair evenly, or eight begin to at one instant, hears of the
-//! pair before it is full, and from then on nothing waits. Beyond that (a hundred agents that each use a
-//! little of one pair, or limits that overrides lower in a version which is not known yet) the pair's first
-//! denial may come W later than it could. The excess is then what is offered in W, once: whatever is denied or
-//! told as near stays urgent. That is law 8 with a denial delay that is longer by W, for a pair that was quiet.
-//! A single copy is never urgent by its level alone if L is at least 5: a copy less than the fifth may be under
-//! way. Below 5 nothing waits, since a fifth is no whole copy.
+//! So if up to 16 agents use one pair evenly, or eight begin to at one instant, the notice arrives before the pair is
+//! full, and from then on nothing waits. Beyond that (a hundred agents that each use a little of one pair, or
+//! overrides that lower limits in a version that the agent does not know yet) the pair's first denial may come W
+//! later than it could. The excess is then what is offered in W, once: a pair with a denial or a notice stays urgent.
+//! That is law 8 with a denial delay that is longer by W, for a pair that was quiet. A single copy is never urgent by
+//! its level alone if L is at least 5: a copy less than the fifth may be in flight. Below 5 nothing waits, since a
+//! fifth is less than a whole copy.
 //!
-//! All domains together, under a global limit, are one pair more.
+//! All domains together, under a global limit, are treated as one more pair.
 //!
-//! Levels stand in a table by fingerprint without names: pairs that share a place have a common level, which
-//! errs to the side of urgency. Its memory is fixed.
+//! Levels are in a table by fingerprint without names. Pairs that share a slot have a common level, which errs
+//! towards urgency. The table's memory is fixed.
 //!
-//! Knows nothing of parcels. What stays true: what it says of a call depends on calls, what was heard, and the
-//! instants at which the flusher came by; on no chance and no clock of its own.
+//! Knows nothing of batches. What stays true: its answers depend on the calls, on the denials and notices received,
+//! and on the instants of the flusher's visits; on no chance and no clock of its own.
 
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ use crate::clock::Mono;
 use crate::deny::DenyView;
 use crate::resource::{Resource, UNLIMITED};
 
-/// Places in the table of levels. Beyond as many pairs in use at a time levels grow together. 256 KiB.
+/// Slots in the table of levels. If more pairs are in use at a time, they share levels. 256 KiB.
 const PLACES: usize = 1 << 14;
 
 /// A whole limit, as a level.
@@ -60,10 +59,10 @@ const URGENT_SHARE: u64 = WHOLE / 40;
 /// By how much a level falls in a microsecond: a whole limit in four seconds.
 const FALLS_BY: u64 = WHOLE / 4_000_000;
 
-/// Below this nothing waits.
+/// Below this limit nothing waits.
 const LIMIT_MIN: u64 = 5;
 
-/// How much of a limit was used lately.
+/// How much of a limit was used recently.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     /// As a share of the limit, in parts of [`WHOLE`].
@@ -72,7 +71,7 @@ struct Level {
 }
 
 impl Level {
-    /// Takes copies; whether the level is urgent then.
+    /// Adds copies. Returns whether the level is then urgent.
     fn take(&mut self, copies: u32, limit: u64, now: Mono) -> bool {
         let fallen = now.since(self.at).as_micros().saturating_mul(FALLS_BY);
         let added = (u64::from(copies) << 32).div_ceil(limit.max(1));
@@ -85,14 +84,14 @@ impl Level {
     }
 }
 
-/// What decides.
+/// Decides which calls are urgent.
 #[derive(Debug)]
 pub(crate) struct Urgency {
     view: Arc<DenyView>,
-    /// How long calls wait that are not urgent.
+    /// How long calls that are not urgent wait.
     relaxed: Span,
     pairs: Box<[Level]>,
-    /// By a resource's number, of all its domains together.
+    /// By a resource's number, the level of all its domains together.
     wholes: Vec<Level>,
 }
 
@@ -106,12 +105,12 @@ impl Urgency {
         }
     }
 
-    /// How long calls wait that are not urgent.
+    /// How long calls that are not urgent wait.
     pub(super) fn relaxed(&self) -> Span {
         self.relaxed
     }
 
-    /// A call was let through for so many copies; whether it is urgent.
+    /// A call was let through for this many copies. Returns whether it is urgent.
     pub(super) fn take(
         &mut self,
         resource: &Resource,
@@ -121,13 +120,13 @@ impl Urgency {
     ) -> bool {
         let hurry = resource.hurry();
         let (least, global) = (hurry.least(), hurry.global());
-        // Before anything is known, and where everything is urgent, nothing is to be remembered.
+        // While the limits are unknown, or if everything is urgent, there is no level to keep.
         if self.relaxed == Span::ZERO || least < LIMIT_MIN || global < LIMIT_MIN || hurry.is_on(now)
         {
             return true;
         }
         let fingerprint = resource.fingerprint(domain);
-        // Both levels rise, whatever the other one says.
+        // Both levels rise, whatever the other one is.
         let mut is_urgent = self.view.lately().has(fingerprint, now);
         if least != UNLIMITED
             && let Some(level) = self.pairs.get_mut(fingerprint as usize % PLACES)
@@ -187,7 +186,7 @@ mod tests {
             self.urgency.take(&self.resource, domain, copies, self.now)
         }
 
-        /// How many of these calls, one each `every`, are not urgent before the first that is.
+        /// How many of these calls, one every `every`, are not urgent before the first urgent one.
         fn relaxed_calls(&mut self, calls: usize, every: Span) -> usize {
             let mut relaxed = 0;
             while relaxed < calls && !self.hit("acme", 1) {
@@ -213,7 +212,7 @@ mod tests {
     fn a_burst_is_urgent_after_a_fortieth_of_the_limit() {
         let at_once = |limit| Kit::new(Some(limit), None).relaxed_calls(100, Span::ZERO);
         assert_eq!((at_once(1_000), at_once(400)), (24, 9));
-        // Of small limits the second copy is urgent, and below five the first.
+        // With small limits the second copy is urgent, and below five the first.
         assert_eq!((at_once(40), at_once(5), at_once(4)), (1, 1, 0));
     }
 
@@ -227,7 +226,7 @@ mod tests {
         };
         assert!(within(Span::from_micros(100)) <= Span::from_millis(3));
         assert!(within(Span::from_millis(2)) <= Span::from_millis(100));
-        // And it is no more once it slows down.
+        // And it is no longer urgent once it slows down.
         let mut kit = Kit::new(Some(1_000), None);
         assert_eq!(kit.relaxed_calls(100, Span::ZERO), 24);
         kit.now = kit.now.plus(Span::from_millis(200));

@@ -5,8 +5,8 @@
 //!                                          ^── verdicts ── listener
 //! ```
 //!
-//! Knows nothing of limits, calls' answers and sockets. What stays true: everything here is bounded, and no lock is held
-//! while anybody waits.
+//! Knows nothing of limits, calls' answers and sockets. What stays true: everything here is bounded, and no lock is
+//! held while a caller waits.
 
 pub(crate) mod news;
 pub(crate) mod notice;

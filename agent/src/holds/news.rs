@@ -1,4 +1,4 @@
-//! What an agent hears about its holds without having asked.
+//! What aggregators state about an agent's holds without being asked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tollgate_shared::wire::verdict::{EndedBy, Why};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FullScope {
-    /// The domain's own.
+    /// The limit of the domain.
     Domain,
-    /// That of a group that the domain belongs to.
+    /// The limit of a group of the domain.
     Group(Box<str>),
-    /// That of all domains together.
+    /// The limit of all domains together.
     Resource,
 }
 
@@ -38,19 +38,19 @@ impl fmt::Display for FullScope {
     }
 }
 
-/// What became of a hold.
+/// A change of a hold's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldChange {
-    /// So many of its copies were too many, because this scope was full. They count all the same.
+    /// This many of its copies were too many, because this scope was full. They count all the same.
     Excess(u32, Option<FullScope>),
-    /// It is over, without its holder's doing.
+    /// The hold is over, without an act of its holder.
     Ended(EndedBy),
-    /// It does not count.
+    /// The hold does not count.
     Uncounted(Why),
 }
 
-/// Something that became of a hold.
+/// A change of a hold's state, for the host's callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldNews<'a> {
     resource: &'a str,
@@ -77,7 +77,7 @@ impl<'a> HoldNews<'a> {
         self.resource
     }
 
-    /// The hold: see [`crate::Hold::number`].
+    /// The hold's number: see [`crate::Hold::number`].
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -87,7 +87,7 @@ impl<'a> HoldNews<'a> {
         self.number
     }
 
-    /// What became of it.
+    /// What changed.
     ///
     /// ```
     /// # use tollgate_agent::Agent;
@@ -98,7 +98,7 @@ impl<'a> HoldNews<'a> {
     }
 }
 
-/// Somebody who wants to know.
+/// The host's callback for changes of holds.
 #[derive(Clone)]
 pub(crate) struct OnHold(pub(crate) Arc<dyn Fn(&HoldNews<'_>) + Send + Sync>);
 

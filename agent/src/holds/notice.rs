@@ -1,7 +1,7 @@
-//! What calls tell the keeper of holdings: one word for each thing that was done with a hold.
+//! What calls report to the hold session: one notice for each operation on a hold.
 //!
-//! Knows nothing of records and sockets. What stays true: words about one hold come in the order in
-//! which they were said, and words of different holds in the order of their stamps.
+//! Knows nothing of records and sockets. What stays true: notices of one hold come in the order of
+//! its operations, and notices of different holds in the order of their stamps.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tollgate_shared::wire::verdict::{EndedBy, Why};
 
 use crate::resource::ResourceId;
 
-/// One word.
+/// One notice.
 #[derive(Debug)]
 pub(crate) struct HoldNotice {
-    /// Counts all words of an agent.
+    /// Counts all notices of an agent.
     pub(crate) order: u64,
     pub(crate) resource: ResourceId,
     /// The hold.
@@ -26,27 +26,27 @@ pub(crate) struct HoldNotice {
     pub(crate) what: NoticeKind,
 }
 
-/// What was done. What is done seldom is boxed, so that a word of the hot path stays small.
+/// The operation. Rare operations are boxed, so that a notice of the hot path stays small.
 #[derive(Debug)]
 pub(crate) enum NoticeKind {
     /// Copies are in use.
     Hold { domain: Arc<str>, copies: u32 },
-    /// So many fewer are.
+    /// This many copies were given back.
     Release { copies: u32 },
-    /// None are any more, or none shall be.
+    /// No copies are in use any more; or a reserve is cancelled.
     Cancel,
     /// Everything else.
     Seldom(Box<RareNotice>),
 }
 
-/// What is done seldom.
+/// A rare operation.
 #[derive(Debug)]
 pub(crate) enum RareNotice {
-    /// Copies are to be granted before they are used.
+    /// Copies have to be granted before they are used.
     Reserve {
         domain: Arc<str>,
         copies: u32,
-        /// Fewer are of no use.
+        /// Fewer are not useful.
         min: u32,
         answer: oneshot::Sender<HoldAnswer>,
     },
@@ -56,16 +56,16 @@ pub(crate) enum RareNotice {
         to: TransferId,
         ttl: Span,
     },
-    /// What is staged is to be had.
+    /// Takes over staged copies.
     Seize {
         from: TransferId,
         answer: oneshot::Sender<HoldAnswer>,
     },
-    /// Somebody wants to know whether the hold counts.
+    /// A caller waits for the verdict on the hold.
     Confirm {
         answer: oneshot::Sender<HoldStanding>,
     },
-    /// Somebody wants to know when the hold is to be given up.
+    /// A caller waits until it should give the hold up.
     Watch {
         answer: oneshot::Sender<HoldStanding>,
     },
@@ -76,29 +76,30 @@ pub(crate) enum RareNotice {
 pub(crate) enum HoldAnswer {
     /// These copies may be used.
     Granted { domain: Arc<str>, copies: u32 },
-    /// None: this scope is full.
+    /// No copies: this scope is full.
     Full(Option<Scope>),
     /// The operation was refused.
     Refused(Why),
-    /// It never came to be ruled: to be asked again.
+    /// The operation was never ruled: the caller should ask again.
     Lost,
 }
 
 /// What is known of a hold in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStanding {
-    /// It counts, and was not too much.
+    /// The hold counts, and was not too much.
     Confirmed,
-    /// It counts, and so much of it was too much, because that scope was full.
+    /// The hold counts, and this many of its copies were too many, because that scope was full.
     Excess(u32, Option<Scope>),
-    /// It is over.
+    /// The hold is over.
     Ended(EndedBy),
-    /// It does not count: an operation, or the hold in a list, was refused.
+    /// The hold does not count: an operation, or the hold in a list, was refused.
     Uncounted(Option<Op>, Why),
 }
 
 impl HoldStanding {
-    /// So many copies were given away: what was too much goes first, as in the aggregators' count.
+    /// This many copies were given away: the copies that were too many go first, as in the
+    /// aggregators' count.
     pub(crate) fn lessen(&mut self, by: u32) {
         if let Self::Excess(excess, _) = self {
             *excess = excess.saturating_sub(by);

@@ -1,15 +1,15 @@
-//! Holds that were struck off: they count no more, though their holders have not given them back.
+//! Revoked holds: they no longer count, though their holders have not given them back.
 //!
 //! ```text
-//! verdict ──> keeper ── put ──> struck off <── has it been? ── release, transfer
-//!                └─ its holder's last word about it: forgotten
+//! verdict ──> hold session ── put ──> revoked <── is it revoked? ── release, transfer
+//!                 └─ its holder's last operation on it: forgotten
 //! ```
 //!
-//! A holder has no other way to know: what it says of such a hold leads to nothing in the log. Whoever
-//! gives copies back in parts, or passes them on, looks here first, which costs one atomic while nothing
-//! is struck off. Dropping a hold never comes here.
+//! A holder has no other way to know, because an operation on such a hold is ignored in the log. A holder that gives
+//! copies back in parts, or passes them on, looks here first, which costs one atomic while no hold is revoked.
+//! Dropping a hold never looks here.
 //!
-//! What stays true: one is here at most for each hold that was on record and was not dropped.
+//! What stays true: there is at most one entry for each hold that was tracked and was not dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,32 +17,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::notice::{HoldStanding, NoticeKind, RareNotice};
 
-/// Those of one agent, by their numbers.
+/// The revoked holds of one agent, by number.
 #[derive(Debug, Default)]
 pub(crate) struct RevokedHolds {
-    /// How many there are.
+    /// How many revoked holds there are.
     count: AtomicUsize,
     holds: Mutex<HashMap<u64, One>>,
 }
 
-/// One of them.
+/// One revoked hold.
 #[derive(Debug)]
 struct One {
-    /// What its holder has of it still.
+    /// The copies that its holder still has.
     copies: u32,
-    /// Why it counts no more.
+    /// Why the hold no longer counts.
     word: HoldStanding,
 }
 
 impl RevokedHolds {
-    /// A hold in use counts no more.
+    /// A hold in use no longer counts.
     pub(crate) fn put(&self, number: u64, copies: u32, word: HoldStanding) {
         let mut holds = self.lock();
         holds.insert(number, One { copies, word });
         self.count.store(holds.len(), Ordering::Release);
     }
 
-    /// Why a hold counts no more; none: nobody has said that.
+    /// Why a hold no longer counts; `None` if it is not revoked.
     pub(crate) fn why(&self, number: u64) -> Option<HoldStanding> {
         if self.is_empty() {
             return None;
@@ -50,7 +50,7 @@ impl RevokedHolds {
         self.lock().get(&number).map(|one| one.word.clone())
     }
 
-    /// Takes what a holder says of a hold that is struck off. Given back: it is of another one.
+    /// Takes a holder's operation if the hold is revoked. Returns the operation if it is not.
     pub(crate) fn take(&self, number: u64, what: NoticeKind) -> Option<NoticeKind> {
         if self.is_empty() {
             return Some(what);
@@ -66,7 +66,7 @@ impl RevokedHolds {
             NoticeKind::Seldom(seldom) => match *seldom {
                 RareNotice::Transfer { copies, .. } => copies,
                 RareNotice::Confirm { answer } | RareNotice::Watch { answer } => {
-                    // Nobody may be listening any more.
+                    // The receiver may be dropped already.
                     let _ = answer.send(one.word.clone());
                     0
                 }

@@ -1,20 +1,20 @@
-//! The desk: where calls take copies and give them back, and what they leave there for the flusher.
+//! The hold table: calls take copies here and give them back, and the flusher collects their notices.
 //!
 //! ```text
-//! reserve, drop ──> shard of the pair { what each pair holds here, words } ── sweep ──> flusher ──> keeper
+//! reserve, drop ──> shard of the pair { what each pair holds here, notices } ── sweep ──> flusher ──> hold session
 //! ```
 //!
-//! A shard is a lock over two small tables, and nobody who holds it waits for anything: calls look up
-//! one number and write one word, the flusher takes the words away in one exchange. The network thread
-//! never comes here while the agent runs.
+//! A shard is a lock over two small tables, and no thread waits for anything while it has the lock: calls look up one
+//! number and write one notice; the flusher takes all notices in one exchange. The network thread never uses the
+//! table while the agent runs.
 //!
-//! Words are stamped under the lock, from one count, and a sweep takes what was stamped before it began:
-//! so a release is told before any hold that was taken after it, on whatever thread. Without that a
-//! domain at its limit would now and then be told to have too much.
+//! Notices are stamped under the lock, from one counter, and a sweep takes those that were stamped before it began:
+//! so a release is always sent before any hold that was taken after it, on any thread. Otherwise a domain at its
+//! limit would now and then seem to have too much.
 //!
-//! What stays true: holds, pairs and words are bounded; at the bound copies are granted, unrecorded, and
-//! counted. A shard with more pairs than it may remember has none that is idle. What is given back of a
-//! recorded hold is always recorded, which the copies held bound.
+//! What stays true: holds, pairs and notices are bounded; at the bound copies are granted without being recorded, and
+//! counted. A shard with more pairs than it may remember has no idle pair. Giving back a recorded hold is always
+//! recorded; the number of holds bounds these notices.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -27,21 +27,21 @@ use super::notice::{HoldNotice, NoticeKind, RareNotice};
 use crate::deny::Unhashed;
 use crate::resource::{NO_RESOURCE, Resource, ResourceId};
 
-/// Locks. With as many threads as a machine has cores two seldom meet.
+/// The number of locks. With as many threads as a machine has cores two seldom meet.
 const SHARDS: usize = 64;
 
-/// Words of one shard that may wait for the flusher, beside those that give back what is on record: some
+/// The most notices of one shard that may wait for the flusher, apart from those that give back a recorded hold: some
 /// milliseconds of as many calls as one core can make.
 const WORDS_MAX: usize = 8_192;
 
-/// Pairs that each shard remembers while nothing is held of them, at least: about 100 bytes each, so that
-/// a domain that comes again soon allocates nothing, however few holds may be on record.
+/// The least number of pairs that each shard remembers while nothing is held of them: about 100 bytes each, so that a
+/// domain that returns soon allocates nothing, however few holds may be recorded.
 const PAIRS_MIN: usize = 16;
 
-/// Holds that one agent may have on record, unless its builder says otherwise.
+/// The most recorded holds of one agent, unless its builder sets another number.
 pub(crate) const HOLDS_MAX: usize = 1 << 18;
 
-/// The desk of one agent.
+/// The hold table of one agent.
 #[derive(Debug)]
 pub(crate) struct HoldTable {
     shards: Box<[TableShard]>,
@@ -50,9 +50,9 @@ pub(crate) struct HoldTable {
     /// Recorded holds that are not over.
     live: AtomicUsize,
     holds_max: usize,
-    /// Pairs of one shard, beyond which only those are kept of which something is held.
+    /// Pairs of one shard beyond which only pairs with holds are kept.
     pairs_idle_max: usize,
-    /// Pairs beyond that, of all shards; as many as holds at most. Which shards they are in is chance.
+    /// Pairs beyond that, in all shards; at most as many as holds. Their distribution over shards is random.
     pairs_beyond: AtomicUsize,
     unrecorded: AtomicU64,
 }
@@ -60,7 +60,7 @@ pub(crate) struct HoldTable {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct TableShard {
-    /// Words may be waiting. Set before a word is stamped.
+    /// Whether notices may be waiting. Set before a notice is stamped.
     busy: AtomicBool,
     table: Mutex<ShardTable>,
 }
@@ -81,23 +81,23 @@ struct HeldPair {
     held: u64,
 }
 
-/// Where a hold stands.
+/// Identifies a hold in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) resource: ResourceId,
     pub(crate) fingerprint: u64,
-    /// 0: it is not on record.
+    /// 0: the hold is not recorded.
     pub(crate) number: u64,
-    /// Whether its pair's sum has it.
+    /// Whether its pair's sum includes it.
     summed: bool,
 }
 
-/// What a call gets.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// These copies.
+    /// These copies are taken.
     Copies(Ticket, u32),
-    /// Too little is left of the domain's limit.
+    /// The domain's limit has too little left.
     Full,
 }
 
@@ -108,13 +108,13 @@ pub(crate) struct WantedCopies<'a> {
     pub(crate) domain: &'a str,
     pub(crate) max: u32,
     pub(crate) min: u32,
-    /// What the domain may have, where that is known.
+    /// The most copies that the domain may have, if known.
     pub(crate) limit: Option<u64>,
     pub(crate) at: Timestamp,
 }
 
 impl WantedCopies<'_> {
-    /// As much of it as there is where so many copies are held; none: less than is of use.
+    /// How much of it there is room for, if this many copies are held; `None` if that is less than the minimum.
     #[inline]
     pub(crate) fn fits_beside(&self, held: u64) -> Option<u32> {
         let limit = self.limit.unwrap_or(u64::MAX);
@@ -177,7 +177,7 @@ impl HoldTable {
         Taken::Copies(ticket, copies)
     }
 
-    /// Begins a hold whose copies are not in use yet; none: there is no room on record.
+    /// Begins a hold whose copies are not in use yet; `None` if there is no room to record it.
     pub(crate) fn begin(
         &self,
         resource: &Resource,
@@ -203,8 +203,7 @@ impl HoldTable {
         })
     }
 
-    /// Copies that were granted to a hold that was begun are in use from now on; whose they are may only
-    /// be known now.
+    /// Copies that were granted to a hold that was begun are in use from now on. Their domain may be known only now.
     pub(crate) fn sum(&self, resource: &Resource, ticket: &mut Ticket, domain: &str, copies: u32) {
         ticket.fingerprint = resource.fingerprint(domain);
         let Some(shard) = self.shard(ticket.fingerprint) else {
@@ -224,7 +223,7 @@ impl HoldTable {
         }
     }
 
-    /// Says something about a hold: `less` copies are in use, and it is over with that, or not.
+    /// Records a notice about a hold: `less` copies are no longer in use, and the hold is over if `over`.
     #[inline]
     pub(crate) fn tell(
         &self,
@@ -265,7 +264,7 @@ impl HoldTable {
         }
     }
 
-    /// The pair's sum. None: there is no room for one, or another pair has its fingerprint.
+    /// The pair's sum. `None` if there is no room for one, or another pair has its fingerprint.
     #[inline]
     fn pair<'a>(
         &self,
@@ -285,13 +284,13 @@ impl HoldTable {
     #[cold]
     fn make_pair(&self, table: &mut ShardTable, resource: &Resource, wanted: &WantedCopies<'_>) {
         if table.pairs.len() == self.pairs_idle_max {
-            // All that are idle at once, so that the next ones find room without looking. Where there are more,
-            // none is.
+            // All idle pairs at once, so that the next ones find room without a search. If there are more pairs, none
+            // is idle.
             table.pairs.retain(|_, pair| pair.held != 0);
         }
         if self.pairs_idle_max <= table.pairs.len() {
-            // A few more than the bound may be made by threads that come at once. While everything that is held
-            // is on record this bound is not reached before that on holds.
+            // Threads that come at once may exceed the bound by a few. While everything that is held is recorded, the
+            // bound on holds is reached before this one.
             let beyond = self.pairs_beyond.load(Ordering::Relaxed);
             if self.holds_max <= beyond || !self.has_room() {
                 return;
@@ -306,7 +305,7 @@ impl HoldTable {
         table.pairs.insert(wanted.fingerprint, pair);
     }
 
-    /// Nothing is held of a pair any more: it is remembered, where there is room for those that are idle.
+    /// Nothing is held of a pair any more: it is remembered if there is room for idle pairs.
     #[inline]
     fn let_go(&self, table: &mut ShardTable, fingerprint: u64) {
         if self.pairs_idle_max < table.pairs.len() {
@@ -323,7 +322,7 @@ impl HoldTable {
         }
     }
 
-    /// A few more than the bound may be taken by threads that come at once.
+    /// Threads that come at once may exceed the bound by a few.
     #[inline]
     fn has_room(&self) -> bool {
         self.live.load(Ordering::Relaxed) < self.holds_max
@@ -339,7 +338,7 @@ impl HoldTable {
         at: Timestamp,
         what: impl FnOnce() -> NoticeKind,
     ) -> u64 {
-        // Before the stamp: whoever sees the stamp sees this.
+        // Before the stamp: a thread that sees the stamp sees this.
         shard.busy.store(true, Ordering::Relaxed);
         let order = self.order.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         let number = number.unwrap_or(order);
@@ -353,12 +352,12 @@ impl HoldTable {
         number
     }
 
-    /// Hands out every word that was said before this call, in order. By one thread alone.
+    /// Hands out every notice that was recorded before this call, in order. One thread only.
     pub(crate) fn sweep(&self, words: &mut Vec<HoldNotice>) {
         let before = words.len();
         let upto = self.order.load(Ordering::Acquire);
         for shard in &self.shards {
-            // Only the sweep clears it, and under the lock, so that it is never clear over a word.
+            // Only the sweep clears it, under the lock, so that it is never clear while a notice waits.
             if !shard.busy.load(Ordering::Relaxed) {
                 continue;
             }
@@ -372,7 +371,7 @@ impl HoldTable {
         }
     }
 
-    /// From now on nothing is recorded any more; who waits for an answer hears that there is none.
+    /// From now on nothing is recorded; waiting callers learn that there will be no answer.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
             let mut table = shard.lock();
@@ -399,7 +398,7 @@ impl HoldTable {
 
     #[inline]
     fn shard(&self, fingerprint: u64) -> Option<&TableShard> {
-        // The high bits: the tables use the low ones.
+        // The high bits, because the tables use the low ones.
         self.shards.get((fingerprint >> 58) as usize % SHARDS)
     }
 }

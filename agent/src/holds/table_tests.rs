@@ -1,4 +1,4 @@
-//! What the desk promises to calls and to the keeper.
+//! Tests of what the hold table promises to calls and to the hold session.
 
 use super::*;
 use crate::resource::Resources;
@@ -55,7 +55,7 @@ impl Bench {
         self.desk.held(&self.resource, fingerprint, domain)
     }
 
-    /// Number and kind of each word.
+    /// Number and kind of each notice.
     fn sweep(&self) -> Vec<(u64, &'static str)> {
         let mut words = Vec::new();
         self.desk.sweep(&mut words);
@@ -114,7 +114,7 @@ fn a_release_is_swept_before_any_hold_that_came_after_it_on_another_thread() {
     let giver = std::thread::spawn(move || {
         for (ticket, round) in receiver {
             other.give(ticket, 1, true);
-            // Only now the next is taken, in another shard.
+            // Only now the next hold is taken, in another shard.
             let _ = other.take(&format!("after{}", round % 50), 1, None);
         }
     });

@@ -1,4 +1,4 @@
-//! A listener beside publishers that are played, message by message.
+//! A test bench: a listener with simulated publishers, message by message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) const LOG: LogId = LogId {
     random: 7,
 };
 
-/// The publishers' monotonic clock, while ours shows this.
+/// The publishers' monotonic clock, while the agent's shows `BEGIN`.
 const CLOCK: u64 = 5_000_000;
 const BEGIN: Mono = Mono(1_000_000);
 
@@ -38,17 +38,17 @@ pub(super) struct ListenerBench {
     pub(super) view: Arc<DenyView>,
     pub(super) resource: Arc<Resource>,
     pub(super) now: Mono,
-    /// Of each publisher: the sequence of the control topic and of the resource's.
+    /// For each publisher the sequence of the control topic and of the resource's topic.
     pub(super) sequences: Vec<(u64, u64)>,
     /// By nonce: the number of the next part of the answer.
     pub(super) parts: HashMap<u64, u32>,
-    /// The log of every partition, and the resource's limits, as all publishers tell them.
+    /// The log of every partition, and the resource's limits, as all publishers state them.
     pub(super) log: LogId,
     pub(super) public: Public,
 }
 
 impl ListenerBench {
-    /// A listener with so many aggregators that have welcomed it, joined at offset 10.
+    /// A listener with this many aggregators that have welcomed it, joined at offset 10.
     pub(super) fn joined(publishers: usize) -> Self {
         let resources = Arc::new(Resources::new(1, 10));
         let resource = resources.get("r").0.unwrap();
@@ -128,12 +128,12 @@ impl ListenerBench {
             .map(|ask| ask.asked.nonce)
     }
 
-    /// Answers the ask that is under way: true at the publisher's sequences, ruled up to an offset.
+    /// Answers the open ask: valid at the publisher's sequences, ruled up to an offset.
     pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
         self.snapshot_part(peer, ruled, told, false);
     }
 
-    /// One part of the answer that is under way.
+    /// One part of the answer to the open ask.
     pub(super) fn snapshot_part(
         &mut self,
         peer: usize,
@@ -200,7 +200,7 @@ impl ListenerBench {
             .feed_said(peer, topic, writer.as_slice(), self.now);
     }
 
-    /// A frame of the resource's topic that is heard at once.
+    /// A frame of the resource's topic that arrives at once.
     pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
         let frame = self.next_frame(peer, "r", evidence(self.log, ruled), told);
         self.hear(peer, &frame);
@@ -211,7 +211,8 @@ impl ListenerBench {
         self.hear(peer, &frame);
     }
 
-    /// Loses a frame of a publisher's, so that it is asked; it answers with these limits.
+    /// Loses a frame of a publisher, so that the listener asks; the publisher answers with these
+    /// limits.
     pub(super) fn ask_again(&mut self, peer: usize, ruled: u64, public: Public) {
         let _lost = self.next_frame(peer, "r", evidence(self.log, ruled), &[]);
         self.frame(peer, ruled, &[]);

@@ -1,4 +1,4 @@
-//! What a listener is given, and what it wants done.
+//! The listener's surroundings, and the actions that it requests.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::resource::{ResourceId, Resources};
 use crate::sight::Liveness;
 use crate::stats::Counters;
 
-/// What is to be done.
+/// An action that the listener requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerAct {
     /// Send this over the link of an aggregator.
     Say { peer: usize, message: Bytes },
-    /// Make the link of an aggregator anew.
+    /// Reopen the link of an aggregator.
     ReopenLink { peer: usize },
-    /// Make the feed of an aggregator anew: at one of these addresses, with these topics.
+    /// Reopen the feed of an aggregator: at one of these addresses, with these topics.
     OpenFeed {
         peer: usize,
         addresses: Vec<Box<str>>,
         topics: Vec<(ResourceId, Topic)>,
     },
-    /// Follow another aggregator of the fleet, at this address, if that is not done already.
+    /// Follow another aggregator of the fleet, at this address, unless that is done already.
     Meet { address: Box<str> },
-    /// Subscribe to one topic more.
+    /// Subscribe to another topic.
     Subscribe {
         peer: usize,
         resource: ResourceId,
@@ -36,13 +36,13 @@ pub(crate) enum ListenerAct {
     },
 }
 
-/// What a listener needs to know of its agent.
+/// What a listener needs of its agent.
 #[derive(Debug)]
 pub(crate) struct ListenerContext {
     pub(crate) agent: Box<str>,
     /// Proves the agent's epoch.
     pub(crate) secret: EpochSecret,
-    /// Proves the epoch of the process before it, if that is known.
+    /// Proves the epoch of the predecessor, if known.
     pub(crate) before: Option<EpochSecret>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) resources: Arc<Resources>,

@@ -1,16 +1,16 @@
-//! How late a frame is: the publisher's monotonic clock against ours, over one connection.
+//! How late a frame is: the publisher's monotonic clock against the agent's, over one connection.
 //!
 //! ```text
-//! ours        100 hello sent            160 welcome heard     500 frame heard
-//! theirs          7 030 welcome sent                          7 410 frame sent
+//! agent         100 hello sent            160 welcome received     500 frame received
+//! publisher         7 030 welcome sent                             7 410 frame sent
 //!
-//! theirs is at least 6 930 ahead... so the frame was sent at our 480 at the latest: 20 late
+//! the publisher is at least 6 930 ahead... so the frame was sent at the agent's 480 at the latest: 20 late
 //! ```
 //!
-//! A round trip says when at the earliest an instant of theirs was by our clock: not before the asking
-//! was sent. Against that a frame's delay is never underestimated, so that what is taken off a
-//! denial's rest is never too little. Two clocks may run apart by 200 ppm; each answer of theirs is a
-//! new measurement, and old ones are trusted less by as much.
+//! A round trip gives the earliest time, by the agent's clock, of an instant of the publisher: not before the
+//! question was sent. So a frame's delay is never underestimated, and never too little is subtracted from a denial's
+//! remaining time. The two clocks may drift by 200 ppm; each answer is a new measurement, and older ones are trusted
+//! less by the drift.
 //!
 //! Knows nothing of frames. What stays true: a connection that stalls cannot make a denial longer.
 
@@ -20,21 +20,21 @@ use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
 
-/// Parts in a million by which two clocks may run apart.
+/// The drift of two clocks, in parts per million.
 const DRIFT_PPM: u64 = 200;
 
-/// Round trips that are remembered; at one a second that is the last quarter of a minute.
+/// The most round trips that are remembered; with one a second the last quarter of a minute.
 const TRIPS_MAX: usize = 16;
 
-/// What is known of one connection.
+/// The clock measurements of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Delay {
-    /// When it was measured, and our clock minus theirs, at least.
+    /// When each was measured, and the least difference of the agent's clock minus the publisher's.
     trips: VecDeque<(Mono, i64)>,
 }
 
 impl Delay {
-    /// Something was asked at `asked`, and the answer was written when their clock showed `clock`.
+    /// The agent sent a question at `asked`; the publisher answered when its clock showed `clock`.
     pub(crate) fn round_trip(&mut self, asked: Mono, clock: Span) {
         if self.trips.len() == TRIPS_MAX {
             self.trips.pop_front();
@@ -43,8 +43,8 @@ impl Delay {
             .push_back((asked, difference(asked.0, clock.as_micros())));
     }
 
-    /// How late something is that they sent when their clock showed `sent`, heard at `now`. Without any
-    /// round trip nobody knows, and it is as late as can be.
+    /// How late a message is that the publisher sent when its clock showed `sent`, and that arrived at `now`. Without
+    /// any round trip this is unknown, so the result is the greatest delay.
     pub(crate) fn late(&self, sent: Span, now: Mono) -> Span {
         let floor = self.trips.iter().map(|(at, floor)| {
             let drift = now.since(*at).as_micros() / 1_000_000 * DRIFT_PPM;
@@ -75,7 +75,7 @@ mod tests {
         let mut delay = Delay::default();
         assert_eq!(delay.late(clock(0), Mono(0)), Span::MAX);
         delay.round_trip(Mono(1_000), clock(7_400));
-        // The asking took 400 at most, the frame 100 more than nothing: 500 at most.
+        // The question took 400 at most, the frame 100 more than nothing: 500 at most.
         assert_eq!(delay.late(clock(7_900), Mono(2_000)), clock(500));
         delay.round_trip(Mono(3_000), clock(9_050));
         assert_eq!(delay.late(clock(9_900), Mono(4_000)), clock(150));

@@ -1,5 +1,5 @@
-//! What is asked for again although nobody says that it was missed: limits that refused somebody, and topics
-//! that say nothing.
+//! Questions of the listener although nothing shows that it missed anything: about limits that refused a call, and
+//! about silent topics.
 
 use tollgate_shared::time::Span;
 
@@ -10,13 +10,13 @@ use crate::clock::Mono;
 use crate::resource::ResourceId;
 use crate::stats::Counters;
 
-/// The least time between two asks for limits that refused somebody by what the agent holds itself. Where what
-/// was asked for fits no more, the aggregators' denial comes and refuses instead; where more was asked for than
-/// is left, it is asked again for as long as somebody does so.
+/// The least time between two questions about limits that refused a call. If the limits allow fewer copies than the
+/// agent thinks, the aggregators' denial arrives and refuses instead. If a call wants more copies than are left, the
+/// agent asks again for as long as there are such calls.
 const DOUBTED_EVERY: Span = Span::from_secs(5);
 
 impl Listener {
-    /// Asks one aggregator each for limits that refused somebody, in case they are others by now.
+    /// For each resource whose limits refused a call, asks one aggregator, because the limits may have changed.
     pub(super) fn refresh_doubted(&mut self, now: Mono) {
         let refreshed = &self.refreshed;
         let is_due = |id: ResourceId| {
@@ -26,7 +26,7 @@ impl Listener {
         for resource in self.around.resources.take_doubted(is_due) {
             let may_know = |peer: &Peer| peer.link_up && peer.is_joined(TopicKey::Of(resource.id));
             let count = self.peers.len();
-            // Each time another one, in case one lags behind.
+            // Another aggregator each time, because one may lag behind.
             self.next_doubted = self.next_doubted.wrapping_add(1);
             let from = self.next_doubted;
             let mut turn = (0..count).map(|one| from.wrapping_add(one) % count);
@@ -41,9 +41,9 @@ impl Listener {
         }
     }
 
-    /// Topics that say nothing although denials of theirs are in the list are asked about: where one is in force,
-    /// heartbeats say so, so it may have been lifted by a frame that was missed. Once a silence: another owner of
-    /// the partition may have said it.
+    /// Asks about topics that are silent although the list has denials of them. Heartbeats show that such a topic's
+    /// partition is ruled, so the denial may have been lifted by a frame that was lost. Once for each silence:
+    /// another aggregator of the partition may have announced it.
     pub(super) fn doubt_silent_topics(&mut self, index: usize, now: Mono) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -1,4 +1,4 @@
-//! Frames of the feed: statements go into the deny list, evidence into the ledger.
+//! Frames of the feed: statements go into the deny list, watermarks into the ledger.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::heard::{Change, Heard};
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
 
-/// Limits of a resource are asked for at most this often because a statement names a newer version.
+/// The listener asks for a resource's limits at most this often because a statement has a newer version.
 const REFRESH_EVERY: Span = Span::from_secs(1);
 
 impl Listener {
-    /// A frame was heard on the feed of an aggregator.
+    /// A frame arrived on the feed of an aggregator.
     pub(crate) fn feed_said(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
         let counters = &self.around.counters;
         Counters::add(&counters.frames, 1);
@@ -89,7 +89,7 @@ impl Listener {
         self.ask_if_needed(index, now);
     }
 
-    /// A frame of verdicts. There are no gaps to look for: what goes unanswered is asked for in beats.
+    /// Applies a frame of verdicts. Gaps do not matter: heartbeats ask for missing verdicts.
     fn take_verdicts(&mut self, index: usize, bytes: &[u8], now: Mono) {
         let counters = &self.around.counters;
         let Ok(frame) = VerdictFrame::decode(bytes) else {
@@ -115,7 +115,7 @@ impl Listener {
     ) -> Option<&mut Peer> {
         let peer = self.peers.get_mut(index)?;
         if peer.instance != Some(instance) {
-            // Somebody else speaks there now: a hello will tell who.
+            // Another instance uses this address now: the next welcome will name it.
             peer.next_hello = now;
             Counters::add(&self.around.counters.frames_refused, 1);
             return None;
@@ -124,8 +124,8 @@ impl Listener {
         Some(peer)
     }
 
-    /// Partitions in a frame that its publisher rules since it was last asked what is in force: it is
-    /// asked again, and until then its evidence about them is none.
+    /// Returns the partitions in a frame that its publisher has ruled only since its last snapshot. The listener asks
+    /// again, and until then the publisher's watermarks of these partitions do not count.
     fn ask_of_unstated(
         &mut self,
         index: usize,
@@ -139,20 +139,20 @@ impl Listener {
         };
         let unstated = peer.unstated(resource.id, &frame.evidence, anew);
         if !unstated.is_empty() && peer.wanted.insert(resource.id) && peer.ask.is_none() {
-            // Partitions come one after the other where many are taken over.
+            // If many partitions are taken over, they come one after the other.
             peer.next_ask = peer.next_ask.max(now.plus(super::ASK_AGAIN));
         }
         unstated
     }
 
     fn want(&mut self, index: usize, resource: Option<&Resource>) {
-        // The control topic is joined with any snapshot, and asked for while it is not.
+        // Any snapshot joins the control topic, and while it is not joined the listener asks for one.
         if let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) {
             peer.wanted.insert(resource.id);
         }
     }
 
-    /// Partitions of whose log, which takes the place of another, nobody has spoken before.
+    /// Partitions with a new log that no message has named before.
     fn logs_anew(&self, evidence: &[Watermark]) -> HashSet<u32> {
         let is_anew = |one: &&Watermark| {
             let known = self.ledger.log_of(one.partition);
@@ -162,7 +162,7 @@ impl Listener {
         anew.map(|one| one.partition).collect()
     }
 
-    /// Takes note of the logs that evidence is about; the partitions whose log is another fleet's.
+    /// Records the logs of watermarks. Returns the partitions whose log belongs to another fleet.
     pub(super) fn note_logs(&mut self, evidence: &[Watermark], now: Mono) -> HashSet<u32> {
         let mut foreign = HashSet::new();
         for one in evidence {
@@ -176,7 +176,7 @@ impl Listener {
                     if self.taught.give_up(one.partition) {
                         self.forget_versions();
                     }
-                    // What was said of it while it was not followed was not heard.
+                    // While the log was not followed, the agent ignored statements about it.
                     self.want_all();
                 }
                 LogNews::Foreign => {
@@ -188,8 +188,8 @@ impl Listener {
         foreign
     }
 
-    /// Takes note of how far partitions are ruled, whatever was missed of the topic: it is by this that
-    /// the agent knows that somebody is there who would say what is to be refused.
+    /// Records how far partitions are ruled, even after a gap in the topic: this shows the agent that a ruling
+    /// aggregator is there to announce denials.
     pub(super) fn take_watermarks(
         &self,
         evidence: &[Watermark],
@@ -206,7 +206,7 @@ impl Listener {
         }
     }
 
-    /// Takes evidence of a topic of which nothing was missed.
+    /// Applies watermarks of a topic without a gap.
     pub(super) fn take_evidence(
         &mut self,
         key: TopicKey,
@@ -236,7 +236,7 @@ impl Listener {
         }
     }
 
-    /// Evidence of partitions that do not exist is not kept: whoever speaks chooses the numbers.
+    /// Drops watermarks of partitions that do not exist, because the sender chooses the numbers.
     pub(super) fn drop_unknown_partitions(&self, evidence: &mut Vec<Watermark>) {
         let before = evidence.len();
         evidence.retain(|one| one.partition < self.partitions);
@@ -244,7 +244,7 @@ impl Listener {
         Counters::add(&self.around.counters.statements_ignored, dropped);
     }
 
-    /// Takes a statement; the fingerprint of the scope that it is about, unless there was no room for it.
+    /// Applies a statement. Returns the fingerprint of its scope, unless there was no room for it.
     pub(super) fn take_told(
         &mut self,
         index: usize,
@@ -272,7 +272,7 @@ impl Listener {
             Says::Denied(denial) => {
                 let at = (told.partition, statement.place);
                 self.refresh_if_stale(index, resource, at, &denial, now);
-                // A ban says nothing of limits.
+                // A ban contains nothing about limits.
                 let is_limit = denial.cause != Cause::Banned && !resource.is_of_copies();
                 if is_limit && matches!(statement.scope, Scope::Pair(_)) {
                     let said = (denial.version, denial.most);
@@ -303,7 +303,7 @@ impl Listener {
         (taken != StatementOutcome::NoRoom).then_some(fingerprint)
     }
 
-    /// Counts what became of a statement, and tells those who want to hear of changes.
+    /// Counts the result of a statement, and calls back about changes.
     fn note_outcome(
         &self,
         taken: StatementOutcome,
@@ -329,10 +329,10 @@ impl Listener {
 
     /// When a denial ends, on the agent's own monotonic clock.
     ///
-    /// The owner reckons what is left from the log's time, of which it knows the millisecond; so it errs to
-    /// the early side, by up to that and what its tick was on its way. Calls of that moment bear stamps from
-    /// before the end, and each is excess. No wall clock mends that: one that is a little behind would
-    /// refuse what is open.
+    /// The ruling aggregator computes the remaining time from the log's time, which it knows to the millisecond. So
+    /// the end is up to that and the tick's delay too early. Calls at that moment have stamps from before the end,
+    /// and each is excess. A wall clock would not correct that: one that is a little behind would refuse what is
+    /// open.
     fn until(remaining: Span, late: Span, now: Mono) -> Mono {
         match remaining {
             Span::MAX => Mono::MAX,
@@ -340,7 +340,7 @@ impl Listener {
         }
     }
 
-    /// How long denials of a topic hold without news.
+    /// How long denials of a topic hold without a newer watermark.
     fn lease_of(&self, key: TopicKey) -> Span {
         match key {
             TopicKey::Of(id) if self.resource(id).is_some_and(|one| one.is_of_copies()) => {
@@ -350,9 +350,9 @@ impl Listener {
         }
     }
 
-    /// Asks for the limits where a denial shows that others are in force than are known: those of a newer version.
-    /// A ban's denial bears the version of the ban; where denials are said to be ignored, it is asked about once,
-    /// since a namespace that ignores them has none (a resource in shadow has).
+    /// Asks for the limits if a denial has a newer version than the known limits. A ban's denial has the version of
+    /// the ban. If the known limits ignore denials, the listener asks once about each ban, because a namespace that
+    /// ignores denials gets none (a resource in shadow does).
     fn refresh_if_stale(
         &mut self,
         index: usize,

@@ -1,9 +1,8 @@
-//! How far partitions have been ruled, as far as has been heard without a gap, by topic; and by that,
-//! whose denials hold.
+//! How far partitions have been ruled, as received without a gap, by topic; and so, whose denials hold.
 //!
-//! Evidence counts for the topic whose frame carried it, renews the lease of that topic and partition
-//! if it is above all before it, and settles what is older. Knows nothing of denials and frames. What
-//! stays true: a lease is renewed by nothing but news.
+//! A watermark counts for the topic of its frame. If it is greater than all before it, it renews the lease of that
+//! topic and partition, and settles older statements. Knows nothing of denials and frames. What stays true: only a
+//! newer watermark renews a lease.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -16,14 +15,14 @@ use crate::clock::Mono;
 use crate::deny::Lease;
 use crate::resource::ResourceId;
 
-/// How long a partition's denials hold without news: for rates.
+/// How long a partition's denials of rates hold without a newer watermark.
 pub(crate) const LEASE: Span = Span::from_secs(60);
 
-/// The same for copies: who holds them may be gone in as long.
+/// The same for copies, because their holders may be gone after as long.
 pub(crate) const LEASE_OF_COPIES: Span = Span::from_secs(2);
 
-/// A log of the same generation and another identity is taken for a new one when nothing has been
-/// heard of the old one for so long; until then it is another fleet's.
+/// A log with the same generation and another identity is accepted as a new log after nothing has been received of
+/// the old one for this long; until then it counts as another fleet's.
 const GIVE_UP_LOG: Span = Span::from_secs(2);
 
 /// A topic: a resource's, or the control topic.
@@ -33,14 +32,14 @@ pub(crate) enum TopicKey {
     Of(ResourceId),
 }
 
-/// What a log's identity says about what is known of its partition.
+/// The result of comparing a log's identity with the known one of its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogNews {
-    /// It is the one that is known.
+    /// The log is the known one.
     Same,
-    /// All that was said below this generation is void.
+    /// The log is new: all statements below this generation are void.
     Anew(u32),
-    /// It is not to be listened to.
+    /// The log is ignored.
     Foreign,
 }
 
@@ -48,7 +47,7 @@ pub(crate) enum LogNews {
 struct KnownPartition {
     ruled: Option<Place>,
     lease: Lease,
-    /// The shorter one, of what the control topic says about copies.
+    /// The shorter lease, for copies; only on the control topic.
     copies_lease: Lease,
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes note of a partition's log.
+    /// Records a partition's log.
     pub(crate) fn log(&mut self, evidence: &Watermark, now: Mono) -> LogNews {
         let found = evidence.log;
         let Some((log, heard)) = self.logs.get_mut(&evidence.partition) else {
@@ -74,13 +73,14 @@ impl Ledger {
         let patience = match found.generation.cmp(&log.generation) {
             Ordering::Greater => Span::ZERO,
             Ordering::Equal => GIVE_UP_LOG,
-            // What is older than what is known; unless that is gone, and nothing of it holds any more.
+            // The log is older than the known one: ignored, unless the known one is gone and none of its denials
+            // holds any more.
             Ordering::Less => LEASE,
         };
         if now.since(*heard) < patience {
             return LogNews::Foreign;
         }
-        // What was said of the old log is void, even where its generation is not lower.
+        // Statements of the old log are void, even if its generation is not lower.
         let below = if log.generation < found.generation {
             found.generation
         } else {
@@ -109,7 +109,7 @@ impl Ledger {
         self.logs.get(&partition).map(|(log, _)| *log)
     }
 
-    /// Takes evidence of a topic, from a frame that was `late`; whether it is news.
+    /// Applies a watermark of a topic, from a frame that was delayed by `late`. Returns whether it is newer.
     pub(crate) fn advance(
         &mut self,
         topic: TopicKey,
@@ -134,7 +134,7 @@ impl Ledger {
         true
     }
 
-    /// Up to where a topic's statements about a partition have been heard.
+    /// Up to which log position a topic's statements about a partition have been received.
     pub(crate) fn ruled(&self, topic: TopicKey, partition: u32) -> Option<Place> {
         self.known
             .get(&(topic, partition))
@@ -150,13 +150,13 @@ impl Ledger {
             .clone()
     }
 
-    /// The lease of a partition for copies, by what the control topic says.
+    /// The lease of a partition for copies, from the control topic.
     pub(crate) fn copies_lease(&mut self, partition: u32) -> Lease {
         let known = self.known.entry((TopicKey::Control, partition));
         known.or_default().copies_lease.clone()
     }
 
-    /// Ends all leases, as where nobody is heard any more.
+    /// Ends all leases, if nothing arrives any more.
     pub(crate) fn end_all(&mut self) {
         self.known
             .values()

@@ -1,4 +1,5 @@
-//! Limits that a listener learns: when it asks for them, and whose word it takes.
+//! Tests of limits that a listener learns: when it asks for them, and which aggregator's answer it
+//! accepts.
 
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::link::FromAggregator;
@@ -31,7 +32,8 @@ fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
     let old = denied("acme", 12);
     bench.frame(0, 13, std::slice::from_ref(&old));
     assert!(bench.asked(0).is_none(), "it was ruled before");
-    // It names the version that it came with, which may be older than the one that heeds it again.
+    // The ban has the version that it came with, which may be older than the version that obeys
+    // bans again.
     let mut ban = denied("globex", 13);
     if let Says::Denied(denial) = &mut ban.statement.says {
         denial.cause = Cause::Banned;
@@ -66,11 +68,11 @@ fn limits_that_refused_somebody_are_asked_for_again_now_and_then() {
     doubt(&bench);
     bench.advance(Span::from_millis(100));
     assert_eq!(asked(&bench), [false, false]);
-    // Who was refused meanwhile is not forgotten, and another one is asked.
+    // A refusal in the meantime is not forgotten, and the listener asks another aggregator.
     five_seconds(&mut bench);
     assert_eq!(asked(&bench), [true, false]);
     bench.snapshot(0, 10, &[]);
-    // Whose link is down is not.
+    // An aggregator whose link is down is not asked.
     bench.listener.link_down(1);
     doubt(&bench);
     five_seconds(&mut bench);
@@ -84,7 +86,7 @@ fn limits_that_refused_somebody_are_asked_for_again_now_and_then() {
     );
 }
 
-/// Limits that refuse what is not configured, or do not.
+/// Limits under which a resource that is not configured is refused, or not.
 fn limits(version: u64, refused: bool) -> Public {
     Public {
         version,
@@ -102,7 +104,7 @@ fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
     let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
     assert!(is_refused(&bench));
-    // The aggregator comes back with an empty log. For two seconds it may be another fleet's.
+    // The aggregator returns with an empty log. For two seconds it may be another fleet's.
     bench.log.random = 8;
     bench.ask_again(0, 3, limits(1, false));
     assert!(is_refused(&bench), "another fleet teaches nothing");
@@ -131,7 +133,7 @@ fn an_aggregator_that_has_read_less_does_not_take_limits_back() {
     bench.ask_again(0, 12, limits(5, true));
     bench.ask_again(1, 12, limits(4, false));
     assert_eq!(bench.resource.public().version, 5);
-    // Nor after the log was made anew, by whomever that is heard first.
+    // Nor after the log was recreated, whichever aggregator answers first.
     bench.log.generation = 2;
     bench.ask_again(0, 3, limits(3, false));
     bench.ask_again(1, 3, limits(2, true));

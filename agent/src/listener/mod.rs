@@ -1,17 +1,17 @@
-//! The listener: follows the feeds of all aggregators, and keeps the deny list true.
+//! The listener: follows the feeds of all aggregators, and updates the deny list.
 //!
 //! ```text
-//! hello ──> welcome         where the feed is, how many partitions there are, their clock
+//! hello ──> welcome         where the feed is, how many partitions there are, the aggregator's clock
 //! subscribe, ask ──> snapshot         what is in force, at a point of the feed
-//! frame, frame, heartbeat, frame      statements and evidence; a gap or a silence: ask again
+//! frame, frame, heartbeat, frame      statements and watermarks; after a gap or a silence: ask again
 //! ```
 //!
-//! A state machine: sockets and clocks are elsewhere; what happens is told to it with its instant, and
-//! what is to be done stands in its acts, in order.
+//! A state machine without sockets and clocks: its driver passes each event with its instant, and carries out the
+//! acts of the listener, in order.
 //!
-//! What stays true: evidence counts only for a topic of which nothing was missed; frames count only
-//! from an instance that answered a hello; nothing that is lost, late or said twice refuses anybody
-//! longer than what was said in order.
+//! What stays true: a watermark counts only for a topic without a gap; frames count only from an instance that
+//! answered a hello; a lost, late or repeated message never refuses a call for longer than all messages in order
+//! would.
 
 #[cfg(test)]
 mod bench;
@@ -51,29 +51,29 @@ use ledger::{Ledger, TopicKey};
 use peer::{Ask, FeedState, OpenQuestion, Peer};
 use taught::CachedLimits;
 
-/// The key of topic names where the fleet has no key.
+/// The key of topic names if the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
-/// How often a link that works is asked whether it does; each answer measures the clocks again.
+/// How often the agent checks a working link; each answer measures the clocks again.
 const HELLO_EVERY: Span = Span::from_secs(1);
 
-/// How often topics that say nothing are looked for: as often as heartbeats come.
+/// How often the listener looks for silent topics: as often as heartbeats come.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// A link over which nothing has come for so long after a hello is made anew. One that is closed is
-/// noticed earlier, by the sending of the next hello; this is for what stalls, and for nothing shorter,
-/// since everything that is not acknowledged is sent again.
+/// If nothing has arrived over a link for this long after a hello, the link is reopened. A closed link is noticed
+/// earlier, when the next hello is sent; this limit is for stalls. It is not shorter, since after reopening
+/// everything that is not acknowledged is sent again.
 const HELLO_PATIENCE: Span = Span::from_secs(3);
 
-/// A hello that has not been answered for so long, on a link over which other things come, is said again:
-/// its answer was dropped on the way. Twice the patience, since whoever is this late with an answer is late
-/// with the next one too, and only the newest counts.
+/// If a hello has had no answer for this long, on a link over which other messages arrive, it is sent again: its
+/// answer was lost. Twice the patience, since an aggregator that is this late with an answer is late with the next
+/// one too, and only the newest counts.
 const HELLO_AGAIN: Span = Span::from_secs(6);
 
-/// A snapshot of which no part has come for so long is asked for again.
+/// If no part of a snapshot has arrived for this long, the listener asks again.
 const ASK_PATIENCE: Span = Span::from_secs(2);
 
-/// How long to wait with another ask where a snapshot left something open.
+/// How long to wait before another ask if a snapshot was incomplete.
 const ASK_AGAIN: Span = Span::from_millis(50);
 
 /// The listener of one agent.
@@ -90,13 +90,13 @@ pub(crate) struct Listener {
     /// Bytes of the public limits of each resource, and of all.
     learned: HashMap<ResourceId, usize>,
     learned_bytes: usize,
-    /// When a resource was last asked for because its limits changed, or might have.
+    /// When the listener last asked for a resource because its limits changed, or might have.
     refreshed: HashMap<ResourceId, Mono>,
-    /// The newest ban of a partition that was asked about where denials are said to be ignored.
+    /// The newest ban of a partition about which the listener asked although denials are ignored.
     bans_asked: HashMap<(ResourceId, u32), Place>,
-    /// Of whom doubted limits are asked next.
+    /// Which aggregator the listener asks next about doubted limits.
     next_doubted: usize,
-    /// When topics that say nothing are looked for next.
+    /// When the listener next looks for silent topics.
     next_look: Mono,
     writer: Writer,
     acts: Vec<ListenerAct>,
@@ -106,7 +106,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// One that has heard nothing, for so many aggregators. Nonces count on from a random number.
+    /// A listener that has received nothing, for this many aggregators. Its nonces start at a random number.
     pub(crate) fn new(
         around: ListenerContext,
         (deny, near): (DenyList, NearList),
@@ -136,7 +136,7 @@ impl Listener {
         }
     }
 
-    /// Takes another aggregator, which has not been heard: the next, or one in the place of another.
+    /// Adds another aggregator, of which nothing was received: at the end, or in place of another.
     pub(crate) fn add_peer(&mut self, index: usize) {
         match self.peers.get_mut(index) {
             Some(peer) => *peer = Peer::new(),
@@ -144,7 +144,7 @@ impl Listener {
         }
     }
 
-    /// Hears of the others of a fleet: those that do not answer here already are to be followed too.
+    /// Processes the other members of a fleet: the listener also follows those that have not answered here already.
     pub(super) fn meet(&mut self, members: Vec<Member>) {
         for Member { instance, address } in members {
             let known = |peer: &Peer| peer.instance == Some(instance);
@@ -154,12 +154,12 @@ impl Listener {
         }
     }
 
-    /// What is to be done, in order.
+    /// The acts to carry out, in order.
     pub(crate) fn take_acts(&mut self) -> Vec<ListenerAct> {
         std::mem::take(&mut self.acts)
     }
 
-    /// What was said about the agent's holds since it was last asked.
+    /// Verdicts on the agent's holds since the last call.
     pub(crate) fn take_verdicts_heard(&mut self) -> Vec<Verdict> {
         std::mem::take(&mut self.verdicts)
     }
@@ -169,7 +169,7 @@ impl Listener {
         self.topic
     }
 
-    /// Up to where a resource's statements about a partition have been heard without a gap.
+    /// Up to which log position a resource's statements about a partition have been received without a gap.
     #[cfg(feature = "simulation")]
     pub(crate) fn heard_upto(
         &self,
@@ -179,12 +179,12 @@ impl Listener {
         self.ledger.ruled(TopicKey::Of(resource), partition)
     }
 
-    /// The log that a partition's is taken to be.
+    /// The log of a partition, as far as known.
     pub(crate) fn known_log(&self, partition: u32) -> Option<tollgate_shared::place::LogId> {
         self.ledger.log_of(partition)
     }
 
-    /// Whether an aggregator has answered on a link that works.
+    /// Whether an aggregator has answered on a working link.
     pub(crate) fn is_welcome(&self, peer: usize) -> bool {
         self.peers
             .get(peer)
@@ -195,7 +195,7 @@ impl Listener {
     pub(crate) fn use_resource(&mut self, resource: &Resource) {
         let topic = topic_of(resource);
         for (index, peer) in self.peers.iter().enumerate() {
-            // One that is being opened gets it afterwards, in case it was opened without.
+            // A feed that is being opened subscribes afterwards, in case it was opened without the topic.
             if peer.feed != FeedState::Unknown {
                 self.acts.push(ListenerAct::Subscribe {
                     peer: index,
@@ -206,7 +206,7 @@ impl Listener {
         }
     }
 
-    /// A link can carry messages.
+    /// A link is connected.
     pub(crate) fn link_up(&mut self, index: usize, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.link_up = true;
@@ -217,14 +217,14 @@ impl Listener {
         self.tick(now);
     }
 
-    /// Something came over a link.
+    /// Something arrived over a link.
     pub(crate) fn link_alive(&mut self, index: usize, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.link_heard = now;
         }
     }
 
-    /// A link carries nothing any more.
+    /// A link is disconnected.
     pub(crate) fn link_down(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index) {
             if peer.link_up {
@@ -236,7 +236,7 @@ impl Listener {
         }
     }
 
-    /// A feed's socket is there, and has its subscriptions.
+    /// A feed's socket is open, and has its subscriptions.
     pub(crate) fn feed_up(&mut self, index: usize, subscribed: Vec<ResourceId>, now: Mono) {
         if let Some(peer) = self.peers.get_mut(index) {
             Counters::add(&self.around.counters.feeds_opened, 1);
@@ -258,7 +258,7 @@ impl Listener {
         self.tick(now);
     }
 
-    /// A feed's socket is gone; another is being made.
+    /// A feed's socket is closed; another is being opened.
     pub(crate) fn feed_down(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index)
             && peer.feed == FeedState::Open
@@ -268,7 +268,7 @@ impl Listener {
         }
     }
 
-    /// A feed could not take what was wanted of it; it is opened again, with everything.
+    /// A feed could not accept a subscription; it is opened again, with all of them.
     pub(crate) fn feed_busy(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.interrupt();
@@ -291,8 +291,8 @@ impl Listener {
             }
             self.ask_if_needed(index, now);
         }
-        // By the cached clock: when the filter has let go of a denial, calls are stamped by that, and none
-        // is to bear a stamp of before its end.
+        // By the cached clock: calls are stamped by it, and once a denial is removed from the filter, no call may get
+        // a stamp from before the denial's end.
         self.deny.expire(now.min(self.around.clock.cached()));
         self.tick_notices(now);
         self.around.sight.update(now);
@@ -350,7 +350,7 @@ impl Listener {
             return self.open_feed(index);
         }
         if peer.feed == FeedState::Open && peer.silence <= now.since(peer.feed_heard) {
-            // Two times as patient with the next one, in case it keeps a slower time than is known.
+            // Twice as patient with the next one, in case its heartbeats are slower than known.
             let twice = Span::from_micros(peer.silence.as_micros().saturating_mul(2));
             peer.silence = twice.min(peer::SILENCE_MAX);
             Counters::add(&self.around.counters.silences, 1);
@@ -427,7 +427,7 @@ impl Listener {
         });
     }
 
-    /// Everything is asked for again, of everybody.
+    /// Asks all aggregators again for everything.
     fn want_all(&mut self) {
         let all = self.around.resources.all();
         for peer in &mut self.peers {
@@ -435,7 +435,7 @@ impl Listener {
         }
     }
 
-    /// Limits of any version are news from now on: see [`taught`].
+    /// From now on limits of any version are accepted: see [`taught`].
     fn forget_versions(&self) {
         let all = self.around.resources.all();
         all.iter().for_each(|one| one.forget_version());
@@ -446,7 +446,7 @@ impl Listener {
             return;
         }
         if self.partitions != 0 {
-            // Pairs belong elsewhere now: nothing that was said can be told to be true.
+            // Pairs are in other partitions now, so no earlier statement can be confirmed.
             self.deny.void_all();
             self.ledger.end_all();
             self.taught.give_up_all();

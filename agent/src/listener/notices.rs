@@ -1,7 +1,7 @@
 //! Frames of notices: what pairs near their limits have left.
 //!
-//! Knows nothing of denials. What stays true: a gap in a topic of notices voids notices alone, and is no reason
-//! to ask for a snapshot; what is heard here is no sign that denials are.
+//! Knows nothing of denials. What stays true: a gap in a topic of notices voids notices alone, and is no reason to
+//! ask for a snapshot; frames of notices do not show that denials arrive.
 
 use std::collections::HashMap;
 
@@ -17,16 +17,16 @@ use crate::heard::Near;
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
 
-/// The notices of one aggregator: of each resource the last sequence that was heard.
+/// The notices of one aggregator: for each resource the last sequence received.
 #[derive(Debug, Default)]
 pub(super) struct NoticeRuns {
     last: HashMap<ResourceId, u64>,
-    /// Whatever it said may be old: it is void with the next turn.
+    /// Its notices may be old: they are void at the next tick.
     interrupted: bool,
 }
 
 impl NoticeRuns {
-    /// Something may have been missed of all.
+    /// Notices of every resource may have been missed.
     pub(super) fn interrupt(&mut self) {
         self.interrupted |= !self.last.is_empty();
         self.last.clear();
@@ -45,7 +45,7 @@ impl NoticeRuns {
     }
 }
 
-/// What a frame does to a topic's sequence.
+/// The effect of a frame on a topic's sequence.
 enum Sequence {
     Follows,
     Gap,
@@ -53,7 +53,7 @@ enum Sequence {
 }
 
 impl Listener {
-    /// A frame of notices.
+    /// Applies a frame of notices.
     pub(super) fn take_notices(&mut self, index: usize, topic: Topic, bytes: &[u8], now: Mono) {
         let counters = &self.around.counters;
         let Ok(frame) = NoticeFrame::decode(bytes) else {
@@ -112,7 +112,7 @@ impl Listener {
         }
     }
 
-    /// Lets go of notices that have ended, or whose publisher was not heard without a gap.
+    /// Removes notices that have ended, or whose publisher's topic was interrupted.
     pub(super) fn tick_notices(&mut self, now: Mono) {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if std::mem::take(&mut peer.notices.interrupted) {

@@ -1,6 +1,6 @@
-//! What is known of one aggregator: its link, its feed, and what has been heard over them.
+//! The state of one aggregator: its link, its feed, and what arrived over them.
 //!
-//! Knows nothing of denials. What stays true: one hello and one ask are under way at most.
+//! Knows nothing of denials. What stays true: at most one hello and one ask are open.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,27 +15,27 @@ use super::run::Run;
 use crate::clock::Mono;
 use crate::resource::ResourceId;
 
-/// A feed that has said nothing for three heartbeats is silent; heartbeats come each 250 ms unless the
-/// feed is seen to keep another time.
+/// After three missing heartbeats a feed is silent; heartbeats come every 250 ms unless the feed is seen to have
+/// another interval.
 pub(super) const SILENCE_MIN: Span = Span::from_millis(750);
 
-/// A silence is never waited for longer than this.
+/// The listener never waits longer than this for a silent feed.
 pub(super) const SILENCE_MAX: Span = Span::from_secs(10);
 
-/// A question that is under way.
+/// A question without an answer yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenQuestion {
     pub(super) nonce: u64,
     pub(super) at: Mono,
 }
 
-/// A question for a snapshot, and what has come of it.
+/// A question for a snapshot, and the parts of its answer.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) asked: OpenQuestion,
-    /// When its last part came, or it was asked.
+    /// When its last part arrived, or when it was sent.
     pub(super) heard: Mono,
-    /// How many parts have come.
+    /// How many parts have arrived.
     pub(super) parts: u32,
     pub(super) resources: HashSet<ResourceId>,
     /// Fingerprints of the scopes that were listed.
@@ -46,11 +46,11 @@ pub(super) struct Ask {
 /// The state of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FeedState {
-    /// Nobody knows where it is.
+    /// Its address is unknown.
     Unknown,
-    /// The socket is being made.
+    /// The socket is being opened.
     Opening,
-    /// Frames may come.
+    /// Frames may arrive.
     Open,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Peer {
     pub(super) feeds: Vec<Box<str>>,
     pub(super) hello: Option<OpenQuestion>,
     pub(super) next_hello: Mono,
-    /// When anything came over the link.
+    /// When anything last arrived over the link.
     pub(super) link_heard: Mono,
     pub(super) feed: FeedState,
     pub(super) feed_heard: Mono,
@@ -73,14 +73,14 @@ pub(super) struct Peer {
     pub(super) delay: Delay,
     pub(super) runs: HashMap<TopicKey, Run>,
     pub(super) notices: NoticeRuns,
-    /// By resource, the partitions of which it has said what is in force.
+    /// By resource, the partitions of which the aggregator has stated what is in force.
     stated: HashMap<ResourceId, HashMap<u32, LogId>>,
-    /// Partitions that it rules, as its last heartbeat has it, if there was one.
+    /// The partitions in the aggregator's last heartbeat, if there was one.
     ruled: Option<Vec<u32>>,
-    /// Resources that are subscribed to and to be asked for.
+    /// Resources that are subscribed to and for which a snapshot is needed.
     pub(super) wanted: BTreeSet<ResourceId>,
     pub(super) ask: Option<Ask>,
-    /// Not before this: an answer that left something open is not followed by another ask at once.
+    /// Not before this instant: after an incomplete answer the next ask waits.
     pub(super) next_ask: Mono,
 }
 
@@ -108,7 +108,7 @@ impl Peer {
         }
     }
 
-    /// Whatever was heard, something may have been missed since.
+    /// Something may have been missed on every topic.
     pub(super) fn interrupt(&mut self) {
         self.runs.values_mut().for_each(Run::interrupted);
         self.notices.interrupt();
@@ -117,7 +117,7 @@ impl Peer {
         self.ask_came_to_nothing();
     }
 
-    /// What was asked for is wanted as before.
+    /// The ask failed: its resources need a snapshot as before.
     pub(super) fn ask_came_to_nothing(&mut self) {
         if let Some(ask) = self.ask.take() {
             self.wanted.extend(ask.resources);
@@ -132,8 +132,8 @@ impl Peer {
         self.runs.get(&topic).is_some_and(Run::joined)
     }
 
-    /// Wants to hear what is in force of resources of which nothing is heard, where it rules a partition in which
-    /// some of them are denied; how many.
+    /// Requests snapshots of resources whose topics are silent, if the aggregator rules a partition in which some
+    /// domains of them are denied. Returns how many.
     pub(super) fn doubt_silent(
         &mut self,
         denied: impl Iterator<Item = (ResourceId, u32)>,
@@ -153,7 +153,7 @@ impl Peer {
         silent
     }
 
-    /// A snapshot has said what is in force for a resource in these partitions.
+    /// A snapshot has stated what is in force for a resource in these partitions.
     pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Watermark]) {
         let logs = evidence
             .iter()
@@ -162,11 +162,12 @@ impl Peer {
         self.stated.insert(resource, logs);
     }
 
-    /// Of the partitions in a frame about a resource those of which it has not said what is in force.
+    /// Partitions in a frame about a resource of which the aggregator has not stated what is in force.
     ///
-    /// It rules them since its snapshot was made. It says what is in force in them as soon as it does, but
-    /// not what was lifted while nobody ruled them. So it is with a log that took the place of the one that it
-    /// spoke of, unless that is `anew` to everybody: others may have spoken of it, and of what was lifted since.
+    /// The aggregator rules them only since its snapshot. It announces what is in force in them as soon as it rules
+    /// them, but not what was lifted while no aggregator ruled them. The same holds if another log has replaced the
+    /// one of the snapshot, because other aggregators may have ruled the new log, and lifted denials since. The
+    /// exception are partitions in `anew`, whose new log no aggregator has named before.
     pub(super) fn unstated(
         &mut self,
         resource: ResourceId,
@@ -185,7 +186,8 @@ impl Peer {
         unstated
     }
 
-    /// A heartbeat names all partitions that it rules: of others, it will have to say anew what is in force.
+    /// A heartbeat lists all partitions that the aggregator rules. For any others it will have to state again what is
+    /// in force.
     pub(super) fn take_ruled(&mut self, evidence: &[Watermark]) {
         let ruled = || evidence.iter().map(|one| one.partition);
         let known = self.ruled.iter().flatten().copied();
@@ -196,7 +198,7 @@ impl Peer {
         for stated in self.stated.values_mut() {
             stated.retain(|one, _| now.contains(one));
         }
-        // What it was asked before it ruled a partition it did not answer for that.
+        // An answer from before the aggregator ruled a partition does not cover that partition.
         self.runs.values_mut().for_each(Run::trust);
         self.ruled = Some(now);
     }
@@ -225,7 +227,7 @@ mod tests {
         peer.take_heartbeat(1, second(1));
         peer.take_heartbeat(2, second(2));
         assert_eq!(peer.silence, second(3));
-        // One was missed: the time between says nothing.
+        // One was missed: then the time between two has no meaning.
         peer.take_heartbeat(4, second(9));
         assert_eq!(peer.silence, second(3));
         peer.take_heartbeat(5, Span::from_millis(9_250));
@@ -240,7 +242,7 @@ mod tests {
         bench.frame(0, 12, &[long("acme", 11)]);
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
-        // It says what is in force, and acme was lifted meanwhile.
+        // It announces what is in force; acme was lifted meanwhile.
         bench.frame(1, 20, &[long("beta", 14)]);
         assert!(bench.refused("acme").is_some() && bench.refused("beta").is_some());
         bench.advance(Span::from_millis(100));
@@ -256,7 +258,7 @@ mod tests {
     fn a_topic_that_says_nothing_of_what_it_denied_is_asked_about_once() {
         let mut bench = ListenerBench::joined(1);
         bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
-        // The last is lifted, and nothing of the topic follows.
+        // The last denial is lifted, and nothing follows on the topic.
         let _lost = bench.next_frame(0, "r", Vec::new(), &[told("acme", 13, None)]);
         let waits = |bench: &mut ListenerBench, times: u64| {
             for ruled in 0..times {
@@ -270,14 +272,14 @@ mod tests {
         waits(&mut bench, 1);
         assert!(bench.asked(0).is_some());
         assert!(bench.refused("acme").is_some());
-        // It answers that it still is, and has spoken since it was heard.
+        // It answers that the denial is still in force, and that it has sent frames since the last one received.
         let still = [told("acme", 11, Some(second(600)))];
         bench.snapshot(0, 12, &still);
         waits(&mut bench, 4);
         bench.snapshot(0, 12, &still);
         waits(&mut bench, 9);
         assert_eq!(bench.asked(0), None, "a silence is doubted once");
-        // A sign of life, and silence again.
+        // A frame, and silence again.
         bench.frame(0, 24, &[]);
         waits(&mut bench, 4);
         bench.snapshot(0, 25, &[]);
@@ -300,13 +302,13 @@ mod tests {
                 bench.hear(1, &frame);
             }
         };
-        // The first says so, and goes; the second rules nothing of it, and has nothing to say.
+        // The first announces it, and goes; the second rules none of its partitions, and has nothing to announce.
         bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
         beat(&mut bench, 9, 0);
         assert_eq!(bench.asked(1), None);
-        // It takes over, and the denial was lifted while nobody told.
+        // The second takes over; the denial was lifted while no aggregator announced it.
         beat(&mut bench, 2, u32::MAX);
         bench.snapshot(1, 16, &[]);
         assert_eq!(bench.refused("acme"), None);

@@ -1,42 +1,43 @@
 //! Whether anything of a topic was missed: its sequences from one publisher.
 //!
 //! ```text
-//! frames 4 5 6      heard, from 4 on; what was before is not known
-//! snapshot at 5     what was before 6 is in it: joined
+//! frames 4 5 6      received, from 4 on; what was before is unknown
+//! snapshot at 5     includes what was before 6: joined
 //! frame 7           continues
 //! frame 9           a gap: 8 was missed, not joined until another snapshot
 //! ```
 //!
-//! Whether its last frame was missed no sequence tells: that is doubted where nothing follows for long.
+//! Sequences do not show whether the last frame was missed: the listener doubts that if nothing follows for long.
 //!
-//! Knows nothing of what frames say. What stays true: while joined, nothing was missed that something followed.
+//! Knows nothing of the content of frames. What stays true: while joined, no frame was missed before the last one
+//! received.
 
 use tollgate_shared::time::Span;
 
 use crate::clock::Mono;
 
-/// What a frame does to a run.
+/// The effect of a frame on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameEffect {
-    /// It continues a joined run: what it says is evidence.
+    /// The frame continues a joined run: its watermarks count.
     Continues,
-    /// It continues a run whose beginning is not known.
+    /// The frame continues a run whose beginning is unknown.
     Unjoined,
-    /// Something was missed before it.
+    /// Frames were missed before it.
     Gap,
-    /// It was heard, or is in the snapshot.
+    /// The frame was already received, or is in the snapshot.
     Again,
 }
 
-/// The sequences of a topic from one publisher that were heard without a gap.
+/// The sequences of a topic from one publisher that were received without a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first and the last sequence; none before anything was heard.
+    /// The first and the last sequence; `None` before the first.
     span: Option<(u64, u64)>,
     joined: bool,
-    /// When the last frame was heard, or the run was joined.
+    /// When the last frame arrived, or the run was joined.
     heard: Mono,
-    /// It was asked about since it fell silent.
+    /// The listener has asked since the topic fell silent.
     doubted: bool,
 }
 
@@ -72,13 +73,13 @@ impl Run {
         }
     }
 
-    /// A snapshot that is true at `sequence`; whether the run is joined by it.
+    /// Applies a snapshot that is valid at `sequence`. Returns whether the run is joined now.
     pub(crate) fn snapshot(&mut self, sequence: u64) -> bool {
         match self.span {
-            // Frames between the snapshot and the first one heard are missing.
+            // Frames between the snapshot and the first one received are missing.
             Some((first, _)) if sequence.saturating_add(1) < first => return self.joined,
             Some((first, last)) => {
-                // It has spoken, and was not heard.
+                // The publisher has sent frames that did not arrive.
                 self.doubted &= sequence <= last;
                 self.span = Some((first, last.max(sequence)));
             }
@@ -88,30 +89,30 @@ impl Run {
         true
     }
 
-    /// A frame that came now.
+    /// A frame arrived now.
     pub(crate) fn heard(&mut self, sequence: u64, now: Mono) -> FrameEffect {
         self.came(now);
         self.frame(sequence)
     }
 
-    /// Something of it came now: a frame, or the snapshot that joins it.
+    /// Something of the topic arrived now: a frame, or the snapshot that joins it.
     pub(crate) fn came(&mut self, now: Mono) {
         self.heard = now;
     }
 
-    /// Its silence may be doubted again.
+    /// The topic's silence may be doubted again.
     pub(crate) fn trust(&mut self) {
         self.doubted = false;
     }
 
-    /// Whether nothing has followed for so long: true once, until something does.
+    /// Whether nothing has followed for this long: true once, until something follows.
     pub(crate) fn falls_silent(&mut self, silence: Span, now: Mono) -> bool {
         let falls = self.joined && !self.doubted && silence <= now.since(self.heard);
         self.doubted |= falls;
         falls
     }
 
-    /// Whatever was heard, something may have been missed since.
+    /// Something may have been missed on the topic.
     pub(crate) fn interrupted(&mut self) {
         *self = Self::default();
     }

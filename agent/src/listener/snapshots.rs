@@ -1,4 +1,4 @@
-//! Answers over the link: who is there, and what is in force.
+//! Aggregators' answers over the link: their identity, and what is in force.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::heard::Change;
 use crate::resource::Resource;
 use crate::stats::Counters;
 
-/// Scopes of one answer that are remembered, to end denials that it does not list: twice as many as the
-/// deny list has room for by default.
+/// The most scopes of one answer that are remembered, in order to end denials that it does not list: twice as many as
+/// the deny list has room for by default.
 const LISTED_MAX: usize = 1 << 21;
 
-/// Bytes of the public limits of all resources: groups of domains and rules of descriptors, as good as alone.
+/// The most bytes of the public limits of all resources: nearly all are groups of domains and rules of descriptors.
 const PUBLIC_BYTES_MAX: usize = 64 << 20;
 
-/// What public limits take of memory, about.
+/// About as many bytes as public limits take in memory.
 fn public_bytes(public: &Public) -> usize {
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);
     let members = groups.map(|group| {
@@ -32,13 +32,13 @@ fn public_bytes(public: &Public) -> usize {
         group.name.len() + size_of_val(group) + names
     });
     let rules = public.descriptors.iter();
-    // Each text stands there as it was written, and in parts.
+    // Each text is stored as written, and in parts.
     let rules = rules.map(|rule| size_of_val(rule) + 2 * rule.told_bytes());
     size_of::<Public>() + members.sum::<usize>() + rules.sum::<usize>()
 }
 
 impl Listener {
-    /// An aggregator answered over its link. Answers about records are the courier's.
+    /// An aggregator answered over its link. Answers about records go to the courier instead.
     pub(crate) fn link_said(&mut self, index: usize, message: FromAggregator, now: Mono) {
         match message {
             FromAggregator::Welcome {
@@ -59,7 +59,7 @@ impl Listener {
         self.ask_if_needed(index, now);
     }
 
-    /// Takes a welcome; whether it answers the hello that is under way, of which there is one a second.
+    /// Processes a welcome. Returns whether it answers the open hello, of which there is one a second.
     #[allow(clippy::too_many_arguments, reason = "a welcome, taken apart")]
     fn welcomed(
         &mut self,
@@ -83,14 +83,14 @@ impl Listener {
         let is_new = peer.instance != Some(instance);
         if is_new {
             peer.instance = Some(instance);
-            // The clock of another process.
+            // It is the clock of another process.
             peer.delay = super::delay::Delay::default();
         }
         peer.delay.round_trip(asked.at, clock);
         let moved = peer.feeds != feeds;
         peer.feeds = feeds;
         if is_new || moved {
-            // It is opened below, where the others are.
+            // The feed is opened below, with the others.
             peer.feed = FeedState::Unknown;
         }
         self.set_partitions(partitions);
@@ -115,7 +115,7 @@ impl Listener {
             .as_ref()
             .is_some_and(|ask| ask.parts != snapshot.part)
         {
-            // A part was lost on its way: what it listed would be taken for open.
+            // A part was lost on its way: the scopes in it would count as open.
             Counters::add(&self.around.counters.snapshots_torn, 1);
             peer.ask_came_to_nothing();
             peer.next_ask = now.plus(super::ASK_AGAIN);
@@ -150,13 +150,13 @@ impl Listener {
                 .iter()
                 .filter(|told| !foreign.contains(&told.partition))
             {
-                // A snapshot from before what was heard without a gap says nothing new about scopes
-                // that are open; one that is not fills a gap, whatever the age of its statements.
+                // A snapshot from before what was received without a gap contains nothing new about open scopes. Any
+                // other snapshot fills a gap, whatever the age of its statements.
                 let ruled = self.ledger.ruled(TopicKey::Of(resource.id), told.partition);
                 let settled =
                     ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
                 let listed = self.take_told(index, &resource, told, late, settled, now);
-                // An answer that never ends is not remembered for ever; what is not remembered is open.
+                // An answer that never ends must not take unbounded memory; scopes that are not remembered are open.
                 if ask.listed.len() < LISTED_MAX {
                     ask.listed.extend(listed);
                 }
@@ -171,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// A resource's public limits are others, unless all resources' together would take too much.
+    /// Applies a resource's public limits, unless those of all resources together would take too much memory.
     fn learn(&mut self, resource: &Resource, public: &Public) {
         let bytes = public_bytes(public);
         let before = self.learned.get(&resource.id).copied().unwrap_or(0);
@@ -198,7 +198,7 @@ impl Listener {
         }
     }
 
-    /// All parts have come: topics go on from the sequences that they name.
+    /// All parts have arrived: topics continue from the sequences in it.
     fn join(&mut self, index: usize, ask: &Ask, snapshot: &Snapshot, late: Span, now: Mono) {
         let foreign = self.note_logs(&snapshot.evidence, now);
         self.take_watermarks(&snapshot.evidence, &foreign, late, now);
@@ -212,7 +212,7 @@ impl Listener {
             let Some(peer) = self.peers.get_mut(index) else {
                 return;
             };
-            // One that was left out of the answer is asked for again, as is one that came too early.
+            // A resource that is missing in the answer is asked for again, as is one whose answer is too old.
             let sequence = ask.sequences.get(&resource.id);
             if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
                 peer.run(key).came(now);

@@ -1,48 +1,46 @@
-//! Whose limits are known: by which logs a version's number means anything.
+//! Which public limits are valid: a version's number has a meaning only with certain logs.
 //!
 //! ```text
-//! snapshot, partitions 0 1 of log A   limits version 5      known, taught with A
-//! snapshot, partitions 0 1 of log A   limits version 4      not known: somebody has read less
-//! frame, partition 0 of log B         A is given up         version 5 means nothing any more
-//! snapshot, partition 0 of log B      limits version 1      known, taught with B
+//! snapshot, partitions 0 1 of log A   limits version 5      accepted, taught with A
+//! snapshot, partitions 0 1 of log A   limits version 4      ignored: that aggregator has read less
+//! frame, partition 0 of log B         A is given up         version 5 no longer has a meaning
+//! snapshot, partition 0 of log B      limits version 1      accepted, taught with B
 //! ```
 //!
-//! A version is an offset in the stream of limits, so that numbers can be compared within one stream
-//! only. Public limits do not carry that stream's identity, but the snapshots that bring them name the
-//! logs of the partitions that their owner rules, and those share the stream's fate: a journal has all
-//! its streams in one directory, and where its end was lost, which may take a version away, all begin
-//! the next generation. So:
+//! A version is an offset in the stream of limits, so numbers can be compared within one stream only. Public limits
+//! do not contain that stream's identity, but the snapshots that bring them name the logs of the partitions that
+//! their aggregator rules, and those share the stream's fate: a journal has all its streams in one directory, and if
+//! its end was lost, which may remove a version, all its streams begin the next generation. So:
 //!
-//! - While the logs stay what they were, an older version changes nothing. Of several aggregators one
-//!   may have read less of the stream than another; limits do not go back because it answers.
-//! - With a log that is given up, the numbers that were taught with it are void, and everybody is asked
-//!   again. What was known goes on ruling until somebody answers, which takes a round trip: to forget
-//!   it would open what a closed blind policy keeps shut. Logs that did not teach void nothing: where
-//!   partitions come to a new log one after the other, what the first ones taught is of it already.
-//! - A snapshot that names a log which is not followed, another fleet's or one given up, teaches
-//!   nothing, whatever its version. Should its log be followed later, it is asked for again.
-//! - One that names no log, from an aggregator that has nothing to rule yet, is compared by its number
-//!   alone; not to hear it would leave a starting agent without limits. It is voided by any change.
+//! - While the logs stay the same, an older version changes nothing. Of several aggregators one may have read less of
+//!   the stream than another; limits do not go back because it answers.
+//! - When a log is given up, the numbers that were taught with it are void, and the agent asks all aggregators again.
+//!   The known limits stay in force until an aggregator answers, which takes a round trip: to forget them would open
+//!   what a policy `blind = "closed"` keeps shut. Logs that did not teach void nothing: if partitions change to a new
+//!   log one after the other, the first ones already taught limits of the new log.
+//! - A snapshot that names a log which is not followed, another fleet's or one given up, teaches nothing, whatever
+//!   its version. If its log is followed later, the agent asks again.
+//! - A snapshot that names no log, from an aggregator that has nothing to rule yet, is compared by its number alone;
+//!   to ignore it would leave a starting agent without limits. Any change of a log voids it.
 //!
-//! Not seen is a stream of limits that is made anew beside partitions that are kept. Aggregators could
-//! not rule by such a pair either: the pointers in the partitions name versions of the old one.
+//! Not detected is a stream of limits that is recreated beside partitions that are kept. Aggregators could not rule
+//! with such a pair either: the limits activations in the partitions name versions of the old stream.
 //!
-//! What stays true: of one log, the version that is known only grows.
+//! What stays true: within one log, the known version only grows.
 
 use std::collections::{HashMap, HashSet};
 
 use tollgate_shared::place::LogId;
 use tollgate_shared::wire::frame::Watermark;
 
-/// The logs that what is known of limits was taught with.
+/// The logs with which the known limits were taught.
 #[derive(Debug, Default)]
 pub(super) struct CachedLimits {
     logs: HashMap<u32, LogId>,
 }
 
 impl CachedLimits {
-    /// Whether limits may be learnt from a snapshot that names these logs, of which those are not
-    /// followed.
+    /// Whether limits may be learnt from a snapshot that names these logs; `foreign` are those that are not followed.
     pub(super) fn take(&mut self, evidence: &[Watermark], foreign: &HashSet<u32>) -> bool {
         if !foreign.is_empty() {
             return false;
@@ -52,7 +50,7 @@ impl CachedLimits {
         true
     }
 
-    /// A partition's log is given up for another; whether versions are void by that.
+    /// A partition's log is replaced by another. Returns whether that voids the known versions.
     pub(super) fn give_up(&mut self, partition: u32) -> bool {
         let is_void = self.logs.is_empty() || self.logs.contains_key(&partition);
         if is_void {
@@ -61,7 +59,7 @@ impl CachedLimits {
         is_void
     }
 
-    /// All logs are given up.
+    /// All logs are replaced.
     pub(super) fn give_up_all(&mut self) {
         self.logs.clear();
     }

@@ -1,4 +1,4 @@
-//! What the listener promises, without sockets.
+//! Tests of what the listener promises, without sockets.
 
 use std::sync::atomic::Ordering;
 
@@ -33,7 +33,7 @@ fn what_a_frame_is_late_is_taken_off() {
     );
     bench.advance(second(8));
     bench.hear(0, &frame);
-    // 200 ppm of eight seconds are taken off for the clocks.
+    // 200 ppm of eight seconds are subtracted for the drift of the clocks.
     assert_eq!(
         bench.refused("acme"),
         Some(Span::from_micros(22_000_000 - 1_600))
@@ -48,12 +48,12 @@ fn of_two_owners_of_a_partition_either_may_fall_silent() {
     let until = bench.refused("acme");
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), until, "said twice, and one denial");
-    // The one that is ahead lifts it; the one behind says what it said before.
+    // The aggregator that is ahead lifts it; the one behind repeats its earlier statement.
     bench.frame(0, 13, &[told("acme", 12, None)]);
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), None);
     bench.frame(1, 13, &[told("acme", 12, None)]);
-    // One dies with something unsaid; the other one says it, and keeps the lease up alone.
+    // One dies without announcing a denial; the other one announces it, and renews the lease alone.
     bench.listener.feed_down(0);
     bench.listener.link_down(0);
     let long = told("acme", 14, Some(second(600)));
@@ -64,7 +64,7 @@ fn of_two_owners_of_a_partition_either_may_fall_silent() {
         bench.frame(1, ruled, &[]);
         assert!(bench.refused("acme").is_some(), "ruled up to {ruled}");
     }
-    // With both silent it fails open.
+    // With both silent the agent fails open.
     bench.advance(second(61));
     assert_eq!(bench.refused("acme"), None);
 }
@@ -76,7 +76,7 @@ fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
     let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[told("acme", 12, None)]);
     bench.frame(0, 15, &[denied("beta", 14)]);
     assert_eq!((bench.gaps(), bench.asked(0).is_some()), (1, true));
-    // What was said still holds, but no longer than the last evidence without a gap.
+    // The denials still hold, but no longer than the last watermark without a gap.
     assert!(bench.refused("acme").is_some() && bench.refused("beta").is_some());
     bench.snapshot(0, 15, &[denied("beta", 14), denied("lost", 13)]);
     assert_eq!(bench.refused("acme"), None, "the snapshot does not list it");
@@ -127,10 +127,10 @@ fn an_older_statement_about_an_open_scope_says_nothing() {
     let mut bench = ListenerBench::joined(2);
     bench.frame(0, 13, &[denied("acme", 11)]);
     bench.frame(0, 14, &[told("acme", 13, None)]);
-    // The other owner is behind.
+    // The other aggregator is behind.
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), None);
-    // So is its snapshot, which fills no gap, since the first one's topic has none.
+    // So is its snapshot, which fills no gap, since the first one's topic has no gap.
     let _lost = bench.next_frame(1, "r", evidence(LOG, 12), &[]);
     bench.frame(1, 13, &[]);
     bench.snapshot(1, 13, &[denied("acme", 11)]);
@@ -213,7 +213,7 @@ fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
             .load(Ordering::Relaxed),
         1
     );
-    // And a topic is that of its resource.
+    // And a frame's topic has to be that of its resource.
     let frame = Frame {
         instance: ListenerBench::instance(0),
         resource: "other".into(),
@@ -271,7 +271,7 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
         ),
         "{acts:?}"
     );
-    // The hello of after a second is not answered.
+    // The hello after a second gets no answer.
     bench.advance(second(1));
     bench.advance(second(2));
     bench.listener.link_alive(0, bench.now);
@@ -344,11 +344,11 @@ fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
     bench.snapshot(1, 18, &[told_in(2, "acme", 16, Some(second(30)))]);
     assert!(bench.refused("acme").is_some());
     bench.advance(Span::from_millis(100));
-    // The other one has not heard yet of what stands in the place of its log, and answers of that.
+    // The other one has not yet received the log that replaces its own, and answers about its own.
     bench.log.generation = 1;
     bench.snapshot(0, 400, &[]);
     assert!(bench.refused("acme").is_some() && bench.asked(0).is_none());
-    // When it has, it does not say what was lifted in between: it has to be asked.
+    // When it has, it does not announce what was lifted in between: the listener has to ask.
     bench.log.generation = 2;
     bench.frame(0, 67, &[]);
     bench.advance(Span::from_millis(100));

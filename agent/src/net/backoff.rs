@@ -4,9 +4,8 @@
 //! attempts that fail   50 ms, 100 ms, … 12.8 s, 15 s, 15 s      each shortened at random by up to a half
 //! ```
 //!
-//! So the first attempts are quick, an outage is over for an agent after about as long again as it
-//! lasted, and a thousand agents that lost one aggregator do not come back in one moment. Knows nothing
-//! of sockets.
+//! So the first attempts are quick, an outage lasts at most about twice as long for an agent, and a thousand agents
+//! that lost one aggregator do not return at the same moment. Knows nothing of sockets.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ impl Backoff {
         Self { next: FIRST }
     }
 
-    /// The connection was of use: the next attempt is a first one.
+    /// The connection worked: the next attempt is a first one.
     pub(super) fn worked(&mut self) {
         self.next = FIRST;
     }

@@ -1,14 +1,14 @@
-//! How an agent shows who it is, and whom it believes.
+//! How an agent authenticates itself, and which aggregators it trusts.
 //!
 //! ```text
 //! loopback            nothing is needed
 //! anywhere else       a CA file: TLS, to peers whose certificate is for the one server name
-//!                     or `trusted-network`: said by whoever runs the agent
+//!                     or the setting `trusted-network`
 //! ```
 //!
-//! Files are read again when a connection is made, so that whoever rotates them restarts nothing. What stays true:
-//! an agent that was given a CA speaks to nobody without TLS; a token is never sent over a network in the clear
-//! unless that was said to be trusted; what cannot be read any more replaces nothing.
+//! Files are read again for each connection, so that an operator can rotate them without a restart. What stays true:
+//! an agent with a CA file never connects without TLS; a token is never sent over a network in the clear unless the
+//! network is declared as trusted; a file that can no longer be read replaces nothing.
 
 use std::net::IpAddr;
 
@@ -20,19 +20,19 @@ use super::wire::Wire;
 #[cfg(feature = "tls")]
 use crate::log_lines::LogLines;
 
-/// What an agent has to show and believes.
+/// The agent's own credentials, and the CAs that it trusts.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
-    /// The CAs, the name, and the agent's own certificate.
+    /// The CAs, the server name, and the agent's own certificate.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<tollgate_tls::ClientTls>,
-    /// The file with the token, and what stood there last.
+    /// The file with the token, and its last content.
     #[cfg(feature = "tls")]
     pub(crate) token: Option<TokenFile>,
-    /// Of changed files for TLS that cannot be used.
+    /// Log lines about changed files for TLS that cannot be used.
     #[cfg(feature = "tls")]
     pub(crate) tls_lines: LogLines,
-    /// Whether the network was said to be trusted.
+    /// Whether the network is declared as trusted.
     pub(crate) trusts_network: bool,
 }
 
@@ -64,7 +64,7 @@ impl TokenFile {
             .unwrap_or_else(|broken| broken.into_inner());
         match tollgate_tls::read_secret(&self.path) {
             Ok(token) => *last = Token::new(token.as_bytes()),
-            // For each connection, and a peer may end them.
+            // Limited, because this runs for each connection, and a peer may close connections.
             Err(fault) => {
                 if let Some(unsaid) = self.lines.may() {
                     tracing::warn!(%fault, unsaid, "the token that was read before is shown");
@@ -76,7 +76,7 @@ impl TokenFile {
 }
 
 impl Credentials {
-    /// Makes a connection ready to be spoken over, and says which token is to be shown on it.
+    /// Secures a connection, and returns the token to send on it.
     pub(super) async fn secure(
         &self,
         stream: TcpStream,
@@ -105,7 +105,7 @@ impl Credentials {
         }
     }
 
-    /// Whether a peer may be spoken to without TLS.
+    /// Whether the agent may connect to a peer without TLS.
     fn check_clear(&self, peer: IpAddr) -> Result<(), SocketFault> {
         match peer.to_canonical().is_loopback() || self.trusts_network {
             true => Ok(()),

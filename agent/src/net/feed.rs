@@ -1,6 +1,6 @@
-//! The feed of one aggregator: a SUB that is made anew whenever it fails or falls silent.
+//! The feed of one aggregator: a SUB socket that is reopened whenever it fails or falls silent.
 //!
-//! An agent wants to hear again at once, and to know that it missed something. Knows nothing of frames.
+//! An agent wants to receive frames again at once, and to know that it missed some. Knows nothing of frames.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::socket::{Socket, SocketFault};
 use super::task::Task;
 use crate::resource::ResourceId;
 
-/// Orders that may wait: one for each resource that is new.
+/// The most orders that may wait: one for each new resource.
 const ORDERS_MAX: usize = 4_096;
 
-/// What the hub wants of a feed.
+/// The hub's orders to a feed.
 #[derive(Debug)]
 enum FeedOrder {
     /// A new socket, to one of these addresses, with these topics.
@@ -28,7 +28,7 @@ enum FeedOrder {
         addresses: Vec<Box<str>>,
         topics: Vec<(ResourceId, Topic)>,
     },
-    /// One topic more.
+    /// One more topic.
     Subscribe { resource: ResourceId, topic: Topic },
 }
 
@@ -40,7 +40,7 @@ pub(super) struct FeedHandle {
 }
 
 impl FeedHandle {
-    /// Starts a feed's task on the current runtime; it waits for an address.
+    /// Starts a feed's task on the current runtime; the task waits for an address.
     pub(super) fn start(peer: usize, own: Topic, slots: Slots, events: Inbox) -> Self {
         let (sender, orders) = mpsc::channel(ORDERS_MAX);
         Self {
@@ -49,14 +49,14 @@ impl FeedHandle {
         }
     }
 
-    /// Makes the socket anew. False: too much is waiting, to be tried again.
+    /// Reopens the socket. `false` if too many orders wait; the caller tries again.
     pub(super) fn open(&self, addresses: Vec<Box<str>>, topics: Vec<(ResourceId, Topic)>) -> bool {
         self.orders
             .try_send(FeedOrder::Open { addresses, topics })
             .is_ok()
     }
 
-    /// Subscribes to a topic. False: too much is waiting, to be tried again.
+    /// Subscribes to a topic. `false` if too many orders wait; the caller tries again.
     pub(super) fn subscribe(&self, resource: ResourceId, topic: Topic) -> bool {
         self.orders
             .try_send(FeedOrder::Subscribe { resource, topic })
@@ -64,11 +64,11 @@ impl FeedHandle {
     }
 }
 
-/// Resources whose notices are followed, the first ones: aggregators end connections with more than 10,000
-/// topics by default, and denials come first.
+/// The agent follows notices of this many resources, the first ones: by default, aggregators end connections with
+/// more than 10,000 topics, and denials have priority.
 const NOTICES_MAX: usize = 4_900;
 
-/// What a feed follows.
+/// The addresses and topics that a feed follows.
 #[derive(Debug, Default)]
 struct Followed {
     addresses: Vec<Box<str>>,
@@ -76,13 +76,13 @@ struct Followed {
 }
 
 impl Followed {
-    /// The address whose turn it is.
+    /// The address of this attempt.
     fn endpoint(&self, attempt: usize) -> Box<str> {
         let turn = attempt.checked_rem(self.addresses.len()).unwrap_or(0);
         self.addresses.get(turn).cloned().unwrap_or_default()
     }
 
-    /// What a new connection subscribes to.
+    /// The subscriptions of a new connection.
     fn subscriptions(&self, own: Topic) -> Vec<Bytes> {
         let topics = self.topics.iter().map(|(_, topic)| *topic);
         let notices = topics.clone().take(NOTICES_MAX).map(Topic::notices);
@@ -93,12 +93,12 @@ impl Followed {
         all.map(|topic| subscribe(topic.as_bytes())).collect()
     }
 
-    /// The topic of the notices of a resource that was subscribed to last, if they are followed.
+    /// The notices' topic of the last resource that was subscribed to, if its notices are followed.
     fn notices_of(&self, topic: Topic) -> Option<Topic> {
         (self.topics.len() <= NOTICES_MAX).then(|| topic.notices())
     }
 
-    /// Takes an order; whether it asks for a new socket.
+    /// Applies an order. Returns whether it requires a new socket.
     fn take(&mut self, order: FeedOrder) -> bool {
         match order {
             FeedOrder::Open { addresses, topics } => {
@@ -168,7 +168,7 @@ async fn keep(
     }
 }
 
-/// Waits, and takes orders meanwhile; whether anybody is still there.
+/// Waits, and applies orders meanwhile. Returns whether the hub still exists.
 async fn wait(
     pause: Duration,
     orders: &mut mpsc::Receiver<FeedOrder>,
@@ -180,7 +180,7 @@ async fn wait(
         tokio::select! {
             () = &mut over => return true,
             order = orders.recv() => match order {
-                // The hub has heard where it is, or that it is there again: it may be tried at once.
+                // The hub knows the address, or that the aggregator is there again: try at once.
                 Some(order) => if followed.take(order) { return true },
                 None => return false,
             },
@@ -188,15 +188,15 @@ async fn wait(
     }
 }
 
-/// Why nothing more is heard over a socket that works.
+/// Why a working socket is no longer read.
 enum Over {
-    /// Another is wanted.
+    /// The hub wants another one.
     Anew,
-    /// Nobody wants any.
+    /// The hub has ended.
     Alone,
 }
 
-/// Hands frames on until the socket fails or is to be made anew.
+/// Passes frames on until the socket fails or has to be reopened.
 async fn follow(
     peer: usize,
     socket: &mut Socket,

@@ -1,9 +1,8 @@
-//! The hub: what the network thread thinks, without its sockets.
+//! The hub: the logic of the network thread, without its sockets.
 //!
-//! Its order: what happened goes to listener or courier; then what the listener wants is done; then
-//! the courier's records go out, as many as the carrier takes. What stays true: it never waits for a
-//! socket, and has none of its own (a simulation drives it); whatever a socket does not take stays
-//! with the courier.
+//! It first passes events to the listener or the courier; then it carries out the listener's acts; then it sends the
+//! courier's records, as many as the carrier accepts. What stays true: it never waits for a socket, and has none of
+//! its own (a simulation drives it); records that a socket does not accept stay with the courier.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,18 +27,18 @@ use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
 
-/// What the hub asks of its sockets. None of them waits.
+/// What the hub needs of its sockets. No function waits.
 pub(crate) trait Transport {
-    /// How many aggregators there are links to.
+    /// How many aggregators have links.
     fn links(&self) -> usize;
 
-    /// Takes a message for a link; what finds no room is lost.
+    /// Queues a message for a link; a message without room is lost.
     fn say(&mut self, peer: usize, message: Bytes);
 
-    /// Makes a link anew.
+    /// Reopens a link.
     fn reopen_link(&mut self, peer: usize);
 
-    /// Makes a feed anew. False: too much is waiting, to be tried again.
+    /// Reopens a feed. `false` if too many orders wait; the hub tries again.
     fn open_feed(
         &mut self,
         peer: usize,
@@ -47,17 +46,18 @@ pub(crate) trait Transport {
         topics: Vec<(ResourceId, Topic)>,
     ) -> bool;
 
-    /// Follows another aggregator, at this address; its number. `None`: it is followed already, or there is no room.
+    /// Follows another aggregator at this address. Returns its number; `None` if it is followed already, or there is
+    /// no room.
     fn meet(&mut self, address: Box<str>) -> Option<usize>;
 
-    /// Subscribes to a topic more. False: too much is waiting, to be tried again.
+    /// Subscribes to one more topic. `false` if too many orders wait; the hub tries again.
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool;
 
-    /// Takes messages for a link while it has room for them and there are any.
+    /// Takes messages for a link while it has room and there are messages.
     fn fill_link(&mut self, peer: usize, next: &mut dyn FnMut() -> Option<Bytes>);
 
-    /// Takes records while there is room for them and there are any, where they go another way than by
-    /// links; whether they do.
+    /// Takes records while there is room and there are records, if records go another way than by links. Returns
+    /// whether they do.
     fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool;
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Driver<W> {
     courier: Courier,
     keeper: HoldSession,
     wires: W,
-    /// The link that carries records now.
+    /// The link that carries records at present.
     carrying: Option<usize>,
-    /// Resources that the listener knows of, and how many there were when all had been joined.
+    /// Resources that the listener knows, and how many there were when all had been joined.
     resources: usize,
     joined: usize,
     told: CourierCounts,
@@ -82,7 +82,7 @@ pub(crate) struct Driver<W> {
 }
 
 impl<W: Transport> Driver<W> {
-    /// One that has heard nothing.
+    /// A hub that has received nothing.
     pub(crate) fn new(
         shared: Arc<Shared>,
         listener: Listener,
@@ -110,17 +110,17 @@ impl<W: Transport> Driver<W> {
         &self.shared
     }
 
-    /// The flusher handed over a parcel.
+    /// The flusher handed over a batch.
     pub(crate) fn take_parcel(&mut self, parcel: CallBatch) {
         self.courier.take(parcel);
     }
 
-    /// The flusher passed on words about holds.
+    /// The flusher passed on notices of holds.
     pub(crate) fn take_words(&mut self, told: Vec<HoldNotice>) {
         self.keeper.take(told, self.shared.clock.read());
     }
 
-    /// Says the last words of this epoch, if it is known where to; whether it is.
+    /// Queues the last records of this epoch, if the number of partitions is known. Returns whether it is.
     pub(crate) fn end_epoch(&mut self) -> bool {
         let known = self.keeper.knows_where_to();
         if known {
@@ -135,14 +135,14 @@ impl<W: Transport> Driver<W> {
         self.courier.len() == 0 && self.keeper.waiting() == 0
     }
 
-    /// Whether nothing is under way, nor about to be: time has then only to be told now and then.
+    /// Whether nothing is in flight, or about to be: then rare ticks are enough.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.courier.len() == 0 && self.keeper.is_idle() && !self.is_joining()
     }
 
-    /// Whether somebody answers, and not all has been heard.
+    /// Whether an aggregator answers, and the agent is not yet ready.
     fn is_joining(&mut self) -> bool {
-        // Who has joined all resources is asked once: there may be thousands.
+        // Readiness is computed once for each number of resources, because there may be thousands.
         if self.carrying.is_none() || self.joined == self.resources {
             return false;
         }
@@ -153,7 +153,7 @@ impl<W: Transport> Driver<W> {
         !is_ready
     }
 
-    /// The listener, to be looked at.
+    /// The listener, for inspection.
     #[cfg(feature = "simulation")]
     pub(crate) fn listener(&self) -> &Listener {
         &self.listener
@@ -163,7 +163,7 @@ impl<W: Transport> Driver<W> {
         &mut self.wires
     }
 
-    /// Something happened on a socket.
+    /// A socket reported an event.
     pub(crate) fn take(&mut self, event: DriverEvent) {
         let now = self.shared.clock.read();
         match event {
@@ -249,7 +249,7 @@ impl<W: Transport> Driver<W> {
         }
     }
 
-    /// What follows from whatever happened.
+    /// Does what follows from the events.
     pub(crate) fn turn(&mut self) {
         self.use_new_resources();
         for act in self.listener.take_acts() {
@@ -261,7 +261,7 @@ impl<W: Transport> Driver<W> {
         self.shared.news.notify_waiters();
     }
 
-    /// Verdicts go in, operations and beats come out.
+    /// Passes verdicts to the hold session, and its operations and heartbeats to the courier.
     fn keep_holdings(&mut self) {
         let now = self.shared.clock.read();
         let partitions = self.shared.log_partitions.load(Ordering::Relaxed);
@@ -298,7 +298,7 @@ impl<W: Transport> Driver<W> {
 
     fn act(&mut self, act: ListenerAct) {
         match act {
-            // What finds no room is asked again, by and by.
+            // A message without room is sent again later.
             ListenerAct::Say { peer, message } => self.wires.say(peer, message),
             ListenerAct::ReopenLink { peer } => {
                 self.wires.reopen_link(peer);

@@ -1,7 +1,7 @@
-//! The way from the sockets' tasks to the hub: bounded in events, and in the bytes of what was said.
+//! The channel from the sockets' tasks to the hub: bounded in events, and in bytes of messages.
 //!
-//! Whoever answers at an address decides how much comes and how fast; while the hub is behind, sockets
-//! are not read. What stays true: no more than [`BYTES_MAX`] of messages wait for the hub.
+//! A peer decides how much it sends and how fast; while the hub is behind, sockets are not read. What stays true: at
+//! most [`BYTES_MAX`] of messages wait for the hub.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::DriverEvent;
 
-/// Bytes of messages and frames that may wait for the hub: sixteen of the greatest.
+/// The most bytes of messages and frames that may wait for the hub: sixteen of the greatest.
 const BYTES_MAX: usize = 16 << 20;
 
-/// What a message costs beside its bytes.
+/// A message's cost beside its bytes.
 const MESSAGE_BYTES: usize = 256;
 
 /// The sockets' end.
@@ -22,7 +22,7 @@ pub(super) struct Inbox {
     room: InboxRoom,
 }
 
-/// The bytes that may wait.
+/// The room for bytes that wait.
 #[derive(Clone, Debug)]
 pub(super) struct InboxRoom(Arc<Semaphore>);
 
@@ -31,7 +31,7 @@ impl InboxRoom {
         Self(Arc::new(Semaphore::new(BYTES_MAX)))
     }
 
-    /// An event has been handled.
+    /// An event was handled.
     pub(super) fn free(&self, bytes: usize) {
         self.0.add_permits(bytes);
     }
@@ -42,7 +42,7 @@ impl Inbox {
         Self { events, room }
     }
 
-    /// Hands an event over, once there is room; whether anybody takes events.
+    /// Passes an event to the hub, once there is room. Returns whether the hub still takes events.
     pub(super) async fn send(&self, event: DriverEvent) -> bool {
         let bytes = u32::try_from(cost(&event)).unwrap_or(u32::MAX);
         if bytes != 0 {

@@ -1,14 +1,14 @@
 //! Kafka as the carrier: a producer on a thread of its own.
 //!
-//! Records arrive packed and numbered; each goes to its partition as it is. The client sends again by
-//! itself, and every record's delivery report is its acknowledgement. A crash of the C library would
-//! take the service with it, so as little as possible is asked of it: produce, and list topics.
+//! Records arrive packed and numbered; each goes to its partition as it is. The client retries by itself, and every
+//! record's delivery report is its acknowledgement. A crash of the C library would crash the service, so the agent
+//! uses as little of it as possible: produce, and list topics.
 //!
-//! A client that has lost every broker for good, as it does while brokers are fenced and name none
-//! (confluentinc/librdkafka, issue 5301), is made anew, and what it had not delivered is sent again.
+//! A client that has lost every broker for good, as it does while brokers are fenced and list none
+//! (confluentinc/librdkafka, issue 5301), is replaced, and records that it had not delivered are sent again.
 //!
-//! What stays true: nothing is sent later than ten minutes after its first sending, in which the log knows it
-//! again: a courier gives no record to another client after five minutes, and no client tries for as long.
+//! What stays true: nothing is sent later than ten minutes after its first sending, while the log still recognises
+//! duplicates: a courier gives no record to another client after five minutes, and no client retries for that long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,28 +30,28 @@ use crate::courier::Outgoing;
 use crate::error::BuildError;
 use crate::log_lines::LogLines;
 
-/// Records that may wait for the producer, whose own queue comes after.
+/// The most records that may wait for the producer, in front of its own queue.
 const RECORDS_MAX: usize = 256;
 
-/// After how long the client gives a record up: before a courier would, so that its word comes first.
+/// After how long the client gives a record up: earlier than a courier would, so that its report comes first.
 const GIVE_UP_AFTER_MS: u32 = 280_000;
 
 /// How long Kafka may take to list its topics.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long to wait before it is asked again, where the topic is not there.
+/// How long to wait before listing again, if the topic does not exist.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
 
-/// For so long nothing that was sent may be answered before another client is tried.
+/// After this long without any delivery report, although records were sent, another client is tried.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the hub may take to hear what a client that is let go still had.
+/// How long the hub may take to receive the reports of a client that is being replaced.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often that is looked at while nothing is sent.
+/// How often silence is checked while nothing is sent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What does not mend itself is said again after so long.
+/// A lasting problem is logged again after this long.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// The hub's end.
@@ -60,7 +60,7 @@ pub(crate) struct Kafka {
     pub(super) records: mpsc::Sender<Outgoing>,
 }
 
-/// The client's settings: ours, then the service's own.
+/// The client's settings: the agent's, then the service's own.
 fn config(bootstrap: &str, agent: &str, properties: &[(String, String)]) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
@@ -75,7 +75,7 @@ fn config(bootstrap: &str, agent: &str, properties: &[(String, String)]) -> Clie
     for (name, value) in properties {
         config.set(name, value);
     }
-    // A topic that brokers make by themselves has none of the settings that it needs.
+    // A topic that brokers create by themselves lacks the settings that it needs.
     config.set("allow.auto.create.topics", "false");
     config
 }
@@ -84,7 +84,7 @@ fn config(bootstrap: &str, agent: &str, properties: &[(String, String)]) -> Clie
 ///
 /// # Errors
 ///
-/// What the client says about a property or a value that it does not know.
+/// The client's error about an unknown property or value.
 pub(crate) fn check_properties(
     bootstrap: &str,
     agent: &str,
@@ -96,7 +96,7 @@ pub(crate) fn check_properties(
         .map_err(|error| bad(&error))
 }
 
-/// What the client says of its properties, and what has to be built where it lacks something.
+/// The client's error about its properties, and what to build in if it lacks a feature.
 fn bad(error: &KafkaError) -> BuildError {
     let mut why = match error {
         KafkaError::ClientConfig(_, why, name, value) if may_be_shown(name, why) => {
@@ -112,11 +112,11 @@ fn bad(error: &KafkaError) -> BuildError {
 }
 
 impl Kafka {
-    /// Tells of the aggregators that state themselves in the fleet's `members` topic.
+    /// Reports the aggregators that register in the fleet's `members` topic.
     ///
     /// # Errors
     ///
-    /// Where there is no thread to be had.
+    /// If no thread can be started.
     pub(crate) fn find_members(
         bootstrap: &str,
         topic: String,
@@ -129,7 +129,7 @@ impl Kafka {
             .set("bootstrap.servers", bootstrap)
             .set("client.id", agent)
             .set("reconnect.backoff.max.ms", "1000");
-        // A consumer takes a producer's properties for mistakes: only those of the connection are its own.
+        // A consumer logs a producer's properties as mistakes: only those of the connection apply to it.
         let of_connection = properties.iter().filter(|(name, _)| is_of_connection(name));
         for (name, value) in of_connection {
             config.set(name, value);
@@ -141,7 +141,7 @@ impl Kafka {
     ///
     /// # Errors
     ///
-    /// Where there is no thread to be had, or the client lacks what a property asks for.
+    /// If no thread can be started, or the client lacks what a property needs.
     pub(crate) fn start(
         bootstrap: &str,
         topic: String,
@@ -153,7 +153,7 @@ impl Kafka {
         let config = config(bootstrap, agent, properties);
         let producing = Producing::begin(config, topic, events, lines_that_last());
         let producing = producing.map_err(|error| bad(&error))?;
-        // Alone to wait for the next record, for a moment and no longer.
+        // Only used to wait for the next record, for a moment and no longer.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -169,18 +169,18 @@ impl Kafka {
 /// Turns delivery reports into events.
 struct Reports {
     events: mpsc::Sender<DriverEvent>,
-    /// How many records were answered for.
+    /// How many records have a delivery report.
     answered: Arc<AtomicU64>,
-    /// That brokers do not let us in, or not write.
+    /// Log lines about brokers that deny the agent access, or writing.
     lines: Arc<LogLines>,
 }
 
-/// Lines about what does not mend itself, whatever client says it.
+/// Log lines about lasting problems, shared by all clients.
 pub(super) fn lines_that_last() -> Arc<LogLines> {
     Arc::new(LogLines::once_in(TOLD_EVERY))
 }
 
-/// Whether an error says that brokers do not take who we are, or we not who they are.
+/// Whether an error is about authentication of the agent or of the brokers.
 fn is_about_admission(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
@@ -191,7 +191,7 @@ fn is_about_admission(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// What the library logs, for those who look closely: what matters of it is said in our words.
+/// The library's log lines at debug level; important problems have the agent's own messages.
 pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     let message = excerpt(message);
     tracing::debug!(?level, facility, %message, "kafka client");
@@ -203,10 +203,10 @@ impl ClientContext for Reports {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // A broker may have said it.
+        // The text may come from a broker.
         let reason = excerpt(reason);
         match error.rdkafka_error_code() {
-            // That does not mend itself.
+            // This does not end by itself.
             Some(code) if is_about_admission(code) => {
                 if let Some(unsaid) = self.lines.may() {
                     tracing::warn!(
@@ -216,7 +216,7 @@ impl ClientContext for Reports {
                     );
                 }
             }
-            // Brokers that are away for a while are nothing that a service's log needs each second.
+            // Brokers that are away for a while are not worth a line each second in a service's log.
             _ => tracing::debug!(%error, %reason, "kafka"),
         }
     }
@@ -229,7 +229,7 @@ impl ProducerContext for Reports {
         let outcome = match result {
             Ok(_) => AppendOutcome::Taken,
             Err((error, _)) => match error.rdkafka_error_code() {
-                // Its client was let go.
+                // Its client is being replaced.
                 Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) => {
                     AppendOutcome::SendAgain
                 }
@@ -248,7 +248,7 @@ impl ProducerContext for Reports {
             id: id as u64,
             outcome,
         };
-        // The hub takes events as long as it lives, and without it nobody wants to know.
+        // The hub takes events as long as it lives; after that no report is needed.
         let _ = self.events.blocking_send(delivered);
     }
 }
@@ -265,7 +265,7 @@ fn produce(
         let next = async { tokio::time::timeout(LOOK_EVERY, records.recv()).await };
         match runtime.block_on(next) {
             Ok(Some(outgoing)) => producing.send(&outgoing),
-            // The hub has ended: whatever is still under way was counted as given up.
+            // The hub has ended: records in flight were counted as given up.
             Ok(None) => return,
             Err(_) => {}
         }
@@ -273,7 +273,7 @@ fn produce(
     }
 }
 
-/// The producer, and what there is to make another one.
+/// The producer, and what is needed to make another one.
 struct Producing {
     config: ClientConfig,
     topic: String,
@@ -281,9 +281,9 @@ struct Producing {
     producer: ThreadedProducer<Reports>,
     answered: Arc<AtomicU64>,
     lines: Arc<LogLines>,
-    /// Of records that the client does not take.
+    /// Log lines about records that the client does not accept.
     refusals: LogLines,
-    /// How many had been answered for, and since when it is these.
+    /// How many delivery reports there were at the last change, and when that was.
     heard: (u64, Instant),
 }
 
@@ -312,9 +312,9 @@ impl Producing {
         })
     }
 
-    /// How many partitions the topic has, if brokers name it; an error where they are not there.
+    /// How many partitions the topic has, if brokers list it; an error if brokers are unreachable.
     fn partitions(&self) -> Result<Option<u32>, KafkaError> {
-        // All topics: to ask for one by its name would have some brokers make it, with their defaults.
+        // Lists all topics: a request by name would make some brokers create the topic with their defaults.
         let found = self.producer.client().fetch_metadata(None, LIST_WITHIN);
         let metadata = found?;
         if metadata.brokers().is_empty() {
@@ -327,7 +327,7 @@ impl Producing {
         Ok(count.filter(|partitions| 0 < *partitions))
     }
 
-    /// Waits until the topic is there; false: the agent has ended.
+    /// Waits until the topic exists; `false` if the agent has ended.
     fn find_partitions(&mut self, records: &mpsc::Receiver<Outgoing>) -> bool {
         let lines = lines_that_last();
         while !records.is_closed() && !self.events.is_closed() {
@@ -369,7 +369,7 @@ impl Producing {
         }
     }
 
-    /// Goes on with another client, if that one reaches the topic.
+    /// Continues with another client, if that one reaches the topic.
     fn begin_again(&mut self) {
         let (config, topic) = (self.config.clone(), self.topic.clone());
         match Self::begin(config, topic, self.events.clone(), Arc::clone(&self.lines)) {
@@ -384,8 +384,8 @@ impl Producing {
         }
     }
 
-    /// Has the producer answer for what it still has, so that it is sent again; what its end does not find
-    /// time for would wait for minutes.
+    /// Makes the producer report the records that it still has, so that they are sent again. Records without a report
+    /// when it is dropped would wait for minutes.
     fn let_go(&self) {
         self.producer
             .purge(PurgeConfig::default().queue().inflight());
@@ -396,7 +396,7 @@ impl Producing {
     }
 
     fn send(&self, outgoing: &Outgoing) {
-        /// Times that a full queue is waited for, before the record is given up: a second in all.
+        /// How often to retry while the queue is full, before the record is given up: a second in all.
         const TRIES: u32 = 100;
         let id = usize::try_from(outgoing.id).unwrap_or(usize::MAX);
         for _ in 0..TRIES {

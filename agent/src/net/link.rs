@@ -1,7 +1,6 @@
-//! The link to one aggregator: a DEALER that is made anew whenever it fails.
+//! The link to one aggregator: a DEALER socket that is reopened whenever it fails.
 //!
-//! The first error, or a word from the hub, who hears no answers, ends the connection. Knows nothing of
-//! messages.
+//! The first error ends the connection, as does the hub if no answers arrive. Knows nothing of messages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +16,7 @@ use super::slots::{Slots, connect};
 use super::socket::{Socket, SocketFault};
 use super::task::Task;
 
-/// Messages that may wait for the socket.
+/// The most messages that may wait for the socket.
 const ORDERS_MAX: usize = 256;
 
 /// The hub's end of a link.
@@ -60,14 +59,14 @@ impl Link {
         }
     }
 
-    /// Since when it has not been READY, from its start on; `None` while it is.
+    /// Since when it has not been READY, counted from its start; `None` while it is.
     pub(super) fn down_since(&self) -> Option<Instant> {
         *self.down.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The socket is to be made anew.
+    /// Reopens the socket.
     pub(super) fn reopen(&self) {
-        // One telling is as good as two.
+        // One request is as good as two.
         let _ = self.reopen.try_send(());
     }
 }
@@ -84,7 +83,7 @@ async fn keep(
         let slot = slots.take().await;
         if let Some(socket) = connect(SocketType::Dealer, &endpoint, &slots, &[]).await {
             down.set(None);
-            // What waits was meant for the connection before; whoever still wants it sends it again.
+            // Waiting messages were meant for the previous connection; their senders send them again if still needed.
             while orders.try_recv().is_ok() {}
             while reopens.try_recv().is_ok() {}
             if !events.send(DriverEvent::LinkUp { peer }).await {
@@ -112,7 +111,7 @@ async fn keep(
     }
 }
 
-/// Carries messages both ways until something fails, or somebody wants it to end.
+/// Carries messages both ways until something fails, or the hub ends it.
 async fn converse(
     peer: usize,
     mut socket: Socket,
@@ -135,7 +134,7 @@ async fn converse(
             order = orders.recv(), if has_room => match order {
                 Some(order) => {
                     socket.send(message(&[&order]));
-                    // What else is to go goes with it: one system call for all of a flush.
+                    // Everything else that waits goes with it: one system call for a whole flush.
                     while socket.has_room()
                         && let Ok(order) = orders.try_recv()
                     {

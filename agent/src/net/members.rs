@@ -1,7 +1,7 @@
-//! Aggregators that are found by Kafka alone: what they state of themselves in the `members` topic.
+//! Aggregators that are found through Kafka alone: what they publish about themselves in the `members` topic.
 //!
-//! Asked for by agents that were given no aggregator. Knows nothing of what aggregators rule. What stays
-//! true: one that has been silent for longer than members are is not told, however long ago it stood there.
+//! Used by agents that were configured with no aggregator. Knows nothing of what aggregators rule. What stays true:
+//! an aggregator that has been silent for longer than `SILENCE_MAX` is not reported, however old its entry is.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,30 +20,30 @@ use super::DriverEvent;
 use super::kafka::lines_that_last;
 use crate::log_lines::LogLines;
 
-/// How long the thread waits for a statement before it looks whether anybody is still there.
+/// How long the thread waits for a message before it checks whether the hub still exists.
 const POLL: Duration = Duration::from_millis(200);
 
-/// After so long without a statement it begins again: nobody may be there, or the client has lost every
-/// broker for good (confluentinc/librdkafka, issue 5301). Members state themselves every 2 s.
+/// After this long without a message the thread starts again: there may be no aggregator, or the client has lost
+/// every broker for good (confluentinc/librdkafka, issue 5301). Members publish themselves every 2 s.
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
-/// How long brokers may take to say whether the topic may be seen.
+/// How long brokers may take to answer whether the agent may read the topic.
 const SEE_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long it waits before it begins again.
+/// How long the thread waits before it starts again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Starts to follow the topic, in a thread of its own that ends soon after the hub has.
+/// Starts to follow the topic, in a thread of its own that ends soon after the hub.
 ///
 /// # Errors
 ///
-/// Where there is no thread to be had.
+/// If no thread can be started.
 pub(super) fn follow(
     mut config: ClientConfig,
     topic: String,
     events: mpsc::WeakSender<DriverEvent>,
 ) -> std::io::Result<()> {
-    // No group: everybody reads all of it.
+    // No group: every agent reads everything.
     config
         .set("group.id", "tollgate-agent")
         .set("enable.auto.commit", "false")
@@ -63,7 +63,7 @@ pub(super) fn follow(
     Ok(())
 }
 
-/// The library's lines are for those who look closely.
+/// Logs the library's lines at debug level only.
 struct Quiet;
 
 impl ClientContext for Quiet {
@@ -72,7 +72,7 @@ impl ClientContext for Quiet {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // The producer, which is let in as this is, says what does not mend itself.
+        // The producer has the same credentials and logs lasting problems.
         let reason = excerpt(reason);
         tracing::debug!(%error, %reason, "kafka members");
     }
@@ -90,7 +90,7 @@ fn read(
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&list)?;
-    // A topic that may not be seen is no error to the library for half a minute.
+    // The library reports a topic that may not be read only after half a minute.
     if let Ok(found) = consumer.fetch_metadata(Some(topic), SEE_WITHIN)
         && let Some(error) = found.topics().iter().find_map(|found| found.error())
     {
@@ -109,7 +109,7 @@ fn read(
                 heard_at = Instant::now();
             }
             Some(Err(error)) => say(&error, topic, lines),
-            // All that there is has been read: now it is known who is silent.
+            // Everything that exists has been read: now it is known which members are silent.
             None => {
                 for address in book.alive() {
                     if events
@@ -125,7 +125,7 @@ fn read(
     Ok(())
 }
 
-/// What does not mend itself, a service's log has now and then.
+/// Logs an error; a lasting one now and then at warning level.
 fn say(error: &KafkaError, topic: &str, lines: &LogLines) {
     let is_about_rights =
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
@@ -136,7 +136,7 @@ fn say(error: &KafkaError, topic: &str, lines: &LogLines) {
     }
 }
 
-/// Who stated what last, and when.
+/// The members' last messages, and when they were published.
 #[derive(Debug, Default)]
 struct Book {
     members: BTreeMap<Vec<u8>, (Box<str>, i64)>,
@@ -159,7 +159,7 @@ impl Book {
         }
     }
 
-    /// The addresses of those that are not silent.
+    /// The addresses of members that are not silent.
     fn alive(&self) -> Vec<Box<str>> {
         let silence = i64::try_from(SILENCE_MAX.as_millis()).unwrap_or(i64::MAX);
         let since = self.newest_ms.saturating_sub(silence);

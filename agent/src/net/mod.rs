@@ -1,7 +1,6 @@
-//! The network thread: sockets (`socket`, `link`, `feed`, `kafka`), and what is made of what they say
-//! (`hub`).
+//! The network thread: sockets (`socket`, `link`, `feed`, `kafka`), and the logic behind them (`hub`).
 //!
-//! One thread with a runtime of its own, so that an agent works in a service that has none.
+//! One thread with a runtime of its own, so that an agent works in a service without one.
 
 mod backoff;
 mod credentials;
@@ -38,45 +37,45 @@ use crate::resource::ResourceId;
 /// What sockets report to the hub.
 #[derive(Debug)]
 pub(crate) enum DriverEvent {
-    /// A link can carry messages.
+    /// A link is connected.
     LinkUp { peer: usize },
-    /// A message came over a link.
+    /// A message arrived over a link.
     LinkSaid { peer: usize, message: Bytes },
-    /// A link is gone; another is being made.
+    /// A link is disconnected; another is being opened.
     LinkDown { peer: usize },
-    /// A feed is there, with subscriptions to these resources' topics and the control topic.
+    /// A feed is open, with subscriptions to these resources' topics and the control topic.
     FeedUp {
         peer: usize,
         subscribed: Vec<ResourceId>,
     },
-    /// A topic was subscribed to on a feed that is there.
+    /// An open feed subscribed to a topic.
     Subscribed { peer: usize, resource: ResourceId },
-    /// A frame came over a feed.
+    /// A frame arrived over a feed.
     FeedSaid {
         peer: usize,
         topic: Topic,
         frame: Bytes,
     },
-    /// A feed is gone; another is being made.
+    /// A feed is closed; another is being opened.
     FeedDown { peer: usize },
     /// An aggregator may be found at this address, `host:port`.
     Found { address: Box<str> },
-    /// Kafka says how many partitions the topic of hits has.
+    /// The number of partitions of the topic of hits in Kafka.
     #[cfg(feature = "kafka")]
     Partitions(u32),
-    /// What became of a record that was given to Kafka.
+    /// The result of a record that was given to Kafka.
     #[cfg(feature = "kafka")]
     Delivered { id: u64, outcome: AppendOutcome },
 }
 
-/// What became of a record.
+/// The result of a record.
 #[cfg(feature = "kafka")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppendOutcome {
     /// Kafka has it.
     Taken,
-    /// Kafka may have it or not, and it is to be sent again.
+    /// Kafka may have the record or not, and it has to be sent again.
     SendAgain,
-    /// It was given up.
+    /// The record was given up.
     GivenUp,
 }

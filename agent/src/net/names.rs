@@ -1,16 +1,16 @@
-//! Names of aggregators: the addresses behind one, and names that stand for several aggregators, of which each
-//! address is followed and looked for again.
+//! Host names of aggregators: the addresses of a name; and names of several aggregators, of which each address is
+//! followed and resolved again.
 //!
 //! ```text
 //! tollgate.internal:7401 ── 10.0.0.4, 10.0.0.7 ── later 10.0.0.7, 10.0.0.9: the third is new
 //! ```
 //!
-//! A link asks for its name again whenever it connects, so a name with one address needs nothing of this:
-//! whoever is behind it is found when the one before is gone. Knows nothing of what is said there.
+//! A link resolves its name again whenever it connects, so a name with one address does not need this module. Knows
+//! nothing of messages.
 //!
-//! A lookup takes a thread of the service until the system's resolver gives up, which takes longer than anybody here
-//! waits. So a lookup keeps its permit to its end, and whoever finds none waits without a thread. What stays true: no
-//! more lookups run than there are permits, given up or not; an address in figures is nobody's name.
+//! A lookup occupies a thread of the service until the system's resolver gives up, which takes longer than any caller
+//! here waits. So a lookup keeps its permit to its end, and a lookup without a permit waits without a thread. What
+//! stays true: no more lookups run than there are permits, abandoned or not; a numeric address is never looked up.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,8 +23,8 @@ use tokio::sync::{Semaphore, mpsc};
 use super::DriverEvent;
 use super::socket::SocketFault;
 
-/// How often a name is asked for: members tell of each other within seconds; this is for a fleet of which
-/// nobody is left at the addresses that were known.
+/// How often a name is resolved: members announce each other within seconds; this is for a fleet that has left all
+/// known addresses.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
 /// How long an answer may take.
@@ -34,7 +34,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// Where it is none, or its name has no address.
+/// If it is not an address, or its name has no address.
 pub(super) async fn resolve(
     endpoint: &str,
     lookups: &Arc<Semaphore>,
@@ -57,8 +57,8 @@ async fn look_up<A: FromIterator<SocketAddr> + Send + 'static>(
     found.await.and_then(|found| found)
 }
 
-/// Does what takes a thread on one, once there is a permit, which is free when it has ended; whoever asked may have
-/// gone long before.
+/// Runs blocking work on a thread, once there is a permit. The permit is free when the work has ended, even if the
+/// caller has gone before.
 async fn apart<T: Send + 'static>(
     permits: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -74,7 +74,7 @@ async fn apart<T: Send + 'static>(
     done.map_err(io::Error::other)
 }
 
-/// Follows the names among these addresses for as long as somebody takes events.
+/// Follows the names among these addresses as long as the hub takes events.
 pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
         let (name, events) = (Box::<str>::from(name.as_str()), events.downgrade());
@@ -86,7 +86,7 @@ pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
     }
 }
 
-/// Follows one name; `ask` says what is behind it.
+/// Follows one name; `ask` resolves it.
 async fn follow_one<Answer>(events: mpsc::WeakSender<DriverEvent>, ask: impl Fn() -> Answer)
 where
     Answer: Future<Output = io::Result<BTreeSet<SocketAddr>>>,
@@ -95,7 +95,7 @@ where
     loop {
         let answer = tokio::time::timeout(ANSWER_WITHIN, ask()).await;
         let found = answer.ok().and_then(Result::ok).unwrap_or_default();
-        // Whoever holds a sender keeps the hub from its end.
+        // A sender keeps the hub from ending.
         let Some(events) = events.upgrade() else {
             return;
         };
@@ -113,9 +113,9 @@ fn is_name(address: &str) -> bool {
     address.parse::<SocketAddr>().is_err()
 }
 
-/// The addresses that are to be followed beside the name itself, those that were not known.
+/// The new addresses that have to be followed beside the name itself.
 fn new_ones(found: BTreeSet<SocketAddr>, known: &mut BTreeSet<SocketAddr>) -> Vec<Box<str>> {
-    // A link to the name finds the only one by itself.
+    // A link to the name finds a single address by itself.
     if found.len() < 2 {
         return Vec::new();
     }
@@ -167,7 +167,7 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            // With the last sender the hub has ended.
+            // Dropping the last sender means that the hub has ended.
             drop(sender);
             heard
         };
@@ -191,7 +191,7 @@ mod tests {
             let given_up = tokio::time::timeout(Duration::from_millis(1), hangs).await;
             assert!(given_up.is_err(), "it hangs");
         }
-        // The first two began, and no other could.
+        // The first two started, and no other could.
         assert!(begun.recv().is_ok() && begun.recv().is_ok());
         assert!(begun.try_recv().is_err());
         assert_eq!(permits.available_permits(), 0);

@@ -1,8 +1,8 @@
-//! Connecting: within a time, within a number, and with a word about who breaks the protocol.
+//! Connecting: within a time, within a number, and with a log line about peers that break the protocol.
 //!
-//! Aggregators tell of each other, so whoever answers as one decides how many addresses an agent hears
-//! of. Those that the agent was configured with are always connected to; of those that it has only
-//! heard of, a bounded number at a time, since their descriptors are the host's.
+//! Aggregators name each other, so a peer decides how many addresses an agent learns. The agent always connects to
+//! the aggregators in its configuration; of those that it only learnt, it connects to a bounded number at a time,
+//! since their file descriptors are the host's.
 
 use std::io;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use super::socket::{Socket, SocketFault};
 use crate::log_lines::LogLines;
 use crate::stats::Counters;
 
-/// How long a connection may take to be made, from the lookup of its name to READY.
+/// How long connecting may take, from the lookup of the name to READY.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Connections of each kind, link and feed, to aggregators that were only heard of.
+/// Connections of each kind, link and feed, to aggregators that the agent only learnt.
 const MET_MAX: usize = 64;
 
-/// Lookups of names at a time for connections of one kind to aggregators that were only heard of. Each takes a thread
-/// of the service, and the system's resolver may take half a minute. Those that the agent was configured with have one
-/// each.
+/// Lookups of names at a time for connections of one kind to aggregators that the agent only learnt. Each occupies a
+/// thread of the service, and the system's resolver may take half a minute. Aggregators in the configuration have one
+/// lookup each.
 const MET_LOOKUPS_MAX: usize = 4;
 
-/// How often it is said that nobody lets this agent in.
+/// How often the agent logs that aggregators deny it access.
 const REFUSED_EVERY: Duration = Duration::from_secs(30);
 
-/// Places for connections, as one connection's task has them.
+/// Slots for connections, for one connection's task.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    /// `None` for an aggregator that the agent was configured with.
+    /// `None` for an aggregator in the agent's configuration.
     places: Option<Arc<Semaphore>>,
     lookups: Arc<Semaphore>,
     counters: Arc<Counters>,
@@ -45,7 +45,7 @@ pub(super) struct Slots {
     lines: Arc<SlotLines>,
 }
 
-/// What is logged of connections, by kind.
+/// Log lines about connections, by kind.
 #[derive(Debug)]
 struct SlotLines {
     gone: LogLines,
@@ -54,7 +54,7 @@ struct SlotLines {
 }
 
 impl Slots {
-    /// For a connection to an aggregator that the agent was configured with.
+    /// For a connection to an aggregator in the agent's configuration.
     pub(super) fn new(counters: Arc<Counters>, credentials: Arc<Credentials>) -> Self {
         Self {
             places: None,
@@ -69,7 +69,7 @@ impl Slots {
         }
     }
 
-    /// For another connection to an aggregator that the agent was configured with.
+    /// For another connection to an aggregator in the agent's configuration.
     pub(super) fn another(&self) -> Self {
         Self {
             lookups: Arc::new(Semaphore::new(1)),
@@ -77,7 +77,7 @@ impl Slots {
         }
     }
 
-    /// For aggregators that were only heard of: they share their places.
+    /// For aggregators that the agent only learnt: they share their slots.
     pub(super) fn bounded(&self) -> Self {
         Self {
             places: Some(Arc::new(Semaphore::new(MET_MAX))),
@@ -86,7 +86,7 @@ impl Slots {
         }
     }
 
-    /// Waits for a place, which is free again when what this returns is dropped.
+    /// Waits for a slot, which is free again when the returned permit is dropped.
     pub(super) async fn take(&self) -> Option<OwnedSemaphorePermit> {
         match &self.places {
             Some(places) => Arc::clone(places).acquire_owned().await.ok(),
@@ -94,12 +94,12 @@ impl Slots {
         }
     }
 
-    /// Takes note of how a connection ended.
+    /// Counts and logs how a connection ended.
     pub(super) fn note(&self, endpoint: &str, ended: Result<(), SocketFault>) {
         let Err(fault) = ended else {
             return;
         };
-        // Aggregators name each other, so that an endpoint may be a peer's words as well.
+        // Aggregators name each other, so an endpoint may come from a peer.
         let endpoint = excerpt(endpoint);
         if fault.is_of_credentials() {
             Counters::add(&self.counters.connections_refused, 1);
@@ -129,7 +129,7 @@ impl Slots {
     }
 }
 
-/// A socket that is READY, with these bytes on their way, if somebody answers there in time.
+/// A socket that is READY, with these bytes queued, if the peer answers in time.
 pub(super) async fn connect(
     role: SocketType,
     endpoint: &str,

@@ -1,12 +1,11 @@
-//! One connection to an aggregator, in ZeroMQ's wire: what comes over it is bounded, whoever answers.
+//! One connection to an aggregator, in ZeroMQ's wire format: whatever the peer sends is bounded.
 //!
 //! ```text
-//! connect ──greeting, READY both ways──> messages; PING answered; PING where nothing comes
+//! connect ──greeting, READY both ways──> messages; PING is answered; PING is sent in a silence
 //! ```
 //!
-//! What stays true: memory grows with the bytes that came, up to one message of [`LIMITS`]; a peer that
-//! breaks the protocol, sends a message too slowly, says nothing or takes nothing is given up; nothing
-//! of it panics.
+//! What stays true: memory grows with the bytes received, up to one message of [`LIMITS`]; a peer that breaks the
+//! protocol, sends a message too slowly, sends nothing or reads nothing is given up; no input causes a panic.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -23,7 +22,7 @@ use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation, opening_w
 use super::credentials::Credentials;
 use super::wire::Wire;
 
-/// A message of an aggregator has at most 1,000,000 bytes, behind its topic.
+/// A message of an aggregator has at most 1,000,000 bytes, and its topic.
 const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
@@ -34,38 +33,38 @@ const LIMITS: PeerLimits = PeerLimits {
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Bytes that may wait to be sent before more is taken.
+/// Bytes that may wait to be sent before more is accepted.
 const OUT_BYTES_MAX: usize = 1 << 20;
 
 /// How long a message may take from its first byte to its last.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a peer may say nothing before it is pinged, and before it is given up.
+/// How long a peer may send nothing before it is pinged, and before it is given up.
 const PING_AFTER: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a peer may take nothing of what waits for it.
+/// How long a peer may read nothing while bytes wait for it.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// Time that passed between two looks beyond this was not the peer's: nobody read.
+/// If more than this passed between two looks, this process did not run, and the peer is not to blame.
 const AWAY_MIN: Duration = Duration::from_secs(2);
 
-/// Why a connection is given up. What others wrote stands in it as a log may have it.
+/// Why a connection is given up. Text from a peer is cut for the log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketFault {
-    /// The address is none.
+    /// The address is invalid.
     #[error("\"{}\" is not an address, expected tcp://host:port", excerpt(.0))]
     Address(Box<str>),
     /// The name has no address.
     #[error("no address is found: {0}")]
     Name(io::Error),
-    /// The network, or the peer's end.
+    /// A fault of the network, or the peer closed the connection.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The peer's bytes.
+    /// The peer's bytes break the protocol.
     #[error("{0}")]
     Violation(Violation),
-    /// The peer answers a greeting in the clear by TLS.
+    /// The peer answers a plaintext greeting by TLS.
     #[error(
         "the aggregator speaks TLS and this agent has no CA file, expected one (TOLLGATE_TLS_CA_FILE)"
     )]
@@ -76,10 +75,10 @@ pub(super) enum SocketFault {
     /// TLS, its certificates or files.
     #[error("{}", excerpt(.0))]
     Tls(String),
-    /// The peer does not let this agent in, and says why.
+    /// The peer denies this agent access, with its reason.
     #[error("refused: {}", excerpt(.0))]
     Refused(Box<str>),
-    /// The network is not said to be trusted, and nothing protects what would be sent over it.
+    /// The network is not declared as trusted, and nothing protects what would be sent over it.
     #[error(
         "not a loopback address, and no CA file: set TOLLGATE_TLS_CA_FILE, or TOLLGATE_INSECURE=trusted-network"
     )]
@@ -101,12 +100,12 @@ impl From<Violation> for SocketFault {
 }
 
 impl SocketFault {
-    /// Whether it is what the peer sent that is wrong, and not the network.
+    /// Whether the fault is what the peer sent, and not the network.
     pub(super) fn is_violation(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::Slow(_))
     }
 
-    /// Whether it is what this agent shows or believes that has to be put right.
+    /// Whether the fault is in credentials that an operator has to correct.
     pub(super) const fn is_of_credentials(&self) -> bool {
         matches!(
             self,
@@ -120,7 +119,7 @@ impl SocketFault {
 pub(super) struct Socket {
     wire: Wire,
     decoder: Decoder,
-    /// What was read, and up to where it has been handled.
+    /// The bytes that were read, and the range that is not yet handled.
     read: Box<[u8]>,
     unread: std::ops::Range<usize>,
     out: VecDeque<Bytes>,
@@ -134,7 +133,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects to the first of these addresses that answers, and waits for the peer's READY. To be given a limit of time by the caller.
+    /// Connects to the first of these addresses that answers, and waits for the peer's READY. The caller limits the
+    /// time.
     pub(super) async fn connect(
         role: SocketType,
         addresses: &[SocketAddr],
@@ -163,22 +163,22 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Queues bytes, which go out while [`Self::next`] is waited for.
+    /// Queues bytes, which are sent while the caller awaits [`Self::next`].
     pub(super) fn send(&mut self, bytes: Bytes) {
         self.out_bytes += bytes.len();
         self.out.push_back(bytes);
     }
 
-    /// Whether more is to be given to [`Self::send`].
+    /// Whether [`Self::send`] may be given more.
     pub(super) fn has_room(&self) -> bool {
         self.out_bytes < OUT_BYTES_MAX
     }
 
-    /// The next message, as its frames. May be dropped at any time, and nothing is lost.
+    /// The next message, as its frames. Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
     ///
-    /// Why the connection is of no use any more.
+    /// Why the connection is no longer usable.
     pub(super) async fn next(&mut self) -> Result<Vec<Bytes>, SocketFault> {
         loop {
             if let Some(message) = self.handle()? {
@@ -189,7 +189,7 @@ impl Socket {
     }
 
     async fn until(&mut self, is: impl Fn(&Self) -> bool) -> Result<(), SocketFault> {
-        // What follows READY waits to be handled until somebody asks for messages.
+        // What follows READY is handled when the caller asks for messages.
         while !is(self) {
             self.exchange().await?;
             let event = self.next_event()?;
@@ -213,7 +213,7 @@ impl Socket {
                     self.unfinished = None;
                     return Ok(Some(parts));
                 }
-                // A flood of pings is answered as far as the answers go out.
+                // A flood of pings is answered only as fast as the answers are sent.
                 Event::Ping(context) if self.has_room() => self.send(pong(&context)),
                 _ => {}
             }
@@ -226,7 +226,7 @@ impl Socket {
         Ok(None)
     }
 
-    /// The next event of what was read.
+    /// The next event of the bytes that were read.
     fn next_event(&mut self) -> Result<Option<Event>, SocketFault> {
         let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
         let event = self.decoder.next(&mut input);
@@ -241,7 +241,7 @@ impl Socket {
     async fn exchange(&mut self) -> Result<(), SocketFault> {
         self.look(Instant::now())?;
         let is_empty = self.write()?;
-        // The socket does not show what TLS has read and nobody has taken.
+        // The socket does not show what TLS has decrypted and nobody has read.
         if self.wire.has_plaintext() {
             return self.read();
         }
@@ -278,7 +278,7 @@ impl Socket {
         }
     }
 
-    /// Writes what is taken without waiting; whether nothing is left.
+    /// Writes what the socket accepts without waiting. Returns whether nothing is left.
     fn write(&mut self) -> Result<bool, SocketFault> {
         while !self.out.is_empty() {
             let pieces: Vec<IoSlice<'_>> = self
@@ -315,7 +315,7 @@ impl Socket {
         }
     }
 
-    /// Whether the peer still does its part.
+    /// Checks whether the peer still reads and sends in time.
     fn look(&mut self, now: Instant) -> Result<(), SocketFault> {
         if AWAY_MIN < now.saturating_duration_since(self.looked) {
             self.heard = now;

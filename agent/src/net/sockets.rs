@@ -1,9 +1,9 @@
-//! The sockets of the network thread, and the one loop that everything comes together in.
+//! The sockets of the network thread, and the one loop that handles everything.
 //!
 //! ```text
 //! link tasks (DEALER) ──┐                       ┌──> listener ──> deny list
-//! feed tasks (SUB) ─────┼── Event ──> the hub ──┤
-//! flusher's parcels ────┘                       └──> courier ──> link task, or Kafka's thread
+//! feed tasks (SUB) ─────┼── event ──> the hub ──┤
+//! flusher's batches ────┘                       └──> courier ──> link task, or Kafka's thread
 //! ```
 //!
 //! Decides nothing: the hub does. What stays true: the loop never waits for a socket.
@@ -36,43 +36,43 @@ use crate::log_lines::LogLines;
 use crate::resource::ResourceId;
 use crate::stats::Counters;
 
-/// Events of sockets that may wait; while so many do, sockets are not read.
+/// The most events of sockets that may wait; at the bound, sockets are not read.
 pub(crate) const EVENTS_MAX: usize = 4_096;
 
-/// How often time is told: leases and ends are as exact as a call's own look at the clock, this only
-/// clears up, and looks after silences of hundreds of milliseconds.
+/// The interval of ticks. Leases and ends are as exact as a call's own look at the clock; a tick only removes what
+/// has ended, and checks for silences of hundreds of milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How often where nothing is under way and nothing comes, as often as heartbeats do. Denials are looked through so
-/// much later, which end by themselves.
+/// The interval while nothing is in flight and nothing arrives: as long as that of heartbeats. Ended denials are
+/// removed that much later, but they end by themselves.
 const TICK_QUIET: Duration = Duration::from_millis(250);
 
-/// Of what has come already so much is taken into one turn: a turn costs as much as some messages.
+/// The most waiting items that one turn takes: a turn costs as much as some messages.
 const AT_ONCE: usize = 64;
 
-/// Aggregators that one agent knows of. A fleet has fewer. An agent that has met so many, because they came and went
-/// under ever new addresses, or because one of them names what is none, meets others in the place of those that are
-/// gone. To how many of them it is connected at a time is bounded elsewhere.
+/// The most aggregators that one agent knows. A fleet has fewer. An agent may reach this bound because aggregators
+/// return under ever new addresses, or because one of them names addresses that do not exist. It then replaces those
+/// that are gone. Another bound limits its simultaneous connections.
 const PEERS_MAX: usize = 1_024;
 
-/// An aggregator that was only heard of, and to which no link has been READY for so long, gives its place to another.
-/// All of them are tried once within 32 s: 64 at a time, 2 s each.
+/// An aggregator that the agent only learnt, and whose link has not been READY for this long, can be replaced. All of
+/// them are tried once within 32 s: 64 at a time, 2 s each.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// Where nobody has been gone for so long, nobody is looked for before this time has passed: a welcome names a thousand.
+/// If no aggregator could be replaced, the next search waits for this long: a welcome may name a thousand.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the agent's owner wants.
+/// Requests of the agent's handle.
 #[derive(Debug)]
 pub(crate) enum AgentOrder {
-    /// Send what is there, until the deadline at the latest, then end.
+    /// Send what is recorded, until the deadline at the latest, then end.
     Flush {
         deadline: Instant,
         done: oneshot::Sender<()>,
     },
 }
 
-/// What carries records to the log.
+/// The carrier of records to the log.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// The link of an aggregator that answers.
@@ -88,14 +88,14 @@ pub(crate) struct Sockets {
     links: Vec<Link>,
     feeds: Vec<FeedHandle>,
     carrier: Carrier,
-    /// Of those above, in their order.
+    /// The addresses of the links and feeds above, in their order.
     addresses: Vec<Box<str>>,
-    /// For sockets that are made later; the others have their own.
+    /// For sockets that are opened later; the others have their own.
     events: mpsc::WeakSender<DriverEvent>,
     room: InboxRoom,
-    /// For the links and for the feeds of aggregators that are met.
+    /// For the links and for the feeds of aggregators that the agent only learnt.
     met: (Slots, Slots),
-    /// Aggregators that the agent was configured with, which come first.
+    /// How many aggregators the agent was configured with; they come first.
     configured: usize,
     next_look: Instant,
     counters: Arc<Counters>,
@@ -103,7 +103,7 @@ pub(crate) struct Sockets {
     topic: Topic,
 }
 
-/// What is logged of aggregators that were heard of, by kind.
+/// Log lines about aggregators that the agent learnt, by kind.
 #[derive(Debug, Default)]
 struct MetLines {
     followed: LogLines,
@@ -111,7 +111,7 @@ struct MetLines {
 }
 
 impl Sockets {
-    /// Starts the sockets' tasks, all feeds with the agent's own topic; within the runtime that will run the hub.
+    /// Starts the sockets' tasks, all feeds with the agent's own topic. Called within the runtime that runs the hub.
     pub(crate) fn start(
         aggregators: &[String],
         topic: Topic,
@@ -147,7 +147,7 @@ impl Sockets {
         }
     }
 
-    /// The number of the next aggregator that is met: a new one, or that of one that has been gone for long.
+    /// The number for the next aggregator: a new one, or that of an aggregator that has been gone for long.
     fn place_for_another(&mut self) -> Option<usize> {
         if self.links.len() < PEERS_MAX {
             return Some(self.links.len());
@@ -167,7 +167,7 @@ impl Sockets {
     }
 }
 
-/// Puts something in the place of what is there, or behind the last.
+/// Replaces an element, or appends one.
 fn put<T>(all: &mut Vec<T>, at: usize, one: T) {
     match all.get_mut(at) {
         Some(place) => *place = one,
@@ -215,7 +215,7 @@ impl Transport for Sockets {
             }
             return None;
         };
-        // Without one, the last of the sockets' tasks has ended.
+        // If there is none, the last of the sockets' tasks has ended.
         let events = self.events.upgrade()?;
         if let Some(unsaid) = self.lines.followed.may() {
             let address = excerpt(&address);
@@ -259,7 +259,7 @@ impl Transport for Sockets {
     fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool {
         match &self.carrier {
             Carrier::Links => {
-                // Only a carrier beside the links takes any.
+                // Only a carrier beside the links takes records here.
                 let _ = next;
                 false
             }
@@ -317,7 +317,7 @@ impl Driver<Sockets> {
                 () = tokio::time::sleep_until(tick_at) => {}
             }
             self.take_waiting(&mut events, &mut parcels);
-            // Whatever it was woken for: a wake-up costs more than a tick.
+            // On any wake-up, because a wake-up costs more than a tick.
             if TICK <= ticked.elapsed() || tick_at <= Instant::now() {
                 self.tick();
                 ticked = Instant::now();
@@ -339,9 +339,9 @@ impl Driver<Sockets> {
         ending.ask_to_end();
         shared.clock.wake_keeper();
         shared.desk.close();
-        // The flusher lets go of its parcels once it has counted what it could not hand over: a pause of
-        // its, a millisecond or so, without which whoever asked for the end would be told less than was
-        // dropped.
+        // The flusher drops its sender of batches once it has counted what it could not hand over, about a
+        // millisecond later. Without waiting for that, [`Flushed`](crate::Flushed) would report fewer drops than
+        // there were.
         while let Some(parcel) = parcels.recv().await {
             self.take_parcel(parcel);
         }
@@ -349,7 +349,7 @@ impl Driver<Sockets> {
         drop(flushing);
     }
 
-    /// Takes what came while the last turn was at work, of each as many as are to be taken at once.
+    /// Takes what arrived during the last turn, up to a bound of each kind.
     fn take_waiting(
         &mut self,
         events: &mut mpsc::Receiver<DriverEvent>,
@@ -377,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// An aggregator that is there, and says something now and then.
+    /// An aggregator that is there, and sends something now and then.
     async fn ready() -> Box<str> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -406,7 +406,7 @@ mod tests {
             (&counters, Credentials::default()),
         );
         tokio::spawn(async move { while hub.recv().await.is_some() {} });
-        // No port has this number, and what has none is refused at once.
+        // This port number does not exist, so the connection is refused at once.
         let absent = |n: usize| Box::from(format!("127.1.{}.{}:0", n / 250, n % 250 + 1));
         assert_eq!(sockets.meet(ready().await), Some(1));
         for peer in 2..PEERS_MAX {

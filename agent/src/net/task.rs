@@ -1,13 +1,13 @@
-//! A task that ends with whoever started it.
+//! A task that ends when its handle is dropped.
 
 use tokio::task::AbortHandle;
 
-/// A task of the current runtime. It is ended where it waits next, when this is dropped.
+/// A task of the current runtime. Dropping this ends the task at its next await.
 #[derive(Debug)]
 pub(super) struct Task(AbortHandle);
 
 impl Task {
-    /// Starts it.
+    /// Starts the task.
     pub(super) fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work).abort_handle())
     }

@@ -1,4 +1,4 @@
-//! A connection's bytes, with TLS or without; nothing here waits but for the socket to be ready.
+//! A connection's bytes, with TLS or without; functions here only wait for the socket to be ready.
 
 use std::io::{self, IoSlice};
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use super::socket::SocketFault;
 
-/// A socket, and the session over it.
+/// A socket, and the TLS session over it.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,
@@ -17,7 +17,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Without TLS.
+    /// A connection without TLS.
     pub(super) const fn plain(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -26,7 +26,7 @@ impl Wire {
         }
     }
 
-    /// With TLS, once the handshake is made.
+    /// A connection with TLS, after the handshake.
     #[cfg(feature = "tls")]
     pub(super) async fn secured(
         stream: TcpStream,
@@ -43,7 +43,7 @@ impl Wire {
         self.stream.ready(interest).await
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads what is available; 0 at the end.
     pub(super) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -52,7 +52,7 @@ impl Wire {
         self.stream.try_read(buffer)
     }
 
-    /// Writes what is taken of these pieces.
+    /// Writes as much of these pieces as the socket accepts.
     pub(super) fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -61,7 +61,7 @@ impl Wire {
         self.stream.try_write_vectored(pieces)
     }
 
-    /// Writes what the session has taken; whether nothing is left in it.
+    /// Writes what the session has buffered. Returns whether nothing is left in it.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -84,12 +84,12 @@ impl Wire {
     }
 }
 
-/// What TLS refuses is told apart from what the network does.
+/// Distinguishes faults of TLS from faults of the network.
 #[cfg(feature = "tls")]
 fn tls_or_io(error: io::Error) -> SocketFault {
     match error.kind() {
         io::ErrorKind::InvalidData => SocketFault::Tls(error.to_string()),
-        // A peer that speaks no TLS closes, or waits until it is given up.
+        // A peer without TLS closes the connection, or waits until it is given up.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => SocketFault::Tls(
             "TLS: the peer closed the connection within the handshake; it may speak none"
                 .to_owned(),

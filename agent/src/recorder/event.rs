@@ -1,4 +1,4 @@
-//! What a call leaves behind: an event in a few 64-bit words.
+//! The record of one call: an event in a few 64-bit words.
 //!
 //! ```text
 //! hit      [stamp (us)] [resource:32 | length:16 | unguarded:1 | kind:3 | cause:12] [domain, eight bytes a word]
@@ -8,8 +8,8 @@
 //! refused  the same, with [copies:32 | generation:32] [offset] [entry] before the domain
 //! ```
 //!
-//! Words, because a ring of words takes an event with one copy of memory. Knows nothing of threads.
-//! What stays true: an event that was written is read as the same.
+//! Words, because a ring of words takes an event with one copy of memory. Knows nothing of threads. What stays true:
+//! an event is read as it was written.
 
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::place::Place;
@@ -29,50 +29,50 @@ const CHARGE: u64 = 4;
 const REFUND: u64 = 5;
 const ESTIMATE: u64 = 6;
 
-/// Where a head says that the call was unguarded.
+/// The bit of a head that marks the call as unguarded.
 const UNGUARDED_BIT: u32 = 15;
 
 /// What happened to a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// It was let through.
+    /// The call was let through.
     Hit {
-        /// How many at once.
+        /// The copies.
         copies: u32,
-        /// The least the caller wanted, where that matters.
+        /// The least number of copies that was useful, if less than all.
         min: Option<u32>,
-        /// Whether it is known to be unguarded: the agent was blind, or denials were grants. What else
-        /// makes it so is found when it is packed.
+        /// Whether it is known to be unguarded: the agent was blind, or denials were ignored. The packer finds the
+        /// other reasons.
         unguarded: bool,
     },
-    /// It was let through and charged by estimate: a settlement may follow.
+    /// The call was let through and charged by an estimate: a settlement may follow.
     Estimate {
-        /// How many copies were estimated.
+        /// The estimated copies.
         copies: u32,
-        /// As of a hit.
+        /// As for a hit.
         unguarded: bool,
     },
-    /// It cost so much, as was known afterwards.
+    /// A cost that was known only afterwards.
     Charge {
-        /// How many copies.
+        /// The copies.
         copies: u32,
     },
-    /// It cost less than was estimated.
+    /// The cost was lower than the estimate.
     Refund {
-        /// What was charged; more than the actual cost.
+        /// The copies charged; more than the actual cost.
         estimated: u32,
-        /// What it cost.
+        /// The actual cost.
         actual: u32,
         /// The stamp under which the estimate was recorded.
         made: Timestamp,
     },
-    /// It was refused.
+    /// The call was refused.
     Refused {
-        /// How many were asked for.
+        /// The copies that the call asked for.
         copies: u32,
-        /// Why.
+        /// The cause of the refusal.
         cause: Cause,
-        /// By which statement, if by one.
+        /// The log position of the denial, if a statement refused the call.
         place: Option<Place>,
     },
 }
@@ -112,7 +112,7 @@ impl EventWords {
         }
     }
 
-    /// Writes an event over what was there.
+    /// Writes an event over the previous one.
     #[inline]
     pub(super) fn write(&mut self, event: &RecorderEvent<'_>) {
         self.len = 0;
@@ -190,7 +190,7 @@ impl<'w> EventReader<'w> {
         }
     }
 
-    /// The next event; `room` takes its domain. `None` at the end, and at what is no event.
+    /// The next event; `room` receives its domain. `None` at the end, and for an invalid event.
     pub(super) fn next<'r>(&mut self, room: &'r mut Vec<u8>) -> Option<RecorderEvent<'r>> {
         let at = Timestamp::from_micros(*self.words.next()?);
         let head = *self.words.next()?;
@@ -245,7 +245,7 @@ impl<'w> EventReader<'w> {
             room.extend_from_slice(&self.words.next()?.to_le_bytes());
         }
         room.truncate(len);
-        // What was written came from a text.
+        // The bytes were written from a `str`.
         let domain = std::str::from_utf8(room).ok()?;
         Some(RecorderEvent {
             resource: ResourceId((head >> 32) as u32),
@@ -270,7 +270,7 @@ fn number_of(cause: Cause) -> u16 {
         Cause::Unconfigured => 4,
         Cause::Full => 6,
         Cause::Banned => 7,
-        // Also what a later release of the words may add, until this one learns it.
+        // Also for causes that a later release may add, until this release learns them.
         _ => 5,
     }
 }

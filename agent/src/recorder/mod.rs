@@ -1,4 +1,4 @@
-//! The recorder: what calls leave behind, on its way from their threads to the flusher.
+//! The recorder: it takes events from the calling threads to the flusher.
 //!
 //! ```text
 //! thread 1 ── ring ──┐
@@ -6,12 +6,12 @@
 //! thread 3 ── ring ──┘
 //! ```
 //!
-//! A ring for each thread and agent, made at the thread's first call: one writer, one reader, no lock,
-//! and nothing that two calling threads share. A ring that is full drops the newest event, and counts.
-//! Nobody is woken: the flusher comes by.
+//! Each thread has a ring for each agent, made at the thread's first call: one writer, one reader, no lock, and
+//! nothing that two calling threads share. A full ring drops the newest event, and counts it. The recorder wakes
+//! nobody: the flusher visits.
 //!
-//! Knows nothing of batches. What stays true: below its bound a ring loses nothing and keeps order; what
-//! nobody came for any more counts as dropped.
+//! Knows nothing of batches. What stays true: below its bound a ring loses nothing and keeps order; events that are
+//! never drained count as dropped.
 
 mod event;
 
@@ -25,7 +25,7 @@ use crate::sync::{Arc, Mutex, MutexGuard, per_thread};
 use event::{EventReader, EventWords, WORDS_MAX};
 pub(crate) use event::{Happened, RecorderEvent};
 
-/// Tells agents of one process apart.
+/// Distinguishes the agents of one process.
 static AGENTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 per_thread! {
@@ -41,8 +41,8 @@ struct Ring {
     words: EventWords,
 }
 
-/// What one ring counted. Written by its own thread alone, so that a plain load and store will do; on
-/// cache lines of its own, since two threads' counts beside each other cost both half their speed.
+/// One ring's counters. Only the ring's own thread writes them, so that a plain load and store will do. They are on
+/// cache lines of their own, since two threads' counters beside each other cost both half their speed.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct RingCounts {
@@ -52,7 +52,7 @@ struct RingCounts {
     refused_dropped: AtomicU64,
 }
 
-/// What the recorder counted, in calls.
+/// The recorder's counters, in calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecorderCounts {
     pub(crate) hits: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Recorder {
     ring_words: usize,
     rings_max: usize,
     registry: Mutex<Registry>,
-    /// Hits for which no ring was to be had.
+    /// Hits for which there was no ring.
     hits_ringless: AtomicU64,
     refused_ringless: AtomicU64,
 }
@@ -77,14 +77,14 @@ pub(crate) struct Recorder {
 struct Registry {
     fresh: Vec<(Consumer<u64>, Arc<RingCounts>)>,
     counts: Vec<Arc<RingCounts>>,
-    /// Of rings whose threads have ended.
+    /// The counts of rings whose threads have ended.
     retired: RecorderCounts,
-    /// Hits and refused calls that were ever drained, once nobody drains any more.
+    /// Hits and refused calls that were ever drained, once draining has ended.
     ended: Option<(u64, u64)>,
 }
 
 impl Recorder {
-    /// One whose rings take `ring_bytes` each; threads beyond `rings_max` record nothing.
+    /// A recorder whose rings take `ring_bytes` each; threads beyond `rings_max` record nothing.
     pub(crate) fn new(ring_bytes: usize, rings_max: usize) -> Self {
         Self {
             agent: AGENTS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -100,7 +100,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn record(&self, event: &RecorderEvent<'_>) {
         let recorded = RINGS.try_with(|rings| {
-            // Nothing here calls out while the borrow lasts, so it is always to be had.
+            // Nothing here calls out while the borrow lasts, so the borrow always succeeds.
             let Ok(mut rings) = rings.try_borrow_mut() else {
                 return false;
             };
@@ -133,7 +133,7 @@ impl Recorder {
             ring.record(event);
             return true;
         }
-        // Rings of agents that are gone.
+        // Remove rings of agents that are gone.
         rings.retain(|ring| !ring.producer.is_abandoned());
         let Some(mut ring) = self.new_ring() else {
             return false;
@@ -160,7 +160,7 @@ impl Recorder {
         })
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn recorded(&self) -> RecorderCounts {
         let registry = self.registry();
         let mut sum = registry.retired;
@@ -168,8 +168,8 @@ impl Recorder {
         sum.hits_dropped += self.hits_ringless.load(Ordering::Relaxed);
         sum.refused_dropped += self.refused_ringless.load(Ordering::Relaxed);
         if let Some((hits, refused)) = registry.ended {
-            // What was written after the last drain stays in its ring for ever. To look for the end at
-            // each call would cost all calls something; the difference costs none.
+            // Events written after the last drain stay in their ring for ever. A check for the end would cost every
+            // call something; the difference costs calls nothing.
             let left = sum.hits.saturating_sub(hits);
             (sum.hits, sum.hits_dropped) = (sum.hits - left, sum.hits_dropped + left);
             let left = sum.refused.saturating_sub(refused);
@@ -216,14 +216,14 @@ pub(crate) struct Drain {
     rings: Vec<(Consumer<u64>, Arc<RingCounts>)>,
     words: Vec<u64>,
     room: Vec<u8>,
-    /// The most words that a ring had at the last drain.
+    /// The greatest number of words in a ring at the last drain.
     words_most: usize,
     hits: u64,
     refused: u64,
 }
 
 impl Drain {
-    /// Hands out everything that was recorded so far; how many events that were.
+    /// Passes on everything that was recorded so far. Returns how many events there were.
     pub(crate) fn drain(
         &mut self,
         recorder: &Recorder,
@@ -234,7 +234,7 @@ impl Drain {
         let mut ended = false;
         self.words_most = 0;
         for (ring, _) in &mut self.rings {
-            // Asked before it is emptied: what a thread wrote before it ended is read below.
+            // Read before the ring is drained: what a thread wrote before it ended is read below.
             ended |= ring.is_abandoned();
             let Ok(chunk) = ring.read_chunk(ring.slots()) else {
                 continue;
@@ -266,7 +266,7 @@ impl Drain {
         1_000 * self.words_most / recorder.ring_words
     }
 
-    /// Nobody drains any more: what was not drained counts as dropped from here on.
+    /// Ends draining: events that were not drained count as dropped from here on.
     pub(crate) fn end(self, recorder: &Recorder) {
         recorder.registry().ended = Some((self.hits, self.refused));
     }
@@ -317,7 +317,7 @@ mod tests {
         let recorder = Recorder::new(4_096, 4);
         let mut drain = Drain::default();
         let mut all = Vec::new();
-        // Many times round the ring, with names of every length.
+        // Many times around the ring, with names of every length.
         for n in 0..5_000u64 {
             let domain = "d".repeat(n as usize % 40);
             recorder.record(&hit(&domain, n));
@@ -415,7 +415,7 @@ mod tests {
             ..RecorderCounts::default()
         };
         assert_eq!(recorder.recorded(), expected);
-        // A thread that comes only now gets no ring.
+        // A thread that calls only now gets no ring.
         std::thread::scope(|scope| {
             scope.spawn(|| recorder.record(&hit("a", 4)));
         });

@@ -1,7 +1,7 @@
-//! Beats: what a partition is told of everything that is held of its resources.
+//! Heartbeats: they state to a partition everything that the agent holds of the partition's resources.
 //!
-//! A digest mostly; a list first, every ten seconds, and after whatever may have been lost. What does
-//! not fit into one record is cut, into records that stand by themselves.
+//! Mostly a digest; a list at first, every ten seconds, and after anything that may have been lost. A list that does
+//! not fit into one record is cut into records that are valid by themselves.
 
 use std::sync::Arc;
 
@@ -15,27 +15,28 @@ use crate::batch::holds::{BeatHold, BeatPart, BeatSays, Heartbeat};
 use crate::clock::Mono;
 use crate::stats::Counters;
 
-/// How often everything is listed: what a lost release keeps at most, while the agent beats.
+/// How often everything is listed: for at most this long a lost release has no effect, while the agent sends
+/// heartbeats.
 const LIST_EVERY: Span = Span::from_secs(10);
 
-/// How long a verdict may take before it is asked for.
+/// How long a verdict may take before the agent asks for it.
 const ASK_AFTER: Span = Span::from_secs(1);
 
-/// Holds that one beat asks about, of each resource; more are asked about by the next.
+/// The most holds of each resource that one heartbeat asks about; the next one asks about more.
 const ASKED_MAX: usize = 1_024;
 
-/// Awaited verdicts that go with a digest, of each resource; more are awaited by the next beat.
+/// The most awaited verdicts of each resource that go with a digest; the next heartbeat has more.
 const AWAITING_MAX: usize = 16_384;
 
 /// Bytes of one part, and of one record: a message may have a million.
 const PART_BYTES: usize = 200_000;
 const RECORD_BYTES: usize = 500_000;
 
-/// Resources of one record; names of the greatest length are a fourth of a message.
+/// Resources of one record; with names of the greatest length they are a fourth of a message.
 pub(super) const RESOURCES_MAX: usize = 1_000;
 
 impl HoldSession {
-    /// The least of what the resources of a partition ask for.
+    /// The least heartbeat interval of a partition's resources.
     pub(super) fn beat_every(&self, partition: u32) -> Span {
         let of_it = self.held.values().filter(|one| one.partition == partition);
         of_it
@@ -44,7 +45,7 @@ impl HoldSession {
             .unwrap_or(Span::from_millis(500))
     }
 
-    /// Sends a beat, if it is time for one and nothing waits before it.
+    /// Sends a heartbeat, if one is due and no operation waits before it.
     pub(super) fn beat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Payload>) {
         let due = self.lanes.get(&partition).is_some_and(|lane| {
             lane.operations.is_empty() && lane.beat_at.is_some_and(|at| at <= now)
@@ -106,7 +107,7 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
             ..Heartbeat::default()
         });
     }
-    // Every resource that was ever used is named, so that nothing is left to what is not.
+    // Every resource that was ever used is listed, so that a missing resource has no meaning.
     let more = 1 < records.len();
     for record in &mut records {
         record.head = BeatHead {
@@ -119,7 +120,7 @@ fn records(partition: u32, replaces: Option<u128>, parts: Vec<BeatPart>) -> Vec<
 }
 
 impl HeldResource {
-    /// What a beat says of the resource; as much as a list takes, or a digest.
+    /// The heartbeat's statements about the resource: the parts of a list, or a digest.
     fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
         self.ask_back();
         let list = self.list_wanted || self.listed.is_none_or(|last| LIST_EVERY <= now.since(last));

@@ -1,4 +1,5 @@
-//! A keeper beside a log and an aggregator that are played, word by word and verdict by verdict.
+//! A test bench: a hold session with a simulated log and aggregator, notice by notice and verdict
+//! by verdict.
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
@@ -24,9 +25,10 @@ pub(super) struct SessionBench {
     pub(super) now: Mono,
     pub(super) order: u64,
     pub(super) offset: u64,
-    /// As if this were under way.
+    /// The simulated state of records in flight.
     pub(super) under_way: UnderWay,
-    /// As if the log answered nothing; else it has what was sent by the next time.
+    /// Whether the log answers nothing; otherwise it has acknowledged by the next call what was
+    /// sent.
     pub(super) is_silent: bool,
 }
 
@@ -57,7 +59,7 @@ impl SessionBench {
         bench
     }
 
-    /// How often an excess was news.
+    /// How often an excess was new.
     pub(super) fn excesses(&self) -> u64 {
         self.keeper.counters.holds_excess.load(Ordering::Relaxed)
     }
@@ -165,7 +167,7 @@ impl SessionBench {
         self.keeper.hear(vec![verdict], self.now);
     }
 
-    /// What leaves now, as text; every record is written and read again.
+    /// What is sent now, as text; every record is encoded and decoded.
     pub(super) fn sent(&mut self) -> Vec<String> {
         let under_way = self.under_way;
         let cargoes = self.keeper.next(self.now, |_| under_way);

@@ -1,6 +1,6 @@
-//! What is held of one resource, by number.
+//! The holds of one resource, by number.
 //!
-//! Knows nothing of records. What stays true: the digest is that of all holds in use.
+//! Knows nothing of records. What stays true: the digest is the digest of all holds in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,67 +14,68 @@ use crate::clock::Mono;
 use crate::holds::notice::{HoldAnswer, HoldStanding};
 use crate::resource::Resource;
 
-/// The silence after which an agent is gone, where it is not known yet.
+/// The silence after which an agent is gone, while the resource's setting is unknown.
 const TIMEOUT_UNKNOWN: Span = Span::from_secs(2);
 
-/// Beats within that silence: with three of them lost the fourth is in time.
+/// Heartbeats within that silence: if three are lost, the fourth is in time.
 const BEATS: u64 = 4;
 
-/// With so many of them unheard of the agent may be gone by the time that the next one is heard.
+/// If this many heartbeats do not arrive, the agent may be gone by the time that the next one arrives.
 const BEATS_MISSED: u64 = 2;
 
-/// No beats come faster than this, whatever is configured.
+/// Heartbeats are never more frequent than this, whatever is configured.
 const BEAT_MIN: Span = Span::from_millis(50);
 
-/// None come more slowly either: lists go with them, and heal what was lost.
+/// Heartbeats are never less frequent than this: they carry lists, which correct what was lost.
 const BEAT_MAX: Span = Span::from_secs(10);
 
-/// No agent is taken for gone after a shorter silence than this.
+/// No agent counts as gone after a shorter silence than this.
 pub(super) const SILENCE_MIN: Span = Span::from_micros(BEATS_MISSED * BEAT_MIN.as_micros());
 
-/// What is held of one resource.
+/// The holds of one resource.
 #[derive(Debug)]
 pub(super) struct HeldResource {
     pub(super) resource: Arc<Resource>,
     pub(super) partition: u32,
     pub(super) holds: BTreeMap<u64, KeptHold>,
     pub(super) digest: Holdings,
-    /// When all of it was listed last.
+    /// When all holds were last listed.
     pub(super) listed: Option<Mono>,
-    /// It is to be listed with the next beat.
+    /// Whether the next heartbeat has to list all holds.
     pub(super) list_wanted: bool,
 }
 
 /// One hold.
 #[derive(Debug)]
 pub(super) struct KeptHold {
-    /// Empty while a seize is awaited.
+    /// Empty while a seize waits for its verdict.
     pub(super) domain: Arc<str>,
     pub(super) copies: u32,
     pub(super) start: Timestamp,
     pub(super) strict: bool,
     pub(super) seized: Option<TransferId>,
     pub(super) stands: Stands,
-    /// Since when it has been known here, or what was said of it has been in doubt.
+    /// Since when the hold has been known here, or its verdict has been in doubt.
     pub(super) since: Mono,
-    /// The last that was said about it.
+    /// The last verdict on the hold.
     pub(super) said: Option<HoldStanding>,
-    /// What was said before it came into doubt: should it be said again, that is no news.
+    /// The verdict before it came into doubt: if it is repeated, it is not news.
     pub(super) doubted: Option<HoldStanding>,
-    /// Copies of it were given away: what is said without saying of how many may be of more than are left.
+    /// Copies of the hold were given away: a verdict that does not state the number of copies may be about more than
+    /// are left.
     pub(super) gave: bool,
-    /// Where the last was said that was heard.
+    /// The log position of the last verdict received.
     pub(super) heard: Option<Place>,
     pub(super) confirm: Vec<oneshot::Sender<HoldStanding>>,
     pub(super) watch: Vec<oneshot::Sender<HoldStanding>>,
 }
 
-/// How a hold stands.
+/// The state of a hold.
 #[derive(Debug)]
 pub(super) enum Stands {
-    /// Its copies are in use.
+    /// The copies are in use.
     InUse,
-    /// Its verdict is awaited.
+    /// The verdict is awaited.
     Awaited(oneshot::Sender<HoldAnswer>),
 }
 
@@ -83,7 +84,7 @@ impl KeptHold {
         matches!(self.stands, Stands::InUse)
     }
 
-    /// Notes who waits. Whoever gave up waiting is forgotten, so that asking again and again keeps nothing.
+    /// Adds a waiting caller. Callers that gave up are removed, so that repeated calls do not accumulate.
     pub(super) fn wait(
         waiting: &mut Vec<oneshot::Sender<HoldStanding>>,
         answer: oneshot::Sender<HoldStanding>,
@@ -92,21 +93,21 @@ impl KeptHold {
         waiting.push(answer);
     }
 
-    /// So many copies are given away.
+    /// This many copies are given away.
     fn less(&mut self, by: u32) {
         (self.copies, self.gave) = (self.copies - by, true);
         let words = [&mut self.said, &mut self.doubted];
         words.into_iter().flatten().for_each(|word| word.lessen(by));
     }
 
-    /// What was said of it may not be so any more: unless it is said again it is asked for.
+    /// The verdict may no longer be true: unless it is repeated, the agent asks for it.
     pub(super) fn doubt(&mut self, now: Mono) {
         if let Some(word) = self.said.take() {
             (self.doubted, self.since) = (Some(word), now);
         }
     }
 
-    /// Tells those who wait what was said.
+    /// Sends a verdict to the waiting callers.
     pub(super) fn tell(&mut self, word: &HoldStanding, revokes: bool) {
         (self.said, self.doubted) = (Some(word.clone()), None);
         Self::answer(&mut self.confirm, word);
@@ -115,10 +116,10 @@ impl KeptHold {
         }
     }
 
-    /// Tells all that wait, and forgets them.
+    /// Answers all waiting callers, and removes them.
     pub(super) fn answer(waiting: &mut Vec<oneshot::Sender<HoldStanding>>, word: &HoldStanding) {
         for one in waiting.drain(..) {
-            // Nobody may be listening any more.
+            // The receiver may be dropped already.
             let _ = one.send(word.clone());
         }
     }
@@ -136,13 +137,13 @@ impl HeldResource {
         }
     }
 
-    /// Everything that is in use may have to be counted anew, and more or less of it be too much then.
+    /// The aggregators may count all holds in use again, and more or less of them may then be too much.
     pub(super) fn doubt(&mut self, now: Mono) {
         let in_use = self.holds.values_mut().filter(|kept| kept.in_use());
         in_use.for_each(|kept| kept.doubt(now));
     }
 
-    /// How often to beat while anything is held.
+    /// The heartbeat interval while anything is held.
     pub(super) fn beat_every(&self) -> Span {
         let public = self.resource.public();
         let timeout = public
@@ -152,7 +153,8 @@ impl HeldResource {
         Span::from_micros(timeout.as_micros() / BEATS).clamp(BEAT_MIN, BEAT_MAX)
     }
 
-    /// Whether owners may have taken this agent for gone, given how long they may have heard nothing of it.
+    /// Whether ruling aggregators may have counted this agent as gone, if they received nothing from it for this
+    /// long.
     pub(super) fn may_be_gone(&self, silence: Span) -> bool {
         BEATS_MISSED * self.beat_every().as_micros() <= silence.as_micros()
     }
@@ -172,7 +174,7 @@ impl HeldResource {
         Some(kept)
     }
 
-    /// Takes copies of a hold in use; whether that is possible. With the last one it is over, or not.
+    /// Takes copies of a hold in use, and returns whether that was possible. With its last copy the hold is removed.
     pub(super) fn lessen(&mut self, number: u64, by: u32) -> bool {
         let Some(kept) = self.holds.get_mut(&number).filter(|kept| kept.in_use()) else {
             return false;
@@ -192,7 +194,7 @@ impl HeldResource {
         true
     }
 
-    /// The copies of a hold that was awaited are in use; who awaits them.
+    /// The copies of an awaited hold are in use. Returns the channel of the waiting caller.
     pub(super) fn use_now(
         &mut self,
         number: u64,

@@ -1,18 +1,18 @@
-//! The keeper of holdings: what this agent holds, and everything that is said about it in the log.
+//! The hold session: what this agent holds, and everything that it sends to the log about it.
 //!
 //! ```text
-//! hold 7      operation in the next record; listed or in the digest of every beat from then on
-//! reserve 8   operation; named as awaited by every beat until its verdict comes
-//! release 7   operation; in no beat any more, so that a lost one is healed by the next list
+//! hold 7      operation in the next record; in the list or digest of every heartbeat from then on
+//! reserve 8   operation; every heartbeat names it as awaited until its verdict arrives
+//! release 7   operation; in no heartbeat any more, so that the next list corrects a lost one
 //! ```
 //!
-//! Operations of a partition leave in the order in which they were done, and a beat leaves only when
-//! no operation waits before it: so a beat is true at its sequence. While the log takes nothing no
-//! beats pile up. A record that was sent again or refused may have been overtaken, and what is
-//! overtaken is never applied: all is listed soon after.
+//! Operations of a partition are sent in the order in which they were done, and a heartbeat is sent only when no
+//! operation waits before it: so a heartbeat is true at its sequence. While the log accepts nothing, heartbeats do
+//! not pile up. A record that was sent again or refused may have been overtaken, and an overtaken record is never
+//! applied: so everything is listed soon after.
 //!
-//! A state machine: it knows no socket and no clock. What stays true: a number is told once and
-//! never anew; operations that wait are bounded, and at the bound the next list says it all.
+//! A state machine: it knows no socket and no clock. What stays true: a number is used once; operations that wait are
+//! bounded, and at the bound the next list replaces them.
 
 mod beats;
 #[cfg(test)]
@@ -43,19 +43,19 @@ use crate::courier::UnderWay;
 use crate::resource::{Resource, ResourceId, Resources};
 use crate::stats::Counters;
 
-/// Operations that may wait for the log in one partition: some megabytes.
+/// The most operations that may wait for the log in one partition: some megabytes.
 const OPERATIONS_MAX: usize = 65_536;
 
 /// Bytes of a record of operations, as of one of hits.
 const RECORD_BYTES: usize = 64 * 1024;
 
-/// Records of operations and beats under way in a partition with which more are still sent.
+/// With this many records of operations and heartbeats in flight in a partition, no more are sent.
 const EAGER: usize = 4;
 
-/// How soon a list follows what may have been lost: not at once, since more may be lost with it.
+/// How soon a list follows a possible loss: not at once, since more may be lost with it.
 const HEAL_AFTER: Span = Span::from_millis(100);
 
-/// The keeper of one agent's holdings.
+/// The hold session of one agent.
 #[derive(Debug)]
 pub(crate) struct HoldSession {
     origin: Origin,
@@ -63,29 +63,29 @@ pub(crate) struct HoldSession {
     counters: Arc<Counters>,
     struck: Arc<RevokedHolds>,
     on_hold: Option<OnHold>,
-    /// 0: not known yet.
+    /// 0 while unknown.
     partitions: u32,
     held: BTreeMap<ResourceId, HeldResource>,
     lanes: BTreeMap<u32, SessionQueue>,
-    /// The epoch is over: nothing is said any more.
+    /// The epoch is over: nothing more is sent.
     ended: bool,
 }
 
-/// One partition.
+/// One partition's queue.
 #[derive(Debug, Default)]
 struct SessionQueue {
     operations: VecDeque<Operation>,
-    /// When the next beat is due; none: nothing is held, and nothing is owed.
+    /// When the next heartbeat is due; `None` if nothing is held and no heartbeat is owed.
     beat_at: Option<Mono>,
-    /// A beat is due although nothing is held.
+    /// A heartbeat is due although nothing is held.
     owed: bool,
-    /// Anything was ever sent there.
+    /// Whether anything was ever sent there.
     used: bool,
-    /// How many records were acknowledged when that was last looked at.
+    /// How many records were acknowledged at the last look.
     acknowledged: u64,
-    /// When one was last, or nothing was to be said.
+    /// When a record was last acknowledged, or there was nothing to send.
     heard: Option<Mono>,
-    /// The log that it is, as far as is known.
+    /// The partition's log, if known.
     log: Option<LogId>,
 }
 
@@ -110,7 +110,7 @@ impl HoldSession {
         }
     }
 
-    /// Takes words, in their order.
+    /// Applies notices, in their order.
     pub(crate) fn take(&mut self, words: Vec<HoldNotice>, now: Mono) {
         Counters::add(&self.counters.hold_operations, words.len() as u64);
         for word in words {
@@ -145,7 +145,7 @@ impl HoldSession {
                 held.put(number, kept);
                 HoldAct::Hold { domain, copies }
             }
-            // What was never granted has nothing to give back.
+            // A hold that was never granted has nothing to give back.
             NoticeKind::Release { copies } if !held.lessen(number, copies) => return,
             NoticeKind::Release { copies } => HoldAct::Release { copies },
             NoticeKind::Cancel if held.remove(number).is_none() => return,
@@ -167,7 +167,7 @@ impl HoldSession {
         self.queue(partition, operation, now);
     }
 
-    /// What is done seldom, and what the log is told of it.
+    /// Applies a rare operation. Returns what to send to the log.
     fn take_seldom(
         held: &mut HeldResource,
         number: u64,
@@ -209,7 +209,7 @@ impl HoldSession {
                 .lessen(number, copies)
                 .then_some(HoldAct::Transfer { copies, to, ttl }),
             RareNotice::Confirm { answer } => {
-                // Without the hold the sender is dropped, which says as much.
+                // If the hold is unknown, the sender is dropped, which answers the caller.
                 let kept = held.holds.get_mut(&number)?;
                 match &kept.said {
                     Some(word) => drop(answer.send(word.clone())),
@@ -231,7 +231,7 @@ impl HoldSession {
         }
     }
 
-    /// What is held of a resource. None: there is no such resource.
+    /// The holds of a resource. `None` if there is no such resource.
     fn held(&mut self, id: ResourceId, now: Mono) -> Option<&mut HeldResource> {
         if !self.held.contains_key(&id) {
             let resource = self.resources.by_id(id)?;
@@ -240,7 +240,7 @@ impl HoldSession {
         self.held.get_mut(&id)
     }
 
-    /// The agent uses a resource, and what its predecessor held of it is over.
+    /// The agent uses a resource: what its predecessor held of it is over.
     pub(crate) fn use_resource(&mut self, resource: &Arc<Resource>, now: Mono) {
         if self.held.contains_key(&resource.id) {
             return;
@@ -266,8 +266,8 @@ impl HoldSession {
             return self.overflow(partition, operation, now);
         }
         lane.operations.push_back(operation);
-        // One that is overtaken on its way is not ruled, and nobody says so: a beat behind it shows whether
-        // both sides count the same, even where nothing is held any more by then.
+        // An operation that is overtaken on its way is not ruled, and no verdict states that. A heartbeat after it
+        // shows whether both sides count the same, even if nothing is held any more by then.
         lane.owed = true;
         if lane.beat_at.is_none() {
             let at = now.plus(self.beat_every(partition));
@@ -275,7 +275,7 @@ impl HoldSession {
         }
     }
 
-    /// Too much waits: nothing of it will be sent, and the next list says what is held.
+    /// Too much waits: all of it is dropped, and the next list states what is held.
     fn overflow(&mut self, partition: u32, last: Operation, now: Mono) {
         let Some(lane) = self.lanes.get_mut(&partition) else {
             return;
@@ -304,7 +304,7 @@ impl HoldSession {
         }
     }
 
-    /// Learns how many partitions there are; what waits is put where it belongs.
+    /// Sets the number of partitions, and moves waiting operations to their partitions.
     pub(crate) fn set_partitions(&mut self, partitions: u32, now: Mono) {
         if partitions == 0 || partitions == self.partitions {
             return;
@@ -325,8 +325,8 @@ impl HoldSession {
         }
     }
 
-    /// Learns which log each partition is: in another one nothing is counted of what was said before, and
-    /// what was heard of that one comes before nothing here.
+    /// Sets the log of each partition. Another log does not count what was sent to the one before, and log positions
+    /// of the two cannot be compared.
     pub(crate) fn know_logs(&mut self, log_of: impl Fn(u32) -> Option<LogId>, now: Mono) {
         let mut changed = Vec::new();
         for (partition, lane) in &mut self.lanes {
@@ -347,7 +347,7 @@ impl HoldSession {
         }
     }
 
-    /// A record of this partition may not have come where it belongs.
+    /// A record of this partition may have been lost or overtaken.
     pub(crate) fn heal(&mut self, partition: u32, now: Mono) {
         for held in self.held.values_mut() {
             held.list_wanted |= held.partition == partition;
@@ -355,14 +355,14 @@ impl HoldSession {
         self.beat_by(partition, now.plus(HEAL_AFTER));
     }
 
-    /// A beat is to leave by then, whatever is held.
+    /// Makes a heartbeat due at this instant, even if nothing is held.
     fn beat_by(&mut self, partition: u32, at: Mono) {
         let lane = self.lanes.entry(partition).or_default();
         lane.owed = true;
         lane.beat_at = Some(lane.beat_at.map_or(at, |before| before.min(at)));
     }
 
-    /// What is to be sent now, given what is under way in a partition.
+    /// What to send now, given what is in flight in a partition.
     pub(crate) fn next(&mut self, now: Mono, under_way: impl Fn(u32) -> UnderWay) -> Vec<Payload> {
         if self.partitions == 0 || self.ended {
             return Vec::new();
@@ -381,9 +381,9 @@ impl HoldSession {
         cargoes
     }
 
-    /// Where owners have not heard of this agent for so long that they may have taken it for gone, they count
-    /// what it holds anew as soon as they do, and what they say then may be lost. They hear of it about when
-    /// its records are acknowledged: a log that is slow and steady is no silence.
+    /// After a long silence ruling aggregators may have counted this agent as gone. They then count its holds again
+    /// as soon as they receive a record of it, and the verdicts of that may be lost. They receive its records at
+    /// about the time of their acknowledgement: so a slow but steady log is no silence.
     fn look_for_silence(&mut self, partition: u32, under_way: UnderWay, now: Mono) {
         let Some(lane) = self.lanes.get_mut(&partition) else {
             return;
@@ -395,7 +395,7 @@ impl HoldSession {
         lane.acknowledged = under_way.acknowledged;
         let before = lane.heard.replace(now);
         let silence = before.map_or(Span::ZERO, |before| now.since(before));
-        // Nearly always: who is idle comes by with every turn.
+        // Nearly always: an idle agent passes here on each turn.
         if silence < entry::SILENCE_MIN {
             return;
         }
@@ -429,7 +429,7 @@ impl HoldSession {
         sent
     }
 
-    /// Every hold on record: resource, number, domain, copies, whether they are in use.
+    /// Every tracked hold: resource, number, domain, copies, whether they are in use.
     #[cfg(feature = "testing")]
     pub(crate) fn kept(&self) -> impl Iterator<Item = (&str, u64, &str, u32, bool)> {
         self.held.values().flat_map(|held| {
@@ -441,7 +441,7 @@ impl HoldSession {
         })
     }
 
-    /// Whether it is known where anything goes. Without, it can only wait.
+    /// Whether the number of partitions is known. Until then operations can only wait.
     pub(crate) fn knows_where_to(&self) -> bool {
         self.partitions != 0
     }
@@ -451,13 +451,13 @@ impl HoldSession {
         self.lanes.values().map(|lane| lane.operations.len()).sum()
     }
 
-    /// Whether nothing waits here, and nothing is to be said by and by.
+    /// Whether nothing waits here, and no heartbeat is planned.
     pub(crate) fn is_idle(&self) -> bool {
         let is_idle = |lane: &SessionQueue| lane.operations.is_empty() && lane.beat_at.is_none();
         self.lanes.values().all(is_idle)
     }
 
-    /// The epoch is over: everything is given back. What waits goes before it.
+    /// The epoch is over: everything is given back, after the operations that wait.
     pub(crate) fn end(&mut self) -> Vec<Payload> {
         let mut cargoes = Vec::new();
         if self.partitions == 0 {

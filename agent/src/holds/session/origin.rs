@@ -1,17 +1,17 @@
-//! Where an agent comes from: its epoch, and the one before it.
+//! The epoch of an agent, and its predecessor's.
 
 use tollgate_shared::epoch::EpochSecret;
 
-/// Where an agent comes from.
+/// The epoch of an agent, and its predecessor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) epoch: u128,
-    /// The epoch of the same agent before it, if that is known.
+    /// The epoch of the agent's predecessor, if known.
     pub(crate) replaces: Option<u128>,
 }
 
 impl Origin {
-    /// Of a process with this secret, that comes after one with the other.
+    /// The origin of a process with this secret, after one with the secret `before`.
     pub(crate) fn new(secret: EpochSecret, before: Option<EpochSecret>) -> Self {
         Self {
             epoch: secret.epoch(),

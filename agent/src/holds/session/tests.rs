@@ -1,4 +1,4 @@
-//! What the keeper promises to the log and to those who hold.
+//! Tests of what the hold session promises to the log and to holders.
 
 use tokio::sync::oneshot;
 use tollgate_shared::holdings::{Holdings, TransferId};
@@ -68,7 +68,7 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
     let partition = partition_of_resource("sandbox", 4);
     bench.keeper.heal(partition, bench.now);
     assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
-    // Even when it was the last release that may have been lost.
+    // Even if the last release may have been lost.
     bench.release(one, 1);
     bench.sent();
     bench.keeper.heal(partition, bench.now);
@@ -82,7 +82,7 @@ fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
     let one = bench.hold("acme", 1);
     bench.release(one, 1);
     bench.sent();
-    // The release may have been overtaken on its way, and nobody would say so.
+    // The release may have been overtaken on its way, and no verdict would state that.
     assert_eq!(bench.half_second(), ["beat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
     let one = bench.hold("acme", 1);
@@ -129,7 +129,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
         bench.half_second(),
         [format!("{} awaiting [1]", digest(&[]))]
     );
-    // Granted is granted, whatever else is said of it.
+    // A grant stays a grant, whatever other verdicts follow.
     bench.say(VerdictSays::Held {
         number,
         copies: 2,
@@ -142,7 +142,7 @@ fn a_reserve_is_awaited_until_its_verdict_and_only_then_held() {
     };
     assert_eq!(verdict.try_recv(), Ok(granted));
     assert_eq!(bench.half_second(), [digest(&[(1, 2)])]);
-    // Said twice, it is no second hold, and no change.
+    // Repeated, the grant is no second hold, and no change.
     bench.say(VerdictSays::Granted {
         number,
         copies: 2,
@@ -172,7 +172,7 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
 #[test]
 fn whoever_stops_waiting_leaves_nothing_behind() {
     let mut bench = SessionBench::new();
-    // The call says so.
+    // The call cancels.
     let (number, verdict) = bench.reserve("acme", 2);
     bench.tell(Some(number), NoticeKind::Cancel);
     drop(verdict);
@@ -183,7 +183,7 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
         by: None,
     });
     assert_eq!(bench.half_second(), ["beat list []"]);
-    // It is gone before the verdict comes, and has not said so yet.
+    // The caller is gone before the verdict arrives, and has not cancelled yet.
     let (number, verdict) = bench.reserve("acme", 2);
     bench.sent();
     drop(verdict);
@@ -219,7 +219,7 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
     let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
     assert_eq!((kept.seized, kept.start), (Some(TransferId(9)), start));
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
-    // The log has lost what it was taken over from: it is listed as any other.
+    // The log has lost the transfer that it was seized from: it is then listed like any other hold.
     bench.say_at(
         50,
         VerdictSays::Refused {
@@ -287,13 +287,13 @@ fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
     assert_eq!(bench.half_second(), ["beat list [2x1]"]);
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
-    // Its holder has some of it still, and hears why that counts no more.
+    // Its holder still has some of it, and learns why that no longer counts.
     let ended = HoldStanding::Ended(EndedBy::Operator);
     assert_eq!(bench.confirm(one).try_recv(), Ok(ended.clone()));
     assert_eq!(bench.watch(one).try_recv(), Ok(ended));
     bench.release(one, 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
-    // Nobody will answer whoever asks about it now.
+    // A later question about it gets no answer.
     assert_eq!(
         bench.confirm(one).try_recv(),
         Err(oneshot::error::TryRecvError::Closed)
@@ -367,7 +367,7 @@ fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wante
     bench.say(held(1, full()));
     let word = HoldStanding::Excess(1, full());
     assert_eq!(watch.try_recv(), Ok(word.clone()));
-    // Known already, an answer changes nothing.
+    // The verdict is known, so an answer changes nothing.
     bench.say(held(0, None));
     assert_eq!(bench.confirm(one).try_recv(), Ok(word));
 }
@@ -378,7 +378,8 @@ fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
     let one = bench.hold("acme", 2);
     bench.say(counted(one));
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
-    // Its agent was thought gone: counted anew it is too much, and that was lost.
+    // Its agent was counted as gone. Counted again, the hold is too much, and that verdict was
+    // lost.
     bench.say(VerdictSays::BeatWanted);
     let beats = [bench.half_second(), bench.half_second()].concat();
     assert!(

@@ -1,7 +1,7 @@
-//! What owners say about this agent's holds.
+//! The ruling aggregators' verdicts on this agent's holds.
 //!
-//! For one hold the greatest place wins, so that what comes twice, late or from two owners changes
-//! nothing. Only what was said to this epoch is meant for it.
+//! For one hold the verdict with the greatest log position wins, so that repeated or late verdicts, or those of a
+//! second aggregator, change nothing. Verdicts for other epochs are ignored.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::resource::ResourceId;
 use crate::stats::Counters;
 
 impl HeldResource {
-    /// Whether copies that were too many are to be given back.
+    /// Whether copies that were too many have to be given back.
     pub(super) fn gives_back(&self) -> bool {
         let public = self.resource.public();
         let copies = public.copies.as_ref();
         copies.is_some_and(|copies| copies.on_excess == OnExcess::GiveBack)
     }
 
-    /// Who waits to give back what was too much hears it, should it have come to be asked for since it was said.
+    /// Informs holders that wait to give back what was too much, if the resource asks for it only since the verdict.
     pub(super) fn ask_back(&mut self) {
         if !self.gives_back() {
             return;
@@ -42,7 +42,7 @@ impl HeldResource {
 }
 
 impl HoldSession {
-    /// Takes what was said.
+    /// Applies verdicts.
     pub(crate) fn hear(&mut self, verdicts: Vec<Verdict>, now: Mono) {
         for verdict in verdicts {
             if verdict.epoch == self.origin.epoch && self.hear_one(verdict, now) {
@@ -54,7 +54,7 @@ impl HoldSession {
         self.tell_live();
     }
 
-    /// Takes one verdict; whether it was of use.
+    /// Applies one verdict. Returns whether it was useful.
     fn hear_one(&mut self, verdict: Verdict, now: Mono) -> bool {
         let Some(id) = self.resources.find(&verdict.resource).map(|one| one.id) else {
             return false;
@@ -80,7 +80,7 @@ impl HoldSession {
             VerdictSays::Counted { excess: 0, .. } => {
                 kept.tell(&HoldStanding::Confirmed, false);
             }
-            // It is asked for how much of it is left: the answer says of how many copies it speaks.
+            // The agent asks how much of it is left: the answer states of how many copies it is.
             VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
             VerdictSays::Counted { excess, by, .. } => self.exceeds(id, number, excess, by),
             VerdictSays::Granted { copies, by, .. } => {
@@ -89,7 +89,7 @@ impl HoldSession {
             VerdictSays::Held {
                 copies, excess, by, ..
             } => {
-                // What was given back since is still on its way there.
+                // Copies that were given back since are still on their way to the aggregator.
                 let left = excess.saturating_sub(copies.saturating_sub(kept.copies));
                 match (kept.in_use(), kept.said.is_none(), left) {
                     (true, true, 0) => kept.tell(&HoldStanding::Confirmed, false),
@@ -108,7 +108,7 @@ impl HoldSession {
                     (kept.domain, kept.copies, kept.start) = (Arc::from(domain), copies, start);
                     self.granted(id, number, None, None, now);
                 } else if kept.in_use() && kept.said.is_none() {
-                    // It was in doubt, and asked about.
+                    // The verdict was in doubt, and the agent had asked for it.
                     kept.tell(&HoldStanding::Confirmed, false);
                 }
             }
@@ -138,7 +138,7 @@ impl HoldSession {
         }
     }
 
-    /// Copies that were awaited may be used, or none. Without a number those that are known.
+    /// Copies that were awaited may be used, or none. Without a number, all that the reserve asked for.
     fn granted(
         &mut self,
         id: ResourceId,
@@ -171,7 +171,7 @@ impl HoldSession {
             return;
         };
         if answer.send(HoldAnswer::Granted { domain, copies }).is_err() {
-            // Nobody waits for it any more.
+            // The caller no longer waits for it.
             let partition = held.partition;
             let at = held
                 .remove(number)
@@ -191,7 +191,7 @@ impl HoldSession {
             return;
         };
         if held.holds.get(&number).is_some_and(|kept| kept.in_use()) {
-            // It is in use all the same: listed, it is brought in again.
+            // It is in use all the same: a list makes it count again.
             held.list_wanted = true;
             let partition = held.partition;
             self.beat_by(partition, now);
@@ -211,7 +211,7 @@ impl HoldSession {
             return;
         };
         if kept.in_use() {
-            // Before anybody hears of it, and asks.
+            // Before a caller learns of it, and asks.
             self.struck.put(number, kept.copies, word.clone());
         }
         kept.tell(word, true);
@@ -222,13 +222,13 @@ impl HoldSession {
 
     fn refused(&mut self, id: ResourceId, number: u64, op: Option<Op>, why: Why, now: Mono) {
         match op {
-            // It was granted, and the log that knew what it was taken over from has lost that since: it is in
-            // use all the same, and listed as any other hold it is counted. Lists that were on their way
-            // before that are refused as well, which says nothing more.
+            // It was granted, and the log has since lost the transfer that it was taken over from. It is in use all
+            // the same, and counts if it is listed like any other hold. Lists that were sent before that are refused
+            // as well, which means nothing more.
             None | Some(Op::Seize) if why == Why::UnknownTransfer && self.is_in_use(id, number) => {
                 self.list_as_its_own(id, number, now);
             }
-            // Nobody has it yet: who seizes it asks again, or tells the host that there is none.
+            // No process has it yet: the seizing caller asks again, or tells the host that nothing is staged.
             Some(Op::Seize) if why == Why::UnknownTransfer => {
                 self.end_one(
                     id,
@@ -237,7 +237,7 @@ impl HoldSession {
                     HoldAnswer::Refused(why),
                 );
             }
-            // Neither is it counted, nor would it be if it were listed again.
+            // It does not count, and would not count if it were listed again.
             None | Some(Op::Hold | Op::Reserve | Op::Seize) => {
                 Counters::add(&self.counters.holds_uncounted, 1);
                 self.end_one(
@@ -248,7 +248,7 @@ impl HoldSession {
                 );
                 self.tell_news(id, number, HoldChange::Uncounted(why));
             }
-            // The two sides count differently: a list makes them equal.
+            // The two sides count differently: a list corrects that.
             Some(Op::Release | Op::Transfer | Op::Cancel) => {
                 let partition = self.held.get(&id).map(|held| held.partition);
                 if let Some(partition) = partition {
@@ -264,7 +264,7 @@ impl HoldSession {
         kept.is_some_and(KeptHold::in_use)
     }
 
-    /// A hold in use is not taken over from anything any more: if it was, it is listed without that.
+    /// A hold in use no longer depends on its transfer: if it was seized, it is listed without the transfer.
     fn list_as_its_own(&mut self, id: ResourceId, number: u64, now: Mono) {
         let Some(held) = self.held.get_mut(&id) else {
             return;

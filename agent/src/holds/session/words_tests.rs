@@ -1,4 +1,5 @@
-//! What holders are told of their holds: whether they count, and what of them is too much.
+//! Tests of what holders learn of their holds: whether they count, and how much of them is too
+//! much.
 
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::time::Timestamp;
@@ -13,7 +14,7 @@ fn exceeded(number: u64, excess: u32) -> VerdictSays {
     VerdictSays::Counted { number, excess, by }
 }
 
-/// The answer to a question.
+/// The answer to a question about a hold.
 fn is_held(number: u64, copies: u32, excess: u32) -> VerdictSays {
     let by = (0 < excess).then(full).flatten();
     VerdictSays::Held {
@@ -24,14 +25,14 @@ fn is_held(number: u64, copies: u32, excess: u32) -> VerdictSays {
     }
 }
 
-/// Whether a hold is asked about within so many beats.
+/// Whether the agent asks about a hold within this many heartbeats.
 fn is_asked_for_within(beats: u32, bench: &mut SessionBench, number: u64) -> bool {
     let question = format!("asked [{number}]");
     let beats: Vec<String> = (0..beats).flat_map(|_| bench.half_second()).collect();
     beats.iter().any(|beat| beat.ends_with(&question))
 }
 
-/// Whether a hold is asked about as soon as what was said of it is in doubt for a second.
+/// Whether the agent asks about a hold as soon as its verdict is in doubt for a second.
 fn is_asked_for(bench: &mut SessionBench, number: u64) -> bool {
     is_asked_for_within(5, bench, number)
 }
@@ -94,14 +95,14 @@ fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
         (4, HoldStanding::Excess(1, full())),
         (3, HoldStanding::Confirmed),
     ] {
-        // It has given back meanwhile, and the verdict did not know that: it is asked for.
+        // It has given back some meanwhile, and the verdict did not know that: so the agent asks.
         let one = bench.hold("acme", 5);
         let mut asked = bench.watch(one);
         bench.release(one, 3);
         bench.say(exceeded(one, excess));
         assert!(asked.try_recv().is_err(), "nobody knows how much is left");
         assert!(is_asked_for_within(2, &mut bench, one));
-        // The answer says of how many copies it speaks: here one of three is on its way back still.
+        // The answer states of how many copies it is: here one of three is still on its way back.
         bench.say(is_held(one, 3, excess - 2));
         assert_eq!(bench.confirm(one).try_recv(), Ok(expected));
         bench.release(one, 2);
@@ -116,14 +117,14 @@ fn what_was_too_much_comes_into_doubt_too() {
     let one = bench.hold("acme", 5);
     bench.say(exceeded(one, 2));
     bench.say(VerdictSays::BeatWanted);
-    // Counted anew, all of it was too much, and that was lost.
+    // Counted again, all of it was too much, and that verdict was lost.
     bench.release(one, 2);
     let mut asked = bench.confirm(one);
     assert!(asked.try_recv().is_err(), "not confirmed");
     bench.say(is_held(one, 3, 3));
     assert_eq!(asked.try_recv(), Ok(HoldStanding::Excess(3, full())));
     assert_eq!(bench.excesses(), 2);
-    // The same once more is no news, nor is what is left of it.
+    // The same verdict once more is not news, nor is its remainder.
     bench.say(VerdictSays::BeatWanted);
     bench.say(is_held(one, 3, 3));
     bench.say(VerdictSays::BeatWanted);
@@ -144,7 +145,8 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
     for _ in 0..10 {
         assert!(!is_asked_for(&mut bench, one), "it beats as it should");
     }
-    // It stood still: the list that it beats with is counted, and what is said of that is lost.
+    // The agent stood still: the list in its next heartbeat is counted, and the verdict on that is
+    // lost.
     bench.now = bench.now.plus(Span::from_secs(12));
     assert!(is_asked_for(&mut bench, one));
     bench.say(is_held(one, 5, 3));
@@ -153,7 +155,7 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
         Ok(HoldStanding::Excess(3, full()))
     );
     assert!(!is_asked_for(&mut bench, one), "it was answered");
-    // It beats, and the log has none of that for a while.
+    // It sends heartbeats, and the log accepts none of them for a while.
     bench.is_silent = true;
     assert!(!is_asked_for(&mut bench, one));
     bench.is_silent = false;
@@ -169,7 +171,7 @@ fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence()
     let one = bench.hold("acme", 5);
     bench.say(counted(one));
     bench.is_silent = true;
-    // What it is told has been on its way for two beats and more, one record behind the other.
+    // The acknowledgements take two heartbeat intervals and more, one record after the other.
     for _ in 0..20 {
         bench.half_second();
         bench.under_way.holdings = 3;
@@ -180,7 +182,8 @@ fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence()
     bench.release(one, 5);
     bench.half_second();
     bench.half_second();
-    // It holds nothing for an hour, and hears that the next one counts before that is acknowledged.
+    // The agent holds nothing for an hour, and the verdict on its next hold arrives before the
+    // acknowledgement.
     bench.now = bench.now.plus(Span::from_secs(3_600));
     bench.sent();
     let two = bench.hold("acme", 5);

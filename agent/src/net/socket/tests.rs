@@ -1,4 +1,4 @@
-//! A connection whose other end is a listener that says what a test wants.
+//! Tests of a connection whose other end is a listener that sends what the test chooses.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -9,7 +9,7 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What a DEALER says of a peer that sends these bytes, one after the other, and then nothing.
+/// What a DEALER gets from a peer that sends these bytes, one after the other, and then nothing.
 async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -20,7 +20,7 @@ async fn met(pieces: Vec<Vec<u8>>) -> Result<Vec<Bytes>, SocketFault> {
                 return;
             }
         }
-        // It reads on, so that nothing is reset, until the other side is done.
+        // It continues to read, so that nothing is reset, until the other side is done.
         let mut bytes = [0; 4_096];
         while matches!(stream.read(&mut bytes).await, Ok(read) if 0 < read) {}
     };
@@ -86,7 +86,7 @@ async fn endless_parts_end_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_trickles_is_given_up() {
-    // Time goes on by itself while nobody has anything to do.
+    // The paused clock advances by itself while all tasks wait.
     let ended = met(vec![opened(&header(2, 1_000)), vec![1; 10]]).await;
     assert!(matches!(ended, Err(SocketFault::Slow(_))), "{ended:?}");
 }
