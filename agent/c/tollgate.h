@@ -1,7 +1,7 @@
 /* Tollgate: rate and concurrency limits of a whole fleet, decided in this process.
  *
- * An agent decides from a list of denials that it keeps in memory, and streams what it let through to the aggregators
- * (`tollgate serve`) in the background. No call but tg_open, tg_ready and tg_close waits.
+ * An agent decides by a list of denials in memory, and sends the calls that it let through to the aggregators
+ * (`tollgate serve`) in the background. Only tg_open, tg_ready and tg_close wait.
  *
  *     tg_handle agent, search;
  *     if (tg_open("aggregators=127.0.0.1:7401", &agent) != TG_OK) { ... tg_last_error ... }
@@ -13,22 +13,22 @@
  *     else
  *         serve();
  *
- * Codes. TG_DENIED alone means that a call is refused. A code below zero is a mistake, of the settings or of the
- * calling program; the call was not asked about, so let it through. tg_last_error has the text.
+ * Codes. Only TG_DENIED means that a call is refused. A negative code is a mistake in the settings or in the calling
+ * program; the library has not decided on the call, so let it through. tg_last_error has the text.
  *
- * Handles are numbers, and 0 is none. One that was freed, was never given, or is of another kind is TG_E_HANDLE, never
- * a crash. Handles of rates and copies stay valid when their agent is closed, let everything through, and keep its
- * memory until they are freed. Pointers are checked for null (TG_E_INVALID); that they point to what is declared is the
- * caller's business.
+ * Handles are numbers; 0 means no handle. A call with a handle that was freed, never existed, or is of another kind
+ * returns TG_E_HANDLE and never crashes. Handles of rates and copies stay valid after their agent is closed, let
+ * everything through, and keep its memory until they are freed. Pointers are checked for null (TG_E_INVALID); the
+ * caller has to make sure that they point to what is declared.
  *
- * Threads. All functions may be called by any thread at any time, also with the same handle. A thread that only just
- * started takes 512 KiB with its first call (`recorder_bytes`).
+ * Threads. Any thread may call all functions at any time, also with the same handle. The first call of each thread
+ * allocates 512 KiB (`recorder_bytes`).
  *
  * Forks. A child of fork(2) has none of an agent's threads. In it, a handle of its parent lets every call through, with
  * TG_FORKED in the answer's flags, and counts it (tg_counts.calls_forked); tg_rate, tg_copies, tg_ready, tg_record,
- * tg_settle and tg_release return TG_E_FORKED. Open an agent in each child. The parent goes on as before.
+ * tg_settle and tg_release return TG_E_FORKED. Open an agent in each child. The parent continues as before.
  *
- * Text is UTF-8. Domains come with their length; those of no bytes are a domain like any other.
+ * Text is UTF-8. Domains are passed with their length; the empty domain is a domain like any other.
  */
 #ifndef TOLLGATE_H
 #define TOLLGATE_H
@@ -40,58 +40,58 @@
 extern "C" {
 #endif
 
-/* Goes up with each change that a program built before would not survive; tg_abi() is the library's. */
+/* Increased with each change that breaks programs built before it; tg_abi() returns the library's. */
 #define TG_ABI 0
 
-#define TG_OK 0      /* carried out; of a question: let through */
+#define TG_OK 0      /* carried out; for a decision: let through */
 #define TG_ALLOWED 0 /* the same */
 #define TG_DENIED 1  /* refused */
-#define TG_NOT_YET 2 /* tg_ready: not within the time that was given */
+#define TG_NOT_YET 2 /* tg_ready: not within the given time */
 
-#define TG_E_INVALID (-1)  /* a null pointer, 0 copies, a call that the resource does not take */
+#define TG_E_INVALID (-1)  /* a null pointer, 0 copies, a call that does not fit the resource */
 #define TG_E_UTF8 (-2)     /* a text that is not UTF-8 */
 #define TG_E_HANDLE (-3)   /* a handle that is not open, or of another kind */
-#define TG_E_SETTINGS (-4) /* settings that are not understood, or files that cannot be read */
+#define TG_E_SETTINGS (-4) /* invalid settings, or files that cannot be read */
 #define TG_E_FULL (-5)     /* 1,048,576 handles are open */
 #define TG_E_LATE (-6)     /* settled ten minutes after the call, or later */
 #define TG_E_FORKED (-7)   /* a handle of this process's parent */
 #define TG_E_PANIC (-8)    /* a fault of the library */
 
 /* Flags of an answer. */
-#define TG_BLIND 1u   /* nothing current has been heard of the aggregators */
+#define TG_BLIND 1u   /* the agent has received nothing current from the aggregators */
 #define TG_NEAR 2u    /* near a limit: `remaining` is known */
-#define TG_FORKED 4u  /* let through: the handle is of this process's parent */
-#define TG_NEVER 8u   /* more copies at once than can ever be granted (`remaining`): to ask again is of no use */
-#define TG_UNHELD 16u /* let through, but there was no room for a handle: nothing is held or can be settled */
+#define TG_FORKED 4u  /* let through: the handle belongs to this process's parent */
+#define TG_NEVER 8u   /* more copies at once than can ever be granted (`remaining`): asking again does not help */
+#define TG_UNHELD 16u /* let through without room for a handle: nothing is held or can be settled */
 
-/* What is not known. */
+/* An unknown value. */
 #define TG_UNKNOWN UINT64_MAX
 
 typedef uint64_t tg_handle;
 
-/* An answer. Written by the call, whatever stood there before; texts end with a NUL and are empty if unknown. */
+/* An answer. The call overwrites it completely; texts end with a NUL and are empty if unknown. */
 typedef struct tg_answer {
-    int32_t code;            /* what the call returned */
+    int32_t code;            /* the call's return value */
     uint32_t flags;          /* TG_BLIND ... */
     uint32_t status;         /* for HTTP: 200, 429, or 503 without aggregators and with `blind = "closed"` */
     uint32_t copies;         /* granted */
-    uint64_t retry_after_ms; /* of a refusal; TG_UNKNOWN: it does not end by itself */
-    uint64_t remaining;      /* copies that are left, where known; else TG_UNKNOWN */
-    char denial[64];         /* of a refusal: the code for `tollgate explain` */
-    char headers[512];       /* of a refusal, or near a limit: `name: value` and a line feed for each */
-    char body[768];          /* of a refusal: application/problem+json */
+    uint64_t retry_after_ms; /* after a refusal; TG_UNKNOWN if it does not end by itself */
+    uint64_t remaining;      /* copies that are left, or TG_UNKNOWN */
+    char denial[64];         /* after a refusal: the code for `tollgate explain` */
+    char headers[512];       /* after a refusal, or near a limit: `name: value` and a line feed for each */
+    char body[768];          /* after a refusal: application/problem+json */
 } tg_answer;
 
 /* What an agent has counted since it was opened. */
 typedef struct tg_counts {
-    uint64_t hits_accepted;     /* calls let through that were recorded */
-    uint64_t hits_dropped;      /* calls let through whose record was dropped, at a bound on memory */
-    uint64_t hits_acknowledged; /* calls let through that the log has */
-    uint64_t refused_accepted;  /* calls refused that were recorded */
+    uint64_t hits_accepted;     /* calls that were let through and recorded */
+    uint64_t hits_dropped;      /* calls that were let through, their record dropped at a bound on memory */
+    uint64_t hits_acknowledged; /* calls that were let through and acknowledged by the log */
+    uint64_t refused_accepted;  /* calls that were refused and recorded */
     uint64_t denials_live;      /* denials in force */
-    uint64_t holds_live;        /* holds on record */
-    uint64_t blind_for_ms;      /* since when not all aggregators are heard; 0: they are */
-    uint64_t calls_forked;      /* of this process: calls let through because the handle is its parent's */
+    uint64_t holds_live;        /* holds that the agent tracks */
+    uint64_t blind_for_ms;      /* how long nothing current has arrived about some partition; 0: up to date */
+    uint64_t calls_forked;      /* of this process: calls let through because the handle belongs to its parent */
     uint64_t handles_live;      /* of this process: handles that are open */
 } tg_counts;
 
@@ -99,40 +99,40 @@ typedef struct tg_counts {
 const char *tg_version(void);
 uint32_t tg_abi(void);
 
-/* Writes the text of this thread's last code below zero, cut to `capacity` bytes with a NUL; returns its length.
- * What a call that succeeded leaves there is the text before. */
+/* Writes the text of this thread's last negative code, cut to `capacity` bytes with a NUL; returns its length.
+ * Successful calls do not change the text. */
 size_t tg_last_error(char *buffer, size_t capacity);
 
-/* Opens an agent. It connects in the background: that nobody is reached is no error. Settings are `name=value`, with
- * `;` or line feeds between them; null takes those of the environment (TOLLGATE_AGGREGATORS and the others of the
+/* Opens an agent. It connects in the background: an unreachable aggregator is not an error. Settings are `name=value`,
+ * with `;` or line feeds between them; null takes those of the environment (TOLLGATE_AGGREGATORS and the others of the
  * guide), "" the defaults. Names:
  *
- *   aggregators          host:port, several with commas; default 127.0.0.1:7401
+ *   aggregators          host:port, several separated by commas; default 127.0.0.1:7401
  *   name                 the agent's name; default: host and process
  *   key_file             the fleet's key
  *   domain_key_file      domains leave this process as keyed hashes
- *   epoch_file           what this agent holds is given back by its successor
- *   kill_switch          on: denials are not obeyed
+ *   epoch_file           the file by which this agent's successor gives its copies back
+ *   kill_switch          on: denials are ignored
  *   flush_relaxed_ms     how long calls far from limits wait to be sent; default 25
- *   kafka                host:port; where the library was built with Kafka
+ *   kafka                host:port; if the library was built with Kafka
  *   kafka_topic_prefix   default tollgate
  *   kafka_properties_file   NAME=VALUE of librdkafka, one a line
  *   denials_max          default 1048576, 8 bytes each
  *   resources_max        default 10000
- *   threads_max          default 1024; calls of more are decided, and not recorded
+ *   threads_max          default 1024; calls of further threads are decided, and not recorded
  *   holds_max            default 262144
  *   recorder_bytes       for each thread; default 524288
  *   queue_bytes          default 16777216
  */
 int32_t tg_open(const char *settings, tg_handle *agent);
 
-/* Waits until the agent has heard of all that is in force, so that it does not start blind: TG_OK or TG_NOT_YET. */
+/* Waits until the agent has received everything in force, so that it does not start blind: TG_OK or TG_NOT_YET. */
 int32_t tg_ready(tg_handle agent, uint32_t timeout_ms);
 
-/* In a child of a fork everything of a parent's agent is 0 but calls_forked and handles_live. */
+/* In the child of a fork, all counts of a parent's agent are 0 except calls_forked and handles_live. */
 int32_t tg_stats(tg_handle agent, tg_counts *counts);
 
-/* Sends what is recorded, for so long at most, and ends the agent. */
+/* Sends what is recorded, for at most this long, and ends the agent. */
 int32_t tg_close(tg_handle agent, uint32_t timeout_ms);
 
 /* A resource that is limited by rate, or by copies. Take one at the start and keep it. */
@@ -142,30 +142,30 @@ int32_t tg_copies(tg_handle agent, const char *resource, tg_handle *copies);
 /* May a hit of the domain proceed? `answer` may be null. */
 int32_t tg_hit(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
 
-/* The same of a call that costs `copies`, all or nothing. */
+/* The same for a call that costs `copies`, all or nothing. */
 int32_t tg_hit_n(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_answer *answer);
 
-/* What tg_hit would say; counts nothing. */
+/* What tg_hit would return; counts nothing. */
 int32_t tg_peek(tg_handle rate, const char *domain, size_t domain_len, tg_answer *answer);
 
-/* Counts copies that were used already, whatever the limits say. */
+/* Counts copies that were already used, whatever the limits are. */
 int32_t tg_record(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies);
 
-/* A call whose cost is known afterwards: `copies` are counted now, and corrected by tg_settle, which takes the handle.
- * One that is freed instead stays as it was counted. Of a refusal, or a fault, *estimate is 0. */
+/* A call whose cost is known only afterwards: `copies` are counted now, and corrected by tg_settle, which frees the
+ * handle. If the handle is freed otherwise, the count stays. After a refusal, or a fault, *estimate is 0. */
 int32_t tg_hit_estimated(tg_handle rate, const char *domain, size_t domain_len, uint32_t copies, tg_handle *estimate,
                          tg_answer *answer);
 int32_t tg_settle(tg_handle estimate, uint32_t copies);
 
-/* Takes copies for as long as they are in use; tg_release gives them back, and takes the handle. Of a refusal, or a
- * fault, *hold is 0. Of a resource whose copies are granted before use (`reserve = "strict"`) it is TG_E_INVALID: no call
- * here waits for a grant. */
+/* Takes copies for as long as they are in use; tg_release gives them back, and frees the handle. After a refusal, or a
+ * fault, *hold is 0. For a resource whose copies are granted before use (`reserve = "strict"`) this returns
+ * TG_E_INVALID: no call here waits for a grant. */
 int32_t tg_reserve(tg_handle copies, const char *domain, size_t domain_len, uint32_t wanted, tg_handle *hold,
                    tg_answer *answer);
 int32_t tg_release(tg_handle hold);
 
-/* Ends the handle of a rate, of copies, of a hold (and gives it back), of an estimate (and leaves it as counted).
- * tg_settle, tg_release and tg_free of 0 do nothing. */
+/* Frees the handle of a rate, of copies, of a hold (and gives its copies back), or of an estimate (whose count stays).
+ * tg_settle, tg_release and tg_free do nothing for 0. */
 int32_t tg_free(tg_handle handle);
 
 #ifdef __cplusplus

@@ -5,8 +5,8 @@
 //! curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/search
 //! ```
 //!
-//! `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names the aggregator. Without one, or while none answers, the
-//! service works all the same: calls are let through, at the same cost, and counted.
+//! `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names the aggregator. Without one, or while none answers, the service works
+//! all the same: calls are let through, at the same cost, and counted.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     // Fails on bad settings, never on the network.
     let agent = Agent::from_env()?;
-    // Optional: start with the deny list, if it can be had soon.
+    // Optional: start with the deny list, if it arrives soon.
     agent.ready(Duration::from_millis(500)).await;
     let app = App {
         search: agent.rate("api.search"),
@@ -50,13 +50,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, routes)
         .with_graceful_shutdown(stop_signal())
         .await?;
-    // What calls left behind is sent, for at most this long.
+    // Sends what calls recorded, for at most this long.
     agent.shutdown(Duration::from_secs(2)).await;
     Ok(())
 }
 
 async fn stop_signal() {
-    // Where signals cannot be caught, the service ends as any process does.
+    // If signals cannot be caught, the service ends like any process.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -1,12 +1,12 @@
-//! A service that lets each tenant have so many reports made at a time, across the whole fleet.
+//! A service that limits how many reports of each tenant are made at a time, across the whole fleet.
 //!
 //! ```text
 //! tollgate serve --limits limits.toml          [copies."reports"] limit = 2
 //! TOLLGATE_AGGREGATORS=127.0.0.1:7401 cargo run -p tollgate-agent --example copies -- acme 5
 //! ```
 //!
-//! Arguments: the tenant, and how many reports it asks for at the same time. Those beyond the limit are refused, or
-//! wait for one that ends. Start it twice: both together have no more than the limit.
+//! Arguments: the tenant, and how many reports it asks for at the same time. Reports beyond the limit are refused, or
+//! wait for another one to end. Start it twice: both together make no more than the limit at a time.
 
 use std::error::Error;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes one report, at once or when another has ended, and says what became of it.
+/// Makes one report, at once or when another has ended, and returns the result.
 async fn make(reports: Copies, tenant: String, number: u32) -> String {
     let (taken, waited) = match reports.reserve(&tenant, 1) {
         Err(Refused::Denied(_)) => {
@@ -56,8 +56,8 @@ async fn make(reports: Copies, tenant: String, number: u32) -> String {
         Err(refused) => return format!("report {number}: {refused}"),
     };
     tokio::time::sleep(REPORT_TAKES).await;
-    // What was taken at once may turn out to have been too much: others took copies at the same instant.
-    // While no aggregator is heard there is no word about it.
+    // What was taken at once may turn out to have been too much: others took copies at the same instant. Without an
+    // aggregator there is no verdict.
     let word = tokio::time::timeout(REPORT_TAKES, hold.confirmed()).await;
     match word {
         Ok(Confirmation::Excess { .. }) => {
@@ -65,5 +65,5 @@ async fn make(reports: Copies, tenant: String, number: u32) -> String {
         }
         _ => format!("report {number}: made{waited}"),
     }
-    // The copy goes back where the hold is dropped, here.
+    // Dropping the hold gives the copy back, here.
 }

@@ -11,9 +11,9 @@
 //! many agents share the calls. The trace has a header and the columns `TIMESTAMP` (`2023-11-16 18:17:03.9799600`),
 //! `ContextTokens` and `GeneratedTokens`, oldest first.
 //!
-//! What it holds the fleet to, in any span of the window: the limit, what was offered within one denial delay, and
-//! one call of each agent. What calls cost beyond their estimates counts, and is known too late to be refused: it is
-//! named apart.
+//! Checks that in any span of the window the fleet used at most the limit, what was offered within one denial delay,
+//! and one call of each agent. Costs beyond an estimate count, but are known too late to be refused, so they are
+//! reported separately.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,14 +26,14 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const RESOURCE: &str = "llm.tokens";
 const DOMAIN: &str = "acme";
-/// The estimate of an answer whose length nobody knows before it is there.
+/// The estimate of an answer, whose length is not known in advance.
 const ANSWER_TOKENS: u32 = 256;
 /// How long the model takes for a token.
 const TOKEN_US: u64 = 20_000;
-/// Within what time of a call every agent is taken to refuse by it.
+/// The time after a call within which every agent is assumed to refuse because of it.
 const DELAY_US: u64 = 50_000;
 
-/// What the command line says.
+/// The arguments of the command line.
 struct Replay {
     speed: u64,
     limit: u64,
@@ -50,16 +50,16 @@ struct Call {
     generated: u32,
 }
 
-/// What happened on the pair: tokens at an instant.
+/// A use of the pair: tokens at an instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Used {
     at_us: u64,
     tokens: u64,
-    /// Beyond an estimate.
+    /// Whether the tokens were beyond an estimate.
     is_late: bool,
 }
 
-/// What became of an agent's calls.
+/// The results of an agent's calls.
 #[derive(Default)]
 struct Seen {
     calls: u64,
@@ -74,7 +74,7 @@ struct Seen {
     used: Vec<Used>,
 }
 
-/// A call that the model is answering, by when it is done.
+/// A call that the model is answering, ordered by its end.
 struct Answering {
     done_us: u64,
     at_us: u64,
@@ -170,7 +170,7 @@ fn read(text: &str, speed: u64) -> Outcome<Vec<Call>> {
     Ok(calls)
 }
 
-/// Microseconds of `YEAR-MONTH-DAY HOUR:MINUTE:SECOND`, with any fraction, counted from some day on.
+/// Microseconds of `YEAR-MONTH-DAY HOUR:MINUTE:SECOND`, with any fraction, counted from a fixed day.
 fn instant_us(text: &str) -> Option<u64> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let mut date = date.splitn(3, '-').map(str::parse::<u64>);
@@ -178,7 +178,7 @@ fn instant_us(text: &str) -> Option<u64> {
     let mut time = time.splitn(3, ':');
     let (hour, minute) = (time.next()?.parse::<u64>(), time.next()?.parse::<u64>());
     let second: f64 = time.next()?.parse().ok()?;
-    // Years that begin in March, so that the day that comes and goes is a year's last one.
+    // Years that begin in March, so that a leap day is a year's last day.
     let (years, months) = match month {
         1 | 2 => (year.checked_sub(1)?, month + 9),
         3..=12 => (year, month - 3),
@@ -189,12 +189,12 @@ fn instant_us(text: &str) -> Option<u64> {
     Some(minutes * 60_000_000 + (second * 1e6) as u64)
 }
 
-/// The calls of one agent of so many.
+/// The calls of one of `agents` agents.
 fn share(calls: &[Call], number: usize, agents: usize) -> Vec<Call> {
     calls.iter().skip(number).step_by(agents).copied().collect()
 }
 
-/// Makes the calls when they are due, and settles each when the model has answered.
+/// Makes the calls at their instants, and settles each when the model has answered.
 fn offer(agent: &Agent, calls: &[Call], begin: Instant, speed: u64) -> Seen {
     let tokens = agent.rate(RESOURCE);
     let mut seen = Seen::default();

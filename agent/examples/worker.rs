@@ -1,5 +1,5 @@
-//! A worker that takes jobs of many tenants from a queue, and lets no tenant have more than its rate. Nobody waits for
-//! a job's answer, so a job that is refused goes back into the queue until its tenant may have more.
+//! A worker that takes jobs of many tenants from a queue, and limits each tenant to its rate. Nobody waits for a
+//! job's answer, so a refused job goes back into the queue until its tenant may have more.
 //!
 //! ```text
 //! tollgate serve --limits limits.toml          [rate."jobs"] rate = "5/s"
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_agent::Agent;
 
-/// Where a refusal does not say when to come again.
+/// The pause after a refusal without an end.
 const TRY_AGAIN_IN: Duration = Duration::from_millis(500);
 
 #[tokio::main(flavor = "current_thread")]
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("no aggregator is heard: every job is done at once");
     }
     let begun = Instant::now();
-    // By when they may be tried; at first all at once.
+    // Ordered by when they may be tried; at first all at once.
     let mut queue: BinaryHeap<Reverse<(Instant, u32, &str)>> = (0..each)
         .flat_map(|number| ["acme", "globex"].map(|tenant| Reverse((begun, number, tenant))))
         .collect();

@@ -10,8 +10,8 @@
 //		return
 //	}
 //
-// No call waits but Open, Ready and Close. Nil means: go on. A mistake of the caller (a handle that was closed, text that
-// is not UTF-8) lets through, too: limits never break a service.
+// Only Open, Ready and Close wait. Nil means that the call may proceed. After a mistake of the caller (a handle that
+// was freed, text that is not UTF-8) a call may proceed, too: limits never break a service.
 package tollgate
 
 /*
@@ -22,7 +22,7 @@ package tollgate
 #include <string.h>
 #include <tollgate.h>
 
-// What a question comes to. The answer is on the heap only where a call is refused.
+// The result of a call. The answer is on the heap only if a call is refused.
 typedef struct {
     int32_t code;
     uint32_t flags;
@@ -42,7 +42,7 @@ static tg_go_told tg_go_of(const tg_answer *answer, tg_handle handle) {
     return told;
 }
 
-// One copy is asked for by the shorter way.
+// One copy takes the shorter way.
 static tg_go_told tg_go_hit(tg_handle rate, const char *domain, size_t len, uint32_t copies) {
     tg_answer answer;
     if (copies == 1) {
@@ -86,20 +86,20 @@ import (
 	"unsafe"
 )
 
-// Agent decides in this process, and streams what it decided to the aggregators in the background.
+// Agent decides calls in this process, and sends them to the aggregators in the background.
 type Agent struct {
 	handle C.tg_handle
 }
 
-// Open opens an agent by settings as tollgate.h lists them, with ";" between them. It fails on bad settings, never
-// because of the network.
+// Open opens an agent with the settings that tollgate.h lists, with ";" between them. It fails on invalid settings,
+// never because of the network.
 func Open(settings string) (*Agent, error) {
 	text := C.CString(settings)
 	defer C.free(unsafe.Pointer(text))
 	return open(text)
 }
 
-// FromEnv opens an agent by the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
+// FromEnv opens an agent with settings from the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
 func FromEnv() (*Agent, error) {
 	return open(nil)
 }
@@ -115,7 +115,7 @@ func open(settings *C.char) (*Agent, error) {
 	return &Agent{agent}, nil
 }
 
-// checked makes an error of a code below zero. The text is the thread's that called, so both calls have one thread.
+// checked turns a negative code into an error. The text belongs to the calling thread, so both calls run on one thread.
 func checked(call func() C.int32_t) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -127,12 +127,12 @@ func checked(call func() C.int32_t) error {
 	return errors.New("tollgate: " + C.GoString(&text[0]))
 }
 
-// Ready waits until the agent has heard of what is in force, at most so long; whether it has.
+// Ready waits until the agent has received everything in force, at most this long. It returns whether it has.
 func (a *Agent) Ready(timeout time.Duration) bool {
 	return C.tg_ready(a.handle, milliseconds(timeout)) == C.TG_OK
 }
 
-// Close sends what was recorded, for so long at most, and ends the agent. What was taken from it lets through.
+// Close sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through.
 func (a *Agent) Close(timeout time.Duration) error {
 	return checked(func() C.int32_t { return C.tg_close(a.handle, milliseconds(timeout)) })
 }
@@ -141,14 +141,14 @@ func milliseconds(timeout time.Duration) C.uint32_t {
 	return C.uint32_t(min(max(timeout.Milliseconds(), 0), math.MaxUint32))
 }
 
-// Stats is what an agent has counted: see tg_counts in tollgate.h.
+// Stats has an agent's counters: see tg_counts in tollgate.h.
 type Stats struct {
 	HitsAccepted, HitsDropped, HitsAcknowledged, RefusedAccepted, DenialsLive, HoldsLive uint64
-	// BlindFor is for how long not all aggregators are heard; 0: they are.
+	// BlindFor is how long the agent has received nothing current about some partition; 0 if it is up to date.
 	BlindFor time.Duration
 }
 
-// Stats says what was counted so far.
+// Stats returns the agent's counters.
 func (a *Agent) Stats() (Stats, error) {
 	var counts C.tg_counts
 	err := checked(func() C.int32_t { return C.tg_stats(a.handle, &counts) })
@@ -168,7 +168,7 @@ type Rate struct {
 	handle C.tg_handle
 }
 
-// Rate gives the resource of this name.
+// Rate returns the resource of this name.
 func (a *Agent) Rate(resource string) (*Rate, error) {
 	name := C.CString(resource)
 	defer C.free(unsafe.Pointer(name))
@@ -183,12 +183,12 @@ func domainOf(domain string) (*C.char, C.size_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(domain))), C.size_t(len(domain))
 }
 
-// Hit counts a call of a domain. Nil: go on.
+// Hit counts a call of a domain. Nil means that it may proceed.
 func (r *Rate) Hit(domain string) *Denied {
 	return r.HitN(domain, 1)
 }
 
-// HitN counts a call that costs so many copies, all or nothing. Nil: go on.
+// HitN counts a call that costs this many copies, all or nothing. Nil means that it may proceed.
 func (r *Rate) HitN(domain string, copies uint32) *Denied {
 	text, size := domainOf(domain)
 	told := C.tg_go_hit(r.handle, text, size, C.uint32_t(copies))
@@ -198,7 +198,7 @@ func (r *Rate) HitN(domain string, copies uint32) *Denied {
 	return deniedOf(told.refusal)
 }
 
-// Peek is what Hit would say; it counts nothing.
+// Peek returns what Hit would return; it counts nothing.
 func (r *Rate) Peek(domain string) *Denied {
 	text, size := domainOf(domain)
 	told := C.tg_go_peek(r.handle, text, size)
@@ -208,14 +208,14 @@ func (r *Rate) Peek(domain string) *Denied {
 	return deniedOf(told.refusal)
 }
 
-// Record counts copies that were used already, whatever the limits say.
+// Record counts copies that were already used, whatever the limits are.
 func (r *Rate) Record(domain string, copies uint32) {
 	text, size := domainOf(domain)
 	C.tg_record(r.handle, text, size, C.uint32_t(copies))
 }
 
-// HitEstimated counts a call whose cost is known afterwards: settle the estimate then. Of a refusal the estimate is one
-// that settles nothing.
+// HitEstimated counts a call whose cost is known only afterwards: settle the estimate then. After a refusal the
+// estimate settles nothing.
 func (r *Rate) HitEstimated(domain string, copies uint32) (*Estimate, *Denied) {
 	text, size := domainOf(domain)
 	told := C.tg_go_estimated(r.handle, text, size, C.uint32_t(copies))
@@ -227,28 +227,28 @@ func (r *Rate) HitEstimated(domain string, copies uint32) (*Estimate, *Denied) {
 	return estimate, nil
 }
 
-// Free ends it: calls are let through from then on.
+// Free frees the handle: calls are let through from then on.
 func (r *Rate) Free() {
 	C.tg_free(r.handle)
 }
 
-// Estimate is a call whose cost is known afterwards. One that is not settled keeps its handle: settle each.
+// Estimate is a call whose cost is known only afterwards. Settle each estimate: otherwise its handle stays open.
 type Estimate struct {
 	handle atomic.Uint64
 }
 
-// Settle says what the call cost, once: a second time does nothing. It fails ten minutes after the call.
+// Settle states the actual cost, once: a second call does nothing. It fails ten minutes after the call.
 func (e *Estimate) Settle(copies uint32) error {
 	handle := C.tg_handle(e.handle.Swap(0))
 	return checked(func() C.int32_t { return C.tg_settle(handle, C.uint32_t(copies)) })
 }
 
-// Copies is a resource that is limited by copies: how many at a time.
+// Copies is a resource that is limited by how many copies are in use at a time.
 type Copies struct {
 	handle C.tg_handle
 }
 
-// Copies gives the resource of this name.
+// Copies returns the resource of this name.
 func (a *Agent) Copies(resource string) (*Copies, error) {
 	name := C.CString(resource)
 	defer C.free(unsafe.Pointer(name))
@@ -259,7 +259,7 @@ func (a *Agent) Copies(resource string) (*Copies, error) {
 	return &Copies{copies}, nil
 }
 
-// Reserve takes copies: release the hold when they are no longer used. Of a refusal the hold is one of nothing.
+// Reserve takes copies: release the hold when they are no longer used. After a refusal the hold is empty.
 func (c *Copies) Reserve(domain string, copies uint32) (*Hold, *Denied) {
 	text, size := domainOf(domain)
 	told := C.tg_go_reserve(c.handle, text, size, C.uint32_t(copies))
@@ -271,7 +271,7 @@ func (c *Copies) Reserve(domain string, copies uint32) (*Hold, *Denied) {
 	return hold, nil
 }
 
-// Free ends it: calls are let through from then on.
+// Free frees the handle: calls are let through from then on.
 func (c *Copies) Free() {
 	C.tg_free(c.handle)
 }
@@ -281,31 +281,31 @@ type Hold struct {
 	handle atomic.Uint64
 }
 
-// Release gives them back; a second time does nothing.
+// Release gives the copies back; a second call does nothing.
 func (h *Hold) Release() {
 	C.tg_release(C.tg_handle(h.handle.Swap(0)))
 }
 
 // Denied is the answer to a call that was refused.
 type Denied struct {
-	// Status is for HTTP: 429, or 503 where no aggregator is heard and the limits say so.
+	// Status is for HTTP: 429, or 503 if the agent is blind and the limits then refuse.
 	Status int
-	// RetryAfter is how long to wait; 0: the refusal does not end by itself.
+	// RetryAfter is how long to wait; 0 if the refusal does not end by itself.
 	RetryAfter time.Duration
-	// Code is for `tollgate explain`; empty where no aggregator refused.
+	// Code is for `tollgate explain`; empty if no aggregator refused.
 	Code string
-	// Header has Retry-After, Ratelimit, Ratelimit-Policy, X-Tollgate-Code and Content-Type, as far as they are known;
-	// http.Header(denied.Header) is what net/http calls it. This package does without net/http.
+	// Header has Retry-After, Ratelimit, Ratelimit-Policy, X-Tollgate-Code and Content-Type, as far as known;
+	// http.Header(denied.Header) is its type in net/http. This package does not import net/http.
 	Header map[string][]string
 	// Body is a problem in JSON.
 	Body string
-	// Never says that so many copies at once can never be granted.
+	// Never is true if this many copies can never be granted at once.
 	Never bool
 }
 
 func deniedOf(refusal *C.tg_answer) *Denied {
 	if refusal == nil {
-		// There was no memory for more than that it is refused.
+		// There was no memory for the details of the refusal.
 		return &Denied{Status: 429}
 	}
 	defer C.free(unsafe.Pointer(refusal))
@@ -327,12 +327,12 @@ func deniedOf(refusal *C.tg_answer) *Denied {
 	return denied
 }
 
-// Error says that it is refused, until when, and by which limit.
+// Error describes the refusal: until when, and by which limit.
 func (d *Denied) Error() string {
 	return fmt.Sprintf("tollgate: refused with %d, retry after %v, code %q", d.Status, d.RetryAfter, d.Code)
 }
 
-// canonical writes the name of a header field as net/http does.
+// canonical writes the name of a header field like net/http.
 func canonical(name string) string {
 	words := strings.Split(name, "-")
 	for i, word := range words {

@@ -1,4 +1,4 @@
-//! A call allocates nothing, once its thread is known.
+//! Tests that a call allocates nothing, once its thread is known.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ fn a_known_threads_calls_allocate_nothing() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "denied", Duration::from_secs(60));
-    // The thread's first call makes its ring; its first refusal nothing.
+    // The thread's first call makes its ring; its first refusal allocates nothing.
     let _ = rate.hit("acme");
     let counted = allocation_counter::measure(|| {
         for _ in 0..100 {
@@ -37,7 +37,7 @@ fn a_known_threads_calls_allocate_nothing() {
         }
     });
     assert_eq!(blind.count_total, 0);
-    // The count counts: a name that is too long is replaced.
+    // A check of the counter: a name that is too long is replaced, which allocates.
     let long = "x".repeat(300);
     assert!(0 < allocation_counter::measure(|| _ = black_box(rate.hit(&long))).count_total);
 }
@@ -54,7 +54,7 @@ fn a_known_pairs_copies_are_taken_and_given_back_without_allocating() {
             let _ = black_box(sandbox.reserve(black_box("acme"), 4));
         }
     };
-    // The pair becomes known, and the tables as large as they are between two visits of the flusher.
+    // The pair becomes known, and the tables grow to their size between two visits of the flusher.
     turn();
     assert!(kit.held().is_empty());
     let counted = allocation_counter::measure(turn);

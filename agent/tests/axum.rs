@@ -1,4 +1,4 @@
-//! A service of the example's kind over real HTTP, with the testing kit in it.
+//! A service like the example's over real HTTP, with the testing kit in it.
 
 #![allow(
     clippy::unwrap_used,

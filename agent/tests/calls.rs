@@ -1,4 +1,4 @@
-//! What calls promise, by the testing kit.
+//! Tests of what calls promise, with the testing kit.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ fn a_lift_ends_a_denial_and_a_denial_of_everybody_refuses_everybody() {
         (denied.scope(), denied.cause()),
         (Scope::Resource, Cause::Global)
     );
-    // A domain of that name is limited as any other.
+    // A domain of that name is limited like any other.
     assert_eq!(
         kit.agent()
             .rate("other")
@@ -195,7 +195,7 @@ fn names_never_open_the_door() {
             .collect::<Vec<_>>(),
         [7, 6, 256]
     );
-    // A resource's name is no way round, either.
+    // A long resource name does not escape a limit, either.
     kit.deny(&long, "acme", SECOND);
     assert!(kit.agent().rate(&long).hit("acme").is_err());
 }
@@ -231,7 +231,7 @@ fn a_blind_agent_follows_the_resources_policy() {
     kit.deny("r", "acme", 5 * SECOND);
     kit.go_blind();
     assert!(rate.hit("acme").expect("denials do not hold").blind());
-    // A bulk call gets its minimum, but something.
+    // A bulk call gets its minimum, but at least one.
     assert_eq!(rate.hit_up_to("acme", 2..=9).expect("open").copies(), 2);
     assert_eq!(rate.hit_up_to("acme", 0..=9).expect("open").copies(), 1);
     kit.when_blind(
@@ -278,7 +278,7 @@ fn a_call_for_several_pairs_takes_nothing_of_a_blind_rate_where_one_is_refused()
     for _ in 0..5 {
         assert!(agent.hit_all(&[(&one, "acme"), (&other, "acme")]).is_err());
     }
-    // Nor where the refusal is only found once something was taken.
+    // Nor if the refusal is found only after something was taken.
     kit.when_blind("other", twice);
     for _ in 0..5 {
         let thrice = [

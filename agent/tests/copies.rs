@@ -1,4 +1,4 @@
-//! What calls about copies promise, by the testing kit.
+//! Tests of what calls about copies promise, with the testing kit.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use sandbox::{kit, poll};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Polls, lets the agent take what was said, and polls once more.
+/// Polls, lets the agent process notices, and polls once more.
 fn poll_with<T>(kit: &TestAgent, mut future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     if let Poll::Ready(ready) = poll(future.as_mut()) {
         return Poll::Ready(ready);
@@ -44,7 +44,7 @@ fn denied(result: Result<Hold, Refused>) -> (Cause, Scope) {
     }
 }
 
-/// Copies of each hold on record.
+/// The copies of each tracked hold.
 fn held(kit: &TestAgent) -> Vec<u32> {
     kit.held().iter().map(|one| one.copies).collect()
 }
@@ -286,7 +286,7 @@ fn a_hold_that_counts_no_more_is_not_given_back_in_parts_nor_passed_on() {
         assert_eq!((hold.copies(), sandbox.held("acme")), (3, 3));
         assert!(held(&kit).is_empty());
         assert_eq!(kit.agent().stats().hold_operations, operations);
-        // Whoever asks only now hears it, too.
+        // A caller that asks only now learns it, too.
         {
             let mut asked = pin!(hold.revoked());
             assert_eq!(poll(asked.as_mut()), Poll::Pending);
@@ -339,7 +339,7 @@ fn copies_go_from_hand_to_hand_by_an_id() {
     );
     drop(taken);
     assert_eq!((held(&kit), sandbox.held("acme")), (vec![1], 1));
-    // The id may have been faster than its transfer, so it is asked for a few times.
+    // The id may have been faster than its transfer, so the agent asks a few times.
     let mut again = pin!(sandbox.seize(id));
     let mut asked = 0;
     let unknown = loop {

@@ -1,5 +1,5 @@
-//! Calls that wait for the aggregators' word: how much of what they ask for they get, and for how long they
-//! ask.
+//! Tests of calls that wait for a verdict of the aggregators: how much of their request they get, and for how long
+//! they ask.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,8 +33,8 @@ fn a_seize_asks_for_its_transfer_for_as_long_as_it_was_told_to_wait() {
     assert_eq!(never.err(), Some(SeizeError::Unknown));
 }
 
-/// Seizes what is staged so long after the call, within `max_wait`, of which nearly all has to pass before
-/// it is given up.
+/// Seizes copies that are staged only `known_after` the call, within `max_wait`. Nearly all of that has to pass
+/// before the call gives up.
 fn seize_known_after(
     kit: &TestAgent,
     sandbox: &Copies,
@@ -90,7 +90,7 @@ fn strict_copies_are_had_in_part_by_who_has_use_for_fewer() {
     };
     assert_eq!((hold.copies(), sandbox.held("acme")), (5, 5));
     drop(hold);
-    // Nobody answers, and the policy lets through: the least.
+    // No verdict arrives, and the policy lets the call through: the minimum.
     kit.when_blind("sandbox", WhenBlind::Open);
     let mut asked = pin!(sandbox.reserve_confirmed_up_to("acme", 2..=9, SECOND));
     assert!(poll(asked.as_mut()).is_pending());

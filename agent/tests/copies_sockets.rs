@@ -1,4 +1,4 @@
-//! Copies over real sockets, beside an aggregator that says what the test wants.
+//! Tests of copies over real sockets, beside an aggregator that sends what the test chooses.
 
 #![allow(
     clippy::unwrap_used,
@@ -81,7 +81,7 @@ async fn a_hold_is_told_confirmed_beaten_and_given_back() {
     );
     until_said(&aggregator, "beat sandbox [\"1x2\"]").await;
     drop(hold);
-    // After the first word about it, so that it is another word.
+    // After the first notice about it, so that this is a separate one.
     let last = sandbox.reserve("beta", 1).expect("not full");
     let said = format!("hold {} beta x1", last.number().expect("on record"));
     aggregator
@@ -119,7 +119,7 @@ async fn strict_copies_wait_for_the_word() {
     aggregator.rule("a", "sandbox", granted).await;
     let hold = asking.await.expect("no panic").expect("granted");
     assert_eq!((hold.copies(), sandbox.held("acme")), (3, 3));
-    // Nobody answers this one.
+    // No verdict arrives for this one.
     let late = sandbox
         .reserve_confirmed("beta", 1, Duration::from_millis(50))
         .await;

@@ -1,4 +1,4 @@
-//! What looks at copies promise, and calls for several resources, which look before they take.
+//! Tests of looks at copies, and of calls for several resources, which look before they take.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -31,7 +31,7 @@ fn misuse<T: std::fmt::Debug>(result: Result<T, Refused>) -> Misuse {
     }
 }
 
-/// What was refused, and how many copies of it.
+/// The refused resources, and how many copies of each.
 fn refused(kit: &TestAgent) -> Vec<(String, u32, Cause)> {
     let recorded = kit.recorded().into_iter();
     let refused = recorded.map(|one| match one.outcome {
@@ -41,7 +41,7 @@ fn refused(kit: &TestAgent) -> Vec<(String, u32, Cause)> {
     refused.collect()
 }
 
-/// Whether anything was ever taken, if only to be given back.
+/// Whether anything was ever taken, even if it was given back.
 fn was_taken(kit: &TestAgent) -> bool {
     let _ = kit.held();
     kit.agent().stats().hold_operations != 0

@@ -1,4 +1,4 @@
-//! The example is a service: it answers while nobody limits it, and refuses whom an aggregator denies.
+//! Tests of the example: it answers without an aggregator, and refuses a tenant that an aggregator denies.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ impl Drop for Service {
     }
 }
 
-/// Examples lie beside the directory of tests; `cargo test` builds them.
+/// Examples are beside the directory of tests; `cargo test` builds them.
 fn example() -> PathBuf {
     let here = std::env::current_exe().expect("this test");
     let profile = here
@@ -70,7 +70,7 @@ fn get(address: &str) -> String {
 
 #[test]
 fn the_example_serves_while_nobody_can_be_heard() {
-    // A port that nobody listens on: bound, and let go of.
+    // A port without a listener: bound, and released.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|one| one.local_addr())
         .expect("a port");
@@ -82,7 +82,7 @@ fn the_example_serves_while_nobody_can_be_heard() {
     }
 }
 
-/// Asks again and again until an answer begins so.
+/// Asks again until an answer begins with this status.
 fn get_until(address: &str, status: &str) -> String {
     let until = Instant::now() + Duration::from_secs(20);
     loop {

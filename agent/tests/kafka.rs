@@ -1,4 +1,4 @@
-//! Hits straight into Kafka: beside the client library's own small broker, which keeps what is produced.
+//! Tests of hits straight into Kafka, beside the client library's own small broker, which keeps what is produced.
 
 #![cfg(feature = "kafka")]
 #![allow(
@@ -23,8 +23,7 @@ use tollgate_shared::wire::record::Record;
 const SOON: Duration = Duration::from_secs(20);
 const PARTITIONS: i32 = 4;
 
-/// Records of the topic until so many copies of hits are there: partition, sequence, hits.
-/// Partition, sequence, and the domains with their copies.
+/// A record of the topic: partition, sequence, and the domains with their copies.
 type ReadBatch = (u32, u64, Vec<(String, u32)>);
 
 fn read(bootstrap: &str, copies: u64) -> Vec<ReadBatch> {
@@ -68,7 +67,7 @@ fn read(bootstrap: &str, copies: u64) -> Vec<ReadBatch> {
 fn every_hit_is_in_its_partition_once_and_in_sequence() {
     let cluster = MockCluster::new(1).expect("a broker");
     let bootstrap = cluster.bootstrap_servers();
-    // The agent is there first: it waits for the topic.
+    // The agent starts first, and waits for the topic.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|one| one.local_addr())
         .expect("a port");

@@ -1,5 +1,5 @@
-//! What stands in the log of a service that links the agent, where an aggregator wants it to be full, or to say what
-//! the aggregator wants. Alone in its process, whose subscriber hears every thread.
+//! Tests of a service's log, if an aggregator tries to fill it, or to write lines of its own into it. Alone in its
+//! process, whose subscriber receives the events of every thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,10 +25,10 @@ use tracing::span;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What clears a screen, forges a line and turns text around.
+/// Characters that clear a screen, forge a line and reverse text.
 const EVIL: &str = "\u{1b}[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}";
 
-/// Keeps each line by what it is about, at every level.
+/// Keeps each line by its subject, at every level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
@@ -64,7 +64,7 @@ struct Line {
 }
 
 impl Visit for Line {
-    /// Texts as well: a service's subscriber may write them as they are.
+    /// Texts as well, because a service's subscriber may write them unescaped.
     fn record_str(&mut self, field: &Field, value: &str) {
         write!(self.fields, " {}={value}", field.name()).unwrap();
     }
@@ -91,7 +91,7 @@ fn refused(id: u64) -> Vec<u8> {
     })
 }
 
-/// Names a thousand others that nobody has heard of.
+/// A welcome that names a thousand unknown aggregators.
 fn welcome(nonce: u64) -> Vec<u8> {
     let name = |n: u64| format!("h{nonce}-{n}{EVIL}:1");
     let members = (0..1_000).map(|n| Member {
@@ -108,7 +108,7 @@ fn welcome(nonce: u64) -> Vec<u8> {
     })
 }
 
-/// Serves one connection: every second is refused, or ended for its bytes; the others get floods.
+/// Serves one connection: every second one is refused, or ended for its bytes; the others get floods.
 fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
     stream.set_write_timeout(Some(SOON)).unwrap();
     let opened = opening(SocketType::Router);
@@ -126,7 +126,7 @@ fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
     let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
     let mut bytes = [0; 4_096];
     let mut answered = 0;
-    // A link is of use for a while, so that others follow.
+    // A link works for a while, so that other connections follow.
     while answered < 6 {
         let read = stream.read(&mut bytes).ok().filter(|read| 0 < *read)?;
         let mut input = &bytes[..read];
@@ -194,7 +194,7 @@ fn an_aggregator_neither_fills_the_log_nor_writes_lines_of_its_own() {
     ] {
         assert!(lines.contains_key(about), "{about}: {:?}", lines.keys());
     }
-    // Each 30 s.
+    // One every 30 s.
     let of_credentials = lines
         .iter()
         .filter(|(about, _)| about.contains("because of credentials"));

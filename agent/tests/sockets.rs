@@ -1,4 +1,4 @@
-//! The agent on real sockets, beside an aggregator that says what the test wants.
+//! Tests of the agent on real sockets, beside an aggregator that sends what the test chooses.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn agent(aggregators: &[&Aggregator]) -> Agent {
     builder.build().expect("good settings")
 }
 
-/// What an agent hears, as it does.
+/// An agent, and the changes of its deny list as they happen.
 fn listening(
     aggregator: &Aggregator,
 ) -> (
@@ -64,7 +64,7 @@ async fn hits_arrive_and_a_denial_comes_back() {
     let aggregator = Aggregator::start(1).await;
     let (agent, mut heard) = listening(&aggregator);
     let rate = agent.rate("api.search");
-    // Blind or not: which of the two is first is not for a test to say.
+    // Blind or not: the test does not depend on which comes first.
     assert!(rate.hit("acme").is_ok(), "fails open");
     assert!(agent.ready(SOON).await);
     assert!(!rate.hit("acme").expect("not denied").blind());
@@ -150,7 +150,8 @@ async fn an_aggregator_that_comes_back_gets_what_it_missed() {
         .until("the first hit", |one| one.copies() == 1)
         .await;
     let addresses = (aggregator.agents.to_string(), aggregator.feed.to_string());
-    // A log only grows: what the next one says from below here would rightly be taken for known.
+    // A log only grows: statements of the next aggregator below this position would rightly count
+    // as known.
     aggregator.be_quiet(true);
     let ruled = aggregator.ruled();
     drop(aggregator);
@@ -161,7 +162,7 @@ async fn an_aggregator_that_comes_back_gets_what_it_missed() {
     back.until("all that was missed", |one| 100 <= one.copies())
         .await;
     back.deny("r", "acme", Duration::from_secs(30)).await;
-    // It is heard by frame or by snapshot, whichever comes first.
+    // It arrives by a frame or a snapshot, whichever is first.
     let until = Instant::now() + SOON;
     while rate.peek("acme").is_ok() && Instant::now() < until {
         tokio::task::yield_now().await;
@@ -236,7 +237,7 @@ async fn hits_go_to_another_aggregator_when_one_is_gone_and_denials_come_from_al
 }
 
 fn agent_without_anybody() -> Agent {
-    // A port that was free a moment ago: nobody listens there.
+    // A port that was free a moment ago: it has no listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
@@ -261,7 +262,7 @@ fn without_anybody_and_without_a_runtime_calls_pass_and_are_accounted_for() {
     assert!(!runtime.block_on(agent.ready(Duration::from_millis(50))));
     let flushed = runtime.block_on(agent.shutdown(Duration::from_millis(200)));
     assert_eq!((flushed.sent, flushed.dropped), (0, 1_000));
-    // From here on nobody comes by to take what is recorded.
+    // From here on nothing drains the recorder.
     assert!(rate.hit("acme").is_ok());
     let stats = agent.stats();
     assert_eq!((stats.hits_accepted, stats.hits_dropped()), (1_000, 1_001));
@@ -288,7 +289,7 @@ fn every_call_is_sent_or_dropped_by_the_time_shutdown_answers() {
         calls
             .into_iter()
             .for_each(|one| one.join().expect("called"));
-        // Nothing is under way any more: a second answer is final.
+        // Nothing is in flight any more: a second answer is final.
         let flushed = runtime.block_on(agent.shutdown(Duration::ZERO));
         assert_eq!((flushed.sent, flushed.dropped), (0, 10_000));
     }

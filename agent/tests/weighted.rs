@@ -1,5 +1,5 @@
-//! Promises of calls that cost more than one copy: too many at once, estimates, settling; of what is left;
-//! and of calls that are mistakes.
+//! Tests of calls that cost more than one copy: too many at once, estimates, settling; of what is left; and of calls
+//! that are mistakes.
 
 #![allow(
     clippy::unwrap_used,
@@ -185,7 +185,7 @@ fn a_hit_of_a_resource_that_is_limited_by_copies_is_an_error() {
         denied.to_string(),
         "limited by copies, not by rate: see `Agent::copies`"
     );
-    // Copies that are all in use are no answer to a hit.
+    // A denial of copies does not apply to a hit.
     kit.full("sandbox", "acme");
     let denied = rate.hit("acme").expect_err("a mistake as before");
     assert_eq!(denied.cause(), Cause::NotRate);
@@ -232,12 +232,12 @@ fn of_a_pair_near_its_limit_each_call_says_what_is_left_after_it() {
     rate.record("acme", 5);
     let estimate = rate.hit_estimated("acme", 2).expect("allowed");
     assert_eq!(estimate.allowed().remaining(), Some(8));
-    // Of several pairs what the nearest of them has.
+    // Of several pairs, what the nearest to its limit has left.
     let other = kit.agent().rate("api.export");
     kit.near("api.export", "acme", 3, 10, MINUTE);
     let both = kit.agent().hit_all(&[(&rate, "acme"), (&other, "acme")]);
     assert_eq!(both.expect("allowed").remaining(), Some(2));
-    // It is information: who has nothing left is refused by nobody but a denial.
+    // It is information only: a domain with nothing left is refused only by a denial.
     assert_eq!(
         rate.hit_n("acme", 50).expect("allowed").remaining(),
         Some(0)

@@ -1,9 +1,9 @@
 /* cost ADDRESS [rounds]: what a call costs, how many calls were recorded, and how many of them the log has.
  *
- * A thousand domains of 29 bytes, called a million times a second, as benches/ does: what is measured are blocks of a
- * thousand calls, with a pause between them. Prints the median block, and what the fastest tenth of them took at most:
- * on a machine that does something else too, nearer the truth. With `rounds` it measures once for each line of its
- * standard input: `tollgate-benches doors` kills the aggregator between two. Built as examples/limited.c is, with -O2.
+ * A thousand domains of 29 bytes, called a million times a second, like benches/: it measures blocks of a thousand
+ * calls, with a pause between them. Prints the median block, and the longest of the fastest tenth, which is nearer the
+ * truth on a machine that does something else too. With `rounds` it measures once for each line of its standard input:
+ * `tollgate-benches doors` kills the aggregator between two. Built like examples/limited.c, with -O2.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-//! What the caller is told of a call: numbers for who decides, texts for who answers by HTTP.
+//! The answer to a call: numbers for decisions, texts for HTTP responses.
 //!
-//! The caller's memory may be uninitialised, so every field of [`TgAnswer`] is. Texts are written for refusals and near a
-//! limit, which leaves the common call with 35 bytes to write.
+//! The caller's memory may be uninitialised, so every field of [`TgAnswer`] is a `MaybeUninit`. Texts are written
+//! only for refusals and near a limit, which leaves the common call with 35 bytes to write.
 //!
-//! What stays true: each text ends with a NUL within its field; one that has no room is left out whole.
+//! What stays true: each text ends with a NUL within its field; a text without room is left out whole.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use tollgate_agent::{Allowed, Denied, HttpAnswer, Refused};
 pub(crate) const ALLOWED: i32 = 0;
 /// Refused.
 pub(crate) const DENIED: i32 = 1;
-/// Not within the time that was given.
+/// Not within the given time.
 pub(crate) const NOT_YET: i32 = 2;
 
-/// Nothing current has been heard of the aggregators.
+/// The agent was blind.
 const BLIND: u32 = 1;
 /// Near a limit: `remaining` is known.
 const NEAR: u32 = 2;
-/// Let through because the handle is of the parent of this process.
+/// Let through because the handle belongs to the parent of this process.
 const FORKED: u32 = 4;
 /// More at once than can ever be granted.
 const NEVER: u32 = 8;
 /// Let through, and nothing can be given back or settled: there was no room for a handle.
 const UNHELD: u32 = 16;
 
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The numbers of an answer.
@@ -37,19 +37,19 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct TgAnswerHead {
     /// What the call returned.
     pub code: i32,
-    /// See `TG_BLIND` and so on.
+    /// See `TG_BLIND` and the following in the header.
     pub flags: u32,
-    /// For HTTP.
+    /// The HTTP status.
     pub status: u32,
-    /// Granted.
+    /// The copies granted.
     pub copies: u32,
-    /// Rounded up.
+    /// How long to wait, rounded up.
     pub retry_after_ms: u64,
-    /// More copies at once, known near a limit.
+    /// How many more copies the domain has at once; known near a limit.
     pub remaining: u64,
 }
 
-/// What is told of a call about which there is nothing to tell.
+/// The answer to a call without further information.
 const GO_ON: TgAnswerHead = TgAnswerHead {
     code: ALLOWED,
     flags: 0,
@@ -64,7 +64,7 @@ const GO_ON: TgAnswerHead = TgAnswerHead {
 pub struct TgText<const N: usize>([MaybeUninit<u8>; N]);
 
 impl<const N: usize> TgText<N> {
-    /// Leaves the text empty.
+    /// Makes the text empty.
     #[inline]
     fn clear(&mut self) {
         if let Some(first) = self.0.first_mut() {
@@ -72,7 +72,7 @@ impl<const N: usize> TgText<N> {
         }
     }
 
-    /// Puts a text and its NUL. One that has no room, or a NUL in it, is left out.
+    /// Writes a text and its NUL. A text without room, or with a NUL in it, is left out.
     fn put(&mut self, text: &str) {
         let fits = text.len() < N && !text.as_bytes().contains(&0);
         let text = if fits { text.as_bytes() } else { &[] };
@@ -82,7 +82,7 @@ impl<const N: usize> TgText<N> {
     }
 }
 
-/// An answer, as `tollgate.h` lays it out.
+/// An answer, in the layout of `tollgate.h`.
 #[repr(C)]
 pub struct TgAnswer {
     pub(crate) head: MaybeUninit<TgAnswerHead>,
@@ -91,11 +91,11 @@ pub struct TgAnswer {
     pub(crate) body: TgText<768>,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Allowed(Allowed),
-    /// Let through, for which nothing can be given back or settled.
+    /// Let through, and nothing can be given back or settled.
     Unheld(u32),
     /// Copies were taken.
     Held(u32),
@@ -148,7 +148,7 @@ impl CallOutcome {
         }
     }
 
-    /// What an HTTP server answers a refusal with.
+    /// The HTTP response to a refusal.
     fn http(&self) -> Option<HttpAnswer> {
         match self {
             Self::Hit(error) => Some(error.http()),
@@ -180,7 +180,7 @@ fn whole_ms(wait: Duration) -> u64 {
 }
 
 impl TgAnswer {
-    /// Tells of a call. The common one, let through far from its limits, has nothing that is looked up.
+    /// Writes the answer to a call. The common one, let through far from its limits, needs no lookup.
     #[inline]
     pub(crate) fn put(&mut self, outcome: &CallOutcome) {
         self.clear_texts();
@@ -216,7 +216,7 @@ impl TgAnswer {
         self.body.put(&http.body());
     }
 
-    /// Tells of a call that was not carried out: whoever answers by HTTP goes on.
+    /// Writes the answer to a call that was not carried out: an HTTP server lets the request through.
     #[cold]
     pub(crate) fn put_fault(&mut self, code: i32) {
         self.clear_texts();
@@ -240,27 +240,27 @@ fn lines(headers: impl Iterator<Item = (&'static str, String)>) -> String {
     text
 }
 
-/// An agent's counts, as `tollgate.h` lays them out.
+/// An agent's counters, in the layout of `tollgate.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TgCounts {
-    /// Calls let through that the recorder took.
+    /// Calls that were let through and that the recorder accepted.
     pub hits_accepted: u64,
-    /// Calls let through whose record was dropped anywhere.
+    /// Calls that were let through and whose record was dropped anywhere.
     pub hits_dropped: u64,
-    /// Calls let through that the log has acknowledged.
+    /// Calls that were let through and that the log has acknowledged.
     pub hits_acknowledged: u64,
-    /// Calls refused that the recorder took.
+    /// Calls that were refused and that the recorder accepted.
     pub refused_accepted: u64,
-    /// Denials in the list.
+    /// Denials in the deny list.
     pub denials_live: u64,
-    /// Holds on record.
+    /// Holds that the agent tracks.
     pub holds_live: u64,
-    /// For how long not all partitions have been heard; 0: all are.
+    /// How long the agent has been without a current watermark of some partition; 0 if it has one of each.
     pub blind_for_ms: u64,
-    /// Calls on handles of the parent of this process, let through without being asked.
+    /// Calls on handles of the parent of this process, let through without a decision.
     pub calls_forked: u64,
-    /// Handles that are open, of all agents.
+    /// Open handles of all agents.
     pub handles_live: u64,
 }
 
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_the_header() {
-        // agent/c/tests/check.c asserts the same of the C side.
+        // agent/c/tests/check.c asserts the same for the C side.
         assert_eq!((size_of::<TgAnswer>(), align_of::<TgAnswer>()), (1_376, 8));
         assert_eq!(std::mem::offset_of!(TgAnswer, denial), 32);
         assert_eq!(std::mem::offset_of!(TgAnswer, headers), 96);

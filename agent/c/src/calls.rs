@@ -1,6 +1,7 @@
-//! What the functions of `tollgate.h` do, with what they were given already read and checked.
+//! The functions of `tollgate.h` in safe Rust, with arguments that are already read and checked.
 //!
-//! What stays true: no call but `ready`, `close` and `open` waits; and a handle of the parent lets through after a fork.
+//! What stays true: only `ready`, `close` and `open` wait; and a handle of the parent lets calls through after a
+//! fork.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,14 +17,14 @@ use crate::targets::{HandleTarget, TargetKind};
 
 static HANDLES: HandleTable<HandleTarget> = HandleTable::new();
 
-/// Opens an agent; no settings: those of the environment.
+/// Opens an agent; without settings, with those of the environment.
 pub(crate) fn open(settings: Option<&str>) -> Result<u64, CallFault> {
     let builder = match settings {
         Some(settings) => builder_of(settings)?,
         None => AgentBuilder::from_env()?,
     };
-    // On a thread of its own: random numbers of the forking thread go on in the child as in the parent, so that an
-    // agent made there would draw the secret that its siblings draw.
+    // On a thread of its own: after a fork, the forking thread's random numbers continue in the child as in the
+    // parent, so an agent made there would draw the same secret as its siblings.
     let thread = std::thread::Builder::new().spawn(move || builder.build());
     let built = thread.map_err(CallFault::NoThread)?.join();
     let agent = built.map_err(|_| CallFault::Panicked)??;
@@ -35,14 +36,14 @@ fn keep(kind: TargetKind) -> Result<u64, CallFault> {
     handle.ok_or(CallFault::NoRoom)
 }
 
-/// What a handle of a wanted kind was asked.
+/// The result of a call on a handle of the wanted kind.
 enum Asked<R> {
     Here(R),
-    /// It is the parent's.
+    /// The handle belongs to the parent.
     Forked,
 }
 
-/// Asks what a handle stands for; `ask` answers `None` for what is not of the expected kind.
+/// Calls `ask` with a handle's target; `ask` returns `None` if the target is not of the expected kind.
 #[inline]
 fn ask<R>(
     handle: u64,
@@ -58,7 +59,7 @@ fn ask<R>(
         .ok_or(CallFault::Handle { handle, expected })
 }
 
-/// Has a handle of the parent's let a call through.
+/// Lets a call through if its handle belongs to the parent.
 fn or_forked(asked: Asked<Result<CallOutcome, CallFault>>) -> Result<CallOutcome, CallFault> {
     match asked {
         Asked::Here(outcome) => outcome,
@@ -80,7 +81,7 @@ fn on_rate(
     })?)
 }
 
-/// A rate of an agent.
+/// A rate handle of an agent.
 pub(crate) fn rate(agent: u64, resource: &str) -> Result<u64, CallFault> {
     let asked = ask(agent, TargetKind::AGENT, |kind| match kind {
         TargetKind::Agent(agent) => Some(agent.rate(resource)),
@@ -92,7 +93,7 @@ pub(crate) fn rate(agent: u64, resource: &str) -> Result<u64, CallFault> {
     }
 }
 
-/// Copies of an agent.
+/// A copies handle of an agent.
 pub(crate) fn copies(agent: u64, resource: &str) -> Result<u64, CallFault> {
     let asked = ask(agent, TargetKind::AGENT, |kind| match kind {
         TargetKind::Agent(agent) => Some(agent.copies(resource)),
@@ -121,7 +122,7 @@ pub(crate) fn hit_n(rate: u64, domain: &str, copies: u32) -> Result<CallOutcome,
     })
 }
 
-/// What a hit would be told.
+/// What a hit would return, without counting it.
 pub(crate) fn peek(rate: u64, domain: &str) -> Result<CallOutcome, CallFault> {
     on_rate(rate, |rate| match rate.peek(domain) {
         Ok(allowed) => Ok(CallOutcome::Allowed(allowed)),
@@ -129,7 +130,7 @@ pub(crate) fn peek(rate: u64, domain: &str) -> Result<CallOutcome, CallFault> {
     })
 }
 
-/// Hits that have happened.
+/// Records hits that have happened.
 pub(crate) fn record(rate: u64, domain: &str, copies: u32) -> Result<(), CallFault> {
     let asked = ask(rate, TargetKind::RATE, |kind| match kind {
         TargetKind::Rate(rate) => {
@@ -147,7 +148,7 @@ pub(crate) fn record(rate: u64, domain: &str, copies: u32) -> Result<(), CallFau
     }
 }
 
-/// Hits by estimate, and the handle to settle them by: 0 where there is nothing to settle.
+/// Hits by estimate, and the handle to settle them; 0 if there is nothing to settle.
 pub(crate) fn hit_estimated(
     rate: u64,
     domain: &str,
@@ -167,7 +168,7 @@ pub(crate) fn hit_estimated(
     };
     match keep(TargetKind::Estimate(Mutex::new(Some(estimate)))) {
         Ok(handle) => Ok((outcome, handle)),
-        // It stays charged by the estimate.
+        // The estimate stays charged.
         Err(_) => Ok((CallOutcome::Unheld(copies), 0)),
     }
 }
@@ -175,7 +176,7 @@ pub(crate) fn hit_estimated(
 fn of_hit_error(error: Refused) -> Result<CallOutcome, CallFault> {
     match error {
         Refused::Misuse(misuse) => Err(misuse.into()),
-        // A mistake of the service, as copies of a rate are, for which nobody is to be refused.
+        // A mistake of the service, like copies of a rate: nobody is refused for it.
         Refused::Denied(denied) if denied.cause() == Cause::NotRate => Err(CallFault::NotRate),
         refused => Ok(CallOutcome::Hit(refused)),
     }
@@ -198,14 +199,14 @@ pub(crate) fn settle(estimate: u64, copies: u32) -> Result<(), CallFault> {
     Ok(())
 }
 
-/// Takes a handle of the expected kind back. [`CallFault::Forked`]: it was the parent's; it is gone here.
+/// Takes a handle of the expected kind back. [`CallFault::Forked`] if it belonged to the parent; it is freed here.
 fn take(
     handle: u64,
     expected: &'static str,
     is_expected: impl FnOnce(&TargetKind) -> bool,
 ) -> Result<Arc<Handled<HandleTarget>>, CallFault> {
     let asked = ask(handle, expected, |kind| is_expected(kind).then_some(()))?;
-    // Another call may have been faster: a handle ends once.
+    // Another call may have been faster: a handle is freed once.
     let target = HANDLES.remove(handle);
     let target = target.ok_or(CallFault::Handle { handle, expected })?;
     match asked {
@@ -214,7 +215,7 @@ fn take(
     }
 }
 
-/// Takes copies; the hold's handle is 0 where there is nothing to give back.
+/// Takes copies; the hold's handle is 0 if there is nothing to give back.
 pub(crate) fn reserve(
     copies: u64,
     domain: &str,
@@ -237,7 +238,7 @@ fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome
     match copies.reserve(domain, wanted) {
         Ok(hold) => {
             let held = hold.copies();
-            // Without a handle it is given back at once, and the call goes on uncounted.
+            // Without a handle the hold is given back at once, and the call goes on uncounted.
             match keep(TargetKind::Hold(Mutex::new(Some(hold)))) {
                 Ok(handle) => Ok((CallOutcome::Held(held), handle)),
                 Err(_) => Ok((CallOutcome::Unheld(held), 0)),
@@ -248,7 +249,7 @@ fn reserve_of(copies: &Copies, domain: &str, wanted: u32) -> Result<(CallOutcome
     }
 }
 
-/// Gives back what a hold has, which ends its handle.
+/// Gives a hold's copies back, and frees its handle.
 pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
     if hold == 0 {
         return Ok(());
@@ -261,7 +262,7 @@ pub(crate) fn release(hold: u64) -> Result<(), CallFault> {
     Ok(())
 }
 
-/// Ends the handle of anything but an agent.
+/// Frees any handle except an agent's.
 pub(crate) fn free(handle: u64) -> Result<(), CallFault> {
     const EXPECTED: &str = "a rate, copies, a hold or an estimate";
     if handle == 0 {
@@ -274,7 +275,7 @@ pub(crate) fn free(handle: u64) -> Result<(), CallFault> {
     }
 }
 
-/// Waits until the agent has heard of the aggregators; whether it has.
+/// Waits until the agent is ready. Returns whether it is.
 pub(crate) fn ready(agent: u64, timeout: Duration) -> Result<bool, CallFault> {
     match agent_of(agent)? {
         Asked::Here(agent) => block_on(agent.ready(timeout)),
@@ -289,7 +290,7 @@ fn agent_of(handle: u64) -> Result<Asked<tollgate_agent::Agent>, CallFault> {
     })
 }
 
-/// What an agent has counted.
+/// An agent's counters.
 pub(crate) fn counts(agent: u64) -> Result<TgCounts, CallFault> {
     let of_process = TgCounts {
         calls_forked: forks::calls_forked(),
@@ -313,13 +314,13 @@ pub(crate) fn counts(agent: u64) -> Result<TgCounts, CallFault> {
     })
 }
 
-/// Sends what was recorded, within the time that is given, and ends the agent and its handle.
+/// Sends what was recorded, within the given time, and ends the agent and its handle.
 pub(crate) fn close(handle: u64, timeout: Duration) -> Result<(), CallFault> {
     let agent = agent_of(handle)?;
     let is_agent = |kind: &TargetKind| matches!(kind, TargetKind::Agent(_));
     match (take(handle, TargetKind::AGENT, is_agent), agent) {
         (Ok(_), Asked::Here(agent)) => block_on(agent.shutdown(timeout)).map(|_| ()),
-        // The parent's goes on there.
+        // The agent continues in the parent.
         (Ok(_) | Err(CallFault::Forked), _) => Ok(()),
         (Err(fault), _) => Err(fault),
     }

@@ -1,4 +1,4 @@
-//! What went wrong with a call: a code below zero, and a text that the thread can ask for.
+//! Why a call was not carried out: a negative code, and a text that the thread can read.
 //!
 //! Knows nothing of the calls. What stays true: a fault never means that the service should refuse.
 
@@ -11,10 +11,10 @@ use crate::settings::SettingsFault;
 /// Why a call was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFault {
-    /// A pointer that may not be null is, or is not aligned.
+    /// A required pointer is null, or not aligned.
     #[error("{what}: is null or not aligned")]
     Pointer { what: &'static str },
-    /// A length that no text has.
+    /// A length that is too great for a text.
     #[error("{what}: {len} bytes, expected at most {max}")]
     TooLong {
         what: &'static str,
@@ -23,7 +23,7 @@ pub(crate) enum CallFault {
     },
     #[error("{what}: not UTF-8 after {valid} bytes")]
     NotUtf8 { what: &'static str, valid: usize },
-    /// Freed, never given, or of something else.
+    /// The handle was freed, never existed, or is of another kind.
     #[error("handle {handle:#x}: expected {expected} that is open")]
     Handle { handle: u64, expected: &'static str },
     #[error(transparent)]
@@ -61,10 +61,10 @@ impl CallFault {
         }
     }
 
-    /// Keeps the text for the thread; the code.
+    /// Keeps the text for the thread. Returns the code.
     #[cold]
     pub(crate) fn remember(&self) -> i32 {
-        // A thread that is ending has no text any more, and asks for none.
+        // A thread that is ending has no text any more, and reads none.
         let _ = LAST.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {
                 *last = self.to_string();
@@ -78,7 +78,7 @@ std::thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What `look` makes of the text of the thread's last fault, which is empty where there was none.
+/// Calls `look` with the text of the thread's last fault, which is empty if there was none.
 pub(crate) fn last<R>(look: impl FnOnce(&str) -> R) -> Option<R> {
     let looked = LAST.try_with(|last| last.try_borrow().ok().map(|last| look(&last)));
     looked.ok().flatten()

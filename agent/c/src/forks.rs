@@ -1,13 +1,14 @@
-//! How often this process is the child of a fork. A child has none of the threads of an agent that its parent opened.
+//! Counts the forks between this process and the first one. A child has none of the threads of an agent that its
+//! parent opened.
 //!
 //! Knows nothing of how a fork is noticed. What stays true: the number changes in the child alone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted up in the child of each fork.
+/// Incremented in the child of each fork.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Calls on handles of a parent, let through without being asked.
+/// Calls on handles of a parent, let through without a decision.
 static CALLS_FORKED: AtomicU64 = AtomicU64::new(0);
 
 /// The number of this process.
@@ -16,7 +17,7 @@ pub(crate) fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Called in the child of a fork. Two atomics, since what the operating system calls there may do little else.
+/// Called in the child of a fork. It only changes two atomics, since a fork handler may do little else.
 pub(crate) fn note_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     CALLS_FORKED.store(0, Ordering::Relaxed);

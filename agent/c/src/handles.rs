@@ -1,4 +1,4 @@
-//! Handles: numbers that stand for what the caller opened.
+//! Handles: numbers for what the caller opened.
 //!
 //! ```text
 //! handle    0x0000_0000_02a0_0003      serial 42, slot 3
@@ -6,12 +6,11 @@
 //! slot 3    serial 57 -> a rate        not found: 42 was freed, and the slot taken again
 //! ```
 //!
-//! A pointer in their place would be shorter; but one that was freed, or never was, could not be told from a good one.
-//! Looking a handle up takes no lock and writes to no memory that threads share. Nothing here is ever in a state that
-//! another thread has to finish, so that a fork in the middle of anything leaves a table that works: at worst a slot
-//! is lost.
+//! A pointer would be shorter; but a freed or invented one could not be told from a valid one. Looking a handle up
+//! takes no lock and writes to no memory that threads share. Nothing here is ever in a state that another thread has
+//! to finish, so a fork at any point leaves a table that works: at worst a slot is lost.
 //!
-//! Knows nothing of what handles stand for. What stays true: a number is given once, and means one thing for ever.
+//! Knows nothing of what handles stand for. What stays true: a number is used once, and never changes its meaning.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,15 +18,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use once_cell::race::OnceBox;
 
-/// Bits of a handle that name its slot: a million handles at a time, four times as many as an agent's holds by default.
-/// The others count: at a million handles a second they last for half a year.
+/// Bits of a handle for its slot: a million handles at a time, four times as many as an agent's holds by default. The
+/// other bits are the serial: at a million handles a second they last for half a year.
 const SLOT_BITS: u32 = 20;
 const SLOTS_MAX: u32 = 1 << SLOT_BITS;
-/// Slots that are made at once: 4 KiB.
+/// Slots that are allocated together: 4 KiB.
 const CHUNK: usize = 256;
 const CHUNKS: usize = SLOTS_MAX as usize / CHUNK;
 
-/// What a handle stands for, with the handle.
+/// A handle and what it stands for.
 pub(crate) struct Handled<T> {
     handle: u64,
     value: T,
@@ -41,7 +40,7 @@ impl<T> Handled<T> {
 
 struct HandleSlot<T> {
     handled: ArcSwapOption<Handled<T>>,
-    /// While the slot is free: one more than the next free one, or 0.
+    /// While the slot is free: the number of the next free slot plus one, or 0.
     next_free: AtomicU32,
 }
 
@@ -57,10 +56,10 @@ impl<T> Default for HandleSlot<T> {
 /// All handles of one process.
 pub(crate) struct HandleTable<T> {
     chunks: [OnceBox<[HandleSlot<T>; CHUNK]>; CHUNKS],
-    /// Slots from here on were never used.
+    /// Slots from this one on were never used.
     fresh: AtomicU32,
-    /// One more than the first free slot, or 0; above it a count of changes, by which a thread notices that the list
-    /// is not the one that it read.
+    /// The number of the first free slot plus one, or 0; in the upper half a count of changes, by which a thread
+    /// notices that the list has changed since it read it.
     free: AtomicU64,
     serial: AtomicU64,
     live: AtomicU64,
@@ -77,7 +76,7 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// A handle for `value`. `None`: there are as many as may be.
+    /// A new handle for `value`. `None` at the bound.
     pub(crate) fn insert(&self, value: T) -> Option<u64> {
         let index = match self.pop_free() {
             Some(index) => index,
@@ -98,7 +97,7 @@ impl<T> HandleTable<T> {
         Some(handle)
     }
 
-    /// What `look` makes of what the handle stands for. `None`: for nothing.
+    /// Calls `look` with what the handle stands for. `None` if the handle is not open.
     #[inline]
     pub(crate) fn with<R>(&self, handle: u64, look: impl FnOnce(&T) -> R) -> Option<R> {
         let slot = self.slot(slot_of(handle))?;
@@ -109,8 +108,8 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Takes a handle back; of several calls that do so at once, one has it. What it stood for is dropped with the
-    /// last call that looks at it.
+    /// Takes a handle back; of several simultaneous calls one gets it. Its value is dropped with the last call that
+    /// looks at it.
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<Handled<T>>> {
         let index = slot_of(handle);
         let slot = self.slot(index)?;
@@ -131,7 +130,7 @@ impl<T> HandleTable<T> {
         Some(handled)
     }
 
-    /// Handles that stand for something.
+    /// The number of open handles.
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
@@ -181,7 +180,7 @@ const fn slot_of(handle: u64) -> u32 {
     (handle & (SLOTS_MAX as u64 - 1)) as u32
 }
 
-/// The slot that a head of the list of free ones names.
+/// The slot in the head of the list of free ones.
 const fn first_free(head: u64) -> Option<u32> {
     (head as u32).checked_sub(1)
 }
@@ -257,7 +256,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(move || {
                     for _ in 0..rounds {
-                        // Whoever comes first frees what another has made just now.
+                        // Each thread frees the handle that another one has just made.
                         let handle = table.insert(Counted(dropped)).unwrap();
                         let other = shared.swap(handle, Ordering::Relaxed);
                         table.with(other, |_| ());

@@ -1,17 +1,17 @@
-//! The agent behind a C ABI: what `tollgate.h` declares, for every language that can call C.
+//! The agent behind a C ABI: the functions of `tollgate.h`, for every language that can call C.
 //!
 //! ```text
 //! abi        the exported functions; the only place with `unsafe`
 //!  └ calls   what each function does, in safe Rust
 //!     ├ targets   what a handle stands for, and whether a fork lies between
-//!     ├ handles   numbers in place of pointers, so that one that is not valid is an error
-//!     ├ answers   what the caller is told of a call
+//!     ├ handles   numbers in place of pointers, so that an invalid one is an error
+//!     ├ answers   the answer to a call
 //!     ├ settings  an agent's settings as text
-//!     └ faults    codes below zero, and the text of the last one
+//!     └ faults    negative codes, and the text of the last one
 //! ```
 //!
-//! Knows nothing of limits. What stays true: no call panics into the caller, no number that a caller passes as a
-//! handle makes it read memory that is not there, and a call that could not be asked lets through.
+//! Knows nothing of limits. What stays true: no call panics into the caller; no number that a caller passes as a
+//! handle makes a call read invalid memory; and a call that cannot be decided is let through.
 
 #![cfg_attr(
     test,

@@ -1,10 +1,10 @@
-//! An agent's settings as one text, for callers that have no builder.
+//! An agent's settings as one text, for callers without a builder.
 //!
 //! ```text
 //! aggregators=10.0.0.1:7401,10.0.0.2:7401; name=web-1; flush_relaxed_ms=10
 //! ```
 //!
-//! Knows nothing of what settings mean. What stays true: a setting that is not known, or stands there twice, is refused.
+//! Knows nothing of what settings mean. What stays true: an unknown or repeated setting is refused.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "threads_max",
 ];
 
-/// Why settings were not understood.
+/// Why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingsFault {
     #[error(
@@ -49,7 +49,7 @@ pub(crate) enum SettingsFault {
     },
 }
 
-/// A builder with these settings; defaults for what they do not say.
+/// A builder with these settings; all others keep their defaults.
 pub(crate) fn builder_of(settings: &str) -> Result<AgentBuilder, SettingsFault> {
     let mut builder = Agent::builder();
     let mut seen = Vec::new();

@@ -1,6 +1,6 @@
-//! What a handle stands for, and whether this process is the one that opened it.
+//! The target of a handle, and whether this process is the one that opened it.
 //!
-//! What stays true: in the child of a fork nothing of the parent's agent is used, or ended.
+//! What stays true: the child of a fork neither uses nor ends anything of its parent's agent.
 
 use std::sync::Mutex;
 
@@ -8,19 +8,20 @@ use tollgate_agent::{Agent, Copies, Estimate, Hold, Rate};
 
 use crate::forks::forks;
 
-/// What can be opened.
+/// The kinds of targets.
 pub(crate) enum TargetKind {
     Agent(Agent),
     Rate(Rate),
     Copies(Copies),
-    /// Empty once it was given back. The lock is for Rust alone: whoever has taken the handle back is its only user.
+    /// Empty once it was given back. The lock only satisfies Rust: the thread that has taken the handle back is its
+    /// only user.
     Hold(Mutex<Option<Hold>>),
     /// Empty once it was settled.
     Estimate(Mutex<Option<Estimate>>),
 }
 
 impl TargetKind {
-    /// In words, for faults.
+    /// The kinds' names, for faults.
     pub(crate) const AGENT: &'static str = "an agent";
     pub(crate) const RATE: &'static str = "a rate";
     pub(crate) const COPIES: &'static str = "copies";
@@ -28,7 +29,7 @@ impl TargetKind {
     pub(crate) const ESTIMATE: &'static str = "an estimate";
 }
 
-/// What a handle stands for.
+/// The target of a handle.
 pub(crate) struct HandleTarget {
     forks: u64,
     /// `None` only while it is dropped.
@@ -43,7 +44,7 @@ impl HandleTarget {
         }
     }
 
-    /// `None`: it is the parent's.
+    /// `None` if the handle belongs to the parent.
     #[inline]
     pub(crate) fn here(&self) -> Option<&TargetKind> {
         match self.forks == forks() {
@@ -56,7 +57,7 @@ impl HandleTarget {
 impl Drop for HandleTarget {
     fn drop(&mut self) {
         if self.forks != forks() {
-            // Its threads are not here to end it, and what it holds is the parent's to give back.
+            // Its threads do not exist here, and its copies are the parent's to give back.
             std::mem::forget(self.kind.take());
         }
     }

@@ -1,4 +1,4 @@
-/* check ADDRESS: what tollgate.h promises, against the aggregator at ADDRESS. Says what is not so and ends with 1.
+/* check ADDRESS: what tollgate.h promises, against the aggregator at ADDRESS. Reports broken promises and exits with 1.
  *
  * The aggregator limits api.search to a few calls a minute, llm.tokens to 100 a minute, and jobs to 2 copies.
  */
@@ -120,7 +120,7 @@ static void copies_are_taken_and_given_back(tg_handle agent) {
         EXPECT(call < CALLS_MAX);
         pause_ms(5);
     }
-    /* A mistake of the service refuses nobody. */
+    /* A mistake of the service causes no refusal. */
     tg_handle as_rate = rate_of(agent, "jobs");
     EXPECT(tg_hit(as_rate, "other", 5, &answer) == TG_E_INVALID && answer.status == 200 && tg_free(as_rate) == TG_OK);
     EXPECT(tg_release(more) == TG_OK && tg_free(held[1]) == TG_OK && tg_free(jobs) == TG_OK);

@@ -1,5 +1,5 @@
-//! The header says what the library has: each function, with as many arguments, and nothing else; and the pkg-config
-//! file the version.
+//! Compares the header with the library: each function, with as many arguments, and nothing else; and the version in
+//! the pkg-config file.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 const HEADER: &str = include_str!("../tollgate.h");
 const EXPORTED: &str = include_str!("../src/abi/mod.rs");
 
-/// The header without comments, and with single blanks.
+/// The header without comments, and with single spaces.
 fn code() -> String {
     let mut code = String::new();
     let mut rest = HEADER;
@@ -22,7 +22,7 @@ fn code() -> String {
     code.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// How many arguments stand between the brackets that a text begins with.
+/// How many arguments are between the parentheses at the start of a text.
 fn arguments(text: &str) -> usize {
     let inside = text.split(')').next().unwrap_or_default();
     let inside = inside.split(',').map(str::trim);
@@ -31,7 +31,7 @@ fn arguments(text: &str) -> usize {
         .count()
 }
 
-/// Functions and how many arguments they have, by the word that stands before their names.
+/// Functions and their numbers of arguments, by the word before their names.
 fn functions(text: &str, after: &[&str]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for before in after {

@@ -1,17 +1,17 @@
-//! `ANY /v1/authorize/{resource}`: may the request that a web server holds go on?
+//! `ANY /v1/authorize/{resource}`: may the request at a web server proceed?
 //!
 //! ```text
 //! GET /v1/authorize/api.search?domain=ip
-//!   200                            it may; RateLimit and RateLimit-Policy where they are known
+//!   200                            it may; RateLimit and RateLimit-Policy if known
 //!   429, or 403 by ?denied=403     it may not; Retry-After, RateLimit, RateLimit-Policy, x-tollgate-code
-//!   503, or 403 as well            nobody is heard, and the resource's policy is to refuse then
+//!   503, or 403 as well            the agent is blind, and the resource's policy is to refuse then
 //! ```
 //!
-//! Where the query says no `domain`, the gateway's own setting counts. Envoy appends the client's path and query to
-//! what is configured, so two things are the client's and are not believed: the whole query, where the path goes on
-//! below the resource; and what stands behind a parameter `path`. Of a parameter that is said twice the first counts.
-//! Bodies are not read. What stays true: each request counts once; what cannot be decided is let through, with the
-//! reason in a header; nothing that a client sends chooses its domain or its cost but what was configured to.
+//! If the query has no `domain`, the gateway's own setting counts. Envoy appends the client's path and query to the
+//! configured path. So two things come from the client and are not trusted: the whole query, if the path goes on
+//! below the resource; and everything after a parameter `path`. If a parameter is repeated, the first one counts.
+//! Bodies are not read. What stays true: each request counts once; a request that cannot be decided is let through,
+//! with the reason in a header; a client chooses its domain and cost only where the configuration lets it.
 
 use std::borrow::Cow;
 
@@ -23,10 +23,10 @@ use tollgate_agent::{Allowed, Cause, Rate, Refused};
 use crate::state::{Shared, Undecided};
 use crate::subject::{Cost, DomainFrom};
 
-/// Says why a request was let through without a decision.
+/// The header with the reason why a request was let through without a decision.
 const UNDECIDED: &str = "x-tollgate-undecided";
 
-/// What the web server's configuration says.
+/// The parameters in the web server's configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub domain: Option<String>,
@@ -51,7 +51,7 @@ impl Asked {
                 "domain" => &mut asked.domain,
                 "cost" => &mut asked.cost,
                 "denied" => &mut asked.denied,
-                // What follows is the client's.
+                // Everything after this comes from the client.
                 "path" => break,
                 _ => continue,
             };
@@ -61,7 +61,7 @@ impl Asked {
     }
 }
 
-/// Decides, for a path of a resource alone.
+/// Decides a request whose path is only a resource.
 pub(crate) async fn authorize(
     State(shared): State<Shared>,
     uri: Uri,
@@ -72,7 +72,7 @@ pub(crate) async fn authorize(
     answer(&shared, &resource, &Asked::read(query.as_deref()), &headers)
 }
 
-/// Decides, for a path that goes on behind the resource.
+/// Decides a request whose path goes on below the resource.
 pub(crate) async fn authorize_below(
     State(shared): State<Shared>,
     uri: Uri,
@@ -82,7 +82,8 @@ pub(crate) async fn authorize_below(
     answer(&shared, &resource, &Asked::default(), &headers)
 }
 
-/// The resource of a path. What goes on below it is the client's, and both may be any bytes: an error would be a refusal.
+/// The resource of a path. The rest of the path comes from the client, and both may be any bytes: an error would be a
+/// refusal.
 fn resource_of(path: &str) -> Cow<'_, str> {
     let segment = path.split('/').nth(3).unwrap_or_default();
     percent_encoding::percent_decode_str(segment).decode_utf8_lossy()
@@ -138,7 +139,7 @@ pub(crate) fn decide(
     }
 }
 
-/// A hit of so many copies; none: asks without counting.
+/// A hit of this many copies; 0 asks without counting.
 pub(crate) fn hit(rate: &Rate, domain: &str, copies: u32) -> Result<Allowed, Refused> {
     match copies {
         0 => Ok(rate.peek(domain)?),

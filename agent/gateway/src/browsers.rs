@@ -1,15 +1,15 @@
-//! Who is not answered: pages in a browser on this machine.
+//! Refuses requests from web pages in a browser on this machine.
 //!
 //! ```text
 //! POST /v1/decide   host: 127.0.0.1:7404                                 a service: answered
 //! POST /v1/decide   host: evil.example                                   DNS rebinding: 421
-//! POST /v1/decide   host: 127.0.0.1:7404   origin: https://evil.example  a page of somebody's: 403
+//! POST /v1/decide   host: 127.0.0.1:7404   origin: https://evil.example  some web page: 403
 //! ```
 //!
-//! A page may send requests to a loopback address, and with its own name standing for that address read the answers; it
-//! could use up anybody's limits. Services send no `Origin`. `/v1/authorize` is asked by web servers, which pass on the
-//! host and the origin of whoever asked them, so that nothing can be told there: see "Who may ask" in the README of the
-//! gateways. What stays true: behind a Unix socket, where no page gets, the host is of no matter.
+//! A page may send requests to a loopback address, and if its own name resolves to that address, it can read the
+//! answers; it could use up any domain's limits. Services send no `Origin`. Web servers call `/v1/authorize` and pass
+//! on the host and the origin of their clients, so no such check is possible there: see "Who may ask" in the README
+//! of the gateways. What stays true: behind a Unix socket, which no page can reach, the host does not matter.
 
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use metrics::counter;
 use tollgate_shared::hosts::{Host, host};
 
-/// Answers services, whatever their host.
+/// Answers services, whatever host they name.
 pub(crate) async fn of_socket(request: Request, next: Next) -> Response {
     match request.headers().contains_key(header::ORIGIN) {
         true => refused(StatusCode::FORBIDDEN, ORIGIN),
@@ -26,14 +26,14 @@ pub(crate) async fn of_socket(request: Request, next: Next) -> Response {
     }
 }
 
-/// Answers services that ask for this machine.
+/// Answers services that name this machine as the host.
 pub(crate) async fn of_address(request: Request, next: Next) -> Response {
     let mut named = request.headers().get_all(header::HOST).iter();
     let stated = match (named.next(), named.next()) {
         (Some(one), None) => one.to_str().ok().and_then(host),
         _ => None,
     };
-    // What stands in the request's first line counts instead of the header, by HTTP's own rules.
+    // By the rules of HTTP, the authority in the request line takes precedence over the header.
     let of_line = request.uri().authority().map(|line| host(line.as_str()));
     match (stated, of_line) {
         (Some(Host::Own), None | Some(Some(Host::Own))) => of_socket(request, next).await,

@@ -1,19 +1,19 @@
 //! Copies of strict resources: used once an aggregator has granted them.
 //!
 //! ```text
-//! all asked for at once ──> log ──> aggregators ──> granted, or refused      some milliseconds
-//!        └─ at its deadline each is cancelled, and the blind policy decides
+//! all requested at once ──> log ──> aggregators ──> granted, or refused      some milliseconds
+//!        └─ at its deadline each is cancelled, and the policy `blind` decides
 //! ```
 //!
-//! Knows nothing of HTTP. What stays true: an answer stands where its question stood; what nobody waits for any more is
-//! cancelled, and what was granted to nobody is given back.
+//! Knows nothing of HTTP. What stays true: answers are in the order of the requests; a request that nobody waits for
+//! is cancelled, and copies that were granted too late are given back.
 
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_agent::{Copies, Hold, Refused};
 
-/// What is asked for.
+/// A request for copies.
 #[derive(Debug)]
 pub(crate) struct ConfirmedAsk {
     pub resource: Copies,
@@ -26,17 +26,17 @@ pub(crate) struct ConfirmedAsk {
 #[derive(Debug)]
 pub(crate) struct TakenHold {
     pub hold: Hold,
-    /// Without the aggregators' word.
+    /// Whether they were taken without a grant of the aggregators.
     pub blind: bool,
 }
 
-/// Asks for all of them, and waits for the last answer. In their order.
+/// Requests all of them, and waits for the last answer. The answers are in the order of the requests.
 pub(crate) async fn reserve(asks: Vec<ConfirmedAsk>) -> Vec<Result<TakenHold, Refused>> {
     let mut waiting = JoinSet::new();
     for (at, ask) in asks.into_iter().enumerate() {
         waiting.spawn(async move { (at, ask.answer().await) });
     }
-    // It panics where one of them has, as a call in place would have.
+    // If one of them panics, this panics, as a direct call would.
     let mut answers = waiting.join_all().await;
     answers.sort_unstable_by_key(|(at, _)| *at);
     answers.into_iter().map(|(_, answer)| answer).collect()
@@ -49,7 +49,7 @@ impl ConfirmedAsk {
             .resource
             .reserve_confirmed(&self.domain, self.copies, self.within);
         let hold = asked.await?;
-        // Who had to wait to the end was granted nothing, and has it by the blind policy.
+        // A call that waited until its deadline has no grant: the policy `blind` let it through.
         let blind = self.within <= began.elapsed();
         Ok(TakenHold { hold, blind })
     }

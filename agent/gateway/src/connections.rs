@@ -1,13 +1,14 @@
-//! The connections of one address: how many there may be, what their requests may keep in memory, and who makes room.
+//! The connections of one address: how many there may be, how much memory their requests may take, and which one is
+//! closed to make room.
 //!
 //! ```text
-//! one connection too many          the one whose last answer, or whose start, is longest ago ends
-//! bodies of more than 16 MiB       the connection with the most bytes of unfinished requests ends
+//! one connection too many          closes the one whose last answer, or whose start, is longest ago
+//! bodies of more than 16 MiB       closes the connection with the most bytes of unfinished requests
 //! ```
 //!
-//! So somebody who opens connections and is silent, or begins requests and does not end them, takes nothing from
-//! others: whoever asks is answered within microseconds, and is the last to make room. Knows nothing of protocols.
-//! What stays true: whoever is ended is counted by its reason, and the log names one of them a second.
+//! So a peer that opens connections and is silent, or begins requests and does not end them, takes nothing from
+//! others: a peer with a request is answered within microseconds, and is the last to be closed. Knows nothing of
+//! protocols. What stays true: closed connections are counted by reason, and at most one a second is logged.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -22,27 +23,27 @@ use tokio::sync::oneshot;
 use tollgate_shared::log_lines::LineInterval;
 use tollgate_shared::time::Span;
 
-/// Connections at once, where the limit on open files allows as many.
+/// Connections at once, if the limit on open files allows as many.
 const CONNECTIONS_MAX: u64 = 4_096;
 
 /// Bytes of unfinished requests of all connections: sixteen of the greatest messages of gRPC.
 const BODIES_BYTES_MAX: usize = 16 << 20;
 
-/// How often a line about an ended connection is logged at most.
+/// The least time between two log lines about closed connections.
 const LINE_EVERY: Span = Span::from_secs(1);
 
 /// Why a connection or a request of it was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// There were as many as may be, and its last answer was longest ago.
+    /// The bound on connections was reached, and this one's last answer was longest ago.
     Room,
-    /// Unfinished requests took as much memory as they may, and its own took most.
+    /// Unfinished requests reached the bound on memory, and this connection's took most.
     Bodies,
-    /// The head of a request was begun and not ended in time.
+    /// The head of a request did not end in time.
     SlowHead,
-    /// The same of a body.
+    /// The body of a request did not end in time.
     SlowBody,
-    /// A request of gRPC was not answered in time: its message did not come.
+    /// A gRPC request was not answered in time, because its message did not arrive.
     SlowRequest,
     /// An answer was not read.
     SlowReader,
@@ -61,8 +62,8 @@ impl EndReason {
     }
 }
 
-/// How many connections there may be at each of so many addresses, under this limit on open files: half of the files
-/// are for the agent and whatever else the process has open.
+/// How many connections there may be at each of this many addresses, under this limit on open files: half of the
+/// files are for the agent and whatever else the process has open.
 pub(crate) fn connections_max(files_max: Option<u64>, addresses: u64) -> usize {
     let allowed = files_max.map_or(CONNECTIONS_MAX, |files| files / 2 / addresses.max(1));
     usize::try_from(allowed.clamp(1, CONNECTIONS_MAX)).unwrap_or(1)
@@ -90,11 +91,11 @@ struct OpenConnection {
     end: oneshot::Sender<EndReason>,
 }
 
-/// One connection, which gives its place back when this is dropped.
+/// One connection, which gives its place back when it is dropped.
 pub(crate) struct Connection {
     id: u64,
     answered: Arc<AtomicU64>,
-    /// Heads of requests that were read to their end.
+    /// How many heads of requests were read to their end.
     heads: AtomicU64,
     is_answering: AtomicBool,
     all: Arc<Connections>,
@@ -111,7 +112,7 @@ impl Connections {
         }
     }
 
-    /// A place for another connection, and what tells it that it has to end.
+    /// A place for another connection, and a channel that announces that it has to end.
     pub fn enter(all: &Arc<Self>) -> (Arc<Connection>, oneshot::Receiver<EndReason>) {
         let id = all.turn();
         let answered = Arc::new(AtomicU64::new(id));
@@ -142,7 +143,7 @@ impl Connections {
         (Arc::new(connection), ended)
     }
 
-    /// Counts what was ended.
+    /// Counts and logs an ended connection or request.
     pub fn note(&self, reason: EndReason) {
         let reason = reason.name();
         counter!("tollgate_gateway_ended_total", "reason" => reason).increment(1);
@@ -163,7 +164,7 @@ impl Connections {
 }
 
 impl ConnectionsState {
-    /// Takes a connection out; its place and its bytes are free at once.
+    /// Removes a connection; its place and its bytes are free at once.
     fn end(&mut self, id: u64, reason: EndReason) {
         if let Some(open) = self.open.remove(&id) {
             self.body_bytes -= open.body_bytes;
@@ -174,7 +175,7 @@ impl ConnectionsState {
 }
 
 impl Connection {
-    /// A request's head has been read, and it is being answered.
+    /// A request's head was read, and the request is being answered.
     pub fn begin_request(&self) {
         self.heads.fetch_add(1, Ordering::Relaxed);
         self.is_answering.store(true, Ordering::Relaxed);
@@ -186,13 +187,13 @@ impl Connection {
         self.answered.store(self.all.turn(), Ordering::Relaxed);
     }
 
-    /// Heads that were read, and whether the last of their requests is still being answered.
+    /// How many heads were read, and whether the last of their requests is still being answered.
     pub fn heads(&self) -> (u64, bool) {
         let is_answering = self.is_answering.load(Ordering::Relaxed);
         (self.heads.load(Ordering::Relaxed), is_answering)
     }
 
-    /// Counts what was ended of it.
+    /// Counts an ended request or connection.
     pub fn note(&self, reason: EndReason) {
         self.all.note(reason);
     }
@@ -231,7 +232,7 @@ impl Drop for Connection {
     }
 }
 
-/// The body of a request, whose bytes count as its connection's until all of it was read, or nobody wants it any more.
+/// The body of a request. Its bytes count for its connection until the body is read completely or dropped.
 pub(crate) struct MeteredBody {
     body: Incoming,
     connection: Arc<Connection>,
@@ -239,7 +240,7 @@ pub(crate) struct MeteredBody {
 }
 
 impl MeteredBody {
-    /// The body of a request whose head takes so many bytes, which count as long.
+    /// The body of a request whose head takes this many bytes; they count for as long.
     pub fn new(body: Incoming, connection: Arc<Connection>, head_bytes: usize) -> Self {
         if head_bytes != 0 {
             connection.add_body(head_bytes);
@@ -329,7 +330,7 @@ mod tests {
             all.state().body_bytes,
             BODIES_BYTES_MAX / 3 + BODIES_BYTES_MAX / 6 + 200
         );
-        // What it gives back was free already.
+        // What it gives back was already free.
         greatest.free_body(BODIES_BYTES_MAX / 2);
         great.free_body(BODIES_BYTES_MAX / 6);
         drop(great);

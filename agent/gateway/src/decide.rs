@@ -1,4 +1,4 @@
-//! `POST /v1/decide`: decisions for services that ask by themselves, in JSON.
+//! `POST /v1/decide`: decisions in JSON, for services that call the gateway themselves.
 //!
 //! ```text
 //! {"hits": [{"resource": "api.search", "domain": "acme", "copies": 1}, …]}
@@ -10,11 +10,12 @@
 //!               with "confirmed_within_ms" of strict resources: once an aggregator has granted them ([`confirmed`])
 //! ```
 //!
-//! Everything is decided and counted for itself, in this order: what is released, renewed and settled, then hits,
-//! estimates and holds. With `"all_or_none": true` all hits and holds are let through or none is. `copies` is 1 where it
-//! is not said; 0 hits ask without counting. The status is 200 for every decision, and 400 for what cannot be read (413
-//! where it is too long, 408 where it does not come), with what was expected. What makes no sense of its resource, as a
-//! hit of one that is limited by copies, is not allowed, and has an `error` beside its cause: it is no limit's refusal.
+//! Everything is decided and counted separately, in this order: releases, renewals and settlements, then hits,
+//! estimates and holds. With `"all_or_none": true` either all hits and holds are let through, or none. `copies` is 1
+//! by default; 0 hits ask without counting. The status is 200 for every decision, and 400 for a question that cannot
+//! be read (413 if it is too long, 408 if it does not arrive in time), with what was expected. An entry that makes no
+//! sense for its resource, like a hit of one that is limited by copies, is not allowed, and has an `error` beside its
+//! cause: no limit refused it.
 
 mod forms;
 
@@ -37,19 +38,19 @@ use crate::connections::{Connection, EndReason};
 use crate::state::Shared;
 use forms::{JsonObject, objects, whole, whole_or_null};
 
-/// Hits, estimates, holds and the rest that one question may have together.
+/// The most hits, estimates, holds and other entries of one question together.
 pub(crate) const HITS_MAX: usize = 1_000;
 
-/// The most bytes of a question: as many hits as there may be, with names of some 200 bytes.
+/// The most bytes of a question: the most hits, with names of some 200 bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// How long a question may take behind its head.
+/// How long a question may take after its head.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest that copies are waited for. Aggregators answer within milliseconds, or are not there.
+/// The longest wait for copies. Aggregators answer within milliseconds, or are not there.
 const CONFIRMED_MS_MAX: u64 = 10_000;
 
-/// The longest lease: a day. What is used for longer renews it.
+/// The longest lease: a day. A service that needs it longer renews it.
 const LEASE_MS_MAX: u64 = 86_400_000;
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,7 +88,7 @@ struct AskedHold {
     copies: Option<u32>,
     #[serde(deserialize_with = "whole")]
     lease_ms: u64,
-    /// Of strict resources: how long to wait for an aggregator to grant them.
+    /// For strict resources: how long to wait for an aggregator's grant.
     #[serde(default, deserialize_with = "whole_or_null")]
     confirmed_within_ms: Option<u64>,
 }
@@ -121,16 +122,16 @@ struct AskedRenewal {
 #[derive(Debug, Serialize)]
 struct Answer {
     schema: &'static str,
-    /// Whether all were let through.
+    /// Whether everything was let through.
     allowed: bool,
     decisions: Vec<Decision>,
-    /// What became of each estimate that is settled; null: it is not known here, or too old.
+    /// The result of each settled estimate; null if it is unknown here, or too old.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     settled: Vec<Option<&'static str>>,
-    /// Whether each hold is there.
+    /// Whether each hold exists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     renewed: Vec<bool>,
-    /// Whether each hold was there.
+    /// Whether each hold existed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     released: Vec<bool>,
 }
@@ -138,23 +139,23 @@ struct Answer {
 #[derive(Debug, Default, Serialize)]
 struct Decision {
     allowed: bool,
-    /// Let through without the aggregators' word.
+    /// Whether it was let through without the aggregators.
     blind: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
-    /// What is wrong with the question, where no limit refused it.
+    /// What is wrong with the question, if no limit refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
-    /// By which an estimate is settled.
+    /// The id by which the estimate is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimate: Option<String>,
-    /// By which a hold is renewed and released; with `all_or_none` one for each, in their order.
+    /// The id by which a hold is renewed and released; with `all_or_none` one for each, in their order.
     #[serde(skip_serializing_if = "Option::is_none")]
     hold: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -222,20 +223,20 @@ pub(crate) async fn decide(
     .into_response()
 }
 
-/// The body of a request, if it comes in time.
+/// The body of a request, if it arrives in time.
 async fn body_of(request: Request, connection: &Connection) -> Result<Bytes, (StatusCode, String)> {
     let too_long = || {
         let error = format!("expected a body of at most {BODY_BYTES_MAX} bytes");
         Err((StatusCode::PAYLOAD_TOO_LARGE, error))
     };
     let body = request.into_body();
-    // As its head announces it.
+    // The length in the head.
     if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
         return too_long();
     }
     match timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(body)) => Ok(body),
-        // Too much of it came, or its connection is over, and nobody reads this.
+        // It is too long; or its connection is closed, and nobody reads this.
         Ok(Err(_)) => too_long(),
         Err(_) => {
             connection.note(EndReason::SlowBody);
@@ -299,7 +300,7 @@ fn estimate(shared: &Shared, asked: &AskedHit) -> Decision {
     }
 }
 
-/// Holds, in their order. Those that an aggregator has to grant come first, so that no others wait with them.
+/// Holds, in their order. Those that need an aggregator's grant come first, so that no others wait with them.
 async fn holds(shared: &Shared, asked: &[AskedHold]) -> Vec<Decision> {
     let mut granted = confirmed::reserve(to_confirm(shared, asked))
         .await
@@ -349,7 +350,7 @@ async fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
     let hits = rates.iter().zip(&question.hits);
     let hits = hits.map(|(rate, asked)| (rate, &*asked.domain, asked.copies.unwrap_or(1)));
     let hits: Vec<(&Rate, &str, u32)> = hits.collect();
-    // Copies are not taken in vain. What is refused all the same is recorded below.
+    // No copies are taken in vain. Refusals are recorded below all the same.
     let is_denied = hits
         .iter()
         .any(|(rate, domain, _)| rate.peek(domain).is_err());
@@ -375,7 +376,7 @@ async fn all_or_none(shared: &Shared, question: &AskedHits) -> Decision {
     }
 }
 
-/// Copies of all, in their order, or of none: what was taken before a refusal is given back.
+/// Copies of all holds, in their order, or of none: what was taken before a refusal is given back.
 async fn take_all(shared: &Shared, asked: &[AskedHold]) -> Result<Vec<TakenHold>, Refused> {
     let granted = confirmed::reserve(to_confirm(shared, asked)).await;
     let granted = granted.into_iter().collect::<Result<Vec<TakenHold>, _>>()?;
@@ -406,7 +407,7 @@ const fn name_of(settled: Settled) -> &'static str {
         Settled::Exact => "exact",
         Settled::Charged(_) => "charged",
         Settled::TakenBack(_) => "taken_back",
-        // And whatever else leaves the estimate as it was.
+        // And any other result that leaves the estimate as it was.
         _ => "kept",
     }
 }
@@ -440,7 +441,7 @@ fn of_reserve_error(error: &Refused) -> Decision {
     }
 }
 
-/// In the words of a question.
+/// The decision for a misuse, in the terms of a question.
 fn of_misuse(misuse: Misuse) -> Decision {
     match misuse {
         Misuse::NoCopies => of_error("no_copies", "0 copies: expected at least 1"),

@@ -1,12 +1,14 @@
-//! What services hold here between two questions: copies with a lease, and estimates that are to be settled.
+//! What services hold in the gateway between two questions: copies with a lease, and estimates until they are
+//! settled.
 //!
 //! ```text
 //! holds      taken ── lease, renewed ──> released, or the lease ends: the copies are given back
-//! estimates  charged ──────────────────> settled, or ten minutes are over: it stays charged as it was
+//! estimates  charged ──────────────────> settled, or ten minutes are over: the estimate stays charged
 //! ```
 //!
-//! A service that dies releases nothing, and nobody but the lease tells. Ids name the gateway's process, so that one of
-//! an earlier process is not known. Knows nothing of HTTP. What stays true: there are at most [`KEPT_MAX`] of each.
+//! A service that dies releases nothing, and only the lease reveals it. Ids contain the gateway's process, so that an
+//! id of an earlier process is unknown. Knows nothing of HTTP. What stays true: there are at most [`KEPT_MAX`] of
+//! each.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,10 +17,10 @@ use std::time::{Duration, Instant, SystemTime};
 use metrics::{counter, gauge};
 use tollgate_agent::{Estimate, Hold, Settled};
 
-/// Holds, and estimates, at once.
+/// The most holds, and the most estimates, at once.
 pub(crate) const KEPT_MAX: usize = 100_000;
 
-/// How long an estimate can be settled; the agent settles none that is older.
+/// How long an estimate can be settled; the agent settles no older one.
 const SETTLED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Things with an end, by number.
@@ -38,7 +40,7 @@ impl<T> Default for Ending<T> {
 }
 
 impl<T> Ending<T> {
-    /// Keeps a thing, unless there are as many as may be.
+    /// Keeps a thing, unless the bound is reached. Returns whether it did.
     fn put(&mut self, number: u64, thing: T, end: Instant) -> bool {
         let has_room = self.by_number.len() < KEPT_MAX;
         if has_room {
@@ -61,7 +63,7 @@ impl<T> Ending<T> {
         }
     }
 
-    /// Drops what has ended. Returns how many that were.
+    /// Drops what has ended. Returns how many things that were.
     fn end(&mut self, now: Instant) -> u64 {
         let mut ended = 0;
         while let Some((end, number)) = self.ends.first().copied().filter(|(end, _)| *end <= now) {
@@ -80,10 +82,10 @@ struct KeptTable {
     estimates: Ending<Estimate>,
 }
 
-/// What services hold here.
+/// The holds and estimates of services.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// What ids of this process begin with.
+    /// The prefix of ids of this process.
     process: u128,
     table: Mutex<KeptTable>,
 }
@@ -99,8 +101,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Keeps copies until their lease ends, and gives their id. `None`: there are as many holds as may be; the copies
-    /// are given back.
+    /// Keeps copies until their lease ends, and returns their id. `None` at the bound on holds; the copies are given
+    /// back.
     pub fn keep_hold(&self, hold: Hold, lease: Duration) -> Option<String> {
         let mut table = self.table();
         let number = table.number();
@@ -109,7 +111,7 @@ impl Kept {
         is_kept.then(|| self.id(number))
     }
 
-    /// Keeps an estimate until it is settled, and gives its id. `None`: there are as many as may be; it stays charged.
+    /// Keeps an estimate until it is settled, and returns its id. `None` at the bound; the estimate stays charged.
     pub fn keep_estimate(&self, estimate: Estimate) -> Option<String> {
         let mut table = self.table();
         let number = table.number();
@@ -120,13 +122,13 @@ impl Kept {
         is_kept.then(|| self.id(number))
     }
 
-    /// Prolongs a lease from now on. Whether the hold is there.
+    /// Renews a lease from now on. Returns whether the hold exists.
     pub fn renew(&self, id: &str, lease: Duration) -> bool {
         let number = self.number_of(id);
         number.is_some_and(|number| self.table().holds.prolong(number, Instant::now() + lease))
     }
 
-    /// Gives back copies before their lease ends. Whether the hold was there.
+    /// Gives back copies before their lease ends. Returns whether the hold existed.
     pub fn release(&self, id: &str) -> bool {
         let Some(number) = self.number_of(id) else {
             return false;
@@ -137,13 +139,13 @@ impl Kept {
         hold.is_some()
     }
 
-    /// Settles an estimate. `None`: it is not there, or cannot be settled any more.
+    /// Settles an estimate. `None` if it does not exist, or can no longer be settled.
     pub fn settle(&self, id: &str, actual: u32) -> Option<Settled> {
         let estimate = self.table().estimates.take(self.number_of(id)?)?;
         estimate.settle(actual).ok()
     }
 
-    /// Gives back copies whose lease has ended, and forgets estimates that nobody can settle any more.
+    /// Gives back copies whose lease has ended, and forgets estimates that can no longer be settled.
     pub fn end_leases(&self) {
         let now = Instant::now();
         let mut table = self.table();

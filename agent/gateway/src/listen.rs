@@ -1,7 +1,7 @@
-//! Where the gateway listens, and who is answered: this machine alone, on a loopback address or a Unix socket.
+//! Where the gateway listens: for this machine alone, on a loopback address or a Unix socket.
 //!
-//! What stays true: connections are bounded in number, and at the bound one makes room for the next
-//! ([`crate::connections`]); at the end, requests that were begun are answered.
+//! What stays true: connections are bounded in number, and at the bound one is closed for the next
+//! ([`crate::connections`]); at the end, requests in progress are answered.
 
 use std::fs::Permissions;
 use std::io;
@@ -18,22 +18,22 @@ use tokio::task::JoinSet;
 
 use crate::connections::{Connection, Connections};
 
-/// How long requests that were begun may take at the end.
+/// How long requests in progress may take at the end.
 pub(crate) const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Where to listen.
+/// Where a gateway listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// An address of this machine alone.
+    /// A loopback address.
     Loopback(SocketAddr),
-    /// A Unix socket. A socket that nobody listens at any more is replaced.
+    /// A Unix socket. A socket file without a listening process is replaced.
     Unix(PathBuf),
 }
 
 /// Why a gateway cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address can be reached by other machines.
+    /// Other machines can reach the address.
     #[error(
         "{0} is not a loopback address: a gateway answers its own machine alone, as 127.0.0.1:7404 or a Unix socket"
     )]
@@ -43,7 +43,7 @@ pub enum ListenError {
     Bind {
         /// The address or path.
         at: String,
-        /// Why not.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -79,7 +79,7 @@ impl Listener {
         }
     }
 
-    /// The address, where it is one; final also where port 0 was asked for.
+    /// The address, if it listens on one; the real port also if port 0 was configured.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -98,8 +98,8 @@ impl Listener {
         }
     }
 
-    /// Accepts connections, so many at once, and answers each in a task of its own, until the end is asked for; then
-    /// waits for those that were begun.
+    /// Accepts at most this many connections at once, and answers each in a task of its own, until `stop` is set;
+    /// then waits for requests in progress.
     pub async fn serve<F>(
         self,
         max: usize,
@@ -117,7 +117,7 @@ impl Listener {
             };
             while connections.try_join_next().is_some() {}
             let Ok(stream) = accepted else {
-                // No descriptor is free: those that are may end soon.
+                // No file descriptor is free: a connection may end soon.
                 counter!("tollgate_gateway_accept_errors_total").increment(1);
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
@@ -131,7 +131,7 @@ impl Listener {
                 }
             });
         }
-        // Whoever comes now is refused at once, and goes on without a decision.
+        // New connections are refused at once, so their requests proceed without a decision.
         self.close();
         let ended = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(END_WITHIN, ended).await.is_err() {
@@ -139,17 +139,17 @@ impl Listener {
         }
     }
 
-    /// Listens no more; a socket of the file system goes as well.
+    /// Stops listening, and removes a socket file.
     fn close(self) {
         if let Self::Unix(listener, path) = self {
             drop(listener);
-            // It may be gone already.
+            // It may be removed already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Waits until the end is asked for, or nobody is left who could.
+/// Waits until `stop` is set, or its sender is dropped.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -159,9 +159,10 @@ fn failed(at: impl std::fmt::Display) -> impl FnOnce(io::Error) -> ListenError {
     move |source| ListenError::Bind { at, source }
 }
 
-/// Listens at a path. One that is left over from a process that was killed is taken.
+/// Listens at a path. A socket file that is left over from a killed process is replaced.
 ///
-/// Whoever may enter its directory may ask, as at a loopback address: web servers run as users of their own.
+/// Every user who may enter its directory may connect, as with a loopback address: web servers run as users of their
+/// own.
 async fn bind_unix(path: &PathBuf) -> io::Result<UnixListener> {
     let listener = bind_free(path).await?;
     std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Says back what it is told, and counts that as an answer.
+    /// Echoes what it receives, and counts that as an answer.
     async fn echo(stream: Accepted, connection: Arc<Connection>) {
         let Accepted::Tcp(mut stream) = stream else {
             return;
@@ -224,7 +225,7 @@ mod tests {
             let mut newcomer = connect().await;
             assert_eq!(ask(&mut newcomer).await.expect("it is let in"), *b"ping");
         }
-        // The first of them made room, and the last is there.
+        // The first of them was closed, and the last is open.
         let mut said = [0; 1];
         assert_eq!(silent[0].read(&mut said).await.unwrap_or(0), 0, "it ended");
         let mut last = silent.pop().expect("there are some");

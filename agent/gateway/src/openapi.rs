@@ -1,7 +1,7 @@
-//! `GET /v1/openapi.json`: what a gateway answers by HTTP, as OpenAPI has it, for programs that make clients of it.
+//! `GET /v1/openapi.json`: the gateway's HTTP interface in OpenAPI, for generators of clients.
 //!
-//! The document is a file that is kept by hand, since tests compare all of it with the routes, and with questions and
-//! answers to them. Knows nothing of what answers mean.
+//! The document is written by hand; tests compare all of it with the routes, and with questions and answers. Knows
+//! nothing of what answers mean.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -35,9 +35,9 @@ mod tests {
                 "post" => &["post"],
                 other => panic!("{path}: {other}"),
             };
-            // A path that goes on has no other name there.
+            // A path with a rest has the same name there.
             let path = path.replace("{*", "{");
-            // Nothing below is a path below, too.
+            // An empty rest is a path below, too.
             let path = match path.strip_suffix("}/") {
                 Some(above) => format!("{above}}}/{{below}}"),
                 None => path,

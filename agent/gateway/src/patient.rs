@@ -1,12 +1,12 @@
-//! A stream over which HTTP/1 is spoken, whose peer has to go on with what it has begun.
+//! A stream for HTTP/1 whose peer has to complete what it has begun.
 //!
 //! ```text
-//! silent between requests       no business of this; hyper ends it after a minute
+//! silent between requests       not checked here; hyper closes it after a minute
 //! a head's first bytes          the rest within 5 s
-//! an answer, of which nothing   is read for 10 s: ended
+//! an answer, of which nothing   is read for 10 s: closed
 //! ```
 //!
-//! What stays true: whoever is ended is counted by its reason.
+//! What stays true: closed connections are counted by reason.
 
 use std::io;
 use std::pin::Pin;
@@ -25,11 +25,11 @@ const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a peer may read nothing of an answer.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A stream with a limit of time for what was begun on it.
+/// A stream with a time limit for what was begun on it.
 pub(crate) struct PatientStream<S> {
     stream: S,
     connection: Arc<Connection>,
-    /// The head that has begun: how many there were before it, and when it is late.
+    /// The head in progress: how many there were before it, and when it is late.
     head: Option<(u64, Pin<Box<Sleep>>)>,
     stuck: Option<Pin<Box<Sleep>>>,
 }

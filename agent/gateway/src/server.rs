@@ -1,7 +1,7 @@
-//! The gateway as a process runs it: HTTP at one address, gRPC at another, and the end of both.
+//! The gateway as a process runs it: HTTP at one address, gRPC at another, and the shutdown of both.
 //!
 //! What stays true: header and body of a request have bounds in bytes and time, and so has the reading of its answer;
-//! the agent sends what it recorded when nobody is answered any more.
+//! the agent sends what it recorded after the last answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,18 +35,17 @@ use crate::openapi;
 use crate::patient::PatientStream;
 use crate::state::{Settings, Shared};
 
-/// How long a connection may wait for its next request: web servers keep theirs for about as long, and one that is
-/// closed under them costs a request its decision. A head that was begun has less time.
+/// How long a connection may wait for its next request: web servers keep theirs for about as long, and if the gateway
+/// closes one too early, a request goes undecided. A head in progress has less time.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// The most bytes of a request's head: of a client's headers, which web servers pass on, nginx takes 32 KiB and Envoy
-/// 60.
+/// The most bytes of a request's head. Web servers pass on their clients' headers: nginx accepts 32 KiB and Envoy 60.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// How often leases are looked at: copies come back so much later at most.
+/// How often leases are checked: copies come back at most that much later.
 const LEASES_EVERY: Duration = Duration::from_millis(100);
 
-/// A gateway that listens.
+/// A gateway that is bound to its address.
 pub struct Gateway {
     listener: Listener,
     routes: Router,
@@ -55,11 +54,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Listens for HTTP. Nobody is answered before [`Gateway::serve`].
+    /// Listens for HTTP. Requests are answered only by [`Gateway::serve`].
     ///
     /// # Errors
     ///
-    /// [`ListenError`], where the address is not this machine's own or cannot be had.
+    /// [`ListenError`], if the address is not a loopback address or cannot be bound.
     pub async fn bind(
         listen: &Listen,
         agent: Agent,
@@ -84,7 +83,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`ListenError`], where the address is not this machine's own or cannot be had.
+    /// [`ListenError`], if the address is not a loopback address or cannot be bound.
     pub async fn with_grpc(self, address: SocketAddr) -> Result<Self, ListenError> {
         let listener = Listener::bind(&Listen::Loopback(address)).await?;
         Ok(Self {
@@ -93,17 +92,17 @@ impl Gateway {
         })
     }
 
-    /// The address of HTTP, where it is one; final also where port 0 was asked for.
+    /// The address of HTTP, if it listens on one; the real port also if port 0 was configured.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.address()
     }
 
-    /// The address of gRPC, if it is asked there.
+    /// The address of gRPC, if it is enabled.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc.as_ref().and_then(Listener::address)
     }
 
-    /// Answers until `stop` becomes true or is dropped; then ends requests that were begun, and sends what the agent
+    /// Answers until `stop` becomes true or is dropped; then completes requests in progress, and sends what the agent
     /// has recorded.
     pub async fn serve(self, stop: watch::Receiver<bool>) {
         let Self {
@@ -179,7 +178,7 @@ async fn answer_http(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
-    // A peer that breaks off, or sends what is not HTTP, has ended its own connection.
+    // A peer that disconnects, or does not send HTTP, has ended its own connection.
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stopped(&mut stop) => {
@@ -217,7 +216,7 @@ fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) ->
         .with_state(shared)
 }
 
-/// Whether the aggregators are heard. A gateway that hears nobody answers all the same.
+/// Whether the agent is ready. A gateway whose agent is not answers all the same.
 async fn ready(State(shared): State<Shared>) -> Response {
     match shared.agent.ready(Duration::ZERO).await {
         true => "ready\n".into_response(),

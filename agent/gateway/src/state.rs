@@ -1,4 +1,4 @@
-//! What every request needs: the agent, its handles, what proxies are trusted, what is held, and counters.
+//! The state of all requests: the agent, its handles, trusted proxies, what services hold, and counters.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use tollgate_agent::{Agent, Headers, HttpAnswer, Rate};
 use crate::kept::Kept;
 use crate::subject::DomainFrom;
 
-/// How a gateway is set up.
+/// The settings of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where the domain of a request is found, where the query does not say.
+    /// Where to find the domain of a request, if the query does not state it.
     pub domain: Option<DomainFrom>,
-    /// Networks of proxies that are believed whom they forward for. Empty: nobody is believed but the web server
-    /// that asks.
+    /// Networks of proxies whose X-Forwarded-For is trusted. If empty, only the web server in front of the gateway is
+    /// trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whether clients are told the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset` as well.
+    /// Whether clients also get the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub legacy_headers: bool,
 }
 
 impl Settings {
-    /// What is told of a limit where a request is let through.
+    /// The header fields of a request that is let through.
     pub(crate) fn told(&self, headers: Headers) -> Headers {
         match self.legacy_headers {
             true => headers.with_legacy(),
@@ -30,7 +30,7 @@ impl Settings {
         }
     }
 
-    /// What is told where it is refused.
+    /// The answer to a request that is refused.
     pub(crate) fn told_refused(&self, answer: HttpAnswer) -> HttpAnswer {
         match self.legacy_headers {
             true => answer.with_legacy_headers(),
@@ -42,28 +42,29 @@ impl Settings {
 /// Why a request was let through without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecided {
-    /// Neither the query nor the gateway says where the domain is, or the query says what cannot be read.
+    /// Neither the query nor the gateway states where the domain is, or the query's value is invalid.
     NoDomainConfigured,
-    /// The request has no domain where the query says that it is.
+    /// The request has no domain at the configured place.
     NoDomain,
-    /// The cost is no whole number below 2³².
+    /// The cost is not a whole number below 2³².
     BadCost,
     /// The resource is limited by copies, not by rate.
     NotRate,
     /// No rule matches a descriptor, and it does not name a resource.
     NoRule,
-    /// Copies of the resource are used only once an aggregator has granted them, which nobody waits for here.
+    /// Copies of the resource are used only once an aggregator has granted them, and this interface does not wait for
+    /// that.
     Strict,
-    /// Negative hits of a resource that is limited by rate: what was let through cannot be taken back.
+    /// Negative hits of a resource that is limited by rate: hits cannot be given back.
     NegativeHits,
-    /// Copies that are given back, and that are not held here.
+    /// Copies are given back that are not held here.
     NotHeld,
     /// The call makes no sense to the agent.
     Misuse,
 }
 
 impl Undecided {
-    /// As counters name it.
+    /// The name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoDomainConfigured => "no_domain_configured",
@@ -78,7 +79,7 @@ impl Undecided {
         }
     }
 
-    /// As it is told to whoever asked.
+    /// The text for the caller.
     pub const fn text(self) -> &'static str {
         match self {
             Self::NoDomainConfigured => {
@@ -96,7 +97,7 @@ impl Undecided {
     }
 }
 
-/// What requests share.
+/// State that requests share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub agent: Agent,
@@ -105,12 +106,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The handle of a resource: looked up by the agent, which keeps a bounded number of them.
+    /// The handle of a resource: the agent looks it up, and keeps a bounded number of them.
     pub fn rate(&self, resource: &str) -> Rate {
         self.agent.rate(resource)
     }
 
-    /// Counts what was answered.
+    /// Counts an answer.
     pub fn note(answer: &'static str) {
         counter!("tollgate_gateway_answers_total", "answer" => answer).increment(1);
     }

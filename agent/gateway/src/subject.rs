@@ -1,15 +1,15 @@
-//! On whose behalf a request is made, and at what cost, by what the web server's configuration says.
+//! The domain of a request, and its cost, by the web server's configuration.
 //!
 //! ```text
 //! ?domain=header:x-tenant     the value of a header
 //! ?domain=name:acme           this name
-//! ?domain=ip                  the client's address: the last of X-Forwarded-For that is no trusted proxy
+//! ?domain=ip                  the client's address: the last of X-Forwarded-For that is not a trusted proxy
 //! ?cost=3, ?cost=header:x-cost
 //! ```
 //!
-//! The query is the web server's, and so it is believed; headers are the client's. Whoever takes a domain or a cost
-//! from a header has to see to it that clients cannot set that header. What stays true: an address that a client
-//! wrote in front of X-Forwarded-For is never taken.
+//! The query comes from the web server, so it is trusted; headers come from the client. If a domain or a cost is
+//! taken from a header, the operator has to make sure that clients cannot set that header. What stays true: an
+//! address that a client wrote into X-Forwarded-For itself is never taken.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -18,10 +18,10 @@ use axum::http::HeaderMap;
 use ipnet::IpNet;
 use tollgate_shared::networks::forwarded_client;
 
-/// The header that lists for whom a request was forwarded.
+/// The header that lists the addresses for which a request was forwarded.
 pub(crate) const FORWARDED: &str = "x-forwarded-for";
 
-/// Where the domain of a request is found.
+/// Where to find the domain of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainFrom {
     /// The value of this header.
@@ -32,17 +32,17 @@ pub enum DomainFrom {
     Address,
 }
 
-/// What a request costs.
+/// Where to find the cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// So many copies; 0 asks without counting.
+    /// This many copies; 0 asks without counting.
     Copies(u32),
-    /// As this header says; 1 where it says nothing.
+    /// The number in this header; 1 if the header is missing.
     Header(String),
 }
 
 impl DomainFrom {
-    /// What a value of `domain` in a query says.
+    /// Parses a value of `domain` in a query.
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(':') {
             Some(("header", name)) if !name.is_empty() => Some(Self::Header(name.to_owned())),
@@ -52,13 +52,13 @@ impl DomainFrom {
         }
     }
 
-    /// The domain of a request with these headers; `None`: they do not say.
+    /// The domain of a request with these headers; `None` if they do not contain one.
     pub fn find(&self, headers: &HeaderMap, trusted: &[IpNet]) -> Option<String> {
         let found = match self {
             Self::Name(name) => Some(name.clone()),
             Self::Header(name) => {
                 let value = headers.get(name.as_str())?;
-                // Whoever writes other bytes is limited all the same.
+                // A client that writes other bytes is limited all the same.
                 let text = String::from_utf8_lossy(value.as_bytes());
                 Some(text.trim().to_owned())
             }
@@ -69,7 +69,7 @@ impl DomainFrom {
 }
 
 impl Cost {
-    /// What a value of `cost` in a query says.
+    /// Parses a value of `cost` in a query.
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix("header:") {
             Some(name) if !name.is_empty() => Some(Self::Header(name.to_owned())),
@@ -78,7 +78,7 @@ impl Cost {
         }
     }
 
-    /// What a request with these headers costs; `None`: the header is no number.
+    /// The cost of a request with these headers; `None` if the header is not a number.
     pub fn find(&self, headers: &HeaderMap) -> Option<u32> {
         match self {
             Self::Copies(copies) => Some(*copies),
@@ -90,7 +90,7 @@ impl Cost {
     }
 }
 
-/// Digits alone, as it is documented.
+/// Only digits, as documented.
 fn number(text: &str) -> Option<u32> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_digits)
@@ -99,7 +99,7 @@ fn number(text: &str) -> Option<u32> {
 /// The client's address, which the web server has appended to X-Forwarded-For.
 fn client_address(headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let lists = headers.get_all(FORWARDED).iter();
-    // What a client wrote in front may be any bytes; what stands behind it is the web server's.
+    // What a client wrote in front may be any bytes; the rest comes from the web server.
     let lists: Vec<Cow<'_, str>> = lists
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .collect();
@@ -128,11 +128,11 @@ mod tests {
             // A client that wrote the first one.
             (&["8.8.8.8, 203.0.113.7"], Some("203.0.113.7")),
             (&["8.8.8.8", "203.0.113.7"], Some("203.0.113.7")),
-            // Behind a trusted proxy, which says whom it forwards for.
+            // Behind a trusted proxy, which states for whom it forwards.
             (&["8.8.8.8, 203.0.113.7, 10.1.2.3"], Some("203.0.113.7")),
             // All of them trusted: the first.
             (&["10.0.0.1, 10.0.0.2"], Some("10.0.0.1")),
-            // What the proxy got was no address.
+            // The proxy got something that is not an address.
             (&["8.8.8.8, unknown, 10.0.0.2"], Some("10.0.0.2")),
             (&["203.0.113.7:4711"], Some("203.0.113.7")),
             (&["[2001:DB8::1]:4711"], Some("2001:db8::1")),

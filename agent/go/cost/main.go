@@ -1,4 +1,4 @@
-// Measures what a call costs, and how many were recorded, as agent/c/examples/cost.c does: cost ADDRESS [rounds].
+// Measures what a call costs, and how many were recorded, like agent/c/examples/cost.c: cost ADDRESS [rounds].
 package main
 
 import (

@@ -1,4 +1,4 @@
-//! The models: a few threads that use one part, and what is true in every order.
+//! The models: a few threads that use one part, and a property that holds in every order.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -11,8 +11,8 @@ use crate::recorder::{Drain, Happened, Recorder, RecorderEvent};
 use crate::resource::ResourceId;
 use crate::stretch::Stretch;
 
-/// Preemptions that are tried where LOOM_MAX_PREEMPTIONS says nothing. Two find what two threads do to each
-/// other between any two steps; with three the recorder's models take minutes.
+/// The preemptions that are tried if LOOM_MAX_PREEMPTIONS is not set. Two show what two threads do to each other
+/// between any two steps; with three the recorder's models take minutes.
 const PREEMPTIONS: usize = 2;
 
 fn every_order(model: impl Fn() + Sync + Send + 'static) {
@@ -21,10 +21,10 @@ fn every_order(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A denial that is in is never called surely out: others in its word come and go, and the filter is built
-/// anew.
+/// A denial in the filter is never called surely not denied, while others in its word are added and removed, and the
+/// filter is rebuilt.
 pub fn what_is_in_the_filter_stays_in() {
-    // All in one word, with counters in common.
+    // All in one word, with shared counters.
     const IN: u64 = 0x0;
     const COMES: u64 = 0x1;
     const GOES: u64 = 0x10;
@@ -44,7 +44,7 @@ pub fn what_is_in_the_filter_stays_in() {
     });
 }
 
-/// In a time without news no call is taken for guarded.
+/// In a time without watermarks no call counts as guarded.
 pub fn no_call_is_guarded_in_a_gap() {
     every_order(|| {
         let stretch = Arc::new(Stretch::default());
@@ -61,7 +61,7 @@ pub fn no_call_is_guarded_in_a_gap() {
     });
 }
 
-/// Doubts are said while others are taken, some of which are not due: none is lost.
+/// Doubts are added while others are taken, some of which are not due: none is lost.
 pub fn no_doubt_is_lost() {
     every_order(|| {
         let doubts = Arc::new(Doubts::default());
@@ -79,7 +79,7 @@ pub fn no_doubt_is_lost() {
     });
 }
 
-/// Two threads record and end while the flusher drains: everything is handed out, in each thread's order.
+/// Two threads record and end while the flusher drains: everything is drained, in each thread's order.
 pub fn what_ending_threads_recorded_is_drained() {
     every_order(|| {
         let recorder = Arc::new(Recorder::new(0, 4));
@@ -88,7 +88,7 @@ pub fn what_ending_threads_recorded_is_drained() {
         let mut seen = drained(&mut drain, &recorder);
         seen.extend(drained(&mut drain, &recorder));
         join(threads);
-        // Once for what they left, once for their rings to be given up.
+        // Once for what they left, once to release their rings.
         seen.extend(drained(&mut drain, &recorder));
         seen.extend(drained(&mut drain, &recorder));
         seen.sort_unstable();
@@ -98,7 +98,7 @@ pub fn what_ending_threads_recorded_is_drained() {
     });
 }
 
-/// What was recorded before the agent was told to flush is drained; what comes while it ends, or after, is
+/// What was recorded before the request to flush is drained; what is recorded while the agent ends, or after, is
 /// drained or counted as dropped.
 pub fn nothing_is_uncounted_at_the_end() {
     every_order(|| {
@@ -112,7 +112,7 @@ pub fn nothing_is_uncounted_at_the_end() {
                 ending.ask_to_flush();
             })
         };
-        // As the flusher's loop does.
+        // Like the flusher's loop.
         let mut drain = Drain::default();
         let mut seen = Vec::new();
         loop {
@@ -136,14 +136,14 @@ pub fn nothing_is_uncounted_at_the_end() {
     });
 }
 
-/// The numbers of those that are taken.
+/// The indices of the doubts that are taken.
 fn take(doubts: &Doubts, marks: &[Doubt; 2], is_due: fn(usize) -> bool) -> Vec<usize> {
     let all = || marks.iter().enumerate().collect();
     let taken = doubts.take(all, |(_, mark)| mark, |(one, _)| is_due(*one));
     taken.into_iter().map(|(one, _)| one).collect()
 }
 
-/// A thread that records so many hits, stamped 100 × its number and on.
+/// A thread that records this many hits, with stamps from 100 × its number on.
 fn caller(recorder: &Arc<Recorder>, number: u64, hits: u64) -> thread::JoinHandle<()> {
     let recorder = Arc::clone(recorder);
     thread::spawn(move || (0..hits).for_each(|n| recorder.record(&hit(100 * number + n))))

@@ -1,8 +1,8 @@
-//! What the agent's sources share memory by, here: loom's.
+//! The shared-memory types of the agent's sources, here loom's.
 
 pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
 
-/// A static of which each of loom's threads has its own.
+/// A static with one value for each of loom's threads.
 macro_rules! per_thread {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = $init:expr;) => {
         loom::thread_local! {
@@ -14,9 +14,9 @@ macro_rules! per_thread {
 pub(crate) use per_thread;
 
 pub mod ring {
-    //! Rings as `rtrb` has them, as far as the recorder uses them: what is visible of one is said by two counts
-    //! and a flag, stored with Release and read with Acquire, as there. The words lie behind a lock that loom
-    //! does not see, so that nothing else brings order.
+    //! Rings like those of `rtrb`, as far as the recorder uses them: two counts and a flag determine what is visible,
+    //! stored with Release and read with Acquire, as in `rtrb`. The words are behind a lock that loom does not see,
+    //! so that nothing else orders accesses.
 
     use std::collections::VecDeque;
     use std::marker::PhantomData;
@@ -38,7 +38,7 @@ pub mod ring {
     pub struct RingBuffer;
 
     impl RingBuffer {
-        /// The two ends of a new one.
+        /// The two ends of a new ring.
         #[allow(clippy::new_ret_no_self)]
         pub fn new<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
             let shared = Arc::new(RingShared::default());
@@ -57,7 +57,7 @@ pub mod ring {
         }
     }
 
-    /// The writing end. Its words are `u64`; the parameter is as `rtrb` has it.
+    /// The writing end. Its words are `u64`; the parameter matches `rtrb`'s type.
     #[derive(Debug)]
     pub struct Producer<T> {
         shared: Arc<RingShared>,
@@ -79,7 +79,7 @@ pub mod ring {
     pub struct Full;
 
     impl<T> Producer<T> {
-        /// All of them, or none.
+        /// Writes all of them, or none.
         ///
         /// # Errors
         ///
@@ -97,7 +97,7 @@ pub mod ring {
             Ok(())
         }
 
-        /// Whether the reading end is gone.
+        /// Whether the reading end is dropped.
         pub fn is_abandoned(&self) -> bool {
             self.shared.abandoned.load(Ordering::Acquire)
         }
@@ -110,22 +110,22 @@ pub mod ring {
     }
 
     impl<T> Consumer<T> {
-        /// Words that may be read.
+        /// How many words may be read.
         pub fn slots(&self) -> usize {
             self.shared.written.load(Ordering::Acquire) - self.taken
         }
 
-        /// Whether there are none.
+        /// Whether no word may be read.
         pub fn is_empty(&self) -> bool {
             self.slots() == 0
         }
 
-        /// Whether the writing end is gone.
+        /// Whether the writing end is dropped.
         pub fn is_abandoned(&self) -> bool {
             self.shared.abandoned.load(Ordering::Acquire)
         }
 
-        /// The first so many words.
+        /// The first `words` words.
         ///
         /// # Errors
         ///
@@ -149,7 +149,7 @@ pub mod ring {
         }
     }
 
-    /// Words that were read, and are taken out once this says so.
+    /// Words that were read; `commit_all` removes them.
     #[derive(Debug)]
     pub struct Chunk<'c> {
         shared: &'c RingShared,
@@ -163,7 +163,7 @@ pub mod ring {
             (&self.read, &[])
         }
 
-        /// Takes them out.
+        /// Removes them.
         pub fn commit_all(self) {
             let mut list = self.shared.words.lock().expect("no poison");
             list.drain(..self.read.len());

@@ -1,4 +1,4 @@
-//! Every model, by name.
+//! Runs every model, by name.
 
 use tollgate_agent_orderings::models;
 

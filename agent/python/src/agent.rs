@@ -1,4 +1,4 @@
-//! An agent, as Python sees it.
+//! The class `Agent` of Python.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
     })
 }
 
-/// An agent: decides in this process, and streams what it decided to the aggregators in the background.
+/// An agent: decides calls in this process, and sends them to the aggregators in the background.
 #[pyclass(module = "tollgate", name = "Agent", frozen)]
 pub(crate) struct PyAgent {
     process: Py<ProcessAgent>,
@@ -32,7 +32,7 @@ impl PyAgent {
 
 #[pymethods]
 impl PyAgent {
-    /// Of these settings. Fails on bad ones (ValueError), never because of the network.
+    /// An agent with these settings. Raises ValueError for invalid settings; never fails because of the network.
     #[new]
     #[pyo3(signature = (aggregators=None, *, name=None, key_file=None, domain_key_file=None))]
     fn new(
@@ -54,7 +54,7 @@ impl PyAgent {
         )
     }
 
-    /// By the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
+    /// An agent with settings from the environment: TOLLGATE_AGGREGATORS and the other variables of the guide.
     #[staticmethod]
     fn from_env(py: Python<'_>) -> PyResult<Self> {
         Self::made(
@@ -99,7 +99,7 @@ impl PyAgent {
         ))
     }
 
-    /// Waits until it has heard of the aggregators, at most so many seconds; whether it has.
+    /// Waits until the agent has received watermarks and limits, at most this many seconds. Returns whether it has.
     #[pyo3(signature = (timeout=0.5))]
     fn ready(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let inner = self.process.borrow_mut(py).current()?.clone();
@@ -107,9 +107,9 @@ impl PyAgent {
         py.detach(|| block_on(inner.ready(timeout)))
     }
 
-    /// Sends what calls have left behind, for at most so many seconds. Calls that were let through since the agent's
-    /// start: how many the log has acknowledged, and of how many the record was dropped. Calls after it are let
-    /// through and recorded nowhere.
+    /// Sends what calls have recorded, for at most this many seconds. Returns two numbers of calls that were let
+    /// through since the agent's start: those acknowledged by the log, and those whose record was dropped. Calls
+    /// after this are let through and not recorded.
     #[pyo3(signature = (timeout=2.0))]
     fn shutdown(&self, py: Python<'_>, timeout: f64) -> PyResult<(u64, u64)> {
         let timeout = seconds(timeout)?;
@@ -117,7 +117,7 @@ impl PyAgent {
             let agent = self.process.borrow(py);
             match agent.forks == forks() {
                 true => agent.inner.clone(),
-                // The parent's: this process has sent nothing.
+                // It belongs to the parent: this process has sent nothing.
                 false => None,
             }
         };
@@ -128,14 +128,14 @@ impl PyAgent {
         Ok((flushed.sent, flushed.dropped))
     }
 
-    /// Its name.
+    /// The agent's name.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.process.borrow_mut(py).current()?.name().to_owned())
     }
 
-    /// What became of calls so far: hits_accepted, hits_dropped, hits_acknowledged, denials_live, blind_for
-    /// (seconds, or None).
+    /// The agent's counters: hits_accepted, hits_dropped, hits_acknowledged, denials_live, blind_for (seconds, or
+    /// None).
     fn stats(&self, py: Python<'_>) -> PyResult<HashMap<&'static str, Option<f64>>> {
         let stats = self.process.borrow_mut(py).current()?.stats();
         let count = |count: u64| Some(count as f64);

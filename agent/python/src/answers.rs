@@ -1,4 +1,4 @@
-//! What calls get: let through, which is true, or refused, which is false.
+//! Answers to calls: let through, which is true, or refused, which is false.
 
 use std::collections::HashMap;
 
@@ -19,19 +19,19 @@ impl PyAllowed {
         self.0.copies()
     }
 
-    /// Whether nothing has been heard of the aggregators for a while, or never.
+    /// Whether the agent had received nothing from the aggregators for a while, or ever.
     #[getter]
     fn blind(&self) -> bool {
         self.0.blind()
     }
 
-    /// How many more copies the domain has, where that is known: while it is near its limit.
+    /// How many more copies the domain has; known only while it is near its limit.
     #[getter]
     fn remaining(&self) -> Option<u64> {
         self.0.remaining()
     }
 
-    /// Header fields for the response: RateLimit and RateLimit-Policy, as far as they are known.
+    /// Header fields for the response: RateLimit and RateLimit-Policy, as far as known.
     fn headers(&self) -> HashMap<&'static str, String> {
         self.0.headers().iter().collect()
     }
@@ -45,7 +45,7 @@ impl PyAllowed {
     }
 }
 
-/// A call that was refused. It is false, and says what to answer.
+/// A call that was refused. It is false, and has a response for HTTP servers.
 #[pyclass(module = "tollgate", name = "Denied", frozen)]
 pub(crate) struct PyDenied {
     answer: HttpAnswer,
@@ -54,13 +54,13 @@ pub(crate) struct PyDenied {
 
 #[pymethods]
 impl PyDenied {
-    /// Seconds to wait, where that is known.
+    /// Seconds to wait, if known.
     #[getter]
     fn retry_after(&self) -> Option<f64> {
         self.retry_after
     }
 
-    /// The HTTP status: 429, or 503 where nobody is heard and the policy is closed.
+    /// The HTTP status: 429, or 503 if the agent is blind and the policy is closed.
     #[getter]
     fn status(&self) -> u16 {
         self.answer.status()

@@ -1,4 +1,4 @@
-//! How many at a time: copies, and what is held of them.
+//! Copies, and holds of them.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -46,7 +46,8 @@ impl PyCopies {
 
 #[pymethods]
 impl PyCopies {
-    /// Takes copies: a Hold, which is true and gives them back at the end of its `with`, or Denied, which is false.
+    /// Takes copies. Returns a Hold, which is true and gives them back at the end of its `with`, or Denied, which is
+    /// false.
     #[pyo3(signature = (domain, copies=1))]
     fn reserve(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
         let py = slf.py();
@@ -75,7 +76,7 @@ impl PyCopies {
         }
     }
 
-    /// Its name.
+    /// The resource's name.
     #[getter]
     fn resource(&self) -> &str {
         &self.resource
@@ -86,7 +87,7 @@ impl PyCopies {
     }
 }
 
-/// Copies that are held; given back by `release`, at the end of `with`, or with the object.
+/// Copies that are held. `release`, the end of `with`, or the end of the object gives them back.
 #[pyclass(module = "tollgate", name = "Hold")]
 pub(crate) struct PyHold {
     inner: Option<agent::Hold>,
@@ -95,16 +96,16 @@ pub(crate) struct PyHold {
 
 #[pymethods]
 impl PyHold {
-    /// Gives back all that is held; a second time does nothing.
+    /// Gives all copies back; a second call does nothing.
     fn release(&mut self) {
         let held = self.inner.take();
         if self.forks != forks() {
-            // They are the parent's.
+            // The copies are the parent's.
             std::mem::forget(held);
         }
     }
 
-    /// How many are held.
+    /// How many copies are held.
     #[getter]
     fn copies(&self) -> u32 {
         self.inner.as_ref().map_or(0, agent::Hold::copies)

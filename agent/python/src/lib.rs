@@ -1,9 +1,9 @@
 //! The agent for Python: the classes of `tollgate._tollgate`.
 //!
-//! No call waits, so none releases the interpreter's lock but `ready` and `shutdown`. After a fork the child has
-//! none of the agent's threads: its copies of these objects notice, and the child's first call makes an agent of
-//! its own, with the same settings. What stays true: an object is borrowed under the interpreter's lock alone, so
-//! that no fork can find one in use.
+//! No call waits, so only `ready` and `shutdown` release the interpreter's lock. After a fork the child has none of
+//! the agent's threads: its copies of these objects notice that, and the child's first call makes an agent of its
+//! own, with the same settings. What stays true: an object is only borrowed under the interpreter's lock, so that no
+//! fork happens while one is in use.
 
 mod agent;
 mod answers;
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
-/// How often this process is the child of a fork since the module was loaded.
+/// How many forks lie between this process and the one that loaded the module.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Told by the interpreter in the child of a fork.
+/// The interpreter calls this in the child of a fork.
 #[pyfunction]
 fn after_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);

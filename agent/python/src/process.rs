@@ -1,6 +1,6 @@
-//! This process's agent, which a child of a fork makes anew.
+//! This process's agent; the child of a fork makes one of its own.
 //!
-//! What stays true: after a fork nothing of the parent's agent is used, or ended, in the child.
+//! What stays true: the child of a fork neither uses nor ends anything of its parent's agent.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use tollgate_agent as agent;
 
 use crate::forks;
 
-/// What an agent is made of, to be made again after a fork.
+/// An agent's settings, kept for another agent after a fork.
 #[derive(Clone)]
 pub(crate) struct AgentSettings {
     pub from_env: bool,
@@ -39,8 +39,8 @@ impl AgentSettings {
         builder.build()
     }
 
-    /// On a thread of its own: random numbers of the forking thread go on in the child as in the parent, so that
-    /// an agent made there would draw the secret that its siblings draw.
+    /// On a thread of its own: after a fork, the forking thread's random numbers continue in the child as in the
+    /// parent, so an agent made there would draw the same secret as its siblings.
     fn build_apart(&self) -> PyResult<agent::Agent> {
         let settings = self.clone();
         let made = std::thread::spawn(move || settings.build()).join();
@@ -51,7 +51,8 @@ impl AgentSettings {
     }
 }
 
-/// The agent, and in which process it was made. A class, so that it is borrowed under the interpreter's lock.
+/// The agent, and the process in which it was made. A class, so that it is only borrowed under the interpreter's
+/// lock.
 #[pyclass]
 pub(crate) struct ProcessAgent {
     pub settings: AgentSettings,
@@ -69,10 +70,10 @@ impl ProcessAgent {
         })
     }
 
-    /// This process's.
+    /// This process's agent.
     pub fn current(&mut self) -> PyResult<&agent::Agent> {
         if self.forks != forks() || self.inner.is_none() {
-            // The parent's has no threads here, and whoever drops it would wait for them.
+            // The parent's agent has no threads here, and dropping it would wait for them.
             std::mem::forget(self.inner.take());
             self.inner = Some(self.settings.build_apart()?);
             self.forks = forks();

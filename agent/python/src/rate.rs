@@ -1,4 +1,4 @@
-//! How often: rates, and calls whose cost is known afterwards.
+//! Rates, and calls whose cost is known only afterwards.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ impl PyRate {
         if self.forks != forks() {
             let mut agent = self.agent.borrow_mut(py);
             let inner = agent.current()?.rate(&self.resource);
-            // The parent's agent is kept: its threads are not here to end it.
+            // The parent's agent is leaked: its threads do not exist here to end it.
             std::mem::forget(std::mem::replace(&mut self.inner, inner));
             self.forks = agent.forks;
         }
@@ -46,11 +46,11 @@ impl PyRate {
 
 #[pymethods]
 impl PyRate {
-    /// Counts a call of a domain: Allowed, which is true, or Denied, which is false.
+    /// Counts a call of a domain. Returns Allowed, which is true, or Denied, which is false.
     #[pyo3(signature = (domain, copies=1))]
     fn hit(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        // Borrowed for no longer than the call: to make an object may run whatever the interpreter collects.
+        // Borrowed only for the call: making an object may run the interpreter's garbage collector.
         let answer = {
             let mut rate = slf.borrow_mut();
             let rate = rate.current(py)?;
@@ -69,14 +69,15 @@ impl PyRate {
         of_answer(py, answer.map_err(agent::Refused::Denied))
     }
 
-    /// Counts copies that were used whatever the limits say.
+    /// Counts copies that were used, whatever the limits are.
     #[pyo3(signature = (domain, copies=1))]
     fn record(&mut self, py: Python<'_>, domain: &str, copies: u32) -> PyResult<()> {
         self.current(py)?.record(domain, copies);
         Ok(())
     }
 
-    /// Counts a call whose cost is known afterwards: an Estimate, which is true, or Denied, which is false.
+    /// Counts a call whose cost is known only afterwards. Returns an Estimate, which is true, or Denied, which is
+    /// false.
     fn hit_estimated(slf: &Bound<'_, Self>, domain: &str, copies: u32) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let answer = slf.borrow_mut().current(py)?.hit_estimated(domain, copies);
@@ -89,7 +90,7 @@ impl PyRate {
         }
     }
 
-    /// Its name.
+    /// The resource's name.
     #[getter]
     fn resource(&self) -> &str {
         &self.resource
@@ -100,13 +101,13 @@ impl PyRate {
     }
 }
 
-/// A call whose cost is known afterwards.
+/// A call whose cost is known only afterwards.
 #[pyclass(module = "tollgate", name = "Estimate")]
 pub(crate) struct PyEstimate(Option<agent::Estimate>);
 
 #[pymethods]
 impl PyEstimate {
-    /// Says what the call really cost: the difference is counted, or taken back. Once only.
+    /// Settles the call by its actual cost: the difference is counted, or given back. Once only.
     fn settle(&mut self, actual: u32) -> PyResult<()> {
         let Some(estimate) = self.0.take() else {
             return Err(PyRuntimeError::new_err("it is settled already"));

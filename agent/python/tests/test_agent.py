@@ -22,7 +22,7 @@ def until(what, within=10):
     end = time.monotonic() + within
     while time.monotonic() < end:
         found = what()
-        # A refusal is false, and found.
+        # A refusal is false, but it is a result.
         if found is not None:
             return found
         time.sleep(0.005)
@@ -53,7 +53,7 @@ def test_a_limit_is_kept_and_says_when_to_come_again(agent):
 
 def test_what_can_never_be_granted_is_told_at_once_and_what_makes_no_sense_raises(agent):
     search = agent.rate("api.search")
-    # Once the agent has been told the limits.
+    # Once the agent has received the limits.
     too_many = until(lambda: None if (answer := search.hit("initech", 6)) else answer)
     assert too_many.status == 429 and too_many.retry_after is None
     with pytest.raises(ValueError, match="0 copies"):
@@ -77,7 +77,7 @@ def test_headers_are_structured_fields(agent):
     assert fields(headers, "ratelimit-policy") == {"window-0": {"q": 5, "w": 60}}
     (name, limit), = fields(headers, "ratelimit").items()
     assert name == "window-0" and limit["r"] == 0
-    # Whoever waits for the one has waited for the other.
+    # A client that waits for Retry-After has waited for the reset, too.
     assert limit["t"] <= int(headers["retry-after"])
     assert json.loads(refused.body())["violated-policies"] == [name]
 
@@ -132,7 +132,7 @@ def test_a_child_has_an_agent_of_its_own(agent):
     for _ in range(2):
         child = os.fork()
         if child == 0:
-            # What the parent holds stays the parent's.
+            # The parent keeps what it holds.
             held.release()
             assert agent.copies("api.exports").held("acme") == 0
             refused = denied(search, "forked")
@@ -145,5 +145,5 @@ def test_a_child_has_an_agent_of_its_own(agent):
     assert statuses == [0, 0]
     assert os.read(reader, 2) == b"xx"
     assert agent.copies("api.exports").held("acme") == 1
-    # The parent goes on, and knows what its children used.
+    # The parent continues, and knows what its children used.
     denied(search, "forked")

@@ -54,7 +54,7 @@ def service(request, aggregator):
     process = subprocess.Popen(
         [sys.executable, "-m", name, *place, *rest],
         cwd=EXAMPLES,
-        # Nothing else that this environment says of agents.
+        # No other variable of agents in this environment.
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("TOLLGATE_")},
             "TOLLGATE_AGGREGATORS": aggregator,
@@ -115,7 +115,7 @@ def test_asgi_middleware_holds_copies_to_the_end(aggregator):
     assert held == [1, 1] and exports.held("acme") == 0
     keep = [exports.reserve("acme"), exports.reserve("acme")]
     end = time.monotonic() + 10
-    # Until the aggregators have said that they are all in use.
+    # Until the aggregators announce that all copies are in use.
     while exports.reserve("acme"):
         assert time.monotonic() < end
     sent.clear()

@@ -1,4 +1,4 @@
-//! Copies that are used once they are granted.
+//! Tests of copies that are used only once they are granted.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn at_its_deadline_a_strict_reserve_is_cancelled_and_the_policy_decides() {
     };
     assert_eq!(denied(refused).0, Cause::Blind);
     assert!(held(&kit).is_empty());
-    // Whoever goes away before has cancelled, too.
+    // A caller that goes away before has cancelled, too.
     {
         let mut gone = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));
         assert!(poll(gone.as_mut()).is_pending());

@@ -1,4 +1,5 @@
-//! What an aggregator of a later release says: the same, and more fields where fields have names.
+//! Messages of an aggregator of a later release: the same, with more fields where fields have
+//! names.
 
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::named;
@@ -27,7 +28,7 @@ fn with_more(message: &[u8], map: &[u8]) -> Vec<u8> {
         .expect("the map is in the message");
     let (before, rest) = message.split_at(at);
     let (map, behind) = rest.split_at(map.len());
-    // Less than 15 fields: their number stands in the map's first byte.
+    // Fewer than 15 fields: the map's first byte contains their number.
     assert!((0x80..0x8f).contains(&map[0]));
     let more = b"\xa5later\x92\xa1x\xc0";
     [before, &[map[0] + 1], &map[1..], more, behind].concat()

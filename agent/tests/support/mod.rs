@@ -1,5 +1,5 @@
-//! A small aggregator on real sockets: welcomes, acknowledges, snapshots, frames; it says what it is
-//! told to say, and rules nothing.
+//! A small aggregator on real sockets: welcomes, acknowledgements, snapshots, frames. It sends what the test chooses,
+//! and rules nothing.
 
 #![allow(dead_code, reason = "each test uses its part of it")]
 #![allow(
@@ -57,12 +57,12 @@ pub struct Said {
     pub text: String,
 }
 
-/// What the sockets' task is to do.
+/// Orders to the sockets' task.
 enum Do {
     Publish(Topic, Vec<u8>),
 }
 
-/// The aggregator.
+/// The small aggregator.
 pub struct Aggregator {
     pub agents: SocketAddr,
     pub feed: SocketAddr,
@@ -80,12 +80,12 @@ impl Drop for Aggregator {
 }
 
 impl Aggregator {
-    /// One on ports of the system's choice.
+    /// An aggregator on ports of the system's choice.
     pub async fn start(instance: u128) -> Self {
         Self::start_at(instance, 1, "127.0.0.1:0", "127.0.0.1:0").await
     }
 
-    /// One on these addresses, which rules on from this offset of each partition.
+    /// An aggregator on these addresses, which continues to rule from this offset of each partition.
     pub async fn start_at(instance: u128, ruled: u64, agents: &str, feed: &str) -> Self {
         let (agents, feed) = (listen(agents).await, listen(feed).await);
         let addresses = (
@@ -127,12 +127,12 @@ impl Aggregator {
         self.state.lock().expect("not poisoned")
     }
 
-    /// Says that a domain is denied for a while, at the next place; returns the place's offset.
+    /// Announces that a domain is denied for a while, at the next log position; returns its offset.
     pub async fn deny(&self, resource: &str, domain: &str, remaining: Duration) -> u64 {
         self.say(resource, domain, Some(remaining)).await
     }
 
-    /// Says that a domain is open.
+    /// Announces that a domain is open.
     pub async fn open(&self, resource: &str, domain: &str) -> u64 {
         self.say(resource, domain, None).await
     }
@@ -148,7 +148,7 @@ impl Aggregator {
         offset
     }
 
-    /// Takes a statement, and loses its frame.
+    /// Records a statement, and loses its frame.
     pub fn deny_unheard(&self, resource: &str, domain: &str, remaining: Duration) {
         let mut state = self.state();
         let told = state.take(resource, domain, Some(remaining));
@@ -168,7 +168,7 @@ impl Aggregator {
         self.state().said.clone()
     }
 
-    /// Says something of a hold of the agent that was heard last, at the next place.
+    /// Publishes a verdict on a hold of the agent that sent the last record, at the next log position.
     pub async fn rule(&self, agent: &str, resource: &str, says: VerdictSays) {
         let frame = self.state().verdict(agent, resource, says, self.began);
         let topic = Topic::of_agent(&[0; 16], agent);
@@ -182,27 +182,27 @@ impl Aggregator {
         self.state().public.insert(resource.to_owned(), public);
     }
 
-    /// From now on it says what one of a later release says.
+    /// From now on it sends messages of a later release.
     pub fn is_of_a_later_release(&self) {
         self.state().later = true;
     }
 
-    /// Answers the next appends so; `None`: takes them again.
+    /// Refuses the next appends in this way; `None` accepts them again.
     pub fn refuse(&self, refusal: Option<Refusal>) {
         self.state().refuse = refusal;
     }
 
-    /// Takes the next appends and answers nothing.
+    /// Accepts the next appends without an answer.
     pub fn swallow(&self, appends: u32) {
         self.state().swallow = appends;
     }
 
-    /// Up to where it has ruled each partition.
+    /// Up to which offset it has ruled each partition.
     pub fn ruled(&self) -> u64 {
         self.state().ruled
     }
 
-    /// Says nothing more on the feed of its own accord, and rules nothing.
+    /// Stops heartbeats and ruling, or resumes them.
     pub fn be_quiet(&self, quiet: bool) {
         self.state().quiet = quiet;
     }
@@ -215,7 +215,7 @@ impl Aggregator {
         self.state().appended.clone()
     }
 
-    /// Calls let through that were appended: copies, each record counted once.
+    /// Copies of appended calls that were let through, each record counted once.
     pub fn copies(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         self.appended()
@@ -226,12 +226,12 @@ impl Aggregator {
             .sum()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     pub async fn until(&self, what: &str, mut is: impl FnMut(&Self) -> bool) {
         let mut changed = self.changed.clone();
         let waited = tokio::time::timeout(Duration::from_secs(20), async {
             while !is(self) {
-                // Heartbeats change it often enough.
+                // Heartbeats change the state often enough.
                 changed.changed().await.expect("the task runs");
             }
         });
@@ -240,7 +240,7 @@ impl Aggregator {
 }
 
 async fn listen(address: &str) -> std::net::TcpListener {
-    // An address that was just given back may take a moment.
+    // An address that was just released may take a moment.
     let until = Instant::now() + Duration::from_secs(10);
     loop {
         match tokio::net::TcpListener::bind(address)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use tollgate_agent::Copies;
 use tollgate_agent::testing::TestAgent;
 
-/// An agent of which `sandbox` may hold ten.
+/// An agent whose `sandbox` has ten copies.
 pub fn kit() -> (TestAgent, Copies) {
     let kit = TestAgent::new();
     let sandbox = kit.agent().copies("sandbox");

@@ -1,8 +1,8 @@
-//! What the small aggregator has taken and what it says of itself: no sockets.
+//! The small aggregator's state, without sockets.
 
 use super::*;
 
-/// What it has taken, and what is in force.
+/// What it has accepted, and what is in force.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub instance: u128,
@@ -18,7 +18,7 @@ pub(super) struct State {
     pub refuse: Option<Refusal>,
     pub swallow: u32,
     pub quiet: bool,
-    /// It is of a later release, which says more.
+    /// Whether it is of a later release, with more fields.
     pub later: bool,
     pub asks: u32,
 }
@@ -135,7 +135,7 @@ impl State {
         writer.as_slice().to_vec()
     }
 
-    /// Takes a record about holds.
+    /// Records operations on holds, or a heartbeat.
     pub fn take_said(&mut self, partition: u32, sender: &Sender<'_>, text: String) {
         self.said.push(Said {
             partition,

@@ -6,7 +6,7 @@
 //! grpcurl -plaintext -H 'x-tenant: acme' 127.0.0.1:50051 grpc.health.v1.Health/Check
 //! ```
 //!
-//! The service here is gRPC's own health check; yours stands in its place. `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names
+//! The service here is gRPC's own health check; put yours in its place. `TOLLGATE_AGGREGATORS=127.0.0.1:7401` names
 //! the aggregator. Without one, or while none answers, every call is let through.
 
 use std::time::Duration;

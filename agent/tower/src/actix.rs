@@ -18,9 +18,9 @@
 //! # let _ = app;
 //! ```
 //!
-//! Keys, costs and answers are those of tower's services. [`key::extension`](crate::key::extension) finds what a
-//! middleware further out has put into the request's extensions. A handler that outlives its response keeps a clone of
-//! [`HeldCopies`](crate::HeldCopies) from there.
+//! Keys, costs and answers are those of tower's services. [`key::extension`](crate::key::extension) reads what an
+//! outer middleware has put into the request's extensions. A handler that outlives its response keeps a clone of the
+//! [`HeldCopies`](crate::HeldCopies) in the extensions.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// actix-web has types of its own for the same.
+/// The same response with actix-web's own types.
 fn translated<B>(response: http::Response<Option<Bytes>>) -> HttpResponse<DoorBody<B>> {
     let (head, text) = response.into_parts();
     let status = StatusCode::from_u16(head.status.as_u16());
@@ -131,7 +131,7 @@ fn translated<B>(response: http::Response<Option<Bytes>>) -> HttpResponse<DoorBo
     translated
 }
 
-/// Puts a header field into a head; one that it has already is replaced.
+/// Puts a header field into a head, and replaces an existing one.
 fn put(headers: &mut HeaderMap, name: &str, value: &[u8]) {
     let name = HeaderName::from_bytes(name.as_bytes());
     if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
@@ -192,7 +192,7 @@ where
                 let Poll::Ready(response) = future.poll(context) else {
                     return Poll::Pending;
                 };
-                // Whatever became of the call, it holds no more than its response does.
+                // Whatever the result of the call, it holds no more than its response does.
                 let held = held.take();
                 let mut response = response?.map_body(|_, body| {
                     let is_empty = matches!(body.size(), BodySize::None | BodySize::Sized(0));
@@ -203,7 +203,7 @@ where
                 }
                 Poll::Ready(Ok(response))
             }
-            // As every future, it is not polled again once it is ready.
+            // Like every future, it is not polled again once it is ready.
             ActixProjected::Refused { response } => match response.take() {
                 Some(response) => Poll::Ready(Ok(response)),
                 None => Poll::Pending,

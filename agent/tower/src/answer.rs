@@ -1,10 +1,10 @@
-//! A refusal as a response: of HTTP, or of gRPC where the call was one.
+//! A refusal as a response: of HTTP, or of gRPC if the call was one.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_agent::HttpAnswer;
 
-/// What gRPC calls RESOURCE_EXHAUSTED, UNAVAILABLE and INTERNAL.
+/// The gRPC statuses RESOURCE_EXHAUSTED, UNAVAILABLE and INTERNAL.
 const EXHAUSTED: &str = "8";
 const UNAVAILABLE: &str = "14";
 const INTERNAL: &str = "13";
@@ -27,7 +27,7 @@ pub(crate) fn refused(answer: &HttpAnswer, is_grpc: bool) -> Response<Option<Byt
     response
 }
 
-/// An answer without messages: all that it says stands in its head.
+/// An answer without messages: everything is in its head.
 fn as_grpc(headers: &mut HeaderMap, answer: &HttpAnswer) {
     let status = match answer.status() {
         503 => UNAVAILABLE,
@@ -47,7 +47,7 @@ fn as_grpc(headers: &mut HeaderMap, answer: &HttpAnswer) {
     put(headers, pushback.into_iter().chain([message]));
 }
 
-/// As gRPC writes messages: what is neither a printable ASCII character nor a percent sign is percent-encoded.
+/// Encodes a text for gRPC: a byte that is a percent sign, or not a printable ASCII character, is percent-encoded.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -60,7 +60,7 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// Puts header fields into a head; those that it has already are replaced.
+/// Puts header fields into a head, and replaces existing ones.
 pub(crate) fn put(
     headers: &mut HeaderMap,
     fields: impl IntoIterator<Item = (&'static str, String)>,

@@ -1,7 +1,7 @@
-//! The body of a response behind a layer: the service's own, with the copies that the call holds until it has been
-//! sent; or that of a refusal.
+//! The body of a response behind a layer: the service's own, with the copies that the call holds until the body has
+//! been sent; or the body of a refusal.
 //!
-//! What stays true: copies are given back at the body's end, at its fault, or when it is dropped, whichever comes
+//! What stays true: copies are given back at the body's end, at its error, or when it is dropped, whichever comes
 //! first.
 
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pin_project! {
 }
 
 impl<B> DoorBody<B> {
-    /// The service's, which holds copies until it ends: none if it has ended before it began.
+    /// The service's body, which holds copies until it ends; none if it is already at its end.
     pub(crate) fn of_service(body: B, held: Option<HeldCopies>) -> Self {
         Self {
             of: Of::Service { body, held },
@@ -123,8 +123,7 @@ impl<B: MessageBody> MessageBody for DoorBody<B> {
         }
     }
 
-    /// A body that is known whole is no longer held by the time that it is sent, so one that holds copies stays as it
-    /// is.
+    /// A body in one piece would be dropped before it is sent, so a body that holds copies stays as it is.
     fn try_into_bytes(self) -> Result<Bytes, Self> {
         match self.of {
             Of::Service { body, held: None } => body

@@ -1,4 +1,4 @@
-//! What a layer decides of a request, before whichever library serves it.
+//! A layer's decision on a request, for any library that serves it.
 
 use tollgate_agent::{Headers, HttpAnswer};
 
@@ -16,7 +16,7 @@ pub(crate) enum LayerDecision {
     Refused(HttpAnswer),
 }
 
-/// A layer, as services ask it.
+/// A layer, as services use it.
 pub(crate) trait DecidingLayer {
     /// Decides, and records what it decided.
     fn decide(&self, head: Head<'_>) -> LayerDecision;

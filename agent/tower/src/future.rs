@@ -33,7 +33,7 @@ pin_project! {
 }
 
 impl<F> DoorFuture<F> {
-    /// Of a call that was let through; the response gets these headers, and its body holds these copies.
+    /// For a call that was let through; the response gets these headers, and its body holds these copies.
     pub(crate) fn called(future: F, headers: Option<Headers>, held: Option<HeldCopies>) -> Self {
         Self {
             state: DoorState::Called {
@@ -44,7 +44,7 @@ impl<F> DoorFuture<F> {
         }
     }
 
-    /// Of a call that was not.
+    /// For a call that was refused.
     pub(crate) fn refused(answer: HttpAnswer, is_grpc: bool) -> Self {
         Self {
             state: DoorState::Refused { answer, is_grpc },

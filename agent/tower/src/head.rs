@@ -1,4 +1,4 @@
-//! A request without its body: what a layer may decide by, whichever library has received it.
+//! A request without its body: what a layer may decide by, for any library that has received it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ enum HeadParts<'r> {
 }
 
 impl<'r> Head<'r> {
-    /// That of a request.
+    /// The head of a request.
     pub fn of<B>(request: &'r Request<B>) -> Self {
         Self(HeadParts::Http {
             method: request.method(),
@@ -34,7 +34,7 @@ impl<'r> Head<'r> {
         })
     }
 
-    /// That of a request to actix-web.
+    /// The head of a request to actix-web.
     #[cfg(feature = "actix")]
     pub(crate) fn of_actix(
         head: &'r actix_web::dev::RequestHead,
@@ -43,7 +43,7 @@ impl<'r> Head<'r> {
         Self(HeadParts::Actix { head, extensions })
     }
 
-    /// Its method, as `GET`.
+    /// The request's method, as `GET`.
     pub fn method(&self) -> &'r str {
         match self.0 {
             HeadParts::Http { method, .. } => method.as_str(),
@@ -52,7 +52,7 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The path that it is about.
+    /// The request's path.
     pub fn path(&self) -> &'r str {
         match self.0 {
             HeadParts::Http { uri, .. } => uri.path(),
@@ -61,7 +61,7 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// What stands behind the path's question mark.
+    /// The part after the path's question mark.
     pub fn query(&self) -> Option<&'r str> {
         match self.0 {
             HeadParts::Http { uri, .. } => uri.query(),
@@ -70,8 +70,8 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The value of a header field, the first if there are several; `None` if it is absent or not visible text. Clients
-    /// write header fields.
+    /// The value of a header field, the first if there are several; `None` if it is absent or not visible text.
+    /// Header fields come from clients.
     pub fn header(&self, name: &str) -> Option<&'r str> {
         let value = match self.0 {
             HeadParts::Http { headers, .. } => headers.get(name)?.as_bytes(),
@@ -94,7 +94,7 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// What an outer layer, or the server, has put among the request's extensions.
+    /// A value that an outer layer, or the server, has put into the request's extensions.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&'r T> {
         match self.0 {
             HeadParts::Http { extensions, .. } => extensions.get(),
@@ -103,7 +103,7 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// Who has the connection: a `SocketAddr` among the request's extensions, with the feature `axum` also a
+    /// The address of the connected peer: a `SocketAddr` in the request's extensions, with the feature `axum` also a
     /// `ConnectInfo<SocketAddr>`; actix-web knows it by itself.
     pub fn peer(&self) -> Option<IpAddr> {
         let peer = self.extension::<SocketAddr>().copied();
@@ -120,15 +120,15 @@ impl<'r> Head<'r> {
         peer.map(|peer| peer.ip().to_canonical())
     }
 
-    /// Whether it is a call of gRPC, by its content type.
+    /// Whether it is a gRPC call, by its content type.
     pub fn is_grpc(&self) -> bool {
         let kind = self.header("content-type");
         kind.is_some_and(|kind| kind.starts_with("application/grpc"))
     }
 }
 
-/// The values of a header field. Names are compared one by one, because to look up one that actix-web does not know by
-/// itself allocates.
+/// The values of a header field. Compares names one by one, because looking up a name that actix-web does not know
+/// allocates.
 #[cfg(feature = "actix")]
 fn of_name<'r>(
     head: &'r actix_web::dev::RequestHead,

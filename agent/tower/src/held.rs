@@ -1,13 +1,12 @@
-//! Copies that a request holds, for whoever outlives its response.
+//! Copies that a request holds, for work that outlives its response.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tollgate_agent::Hold;
 
-/// The copies that a request holds. It stands among the request's extensions: whoever goes on working when the
-/// response has been sent (an upgraded connection, a task in the background) keeps a clone, and they are given back
-/// when the last clone is gone.
+/// The copies that a request holds, in the request's extensions. Work that continues after the response (an upgraded
+/// connection, a background task) keeps a clone; the copies are given back when the last clone is dropped.
 #[derive(Clone)]
 pub struct HeldCopies(Arc<Hold>);
 
@@ -16,7 +15,7 @@ impl HeldCopies {
         Self(Arc::new(hold))
     }
 
-    /// How many they are.
+    /// How many copies these are.
     pub fn copies(&self) -> u32 {
         self.0.copies()
     }

@@ -1,4 +1,5 @@
-//! How many at a time: a layer that takes copies with each call, and gives them back when its response has been sent.
+//! Limits how many calls run at a time: a layer that takes copies with each call, and gives them back when its
+//! response has been sent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,8 +22,9 @@ use crate::subject::{Subject, Undecided};
 
 /// A layer that holds copies of a resource from the call to the end of the response's body.
 ///
-/// A request whose client goes away gives back what it holds as soon as the server drops it. An upgraded connection
-/// outlives its response: the service keeps a clone of [`HeldCopies`] as long as the connection lasts.
+/// If the client of a request goes away, its copies are given back as soon as the server drops the request. An
+/// upgraded connection outlives its response: the service keeps a clone of [`HeldCopies`] as long as the connection
+/// lasts.
 ///
 /// ```
 /// # use tollgate_agent::testing::TestAgent;
@@ -41,7 +43,7 @@ pub struct HoldLayer {
 }
 
 impl HoldLayer {
-    /// Of this resource; `key` says on whose behalf a request is made.
+    /// A layer for this resource; `key` finds the domain of a request.
     pub fn new(
         copies: Copies,
         key: impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static,
@@ -53,28 +55,28 @@ impl HoldLayer {
         }
     }
 
-    /// Requests that are not limited.
+    /// Selects requests that are not limited.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.subject.set_skip(skip);
         self
     }
 
-    /// How many copies a request holds; 0: it is not limited. Without this each holds one.
+    /// How many copies a request holds; 0 means that it is not limited. Default: one.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
         self.subject.set_cost(cost);
         self
     }
 
-    /// The domain of requests that name none. Without this they are let through, and counted.
+    /// The domain of requests for which the key finds none. Without this they are let through, and counted.
     #[must_use]
     pub fn or_domain(mut self, domain: &str) -> Self {
         self.subject.set_otherwise(domain);
         self
     }
 
-    /// Tells the older fields `X-RateLimit-Limit` and `-Remaining` as well, where a request is refused: see
+    /// Adds the older fields `X-RateLimit-Limit` and `-Remaining` to refusals: see
     /// [`Headers::with_legacy`](tollgate_agent::Headers::with_legacy).
     #[must_use]
     pub fn legacy_headers(mut self) -> Self {
@@ -82,7 +84,7 @@ impl HoldLayer {
         self
     }
 
-    /// How many requests named no domain.
+    /// How many requests had no domain.
     pub fn undecided(&self) -> Undecided {
         self.subject.undecided()
     }

@@ -1,4 +1,4 @@
-//! On whose behalf a request is made: functions for [`LimitLayer`](crate::LimitLayer) and
+//! Functions that find the domain of a request, for [`LimitLayer`](crate::LimitLayer) and
 //! [`HoldLayer`](crate::HoldLayer), beside any of your own.
 //!
 //! ```
@@ -34,11 +34,11 @@ use tollgate_shared::networks::forwarded_client;
 
 use crate::head::Head;
 
-/// The header that lists for whom a request was forwarded.
+/// The header that lists the addresses for which a request was forwarded.
 const FORWARDED: &str = "x-forwarded-for";
 
-/// The value of a header field; none where it is absent, empty, or no visible text. Who may write that header may
-/// call in anybody's name.
+/// The value of a header field; no domain if it is absent, empty, or not visible text. A client that may write this
+/// header can call in any domain's name.
 pub fn header(
     name: &'static str,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
@@ -48,7 +48,7 @@ pub fn header(
     }
 }
 
-/// What a layer outside has put into the request's extensions.
+/// A value that an outer layer has put into the request's extensions.
 pub fn extension<T: Send + Sync + 'static>(
     name: impl Fn(&T) -> &str + Send + Sync + 'static,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
@@ -58,7 +58,7 @@ pub fn extension<T: Send + Sync + 'static>(
     }
 }
 
-/// A segment of the path, counted from 0; none where there is none or it is empty.
+/// A segment of the path, counted from 0; no domain if it does not exist or is empty.
 pub fn path_segment(
     index: usize,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
@@ -69,11 +69,11 @@ pub fn path_segment(
     }
 }
 
-/// The client's address: whoever has the connection, unless that is one of these proxies; else the last in
-/// `X-Forwarded-For` that is none of them. What a client wrote in front of that is never taken. How many bits of an
-/// address are one domain the limits say (`addresses`).
+/// The client's address: the connected peer, unless it is one of these proxies; otherwise the last address in
+/// `X-Forwarded-For` that is not one of them. Addresses that a client wrote in front of it are never taken. The
+/// limits state how many bits of an address make a domain (`addresses`).
 ///
-/// The connection's address is [`Head::peer`]. Where that is not known the header alone says it.
+/// The peer's address is [`Head::peer`]. If that is unknown, only the header counts.
 pub fn client_address(
     trusted: Vec<IpNet>,
 ) -> impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static {
@@ -83,7 +83,7 @@ pub fn client_address(
         if let Some(peer) = peer.filter(|peer| !trusts(peer)) {
             return Some(Cow::Owned(peer.to_string()));
         }
-        // What a client wrote in front may be any bytes; what stands behind it is a proxy's.
+        // What a client wrote in front may be any bytes; the rest comes from a proxy.
         let lists: Vec<Cow<'_, str>> = head
             .header_values(FORWARDED)
             .into_iter()

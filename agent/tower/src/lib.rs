@@ -1,5 +1,5 @@
-//! Tollgate as tower layers: for axum, tonic, hyper, and whatever else is a tower service of HTTP; with the feature
-//! `actix` the same layers are middleware of actix-web (`App::wrap`).
+//! Tollgate as tower layers: for axum, tonic, hyper, and every other tower service of HTTP; with the feature `actix`
+//! the same layers are middleware of actix-web (`App::wrap`).
 //!
 //! ```
 //! use tollgate_agent::Agent;
@@ -13,11 +13,11 @@
 //! # }
 //! ```
 //!
-//! A refused call never reaches the service. It is answered with 429 (or 503, 500: [`HttpAnswer`]), `Retry-After`,
-//! `RateLimit`, `RateLimit-Policy`, `x-tollgate-code` and a problem in JSON; a gRPC call (by its content type) with
-//! HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. A call whose domain nobody
-//! names is let through and counted ([`Undecided`]): which domain that should be instead, [`LimitLayer::or_domain`]
-//! says. Nothing waits, and a call that is let through costs no allocation here.
+//! A refused call never reaches the service. The layer answers it with 429 (or 503, 500: [`HttpAnswer`]),
+//! `Retry-After`, `RateLimit`, `RateLimit-Policy`, `x-tollgate-code` and a problem in JSON; a gRPC call (by its
+//! content type) with HTTP 200, `grpc-status: 8` (RESOURCE_EXHAUSTED) and `grpc-retry-pushback-ms`. A call without a
+//! domain is let through and counted ([`Undecided`]); [`LimitLayer::or_domain`] sets a domain for such calls. Nothing
+//! waits, and a call that is let through costs no allocation here.
 //!
 //! [`HttpAnswer`]: tollgate_agent::HttpAnswer
 

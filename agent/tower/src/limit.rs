@@ -1,4 +1,4 @@
-//! How often: a layer that asks the agent before each call.
+//! Limits how often a service is called: a layer that asks the agent before each call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub struct LimitLayer {
 }
 
 impl LimitLayer {
-    /// Of this resource; `key` says on whose behalf a request is made.
+    /// A layer for this resource; `key` finds the domain of a request.
     pub fn new(
         rate: Rate,
         key: impl for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync + 'static,
@@ -53,48 +53,48 @@ impl LimitLayer {
         }
     }
 
-    /// Requests that are not limited, and not counted.
+    /// Selects requests that are not limited, and not counted.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.subject.set_skip(skip);
         self
     }
 
-    /// How many copies a request takes; 0: it is not limited. Without this each takes one.
+    /// How many copies a request takes; 0 means that it is not limited. Default: one.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
         self.subject.set_cost(cost);
         self
     }
 
-    /// The domain of requests that name none. Without this they are let through, and counted.
+    /// The domain of requests for which the key finds none. Without this they are let through, and counted.
     #[must_use]
     pub fn or_domain(mut self, domain: &str) -> Self {
         self.subject.set_otherwise(domain);
         self
     }
 
-    /// Tells callers the limit (`RateLimit-Policy`) in every response where it is known, in place of those of callers
-    /// that are near it. That costs an allocation a call.
+    /// Adds the limit (`RateLimit-Policy`), if known, to every response, not only to those for callers near the
+    /// limit. Costs an allocation for each call.
     #[must_use]
     pub fn tell_always(mut self) -> Self {
         self.tells_always = true;
         self
     }
 
-    /// Tells the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset` as well: see [`Headers::with_legacy`].
+    /// Adds the older fields `X-RateLimit-Limit`, `-Remaining` and `-Reset`: see [`Headers::with_legacy`].
     #[must_use]
     pub fn legacy_headers(mut self) -> Self {
         self.tells_legacy = true;
         self
     }
 
-    /// How many requests named no domain.
+    /// How many requests had no domain.
     pub fn undecided(&self) -> Undecided {
         self.subject.undecided()
     }
 
-    /// What a call is told that is let through, if it is told anything.
+    /// The answer to a call that is let through; `None` if it is not limited.
     fn ask(&self, head: Head<'_>) -> Result<Option<Allowed>, Refused> {
         let Some((domain, copies)) = self.subject.of(head) else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What both layers ask of a request before they ask the agent: whether it is limited at all, on whose behalf it
-//! is made, and how much it takes.
+//! What both layers find in a request before they ask the agent: whether it is limited at all, its domain, and its
+//! cost.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,18 +12,18 @@ type KeyFn = dyn for<'r> Fn(Head<'r>) -> Option<Cow<'r, str>> + Send + Sync;
 type SkipFn = dyn for<'r> Fn(Head<'r>) -> bool + Send + Sync;
 type CostFn = dyn for<'r> Fn(Head<'r>) -> u32 + Send + Sync;
 
-/// How many requests a layer has let through without asking, because nobody named their domain.
+/// How many requests a layer has let through without asking, because they had no domain.
 #[derive(Clone, Debug, Default)]
 pub struct Undecided(Arc<AtomicU64>);
 
 impl Undecided {
-    /// So many since the layer was made.
+    /// The number since the layer was made.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What is asked.
+/// How to find a request's domain and cost.
 #[derive(Clone)]
 pub(crate) struct Subject {
     key: Arc<KeyFn>,
@@ -62,7 +62,7 @@ impl Subject {
         self.undecided.clone()
     }
 
-    /// The domain and the copies of a request; none: it is not limited.
+    /// The domain and the copies of a request; `None` if it is not limited.
     pub fn of<'r>(&'r self, head: Head<'r>) -> Option<(Cow<'r, str>, u32)> {
         if self.skip.as_ref().is_some_and(|skip| skip(head)) {
             return None;
@@ -73,7 +73,7 @@ impl Subject {
             return None;
         };
         let copies = self.cost.as_ref().map_or(1, |cost| cost(head));
-        // What costs nothing is not limited: 0 copies would be a mistake to the agent.
+        // A request without a cost is not limited: 0 copies would be a mistake to the agent.
         (0 < copies).then_some((domain, copies))
     }
 }

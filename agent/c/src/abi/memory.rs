@@ -1,7 +1,7 @@
 //! The caller's memory: texts that are read from it, places that are written to.
 //!
-//! What stays true: nothing here is read or written before it is known not to be null and to be aligned; that it is
-//! there at all is the caller's promise, which each function passes on.
+//! What stays true: nothing here is read or written before it is known not to be null and to be aligned. Whether the
+//! memory exists is the caller's promise, which each function passes on.
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
@@ -9,14 +9,14 @@ use std::mem::MaybeUninit;
 use crate::answers::TgAnswer;
 use crate::faults::CallFault;
 
-/// The longest text that is read: a longer one is a length that was computed wrong.
+/// The longest text that is read: a greater length is a mistake of the caller.
 const TEXT_MAX: usize = 1 << 20;
 
-/// A text of so many bytes. An empty one may be null, as Go's is.
+/// A text of `len` bytes. An empty one may be null, as in Go.
 ///
 /// # Safety
 ///
-/// `text` is null, or points to `len` bytes that can be read, and that nobody writes to while `'a` lasts.
+/// `text` is null, or points to `len` bytes that can be read, and that no thread writes to while `'a` lasts.
 #[inline]
 pub(super) unsafe fn text<'a>(
     what: &'static str,
@@ -43,8 +43,8 @@ pub(super) unsafe fn text<'a>(
 ///
 /// # Safety
 ///
-/// `text` is null, or points to bytes that can be read up to and with a NUL, and that nobody writes to while `'a`
-/// lasts.
+/// `text` is null, or points to bytes that can be read up to and including a NUL, and that no thread writes to while
+/// `'a` lasts.
 pub(super) unsafe fn c_text<'a>(
     what: &'static str,
     text: *const c_char,
@@ -68,7 +68,8 @@ fn checked<'a>(what: &'static str, bytes: &'a [u8]) -> Result<&'a str, CallFault
 ///
 /// # Safety
 ///
-/// `place` is null, or points to memory for a `T` that can be written to, and that nobody else uses while `'a` lasts.
+/// `place` is null, or points to memory for a `T` that can be written to, and that nothing else uses while `'a`
+/// lasts.
 pub(super) unsafe fn place<'a, T>(
     what: &'static str,
     place: *mut T,
@@ -76,12 +77,12 @@ pub(super) unsafe fn place<'a, T>(
     if place.is_null() || !place.is_aligned() {
         return Err(CallFault::Pointer { what });
     }
-    // SAFETY: not null and aligned; there is memory for a `T`, used by nobody else, by this function's contract; and a
-    // `MaybeUninit` may be made of any bytes.
+    // SAFETY: not null and aligned; there is memory for a `T`, used by nothing else, by this function's contract; and
+    // a `MaybeUninit` may have any bytes.
     Ok(unsafe { &mut *place.cast::<MaybeUninit<T>>() })
 }
 
-/// A place for an answer, or none.
+/// A place for an answer; `None` if the caller passed null.
 ///
 /// # Safety
 ///
@@ -96,21 +97,21 @@ pub(super) unsafe fn answer<'a>(
     if !answer.is_aligned() {
         return Err(CallFault::Pointer { what: "answer" });
     }
-    // SAFETY: not null and aligned; there is memory for an answer, used by nobody else, by this function's contract;
+    // SAFETY: not null and aligned; there is memory for an answer, used by nothing else, by this function's contract;
     // and it may be uninitialised, since every field of a `TgAnswer` is a `MaybeUninit`.
     Ok(Some(unsafe { &mut *answer }))
 }
 
-/// A buffer of so many bytes, initialised or not. One of none may be null.
+/// A buffer of `len` bytes, initialised or not. An empty one may be null.
 ///
 /// # Safety
 ///
-/// `buffer` is null, or points to `len` bytes that can be written to, and that nobody else uses while `'a` lasts.
+/// `buffer` is null, or points to `len` bytes that can be written to, and that nothing else uses while `'a` lasts.
 pub(super) unsafe fn buffer<'a>(buffer: *mut c_char, len: usize) -> &'a mut [MaybeUninit<u8>] {
     if buffer.is_null() || isize::MAX.cast_unsigned() < len {
         return &mut [];
     }
-    // SAFETY: not null; `len` bytes, used by nobody else, can be written to, by this function's contract; bytes need no
-    // alignment and may be uninitialised; and `len` is at most `isize::MAX`.
+    // SAFETY: not null; `len` bytes, used by nothing else, can be written to, by this function's contract; bytes need
+    // no alignment and may be uninitialised; and `len` is at most `isize::MAX`.
     unsafe { std::slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len) }
 }

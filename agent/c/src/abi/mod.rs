@@ -1,8 +1,8 @@
-//! The functions of `tollgate.h`, which says what each does and what its arguments are.
+//! The functions of `tollgate.h`; the header documents each function and its arguments.
 //!
-//! The only module with `unsafe`. Each function has one contract: pointers are null, or point to what the header says,
-//! for as long as the call lasts. So nothing that is read from the caller is kept, and handles are numbers. What stays
-//! true: whatever happens below, a function returns; `guarded` turns a panic into a code.
+//! The only module with `unsafe`. Each function has one contract: pointers are null, or point to what the header
+//! states, for as long as the call lasts. So the library keeps no pointer of the caller, and handles are numbers.
+//! What stays true: whatever happens below, a function returns; `guarded` turns a panic into a code.
 
 #![allow(unsafe_code)]
 
@@ -18,23 +18,23 @@ pub use crate::answers::{TgAnswer, TgCounts};
 use crate::faults::{self, CallFault};
 use crate::{calls, forks};
 
-/// Goes up with each change that an old program would not survive.
+/// Increased with each change that breaks existing programs.
 const ABI: u32 = 0;
 
-/// The library's version, a text that stays.
+/// The library's version, a static text.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// The number of the ABI: `TG_ABI` of the header that belongs to this library.
+/// The number of the ABI: `TG_ABI` of this library's header.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_abi() -> u32 {
     ABI
 }
 
-/// Writes the text of the thread's last fault; its length.
+/// Writes the text of the thread's last fault. Returns its length.
 ///
 /// # Safety
 ///
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn tg_last_error(buffer: *mut c_char, capacity: usize) -> 
         // SAFETY: the caller's promise, above; the buffer is used until the end of this call.
         let buffer = unsafe { memory::buffer(buffer, capacity) };
         let text = |text: &str| {
-            // What has no room is cut off, and there is always a NUL.
+            // A text without room is cut, and there is always a NUL.
             let room = buffer.len().saturating_sub(1);
             let part = text.as_bytes().iter().take(room);
             for (place, byte) in buffer.iter_mut().zip(part.chain(&[0])) {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn tg_open(settings: *const c_char, agent: *mut u64) -> i3
     })
 }
 
-/// Waits until the agent has heard of the aggregators.
+/// Waits until the agent has received watermarks and limits: see [`tollgate_agent::Agent::ready`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_ready(agent: u64, timeout_ms: u32) -> i32 {
     guarded(|| match calls::ready(agent, milliseconds(timeout_ms))? {
@@ -92,7 +92,7 @@ pub extern "C" fn tg_ready(agent: u64, timeout_ms: u32) -> i32 {
     })
 }
 
-/// What an agent has counted.
+/// An agent's counters.
 ///
 /// # Safety
 ///
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn tg_hit_n(
     unsafe { answered(answer, domain, domain_len, call) }
 }
 
-/// What a hit would be told.
+/// What a hit would return, without counting it.
 ///
 /// # Safety
 ///
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn tg_peek(
     }
 }
 
-/// Hits that have happened.
+/// Records hits that have happened.
 ///
 /// # Safety
 ///
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn tg_hit_estimated(
     unsafe { answered_with("estimate", estimate, answer, domain, domain_len, call) }
 }
 
-/// Says what an estimated call cost.
+/// Settles an estimated call by its actual cost.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_settle(estimate: u64, copies: u32) -> i32 {
     guarded(|| calls::settle(estimate, copies).map(|()| ALLOWED))
@@ -277,13 +277,13 @@ pub extern "C" fn tg_release(hold: u64) -> i32 {
     guarded(|| calls::release(hold).map(|()| ALLOWED))
 }
 
-/// Ends a handle.
+/// Frees a handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_free(handle: u64) -> i32 {
     guarded(|| calls::free(handle).map(|()| ALLOWED))
 }
 
-/// A call about a domain that is answered.
+/// Runs a call about a domain, and writes its answer.
 ///
 /// # Safety
 ///
@@ -316,7 +316,7 @@ unsafe fn answered(
     code
 }
 
-/// The same with a place for a handle, 0 where there is none.
+/// The same with a place for a handle; the handle is 0 if there is none.
 ///
 /// # Safety
 ///
@@ -341,15 +341,15 @@ unsafe fn answered_with(
     unsafe { answered(answer, domain, domain_len, call) }
 }
 
-/// Runs a call, and gives a code whatever happens.
+/// Runs a call, and returns a code even if it panics.
 #[inline]
 fn guarded(call: impl FnOnce() -> Result<i32, CallFault>) -> i32 {
-    // What a panic leaves behind is the agent's, which stays usable: its own locks are taken past a panic.
+    // A panic leaves the agent usable: its own locks ignore poisoning.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(code)) => code,
         Ok(Err(fault)) => fault.remember(),
         Err(payload) => {
-            // To drop it may panic again.
+            // Dropping the payload may panic again.
             std::mem::forget(payload);
             CallFault::Panicked.remember()
         }
@@ -360,18 +360,18 @@ const fn milliseconds(timeout_ms: u32) -> Duration {
     Duration::from_millis(timeout_ms as u64)
 }
 
-/// Has forks noticed from now on.
+/// Registers a function that counts forks, from now on.
 fn watch_forks() {
     static WATCHING: AtomicBool = AtomicBool::new(false);
     unsafe extern "C" fn in_child() {
         forks::note_fork();
     }
-    // Two threads that open their first agents at once may both register it. Then it counts by two, which is as well;
-    // a lock here could be one that no thread of a child ever gives back.
+    // Two threads that open their first agents at once may both register it. Then each fork counts twice, which does
+    // no harm; a lock here could stay locked for ever in a child.
     if !WATCHING.load(Ordering::Acquire) {
-        // SAFETY: the function takes nothing and writes to atomics, which may be done after a fork; and it stays where
-        // it is: the shared library is never unloaded (see build.rs), and with what has linked the static one, glibc
-        // takes its function off the list.
+        // SAFETY: the function takes nothing and writes to atomics, which is allowed after a fork. It stays in
+        // memory: the shared library is never unloaded (see build.rs), and if a library that has linked the static
+        // one is unloaded, glibc removes its function from the list.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         WATCHING.store(failed == 0, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! What callers may do wrong, and how answers come back; without an aggregator.
+//! Tests of callers' mistakes, and of answers; without an aggregator.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ const NOT_UTF8: i32 = -2;
 const NOT_OPEN: i32 = -3;
 const NO_SETTINGS: i32 = -4;
 
-/// An agent that hears nobody: port 1 answers no agent.
+/// An agent that reaches no aggregator: no aggregator listens on port 1.
 fn open() -> u64 {
     let settings = CString::new("aggregators=127.0.0.1:1; holds_max=64").unwrap();
     let mut agent = 0;
@@ -30,21 +30,21 @@ fn rate(agent: u64) -> u64 {
 }
 
 fn hit(rate: u64, domain: &[u8], answer: *mut TgAnswer) -> i32 {
-    // SAFETY: as many bytes as are said; tests pass a place for an answer or null.
+    // SAFETY: the slice has this many bytes; tests pass a place for an answer or null.
     unsafe { tg_hit(rate, domain.as_ptr().cast(), domain.len(), answer) }
 }
 
 fn last_error() -> String {
     let mut buffer = [0_u8; 1_024];
-    // SAFETY: as many bytes as are said.
+    // SAFETY: the buffer has this many bytes.
     let len = unsafe { tg_last_error(buffer.as_mut_ptr().cast(), buffer.len()) };
     String::from_utf8_lossy(&buffer[..len]).into_owned()
 }
 
-/// An answer over memory that holds anything, as C's stack does.
+/// An answer in memory with arbitrary content, like C's stack.
 fn dirty() -> Box<MaybeUninit<TgAnswer>> {
     let mut answer = Box::new(MaybeUninit::<TgAnswer>::uninit());
-    // SAFETY: as many bytes as it has.
+    // SAFETY: the box has room for one answer.
     unsafe { std::ptr::write_bytes(answer.as_mut_ptr(), 0xa5, 1) };
     answer
 }
@@ -61,20 +61,20 @@ fn head(answer: &MaybeUninit<TgAnswer>) -> crate::answers::TgAnswerHead {
 fn null_pointers_are_errors() {
     let agent = open();
     let rate = rate(agent);
-    // SAFETY: null is what is tried.
+    // SAFETY: null is what the test passes.
     unsafe {
         assert_eq!(tg_hit(rate, null(), 3, null_mut()), INVALID);
     }
     assert_eq!(last_error(), "domain: is null or not aligned");
-    // SAFETY: null is what is tried.
+    // SAFETY: null is what the test passes.
     let code = unsafe { tg_rate(agent, null(), &mut 0) };
     assert_eq!(code, INVALID);
-    // SAFETY: null is what is tried.
+    // SAFETY: null is what the test passes.
     let code = unsafe { tg_rate(agent, c"a".as_ptr(), null_mut()) };
     assert_eq!(code, INVALID);
-    // SAFETY: null is what is tried.
+    // SAFETY: null is what the test passes.
     assert_eq!(unsafe { tg_stats(agent, null_mut()) }, INVALID);
-    // SAFETY: null is what is tried.
+    // SAFETY: null is what the test passes.
     assert_eq!(unsafe { tg_last_error(null_mut(), 9) }, last_error().len());
     assert_eq!(hit(rate, b"", null_mut()), ALLOWED, "a domain of no bytes");
     tg_free(rate);
@@ -91,7 +91,7 @@ fn a_text_that_is_not_utf8_and_a_length_that_none_has_are_errors() {
     assert_eq!(last_error(), "domain: not UTF-8 after 2 bytes");
     let of_fault = head(&answer);
     assert_eq!((of_fault.code, of_fault.status), (NOT_UTF8, 200), "go on");
-    // SAFETY: the length is what is tried; it is refused before a byte is read.
+    // SAFETY: the test passes an invalid length; it is refused before a byte is read.
     let code = unsafe { tg_hit(rate, c"acme".as_ptr(), usize::MAX, null_mut()) };
     assert_eq!(code, INVALID);
     tg_free(rate);
@@ -178,10 +178,10 @@ fn bad_settings_are_named() {
     assert_eq!((code, agent), (NO_SETTINGS, 0));
     assert!(last_error().contains("\"agregators\": not known"));
     let mut short = [0x7f_u8; 9];
-    // SAFETY: as many bytes as are said.
+    // SAFETY: the buffer has this many bytes.
     let len = unsafe { tg_last_error(short.as_mut_ptr().cast(), short.len()) };
     assert_eq!((&short, 9 < len), (b"settings\0", true), "cut, with a NUL");
-    // SAFETY: as many bytes as are said.
+    // SAFETY: the buffer has this many bytes.
     unsafe { tg_last_error(short.as_mut_ptr().cast(), 1) };
     assert_eq!(&short, b"\0ettings\0");
 }

@@ -1,8 +1,8 @@
-//! Forms that the parts of a question have: whole numbers, however they are written, since some languages have no others
-//! than `5.0`; and objects, for which a list of their values does not stand.
+//! Forms of a question's values: whole numbers, in any notation, since some languages only write `5.0`; and objects,
+//! which may not be given as a list of their values.
 //!
-//! Knows nothing of what they mean. What stays true: a number that is not whole, negative, or too great is refused, and
-//! none is rounded.
+//! Knows nothing of their meaning. What stays true: a number that is not whole, negative, or too great is refused,
+//! and none is rounded.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Number;
 
-/// Up to here every whole number is a float of its own.
+/// Up to this number every whole number is an exact float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Reads a number.
@@ -55,7 +55,7 @@ where
     Ok(objects.into_iter().map(|object| object.0).collect())
 }
 
-/// What is read from an object alone.
+/// A value that is only read from an object.
 pub(super) struct JsonObject<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {

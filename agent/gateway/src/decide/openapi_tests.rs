@@ -1,4 +1,4 @@
-//! Questions and answers are as `openapi.json` describes them.
+//! Tests that questions and answers match `openapi.json`.
 
 #[path = "../../../../tests/src/json_schema.rs"]
 mod json_schema;
@@ -17,7 +17,7 @@ fn document() -> Value {
     serde_json::from_str(DOCUMENT).expect("JSON")
 }
 
-/// What of a value is not as the schema of this name says.
+/// How a value differs from the schema of this name.
 fn faults(name: &str, value: &Value) -> Vec<String> {
     let document = document();
     let schema = json_schema::JsonSchema {
@@ -35,7 +35,7 @@ fn described(name: &str) -> BTreeSet<String> {
     properties.expect("properties").keys().cloned().collect()
 }
 
-/// A resource and a domain, and what more is said.
+/// A resource and a domain, and further fields.
 fn named(more: Value) -> Value {
     let mut asked = json!({"resource": "r", "domain": "d"});
     let (into, more) = (asked.as_object_mut(), more.as_object().cloned());
@@ -43,7 +43,7 @@ fn named(more: Value) -> Value {
     asked
 }
 
-/// What is described is read, and what is not read is not described.
+/// Checks that every described question can be read, and no other.
 fn are_read_as_described(questions: &[(Value, bool)]) {
     for (question, is_right) in questions {
         let bytes = question.to_string();
@@ -193,7 +193,7 @@ fn answers_are_as_described() {
     let fault = json(serde_json::to_value(fault));
     assert_eq!(names(&fault), described("Fault"));
     assert_eq!(faults("Fault", &fault), Vec::<String>::new());
-    // What is answered to a request that a web server holds.
+    // The answer to a request at a web server.
     let denied = tollgate_agent::testing::TestAgent::new();
     denied.deny("api.search", "acme", Duration::from_secs(5));
     let refused = denied.agent().rate("api.search").hit("acme");

@@ -1,4 +1,4 @@
-//! From a descriptor of Envoy to what is asked for: a resource, a domain, and how much.
+//! From a descriptor of Envoy to a request to the agent: a resource, a domain, and an amount.
 //!
 //! ```text
 //! rules of the limits            [path: /api/x, remote_address: 203.0.113.7]   edge.api, 203.0.113.7
@@ -6,54 +6,54 @@
 //!                                [resource: api.search, remote_address: …]     api.search, the address
 //!
 //! hits_addend   none, or 0 of the whole request   1 hit
-//!               0 of the descriptor               asked without counting
-//!               negative                          copies are given back
-//! […, tollgate: record]                           recorded without asking
-//! […, request: ID]                                the request that copies are taken for, and given back of
+//!               0 of the descriptor               asks without counting
+//!               negative                          gives copies back
+//! […, tollgate: record]                           records without asking
+//! […, request: ID]                                the request for which copies are taken and given back
 //! ```
 //!
-//! Rules go first. Knows nothing of limits. What stays true: a descriptor's entries are Envoy's configuration, so they
-//! are believed; a limit that a request brings along is not.
+//! Rules come first. Knows nothing of limits. What stays true: a descriptor's entries are Envoy's configuration, so
+//! they are trusted; a limit in the request itself is not.
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use tollgate_agent::{Applied, Descriptors};
 
 use crate::state::Undecided;
 
-/// What a descriptor asks for.
+/// The request of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorAsk {
     pub resource: String,
     pub domain: String,
-    /// Which request it is of, where an entry says so; else empty.
+    /// The request's id, if an entry has it; otherwise empty.
     pub request: String,
     pub act: DescriptorAct,
 }
 
-/// How much, and whether it is asked about.
+/// The amount, and whether to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorAct {
-    /// May so many hits proceed, or so many copies be used?
+    /// May this many hits proceed, or this many copies be used?
     Take(u32),
-    /// Might one proceed? Nothing is counted.
+    /// Might one hit proceed? Nothing is counted.
     Look,
-    /// So many hits have happened already.
+    /// This many hits have happened already.
     Record(u32),
-    /// So many copies are not in use any more.
+    /// This many copies are no longer in use.
     Release(u64),
 }
 
-/// A descriptor, read.
+/// The result of reading a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorRead {
     Ask(DescriptorAsk),
-    /// It is let through without a decision.
+    /// The descriptor is let through without a decision.
     Undecided(Undecided),
-    /// No rule matches it, and the namespace of the rules refuses what is not configured.
+    /// No rule matches, and the namespace of the rules refuses what is not configured.
     Refused,
 }
 
-/// What kind of call a descriptor came with.
+/// The kind of call with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RlsCall {
     /// Asks and counts.
@@ -108,7 +108,7 @@ fn act(
 ) -> DescriptorAct {
     let own = descriptor.hits_addend.as_ref().map(|addend| addend.value);
     let hits = own.unwrap_or(u64::from(addend.max(1)));
-    // No limit is as great, so that more is refused alike.
+    // No limit is that great, so a greater number is refused as well.
     let copies = u32::try_from(hits).unwrap_or(u32::MAX);
     match call {
         _ if descriptor.is_negative_hits => DescriptorAct::Release(hits),

@@ -1,16 +1,16 @@
-//! Envoy's external authorization over gRPC (`envoy.service.auth.v3`): may this request go on?
+//! Envoy's external authorization over gRPC (`envoy.service.auth.v3`): may this request proceed?
 //!
 //! ```text
-//! context_extensions of the route     as the query of /v1/authorize
+//! context_extensions of the route     like the query of /v1/authorize
 //!   resource: api.search              required
 //!   domain: ip | header:NAME | name:NAME
 //!   cost: N | header:NAME
 //!   denied: "403"
 //! ```
 //!
-//! Decides as `/v1/authorize` does. With `domain: ip` the client is who is connected to Envoy, or whom a trusted proxy
-//! that is connected forwards for. Knows nothing of connections. What stays true: what cannot be decided is let
-//! through; what a client sends chooses neither resource nor domain, unless the route says so.
+//! Decides like `/v1/authorize`. With `domain: ip` the client is the peer that is connected to Envoy, or the one for
+//! which a connected trusted proxy forwards. Knows nothing of connections. What stays true: a request that cannot be
+//! decided is let through; a client chooses neither resource nor domain, unless the route lets it.
 
 use std::collections::HashMap;
 
@@ -131,13 +131,13 @@ fn field((key, value): (&'static str, String)) -> HeaderValueOption {
     }
 }
 
-/// The headers of the client's request, behind which stands who is connected.
+/// The headers of the client's request, with the address of Envoy's peer appended to the forwarded addresses.
 ///
-/// Envoy appends it itself only where it is told to (`use_remote_address`); else the last address would be one that the
-/// client wrote. Twice the same changes nothing.
+/// Envoy itself appends it only if configured to (`use_remote_address`); otherwise the last address would be one that
+/// the client wrote. Appending it twice changes nothing.
 fn headers_of(request: HttpRequest, source: Option<&Peer>) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // Raw where Envoy is told to send them so (`encode_raw_headers`).
+    // Raw if Envoy is configured to send them so (`encode_raw_headers`).
     let raw = request.header_map.into_iter().flat_map(|map| map.headers);
     let raw = raw.map(|header| match header.raw_value.is_empty() {
         true => (header.key, header.value.into_bytes()),
@@ -146,7 +146,7 @@ fn headers_of(request: HttpRequest, source: Option<&Peer>) -> HeaderMap {
     let texts = request.headers.into_iter();
     let texts = texts.map(|(name, value)| (name, value.into_bytes()));
     for (name, value) in texts.chain(raw) {
-        // Pseudo headers are no names, and are left out.
+        // Pseudo headers are not valid names, and are left out.
         let name = HeaderName::try_from(name);
         if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
             headers.append(name, value);

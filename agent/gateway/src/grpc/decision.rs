@@ -1,13 +1,13 @@
-//! Decides what the descriptors of one request ask for: all of them are let through, or none is counted.
+//! Decides on the descriptors of one request: either all are let through, or none is counted.
 //!
 //! ```text
-//! asked about      hits: can all be made?   copies: can all be had?
-//! one cannot       nothing is taken; what was refused is recorded as refused
+//! checked          hits: can all be made?   copies: can all be taken?
+//! one cannot       nothing is taken; refusals are recorded
 //! all can          copies are taken first, since they can be given back, then hits are recorded
 //! ```
 //!
-//! What has happened already (records, copies that are given back) is done whatever becomes of the rest. Knows nothing
-//! of protobuf. What stays true: no decision waits; what cannot be decided is let through and counted.
+//! What has happened already (records, copies that are given back) is applied whatever the result of the rest. Knows
+//! nothing of protobuf. What stays true: no decision waits; what cannot be decided is let through and counted.
 
 use std::time::Instant;
 
@@ -20,18 +20,18 @@ use super::holds::{ConnectionId, EnvoyHolds, HeldFor};
 use crate::authorize::hit;
 use crate::state::{Shared, Undecided};
 
-/// What became of a request.
+/// The decision on a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decision {
-    /// Why it is refused. `None`: it is let through, unless some status is refused without a reason.
+    /// The refusal. `None` if it is let through, unless a status is refused without a reason.
     pub refusal: Option<HttpAnswer>,
-    /// What is known of limits where it is let through.
+    /// Header fields about limits, if it is let through.
     pub headers: Headers,
-    /// One for each descriptor, in their order.
+    /// One status for each descriptor, in their order.
     pub statuses: Vec<Status>,
 }
 
-/// What became of one descriptor.
+/// The decision on one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub is_refused: bool,
@@ -52,7 +52,8 @@ impl Decision {
                 room,
             };
         }
-        // Of several the one that lasts longest says when to come again; one without an end lasts longest.
+        // Of several refusals, the one that lasts longest determines when to try again; one without an end lasts
+        // longest.
         let lasts = |answer: &HttpAnswer| answer.retry_after_secs().unwrap_or(u64::MAX);
         if let Some(answer) = answer
             && self
@@ -65,14 +66,14 @@ impl Decision {
     }
 }
 
-/// What is decided with.
+/// What a decision needs.
 pub(crate) struct Deciding<'a> {
     pub agent: &'a Agent,
     pub holds: &'a EnvoyHolds,
     pub by: ConnectionId,
 }
 
-/// What hits are asked for: which descriptor, of what, by whom, how many.
+/// The hits of one descriptor: its index, the resource, the domain, and the number.
 struct Hits<'a> {
     at: usize,
     rate: Rate,
@@ -88,7 +89,7 @@ struct Uses<'a> {
 }
 
 impl Deciding<'_> {
-    /// Decides what descriptors ask for.
+    /// Decides on descriptors.
     pub fn decide(&self, descriptors: &[DescriptorRead]) -> Decision {
         let mut decision = Decision {
             statuses: vec![Status::default(); descriptors.len()],
@@ -109,7 +110,7 @@ impl Deciding<'_> {
             }
         }
         match (&*hits, &*uses) {
-            // What is refused without being asked about takes nothing of the rest.
+            // After a refusal without asking, nothing is taken for the rest.
             _ if decision.is_refused() => Shared::note("refused"),
             ([], []) => {}
             ([one], []) => decide_one(one, &mut decision),
@@ -125,7 +126,7 @@ impl Deciding<'_> {
         decision
     }
 
-    /// Whether an ask is about hits or about copies, by what the aggregators have said.
+    /// Sorts a request into hits or copies, by how its resource is limited.
     fn sort<'d>(
         &self,
         at: usize,
@@ -179,7 +180,7 @@ impl Deciding<'_> {
             .map(|hits| (hits.at, hits.rate.peek(hits.domain)));
         let looked: Vec<(usize, Result<Allowed, Denied>)> = looked.collect();
         let is_denied = looked.iter().any(|(_, looked)| looked.is_err());
-        // Copies are not taken in vain. What is refused all the same is recorded below.
+        // No copies are taken in vain. Refusals are recorded below all the same.
         let taken = match is_denied {
             true => Ok(Vec::new()),
             false => take(self.agent, uses),
@@ -208,7 +209,7 @@ impl Deciding<'_> {
                     self.holds.keep(self.by, held_for, hold, Instant::now());
                 }
             }
-            // What was taken is given back.
+            // Copies that were taken are given back.
             Err(error) => {
                 let of_looked = looked
                     .into_iter()
@@ -226,7 +227,7 @@ fn held_for(ask: &DescriptorAsk) -> HeldFor {
     HeldFor::new(&ask.resource, &ask.domain, &ask.request)
 }
 
-/// Asks for hits of one pair alone.
+/// Decides on hits of one pair alone.
 fn decide_one(one: &Hits<'_>, decision: &mut Decision) {
     match hit(&one.rate, one.domain, one.copies) {
         Ok(allowed) => {
@@ -244,11 +245,12 @@ fn set_room(decision: &mut Decision, at: usize, room: Option<Room>) {
     }
 }
 
-/// Refuses by an error of hits together: one that is known of no descriptor is told of the first that asks for most.
+/// Refuses by an error of several hits; an error without a descriptor is assigned to the first one that asks for
+/// most.
 fn refuse_by(error: &Refused, hits: &[Hits<'_>], decision: &mut Decision) {
     let room = match error {
         Refused::Denied(denied) if denied.cause() == Cause::NotRate => {
-            // Its limits came between the look and the hit.
+            // The resource's limits arrived between the check and the hit.
             return Shared::note_undecided(Undecided::NotRate);
         }
         Refused::Misuse(_) => return Shared::note_undecided(Undecided::Misuse),
@@ -267,8 +269,8 @@ fn refuse_by(error: &Refused, hits: &[Hits<'_>], decision: &mut Decision) {
 
 type TakenCopies<'u, 'a> = Vec<(&'u Uses<'a>, tollgate_agent::Hold)>;
 
-/// Takes copies of all, or of none; fails with the descriptor that is refused. What nobody can decide here is let
-/// through without being held.
+/// Takes copies of all, or of none; fails with the descriptor that is refused. A request that cannot be decided here
+/// is let through without a hold.
 fn take<'u, 'a>(
     agent: &Agent,
     uses: &'u [Uses<'a>],
@@ -294,7 +296,7 @@ fn take<'u, 'a>(
             let full = asked.iter().find(is_full).or(asked.first());
             Err((full.map_or(0, |one| one.at), error))
         }
-        // Their limits came between the look and the taking.
+        // The resource's limits arrived between the check and the taking.
         Err(_) => {
             Shared::note_undecided(Undecided::Misuse);
             Ok(Vec::new())

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! request begins    ShouldRateLimit, hits_addend 1              reserve: kept here, under resource, domain and request
-//! stream is done    ShouldRateLimit, negative hits_addend 1     what is kept for that request is given back
-//! connection ends   Envoy is gone: nobody will report them      all that it asked for is given back
+//! stream is done    ShouldRateLimit, negative hits_addend 1     the copies of that request are given back
+//! connection ends   Envoy is gone: no report will come          all copies of its requests are given back
 //! ```
 //!
-//! Where descriptors do not say which request they are of, the oldest of resource and domain is given back; of equal
-//! ones it makes no difference which. Requests of one id are equal in that sense, too: a client may choose its id, and
-//! use it again. But Envoy reports the end of a request that was refused, too, which has taken nothing. So the table
-//! remembers that such a report is to come, and takes the next one for it: a client that is refused frees nothing of
-//! what runs under the same id. A report may come over another connection than its request did. Knows nothing of gRPC.
-//! What stays true: no copies are kept that no connection could report; there are at most [`HOLDS_MAX`] holds, and as
-//! many reports of refused requests that are to come.
+//! If descriptors have no request id, the oldest hold of resource and domain is given back; equal holds are
+//! interchangeable. Requests with the same id are equal in that sense, too, because a client may choose its id, and
+//! use it again. But Envoy also reports the end of a refused request, which has taken nothing. So the table remembers
+//! each refused request, and ignores one report for it: a refused client frees nothing of a request that runs under
+//! the same id. A report may arrive over another connection than its request. Knows nothing of gRPC. What stays true:
+//! no copies are kept that no connection could report; there are at most [`HOLDS_MAX`] holds, and as many expected
+//! reports of refused requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,22 +22,22 @@ use metrics::{counter, gauge};
 use tollgate_agent::Hold;
 use tollgate_shared::names::admit_domain;
 
-/// Holds at once. What comes on top is let through without being held, and counted.
+/// The most holds at once. Further requests are let through without a hold, and counted.
 pub(crate) const HOLDS_MAX: usize = 100_000;
 
-/// How long the report of a refused request may take. Envoy sends it when the client has read the refusal, which is for
-/// the client to say, or its stream has been idle for too long (5 minutes by default).
+/// How long the report of a refused request may take. Envoy sends it when the client has read the refusal, which the
+/// client may delay, or when its stream has been idle for too long (5 minutes by default).
 const REPORTED_WITHIN: Duration = Duration::from_secs(3_600);
 
-/// How often reports that have not come are looked for while as many are waited for as may be: each search takes
-/// milliseconds, during which nobody else is answered.
+/// How often overdue reports are searched for at the bound: each search takes milliseconds, during which no other
+/// request is answered.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
-/// A connection that asks, by a number that no other one has in this process.
+/// A connection, by a number that is unique in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId(pub u64);
 
-/// Whose copies: a resource, a domain, and a request where it is known; else it is empty. Each of bounded length:
+/// What a hold is for: a resource, a domain, and a request if known, otherwise empty. Each has a bounded length:
 /// [`HeldFor::new`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HeldFor {
@@ -47,10 +47,10 @@ pub(crate) struct HeldFor {
 }
 
 impl HeldFor {
-    /// Of names as they come with a request. Long ones have a hash in them, as domains have everywhere.
+    /// From the names in a request. Long names are shortened with a hash, like domains everywhere.
     pub fn new(resource: &str, domain: &str, request: &str) -> Self {
         let bounded = |name: &str| match name {
-            // Which is a name of its own here.
+            // The empty name is a name of its own here.
             "" => String::new(),
             name => admit_domain(name).into_owned(),
         };
@@ -62,11 +62,11 @@ impl HeldFor {
     }
 }
 
-/// The report of a refused request that is to come.
+/// An expected report of a refused request.
 #[derive(Debug)]
 struct RefusedReport {
     by: ConnectionId,
-    /// When it is not waited for any more.
+    /// Until when it is expected.
     until: Instant,
     copies: u64,
 }
@@ -77,7 +77,7 @@ struct HeldTable {
     count: usize,
     refused: HashMap<HeldFor, VecDeque<RefusedReport>>,
     refused_count: usize,
-    /// When reports that have not come were last looked for.
+    /// When overdue reports were last searched for.
     searched: Option<Instant>,
 }
 
@@ -86,8 +86,8 @@ struct HeldTable {
 pub(crate) struct EnvoyHolds(Mutex<HeldTable>);
 
 impl EnvoyHolds {
-    /// Keeps a hold until it is reported as done, or its connection ends. Beyond the bound its copies are given back, and
-    /// its report is one of nothing.
+    /// Keeps a hold until its report, or until its connection ends. Beyond the bound its copies are given back, and
+    /// its report is ignored.
     pub fn keep(&self, by: ConnectionId, held_for: HeldFor, hold: Hold, now: Instant) {
         let mut table = self.table();
         if HOLDS_MAX <= table.count {
@@ -103,14 +103,15 @@ impl EnvoyHolds {
         show(&table);
     }
 
-    /// So many copies were refused: the report that they are done is of nothing.
+    /// This many copies were refused: the report of their end is ignored.
     pub fn refuse(&self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
         if copies != 0 {
             self.table().expect_report(by, held_for, copies, now);
         }
     }
 
-    /// Gives back so many copies, the oldest first, of this connection's before others'. Returns how many were not held.
+    /// Gives back this many copies, the oldest first, this connection's before others'. Returns how many were not
+    /// held.
     pub fn release(&self, by: ConnectionId, held_for: &HeldFor, copies: u64, now: Instant) -> u64 {
         let mut table = self.table();
         if table.is_of_refused(held_for, copies, now) {
@@ -128,7 +129,7 @@ impl EnvoyHolds {
             };
             let has = u64::from(hold.copies());
             let part = u32::try_from(left).unwrap_or(u32::MAX);
-            // One that was ended meanwhile has nothing to give back; its drop is all that is left to do.
+            // A hold that was ended meanwhile has nothing to give back; all that remains is to drop it.
             if left < has && hold.release(part).is_ok() {
                 held.push_front((of, hold));
                 left = 0;
@@ -145,7 +146,7 @@ impl EnvoyHolds {
         left
     }
 
-    /// A connection is over: nobody will report what was asked for over it.
+    /// A connection has ended: no report will come for its requests.
     pub fn end(&self, connection: ConnectionId) {
         let mut table = self.table();
         table.forget_reports(|report| report.by != connection);
@@ -166,7 +167,7 @@ impl EnvoyHolds {
 }
 
 impl HeldTable {
-    /// Remembers that a report is to come which gives nothing back.
+    /// Expects a report that gives nothing back.
     fn expect_report(&mut self, by: ConnectionId, held_for: HeldFor, copies: u64, now: Instant) {
         let is_due = |searched: Instant| SEARCH_EVERY <= now.saturating_duration_since(searched);
         if HOLDS_MAX <= self.refused_count && self.searched.is_none_or(is_due) {
@@ -183,13 +184,13 @@ impl HeldTable {
         reports.push_back(RefusedReport { by, until, copies });
     }
 
-    /// Whether a report is that of a request that was refused, which is then remembered no more.
+    /// Whether a report is that of a refused request, which is then no longer expected.
     fn is_of_refused(&mut self, held_for: &HeldFor, copies: u64, now: Instant) -> bool {
         let Some(reports) = self.refused.get_mut(held_for) else {
             return false;
         };
         let before = reports.len();
-        // In the order in which they are to come.
+        // In the order in which they are expected.
         while reports.front().is_some_and(|report| report.until < now) {
             reports.pop_front();
         }
@@ -204,7 +205,7 @@ impl HeldTable {
         found.is_some()
     }
 
-    /// Forgets the reports that are not waited for any more.
+    /// Forgets reports that are no longer expected.
     fn forget_reports(&mut self, is_awaited: impl Fn(&RefusedReport) -> bool) {
         if self.refused_count == 0 {
             return;
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(copies(&kit), [1], "the refused one's");
         assert_eq!(holds.release(ONE, &acme, 1, now), 0);
         assert!(copies(&kit).is_empty());
-        // A report that never came is not waited for.
+        // A report that never came is not expected for ever.
         let hold = sandbox.reserve("acme", 1).expect("room");
         holds.keep(ONE, acme.clone(), hold, now);
         holds.refuse(ONE, acme.clone(), 1, now);
@@ -307,7 +308,7 @@ mod tests {
         for _ in 0..2 {
             holds.refuse(ONE, same.clone(), 1, now);
         }
-        // The client took its time to read the refusal, and the report came by another connection.
+        // The client took its time to read the refusal, and the report came over another connection.
         let later = now + Duration::from_secs(600);
         for by in [ONE, OTHER] {
             assert_eq!(holds.release(by, &same, 1, later), 0);

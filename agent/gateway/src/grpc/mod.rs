@@ -6,8 +6,8 @@
 //!                                 └─ health, reflection
 //! ```
 //!
-//! Knows nothing of limits. What stays true: a peer that says nothing, reads nothing, or sends what is not gRPC costs a
-//! bounded part of memory for a bounded time; what a connection holds ends with it.
+//! Knows nothing of limits. What stays true: a peer that sends nothing, reads nothing, or sends something other than
+//! gRPC costs bounded memory for a bounded time; what a connection holds ends with it.
 
 mod asks;
 mod check;
@@ -42,19 +42,19 @@ use crate::connections::{Connection, EndReason, MeteredBody};
 use crate::listen::{Accepted, stopped};
 use crate::state::Shared;
 
-/// The most bytes of a request. Descriptors take some hundred; a check may bring a part of the request's body along.
+/// The most bytes of a request. Descriptors take some hundred; a check may contain a part of the request's body.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Requests at once of one connection: answers take microseconds, and Envoy opens another connection where these are
-/// taken.
+/// Requests at once of one connection: answers take microseconds, and Envoy opens another connection if all are in
+/// use.
 const STREAMS_MAX: u32 = 128;
 
-/// The most bytes of a request's headers. Those of gRPC have some hundred, but Envoy passes on what a client wrote into
-/// `tracestate` where it traces: as much as its own bound on heads allows, 60 KiB. A request that is refused for it goes on
+/// The most bytes of a request's headers. Those of gRPC have some hundred, but if Envoy traces, it passes on the
+/// client's `tracestate`: up to its own bound on heads, 60 KiB. A request that is refused for its headers proceeds
 /// without limits.
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
 
-/// Headers of so many bytes are nobody's business; greater ones count as a part of the body that is to come.
+/// Headers up to this size are not counted; greater ones count like a part of the expected body.
 const HEADERS_BYTES_FREE: usize = 4 << 10;
 
 /// What a header takes beside its name and value.
@@ -63,16 +63,16 @@ const HEADER_BYTES: usize = 96;
 /// How long a request may take from its head to its answer, message included.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a client of HTTP/2 begins with.
+/// The first bytes of an HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Within what time it has to be there.
+/// How long they may take.
 const PREFACE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often it is looked for meanwhile.
+/// How often to look for them meanwhile.
 const PREFACE_EVERY: Duration = Duration::from_millis(10);
 
-/// A silent connection is asked whether it is there so often, and has as long to answer.
+/// How often a silent connection is pinged, and how long it may take to answer.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// The services of all connections; cheap to clone.
@@ -88,7 +88,7 @@ impl Grpc {
         let holds = Arc::new(EnvoyHolds::default());
         let rls = Rls::new(shared, Arc::clone(&holds));
         let check = AuthorizationServer::new(Check(shared.clone()));
-        // Each of them is there from now on: a gateway that hears no aggregator answers all the same.
+        // All are serving from now on: a gateway without an aggregator answers all the same.
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_serving::<EnvoyRls>().await;
         reporter.set_serving::<AuthorizationServer<Check>>().await;
@@ -97,7 +97,7 @@ impl Grpc {
             .add_service(check.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(Kuadrant(rls))
             .add_service(health);
-        // Both versions: which one a tool asks for depends on its age.
+        // Both versions: older tools use the older one.
         if let (Ok(newer), Ok(older)) = (described().build_v1(), described().build_v1alpha()) {
             routes = routes.add_service(newer).add_service(older);
         }
@@ -108,7 +108,7 @@ impl Grpc {
         }
     }
 
-    /// Answers what one connection asks.
+    /// Answers the requests of one connection.
     pub async fn answer(
         self,
         stream: Accepted,
@@ -125,7 +125,7 @@ impl Grpc {
         if !speaks {
             return Shared::note("bad_connection");
         }
-        // The first is not 0, which stands for none.
+        // The first is not 0, which means "no connection".
         let id = ConnectionId(1 + self.connections.fetch_add(1, Ordering::Relaxed));
         let _ended = EndsHolds(&self.holds, id);
         let service = hyper::service::service_fn(|mut request: axum::http::Request<Incoming>| {
@@ -157,7 +157,7 @@ impl Grpc {
     }
 }
 
-/// What headers take of memory, where that is much: they are kept until the message is there.
+/// The memory of headers, if it is much: they are kept until the message has arrived.
 fn metered_bytes(headers: &HeaderMap) -> usize {
     let sizes = headers.iter();
     let sizes = sizes.map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);
@@ -167,7 +167,7 @@ fn metered_bytes(headers: &HeaderMap) -> usize {
     }
 }
 
-/// An answer, or that its request took too long: its message did not come.
+/// The answer, or an error that the request took too long: its message did not arrive.
 async fn in_time<E>(
     answered: impl Future<Output = Result<Response<Body>, E>>,
     connection: Arc<Connection>,
@@ -181,14 +181,14 @@ async fn in_time<E>(
     })
 }
 
-/// What reflection tells: the services of `describe`, and health.
+/// The services that reflection lists: those of `describe`, and health.
 fn described() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(include_bytes!("services.bin"))
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// Ends what a connection holds, when it is over.
+/// Ends a connection's holds when it is dropped.
 struct EndsHolds<'a>(&'a EnvoyHolds, ConnectionId);
 
 impl Drop for EndsHolds<'_> {
@@ -197,7 +197,7 @@ impl Drop for EndsHolds<'_> {
     }
 }
 
-/// Whether a peer begins as clients of HTTP/2 do. What it has sent is left to be read.
+/// Whether a peer begins like an HTTP/2 client. Its bytes stay unread.
 async fn speaks_http2(stream: &TcpStream) -> bool {
     let begins = async {
         let mut begin = [0; PREFACE.len()];

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service (`envoy.service.ratelimit.v3`), and Kuadrant's of the same messages.
+//! Envoy's rate limit service (`envoy.service.ratelimit.v3`), and Kuadrant's with the same messages.
 //!
 //! ```text
 //! ShouldRateLimit   asks and counts         OK, or OVER_LIMIT if any descriptor is refused
@@ -6,9 +6,9 @@
 //! Report            counts without asking   (Kuadrant)
 //! ```
 //!
-//! Knows nothing of connections. What stays true: there is a status for each descriptor; `current_limit` is told only
-//! where it is known how much of it is left, since Envoy reads it as "nothing is left" otherwise; an error is answered
-//! only for a request that is not one.
+//! Knows nothing of connections. What stays true: there is a status for each descriptor; `current_limit` is sent only
+//! if it is known how much of it is left, since Envoy would otherwise read it as "nothing is left"; only an invalid
+//! request is answered by an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use super::decision::{Deciding, Decision, Status};
 use super::holds::{ConnectionId, EnvoyHolds};
 use crate::state::{Settings, Shared};
 
-/// Descriptors that one request may have. Envoy sends one for each rate limit of a route.
+/// The most descriptors of one request. Envoy sends one for each rate limit of a route.
 const DESCRIPTORS_MAX: usize = 256;
 
 /// The services; cheap to clone.
@@ -72,7 +72,7 @@ impl Rls {
         let deciding = Deciding {
             agent: &self.agent,
             holds: &self.holds,
-            // Only a test asks without a connection.
+            // Only a test calls this without a connection.
             by: by.unwrap_or(ConnectionId(0)),
         };
         let mut decision = deciding.decide(&read);
@@ -83,7 +83,7 @@ impl Rls {
     }
 }
 
-/// What a request has to have.
+/// Checks a request.
 fn check(request: &RateLimitRequest) -> Result<(), String> {
     let found = request.descriptors.len();
     if request.domain.is_empty() {
@@ -152,13 +152,13 @@ fn saturated(copies: u64) -> u32 {
 fn duration(span: Duration) -> protobuf::Duration {
     protobuf::Duration {
         seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-        // Below 10⁹, always.
+        // Always below 10⁹.
         nanos: i32::try_from(span.subsec_nanos()).unwrap_or_default(),
     }
 }
 
 /// The unit that is nearest to a window, by their ratio: a window of 15 s is nearer to a minute than to a second. The
-/// window itself stands in `RateLimit-Policy`.
+/// exact window is in `RateLimit-Policy`.
 fn unit_of(window: Duration) -> Unit {
     // Between two units the geometric mean of both, in seconds.
     let bounds = [

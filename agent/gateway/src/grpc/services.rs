@@ -1,9 +1,9 @@
 //! The two services of rate limit requests: Envoy's (`ShouldRateLimit`), and Kuadrant's (`CheckRateLimit` and `Report`)
 //! with Envoy's messages.
 //!
-//! By hand: no crate has Kuadrant's generated, and the generated one of Envoy reads no texts but UTF-8. Each is a path, a
-//! method of [`Rls`], and what tonic does with both. Knows nothing of limits. What stays true: another method is answered
-//! as one that is not implemented.
+//! Written by hand: no crate has Kuadrant's generated, and the generated one of Envoy only reads UTF-8 texts. Each is
+//! a path, a method of [`Rls`], and tonic's handling of both. Knows nothing of limits. What stays true: any other
+//! method is answered as not implemented.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -18,11 +18,11 @@ use super::asks::RlsCall;
 use super::rls::Rls;
 use super::texts::RlsCodec;
 
-/// Envoy's.
+/// Envoy's service.
 #[derive(Clone)]
 pub(crate) struct EnvoyRls(pub Rls);
 
-/// Kuadrant's.
+/// Kuadrant's service.
 #[derive(Clone)]
 pub(crate) struct Kuadrant(pub Rls);
 
@@ -48,7 +48,7 @@ impl UnaryService<RateLimitRequest> for Method {
 
 type AnswerFuture = BoxFuture<http::Response<Body>, Infallible>;
 
-/// Answers a request by the method of its path, of those that the service has.
+/// Answers a request by the method in its path, if the service has it.
 fn answer<B>(rls: &Rls, methods: &[(&str, RlsCall)], request: http::Request<B>) -> AnswerFuture
 where
     B: tonic::codegen::Body + Send + 'static,

@@ -1,13 +1,14 @@
-//! Rate limit requests whose texts are any bytes: Envoy takes them from headers, which clients write.
+//! Rate limit requests whose texts may be any bytes: Envoy takes them from headers, which clients write.
 //!
 //! ```text
-//! [tenant: acme, request: FF FE]      no message of protobuf's, whose texts are UTF-8
-//! [tenant: acme, request: "\u{FFFD}\u{FFFD}"]      what it is read as
+//! [tenant: acme, request: FF FE]      invalid in protobuf, whose texts are UTF-8
+//! [tenant: acme, request: "\u{FFFD}\u{FFFD}"]      the text that is read instead
 //! ```
 //!
-//! An error would let the request through, and with it whoever puts such a byte into a header. Texts that differ in such
-//! bytes alone become the same, so that nobody has a limit of his own by them. Knows nothing of limits. What stays true:
-//! a message that is right is read as it is; what is no message whatever its texts are stays an error.
+//! An error would let the request through, so any client could escape its limit by such a byte in a header. Texts
+//! that differ only in such bytes become equal, so that no client gets a limit of its own by them. Knows nothing of
+//! limits. What stays true: a valid message is read as it is; a message that is invalid for another reason stays an
+//! error.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 use tonic_prost::prost::Message as _;
 
-/// Reads requests, and writes answers.
+/// Decodes requests, and encodes answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RlsCodec;
 
@@ -52,7 +53,7 @@ impl Decoder for RlsCodec {
     }
 }
 
-/// A part of a request that has texts in it.
+/// A part of a request that contains texts.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Request,
@@ -62,7 +63,7 @@ enum Part {
 }
 
 impl Part {
-    /// What the field of this number is, if it has texts.
+    /// The kind of the field with this number, if it contains texts.
     const fn field(self, number: u64) -> Option<Self> {
         match (self, number) {
             (Self::Request, 1) | (Self::Entry, 1 | 2) => Some(Self::Text),
@@ -73,7 +74,7 @@ impl Part {
     }
 }
 
-/// The same part with texts that are UTF-8. `None`: it is no message.
+/// The same part with texts that are UTF-8. `None` if it is invalid.
 fn mended(part: &[u8], kind: Part) -> Option<Cow<'_, [u8]>> {
     if let Part::Text = kind {
         return Some(match String::from_utf8_lossy(part) {
@@ -129,7 +130,7 @@ fn varint(from: &mut &[u8]) -> Option<u64> {
 
 fn write_varint(into: &mut Vec<u8>, mut number: u64) {
     while 0x80 <= number {
-        // Seven bits of it, and that more follow.
+        // Seven bits of it, and a bit for "more follow".
         into.push(number as u8 | 0x80);
         number >>= 7;
     }
@@ -147,10 +148,10 @@ mod tests {
         [&bytes, value].concat()
     }
 
-    /// A request with one entry, of another value and further fields.
+    /// A request with one entry, with this value and further fields.
     fn request(value: &[u8]) -> Vec<u8> {
         let entry = [field(1, b"request"), field(2, value)].concat();
-        // A hits_addend of its own, and negative.
+        // A hits_addend of the descriptor, and negative.
         let more = [&field(3, &[8, 7])[..], &[4 << 3, 1]].concat();
         let descriptor = [field(1, &entry), more].concat();
         [
@@ -191,7 +192,7 @@ mod tests {
     fn what_is_no_message_is_none_whatever_its_texts_are() {
         let right = request(b"\xff");
         for cut in 1..right.len() {
-            // Where a field ends, what is left is a message.
+            // If the cut is at the end of a field, the rest is a valid message.
             let _ = read(&right[..cut]);
         }
         for bytes in [&b"\xff\xff\xff"[..], b"\x0b", &[0x0A, 0x7F, 1], &[0x80; 11]] {

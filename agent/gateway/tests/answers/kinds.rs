@@ -1,4 +1,4 @@
-//! Questions to `/v1/decide` that name a pair twice, or a resource of another kind.
+//! Tests of questions to `/v1/decide` that name a pair twice, or a resource of another kind.
 
 use tollgate_agent::testing::Outcome;
 

@@ -1,4 +1,4 @@
-//! What web servers and services are answered, over a real socket.
+//! Tests of answers to web servers and services, over a real socket.
 
 mod kinds;
 mod strict;
@@ -94,10 +94,10 @@ async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs
         ("POST", "", "", "429"),
         ("HEAD", "", "", "429"),
         ("GET", "", "&denied=403", "403"),
-        // What a client wrote behind what is configured.
+        // What a client wrote after the configured query.
         ("GET", "", "&path=/x?a=b&cost=0&domain=name:other", "429"),
         ("GET", "", "&domain=name:other", "429"),
-        // The gateway's own setting, and a query that is the client's.
+        // The gateway's own setting, and a query that comes from the client.
         ("GET", "/some/path", "&cost=0&domain=name:other", "429"),
         ("GET", "/", "", "429"),
         ("GET", "/%ff/%", "", "429"),
@@ -252,7 +252,7 @@ async fn a_service_is_answered_in_json_and_told_what_was_expected() {
     running.end().await;
 }
 
-/// The value of a field that is a text.
+/// The value of a text field.
 fn text_of<'a>(answer: &'a str, field: &str) -> &'a str {
     let begin = format!("\"{field}\":\"");
     let behind = answer
@@ -287,7 +287,7 @@ async fn a_service_holds_copies_by_a_lease_and_settles_estimates() {
         "{released}"
     );
     assert_eq!(running.kit.held(), []);
-    // A lease that nobody renews ends by itself.
+    // A lease that is not renewed ends by itself.
     let answer = running.post(&taken(1)).await;
     assert!(answer.contains(r#""hold":""#), "{answer}");
     while !running.kit.held().is_empty() {
@@ -355,7 +355,7 @@ async fn it_answers_its_own_machine_alone_and_takes_over_a_socket_that_was_left(
     let directory = std::env::temp_dir().join(format!("tollgate-gateway-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let path = directory.join("socket");
-    // What a process that was killed leaves.
+    // A killed process leaves this.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let listen = Listen::Unix(path.clone());
     let gateway = Gateway::bind(&listen, kit.agent().clone(), Settings::default(), None)
@@ -402,7 +402,7 @@ async fn pages_in_a_browser_are_not_answered() {
     }
     let metrics = "GET /metrics HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     assert_eq!(status(&gateway.ask(metrics).await), "421");
-    // A web server passes on whom it was asked for.
+    // A web server passes on its client's host and origin.
     let asked = "GET /v1/authorize/api.search HTTP/1.1\r\nhost: shop.example\r\norigin: https://shop.example\r\nx-tenant: acme\r\nconnection: close\r\n\r\n";
     assert_eq!(status(&gateway.ask(asked).await), "200");
     assert_eq!(gateway.kit.recorded().len(), 3);
@@ -418,11 +418,11 @@ async fn what_is_begun_and_not_ended_is_over_in_seconds() {
         let answer = running.ask(begun).await;
         assert!(answer.starts_with(expected), "{begun}: {answer}");
         assert!(!expected.is_empty() || answer.is_empty(), "{answer}");
-        // The clock stands still while anybody has something to do.
+        // The paused clock advances only while all tasks wait.
         let taken = began.elapsed().as_secs();
         assert!((5..10).contains(&taken), "{begun}: {taken} s");
     }
-    // One that is kept for another request has more time, also behind a request that came in two pieces.
+    // A connection that waits for another request has more time, also after a request that came in two pieces.
     let mut peer = TcpStream::connect(&running.address)
         .await
         .expect("it accepts");
@@ -469,7 +469,7 @@ async fn unfinished_questions_take_a_bounded_part_of_memory() {
             .expect("it accepts");
         let begun = begun.clone();
         unfinished.spawn(async move {
-            // One that has to end may not read it all.
+            // A peer whose connection is closed may not be able to write it all.
             let _ = peer.write_all(&begun).await;
             let mut answer = [0; 16];
             peer.read(&mut answer).await.unwrap_or(0)

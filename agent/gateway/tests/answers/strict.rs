@@ -1,4 +1,4 @@
-//! Copies of strict resources: what is granted, refused, and not said in time.
+//! Tests of copies of strict resources: granted, refused, and without a verdict in time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tollgate_agent::testing::{Ruling, TestAgent};
 
 use super::{Running, text_of};
 
-/// A question for a copy of a resource that is limited as this one says.
+/// A question for one copy, with this `confirmed_within_ms` or none.
 fn of_licences(within_ms: &str) -> String {
     format!(
         r#"{{"holds": [{{"resource": "licences", "domain": "acme", "lease_ms": 60000{within_ms}}}]}}"#
@@ -18,7 +18,7 @@ fn of_licences(within_ms: &str) -> String {
 
 const WITHIN: &str = r#", "confirmed_within_ms": 10000"#;
 
-/// The number of the one hold that waits for an aggregator's word.
+/// The number of the one hold that waits for an aggregator's verdict.
 async fn waiting(kit: &TestAgent) -> u64 {
     loop {
         if let Some(held) = kit.held().first() {
@@ -57,7 +57,7 @@ async fn strict_copies_are_had_once_an_aggregator_has_granted_them() {
         "{refused}"
     );
 
-    // Nobody answers in time, and the policy is to refuse then.
+    // No verdict arrives in time, and the policy is to refuse then.
     let late = async {
         waiting(kit).await;
         kit.advance(Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! What a peer may take of the gateway's memory and time.
+//! Tests of bounds on the memory and time that a peer may take.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// The settings that a server begins a connection with.
+/// The settings with which a server begins a connection.
 async fn settings(peer: &mut TcpStream) -> Vec<(u16, u32)> {
     let mut head = [0; 9];
     peer.read_exact(&mut head).await.expect("a frame");
@@ -43,7 +43,7 @@ async fn a_connection_has_few_requests_with_bounded_headers_at_once() {
         "{settings:?}"
     );
     drop(peer);
-    // What a client may have written into a header that Envoy passes on is answered, what goes beyond is not.
+    // Requests with headers as long as a client can make Envoy pass on are answered, longer ones are not.
     for (bytes, is_answered) in [(2_000, true), (60 << 10, true), (70_000, false)] {
         let mut request = tonic::Request::new(RateLimitRequest {
             domain: "edge".to_owned(),
@@ -73,7 +73,7 @@ async fn a_request_whose_message_does_not_come_is_over() {
 async fn great_headers_of_unfinished_requests_take_a_bounded_part_of_memory() {
     let running = Running::start().await;
     let mut begun = tokio::task::JoinSet::new();
-    // 16 MiB have room for some 280 of them.
+    // 16 MiB have room for about 280 of them.
     for _ in 0..4 {
         let connection = running.connection().await;
         for _ in 0..100 {

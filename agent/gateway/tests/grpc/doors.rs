@@ -1,4 +1,4 @@
-//! What is asked over gRPC beside rate limits: Kuadrant's methods, external authorization, health.
+//! Tests of gRPC services beside rate limits: Kuadrant's methods, external authorization, health.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn a_check_decides_as_authorize_does() {
     let other = check(&running, &by_header, &tenant("other")).await;
     assert_eq!(other.status.as_ref().map(|status| status.code), Some(0));
     assert_eq!(status(&other), None);
-    // Who is connected, whatever a client writes.
+    // The connected peer, whatever a client writes.
     for forged in [&[][..], &[("x-forwarded-for", "8.8.8.8")]] {
         let refused = check(&running, &by_address, forged).await;
         assert_eq!(status(&refused), Some(429), "{forged:?}");

@@ -1,4 +1,4 @@
-//! What Envoy and others are answered over gRPC, over real sockets.
+//! Tests of answers to Envoy and others over gRPC, over real sockets.
 
 mod bounds;
 mod doors;

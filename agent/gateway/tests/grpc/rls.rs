@@ -1,4 +1,4 @@
-//! The rate limit service: what is let through, refused, held and recorded.
+//! Tests of the rate limit service: requests that are let through, refused, held and recorded.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn codes(response: &RateLimitResponse) -> Vec<i32> {
     response.statuses.iter().map(|status| status.code).collect()
 }
 
-/// What was let through: resource, domain, copies.
+/// The hits that were let through: resource, domain, copies.
 fn hits(running: &Running) -> Vec<(String, String, u32)> {
     let recorded = running.kit.recorded();
     let hits = recorded.into_iter().filter_map(|one| match one.outcome {
@@ -169,7 +169,7 @@ async fn the_addend_says_how_many_and_0_only_asks() {
         .deny("api.search", "acme", Duration::from_secs(5));
     let peeked = running.request(asked(Some(0), 0)).await.expect("an answer");
     assert_eq!(peeked.overall_code, OVER);
-    // A report of what a stream has cost is never refused, and counts.
+    // A report of a stream's cost is never refused, and counts.
     let report = descriptor(
         &[
             ("resource", "api.search"),
@@ -200,13 +200,13 @@ async fn copies_are_held_until_the_stream_is_done() {
         assert_eq!(running.ask("edge", &taken).await.overall_code, expected);
     }
     assert_eq!(running.held(), 2);
-    // Envoy reports the end of the request that was refused, too.
+    // Envoy reports the end of the refused request, too.
     assert_eq!(running.ask("edge", &done).await.overall_code, OK);
     assert_eq!(running.held(), 2);
     assert_eq!(running.ask("edge", &done).await.overall_code, OK);
     assert_eq!(running.held(), 1);
     assert_eq!(running.ask("edge", &taken).await.overall_code, OK);
-    // A hit that is refused gives back what was taken beside it.
+    // A refused hit gives back the copies that were taken beside it.
     assert_eq!(running.ask("edge", &done).await.overall_code, OK);
     running
         .kit
@@ -220,7 +220,7 @@ async fn copies_are_held_until_the_stream_is_done() {
     assert_eq!(running.held(), 1);
     assert_eq!(running.ask("edge", &done).await.overall_code, OK);
     assert_eq!(running.held(), 1, "the refused one's");
-    // More than is held is no error, and gives back no more.
+    // Giving back more than is held is not an error, and gives back no more.
     done[0].hits_addend = named("", "", Some(9)).hits_addend;
     assert_eq!(running.ask("edge", &done).await.overall_code, OK);
     assert_eq!(running.held(), 0);
@@ -242,7 +242,7 @@ async fn an_id_that_comes_again_frees_no_copies() {
     let mut done = of("chosen");
     done.is_negative_hits = true;
     assert_eq!(running.ask("edge", &[of("chosen")]).await.overall_code, OK);
-    // While the first one runs, others under its id are refused, and Envoy reports their end.
+    // While the first one runs, others with its id are refused, and Envoy reports their end.
     for _ in 0..3 {
         for id in ["chosen", "other"] {
             let refused = running.ask("edge", &[of(id)]).await;
@@ -401,7 +401,7 @@ async fn what_is_no_request_is_answered_and_ends_nobody_else() {
         let refused = running.request(asked).await.expect_err("it is refused");
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     }
-    // No HTTP/2, and nothing at all for a while.
+    // Something other than HTTP/2, and nothing at all for a while.
     let mut stranger = TcpStream::connect(running.grpc).await.expect("it accepts");
     stranger
         .write_all(b"GET / HTTP/1.1\r\n\r\n")
@@ -432,7 +432,7 @@ async fn bytes_of_a_client_in_a_text_open_no_limit() {
         .kit
         .deny("api.search", "acme", Duration::from_secs(5));
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    // As Envoy sends a header of a client that is no text.
+    // As Envoy sends a client's header that is not a text.
     let entry = |key: &[u8], value: &[u8]| {
         let field =
             |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
@@ -448,7 +448,7 @@ async fn bytes_of_a_client_in_a_text_open_no_limit() {
         let head = [&b"\x0a\x04edge\x12"[..], &[descriptor.len() as u8]].concat();
         let answer = running.raw(path, &[head, descriptor].concat()).await;
         let answer = answer.expect("it is answered");
-        // The overall code goes first.
+        // The overall code comes first.
         assert_eq!(answer[..2], [8, OVER as u8], "{request:?}");
     }
     running.end().await;

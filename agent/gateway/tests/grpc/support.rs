@@ -1,4 +1,4 @@
-//! A gateway that is asked over gRPC, and what asks it.
+//! A gateway with a gRPC address, and clients for it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
 
-/// For how long something is waited for that has to come.
+/// How long tests wait for something that has to happen.
 const WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Running {
@@ -86,7 +86,7 @@ impl Running {
         Ok(answer.into_inner())
     }
 
-    /// Begins a request of a method, and does not send its message.
+    /// Begins a request of a method, without its message.
     pub async fn unfinished(&self, path: &'static str) -> Status {
         unfinished(self.channel(), path, "").await
     }
@@ -96,7 +96,7 @@ impl Running {
         channel(self.grpc).await
     }
 
-    /// Copies that are held.
+    /// The number of copies held.
     pub fn held(&self) -> u32 {
         self.kit.held().iter().map(|held| held.copies).sum()
     }
@@ -126,7 +126,7 @@ impl Running {
     }
 }
 
-/// Begins a request with a header, and does not send its message.
+/// Begins a request with a header, without its message.
 pub async fn unfinished(channel: Channel, path: &'static str, header: &str) -> Status {
     let mut client = tonic::client::Grpc::new(channel);
     client.ready().await.expect("a connection");
@@ -155,12 +155,12 @@ pub fn descriptor(entries: &[(&str, &str)], addend: Option<u64>) -> RateLimitDes
     }
 }
 
-/// A descriptor that names resource and domain itself.
+/// A descriptor with the resource and the domain as entries.
 pub fn named(resource: &str, domain: &str, addend: Option<u64>) -> RateLimitDescriptor {
     descriptor(&[("resource", resource), ("domain", domain)], addend)
 }
 
-/// Messages as bytes, whatever they are.
+/// A codec for messages of arbitrary bytes.
 #[derive(Clone, Copy)]
 struct Bytes;
 

@@ -31,15 +31,15 @@ import java.util.concurrent.atomic.AtomicLong;
  * if (denied != null) { respond(denied.status(), denied.headers(), denied.body()); }
  * }</pre>
  *
- * <p>No call waits but {@code open}, {@code ready} and {@code close}; every one may be made by any thread. A mistake of
- * the caller, as a handle that was closed, lets through: limits never break a service.
+ * <p>Only {@code open}, {@code ready} and {@code close} wait; any thread may make any call. After a mistake of the
+ * caller, like a handle that was freed, a call may proceed: limits never break a service.
  */
 public final class Tollgate implements AutoCloseable {
-    /** The answer to a call that was refused. {@code retryAfter} is empty where the refusal does not end by itself. */
+    /** The answer to a call that was refused. {@code retryAfter} is empty if the refusal does not end by itself. */
     public record Denied(
             int status, Optional<Duration> retryAfter, String code, Map<String, String> headers, String body) {}
 
-    /** What an agent has counted: see {@code tg_counts} in tollgate.h. */
+    /** An agent's counters: see {@code tg_counts} in tollgate.h. */
     public record Stats(
             long hitsAccepted,
             long hitsDropped,
@@ -49,7 +49,7 @@ public final class Tollgate implements AutoCloseable {
             long holdsLive,
             Duration blindFor) {}
 
-    /** Settings that are not understood, or a handle that is not open. */
+    /** Invalid settings, or a handle that is not open. */
     public static final class TollgateException extends RuntimeException {
         private static final long serialVersionUID = 1;
 
@@ -59,8 +59,8 @@ public final class Tollgate implements AutoCloseable {
     }
 
     /**
-     * What is called. The handles are constants of the class, without which a call costs a hundred times as much. Those of
-     * short calls are critical: the thread stays where it is, and arrays are passed as they are.
+     * The library's functions. The handles are constants of the class; otherwise a call costs a hundred times as much.
+     * Those of short calls are critical: the thread does not change its state, and arrays are passed without a copy.
      */
     private static final class Library {
         static final int ABI = 0;
@@ -119,7 +119,7 @@ public final class Tollgate implements AutoCloseable {
     private static final int DENIED = 1;
     private static final int NOT_OPEN = -3;
 
-    /** The places of the fields of {@code tg_answer}, and its size. */
+    /** The offsets of the fields of {@code tg_answer}, and its size. */
     private static final int STATUS = 8;
     private static final int RETRY_AFTER_MS = 16;
     private static final int DENIAL = 32;
@@ -130,7 +130,7 @@ public final class Tollgate implements AutoCloseable {
     /** The fields of {@code tg_counts}, of eight bytes each. */
     private static final int COUNTS = 9;
 
-    /** What a thread passes to the library: answers, and handles. As longs, so that both are aligned. */
+    /** A thread's memory for answers and handles, as longs, so that both are aligned. */
     private static final class Scratch {
         final MemorySegment answer = MemorySegment.ofArray(new long[ANSWER_BYTES / 8]);
         final MemorySegment handle = MemorySegment.ofArray(new long[1]);
@@ -145,8 +145,8 @@ public final class Tollgate implements AutoCloseable {
     }
 
     /**
-     * An agent of settings as tollgate.h lists them, with {@code ;} between them. Fails on bad settings, never because of
-     * the network.
+     * An agent with the settings that tollgate.h lists, with {@code ;} between them. Fails on invalid settings, never
+     * because of the network.
      */
     public static Tollgate open(String settings) {
         try (Arena arena = Arena.ofConfined()) {
@@ -154,7 +154,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** An agent of the environment: TOLLGATE_AGGREGATORS and the other variables of the guide. */
+    /** An agent with settings from the environment: TOLLGATE_AGGREGATORS and the other variables of the guide. */
     public static Tollgate fromEnv() {
         try (Arena arena = Arena.ofConfined()) {
             return opened(arena, MemorySegment.NULL);
@@ -175,7 +175,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** Waits until it has heard of what is in force; whether it has. */
+    /** Waits until the agent has received everything in force. Returns whether it has. */
     public boolean ready(Duration timeout) {
         try {
             return (int) Library.READY.invokeExact(handle, milliseconds(timeout)) == 0;
@@ -184,7 +184,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** What was counted so far. */
+    /** The agent's counters. */
     public Stats stats() {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment counts = arena.allocate(JAVA_LONG, COUNTS);
@@ -196,7 +196,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** Sends what was recorded, for so long at most, and ends the agent. What was taken from it lets through. */
+    /** Sends what was recorded, for at most this long, and ends the agent. Its handles then let calls through. */
     public void close(Duration timeout) {
         try {
             int code = (int) Library.CLOSE.invokeExact(handle, milliseconds(timeout));
@@ -208,7 +208,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** The same, for two seconds at most. */
+    /** The same, for at most two seconds. */
     @Override
     public void close() {
         close(Duration.ofSeconds(2));
@@ -234,7 +234,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** How often. */
+    /** A resource that is limited by rate. */
     public static final class Rate {
         private final long handle;
 
@@ -242,7 +242,7 @@ public final class Tollgate implements AutoCloseable {
             this.handle = handle;
         }
 
-        /** Counts a call of a domain. Null: go on. */
+        /** Counts a call of a domain. Null means that it may proceed. */
         public Denied hit(String domain) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
@@ -255,7 +255,7 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** Counts a call that costs so many copies, all or nothing. Null: go on. */
+        /** Counts a call that costs this many copies, all or nothing. Null means that it may proceed. */
         public Denied hit(String domain, int copies) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
@@ -268,7 +268,7 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** What hit would say; counts nothing. */
+        /** What hit would return; counts nothing. */
         public Denied peek(String domain) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             MemorySegment answer = SCRATCH.get().answer;
@@ -281,7 +281,7 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** Counts copies that were used already, whatever the limits say. */
+        /** Counts copies that were already used, whatever the limits are. */
         public void record(String domain, int copies) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             try {
@@ -292,7 +292,7 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** Counts a call whose cost is known afterwards: settle what comes back, refused or not. */
+        /** Counts a call whose cost is known only afterwards: settle the returned estimate, refused or not. */
         public Estimate hitEstimated(String domain, int copies) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             Scratch scratch = SCRATCH.get();
@@ -311,13 +311,13 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** Ends it: calls are let through from then on. */
+        /** Frees the handle: calls are let through from then on. */
         public void free() {
             Tollgate.free(handle);
         }
     }
 
-    /** A call whose cost is known afterwards. */
+    /** A call whose cost is known only afterwards. */
     public static final class Estimate {
         private final AtomicLong handle;
         private final Denied denied;
@@ -327,12 +327,12 @@ public final class Tollgate implements AutoCloseable {
             this.denied = denied;
         }
 
-        /** The answer, where it was refused; or null. */
+        /** The answer if the call was refused; otherwise null. */
         public Denied denied() {
             return denied;
         }
 
-        /** Says what it cost, once: a second time does nothing. Whether it was in time, ten minutes. */
+        /** States the actual cost, once: a second call does nothing. Returns whether it was within ten minutes. */
         public boolean settle(int copies) {
             try {
                 return (int) Library.SETTLE.invokeExact(handle.getAndSet(0), copies) == 0;
@@ -342,7 +342,7 @@ public final class Tollgate implements AutoCloseable {
         }
     }
 
-    /** How many at a time. */
+    /** A resource that is limited by copies. */
     public static final class Copies {
         private final long handle;
 
@@ -350,7 +350,7 @@ public final class Tollgate implements AutoCloseable {
             this.handle = handle;
         }
 
-        /** Takes copies: close what comes back when they are no longer used, refused or not. */
+        /** Takes copies: close the returned hold when they are no longer used, refused or not. */
         public Hold reserve(String domain, int copies) {
             byte[] text = domain.getBytes(StandardCharsets.UTF_8);
             Scratch scratch = SCRATCH.get();
@@ -369,7 +369,7 @@ public final class Tollgate implements AutoCloseable {
             }
         }
 
-        /** Ends it: calls are let through from then on. */
+        /** Frees the handle: calls are let through from then on. */
         public void free() {
             Tollgate.free(handle);
         }
@@ -385,12 +385,12 @@ public final class Tollgate implements AutoCloseable {
             this.denied = denied;
         }
 
-        /** The answer, where they were refused; or null. */
+        /** The answer if the copies were refused; otherwise null. */
         public Denied denied() {
             return denied;
         }
 
-        /** Gives them back; a second time does nothing. */
+        /** Gives the copies back; a second call does nothing. */
         @Override
         public void close() {
             try {
@@ -420,14 +420,14 @@ public final class Tollgate implements AutoCloseable {
         }
         return new Denied(
                 answer.get(JAVA_INT, STATUS),
-                // Below zero is what is not known.
+                // A negative value means unknown.
                 wait < 0 ? Optional.empty() : Optional.of(Duration.ofMillis(wait)),
                 answer.getString(DENIAL),
                 headers,
                 answer.getString(BODY));
     }
 
-    /** The text of a code is the thread's, so it is asked for at once. */
+    /** The text of a code belongs to the thread, so it is read at once. */
     private static void check(int code) throws Throwable {
         if (code < 0) {
             try (Arena arena = Arena.ofConfined()) {
@@ -442,7 +442,7 @@ public final class Tollgate implements AutoCloseable {
         return Math.clamp(timeout.toMillis(), 0, Integer.MAX_VALUE);
     }
 
-    /** The library throws nothing: what comes is ours, or the machine's. */
+    /** The library throws nothing: an exception is from this class, or from the virtual machine. */
     private static RuntimeException unexpected(Throwable thrown) {
         if (thrown instanceof Error error) {
             throw error;

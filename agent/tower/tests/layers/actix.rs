@@ -1,4 +1,4 @@
-//! The layers as middleware of actix-web.
+//! Tests of the layers as middleware of actix-web.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -93,7 +93,7 @@ async fn keys_and_costs_find_in_actix_what_they_find_in_tower() {
         .skip(|head| head.method() == "OPTIONS")
         .cost(|head| if head.query() == Some("q=x") { 3 } else { 1 });
     let undecided = of_session.undecided();
-    // What is wrapped last is asked first.
+    // The layer that is wrapped last is asked first.
     let app = App::new()
         .wrap(LimitLayer::new(rate(), key::client_address(proxies)))
         .wrap(LimitLayer::new(rate(), key::path_segment(0)))
@@ -133,7 +133,7 @@ async fn keys_and_costs_find_in_actix_what_they_find_in_tower() {
     assert_eq!(undecided.count(), 1);
 }
 
-/// A body of parts that come when they are sent.
+/// A body whose parts arrive when the test sends them.
 struct Parts(tokio::sync::mpsc::UnboundedReceiver<Bytes>);
 
 impl MessageBody for Parts {
@@ -174,7 +174,7 @@ async fn actix_holds_copies_as_long_as_anybody_uses_them() {
     assert_eq!(copies.held("acme"), 1, "until the body has been sent");
     assert_eq!(to_bytes(answer.into_body()).await.expect("a body"), "found");
     assert_eq!(copies.held("acme"), 0);
-    // An error's answer has a body, too.
+    // An error's response has a body, too.
     let answer = app.call(request("acme").uri("/fails").to_request()).await;
     drop(answer);
     assert_eq!(copies.held("acme"), 0);
@@ -185,7 +185,7 @@ async fn actix_holds_copies_as_long_as_anybody_uses_them() {
             .is_err()
     );
     assert_eq!(copies.held("acme"), 0);
-    // Who outlives the response keeps them.
+    // A handler that outlives the response keeps its copies.
     let answer = call_service(&app, request("acme").uri("/tunnel").to_request()).await;
     drop(answer);
     let tunnel = kept.recv().expect("a tunnel");
@@ -194,7 +194,7 @@ async fn actix_holds_copies_as_long_as_anybody_uses_them() {
     assert_eq!(copies.held("acme"), 0);
 }
 
-/// A server of actix-web, whose first answer has a body of these parts.
+/// A server of actix-web, whose first response has a body of these parts.
 fn served(agent: &Agent, parts: tokio::sync::mpsc::UnboundedReceiver<Bytes>) -> SocketAddr {
     let layer = by_tenant_at_a_time(agent);
     let parts = std::sync::Arc::new(std::sync::Mutex::new(Some(parts)));
@@ -230,7 +230,7 @@ fn ask(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads until this stands there.
+/// Reads until this text arrives.
 fn read_until(stream: &mut TcpStream, expected: &str) -> String {
     let (mut read, mut some) = (String::new(), [0; 1_024]);
     while !read.contains(expected) {
@@ -257,7 +257,7 @@ fn a_server_of_actix_holds_copies_until_a_body_is_sent() {
     assert_eq!(copies.held("acme"), 1);
     drop(parts);
     read_until(&mut first, "0\r\n\r\n");
-    // The end of the body is read here before the server has let go of it, or after.
+    // The end of the body may arrive here before the server has dropped it, or after.
     let until = Instant::now() + WITHIN;
     while copies.held("acme") != 0 {
         assert!(Instant::now() < until, "they are held for ever");
@@ -281,7 +281,7 @@ fn a_call_that_actix_lets_through_allocates_nothing_here() {
     };
     let allocations = |service: &dyn Fn(actix_web::dev::ServiceRequest)| {
         let mut requests: Vec<_> = (0..101).map(|_| request("acme").to_srv_request()).collect();
-        // The thread's own buffers.
+        // The thread's own buffers are allocated here.
         service(requests.pop().expect("a request"));
         allocation_counter::measure(|| requests.drain(..).for_each(service)).count_total
     };

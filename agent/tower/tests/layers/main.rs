@@ -1,4 +1,4 @@
-//! The layers, before services of tower, of axum and of actix-web.
+//! Tests of the layers, before services of tower, of axum and of actix-web.
 
 mod actix;
 
@@ -84,7 +84,7 @@ async fn a_refused_call_never_reaches_the_service_and_is_told_when_to_come_again
     let body = String::from_utf8_lossy(&body);
     assert!(body.contains("\"status\":429"), "{body}");
     assert!(!body.contains("acme"), "{body}");
-    // Somebody else is not concerned.
+    // Other domains are not affected.
     let other = ask(&layer, empty(request("globex"))).await;
     assert_eq!(other.status(), StatusCode::OK);
     kit.advance(Duration::from_secs(2));
@@ -193,7 +193,7 @@ async fn older_headers_are_told_where_that_is_asked_for() {
     assert_eq!(older(&answer), ["1", "0", "(none)"]);
 }
 
-/// A body of two parts, the second of which never comes before it is asked for.
+/// A body of two parts, the second of which only arrives when it is polled for.
 fn parts() -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
     let parts = [Bytes::from("one"), Bytes::from("two")];
     let frames = parts
@@ -242,7 +242,7 @@ async fn copies_are_held_to_the_end_of_the_body() {
         0,
         "the body has ended, though it is not dropped"
     );
-    // A body that nobody reads to its end, and a call that nobody waits for.
+    // A body that is not read to its end, and a call that is dropped.
     let answer = service()
         .oneshot(empty(request("acme")))
         .await
@@ -336,7 +336,7 @@ fn the_client_is_found_behind_stated_proxies_alone() {
     let of = key::client_address(vec!["10.0.0.0/8".parse().expect("a network")]);
     for (peer, forwarded, client) in [
         (Some("203.0.113.7:1"), None, Some("203.0.113.7")),
-        // Nobody whom we trust has written that.
+        // The header was not written by a trusted peer.
         (Some("203.0.113.7:1"), Some("8.8.8.8"), Some("203.0.113.7")),
         (
             Some("10.0.0.1:1"),
@@ -376,7 +376,7 @@ fn the_client_is_found_behind_stated_proxies_alone() {
 fn a_call_that_is_let_through_allocates_nothing_here() {
     let kit = TestAgent::new();
     let layer = by_tenant(&kit).skip(|head| head.path() == "/healthz");
-    // A service that allocates nothing by itself.
+    // A service that allocates nothing itself.
     let inner = service_fn(|_: Request<Empty<Bytes>>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::new()))))
     });
@@ -389,7 +389,7 @@ fn a_call_that_is_let_through_allocates_nothing_here() {
         let answer = runtime.block_on(tower::Service::call(&mut service, request));
         assert_eq!(answer.expect("never fails").status(), StatusCode::OK);
     };
-    // The thread's own buffers.
+    // The thread's own buffers are allocated here.
     call(requests.pop().expect("a request"));
     let mut bare = 0;
     let count = allocation_counter::measure(|| {
