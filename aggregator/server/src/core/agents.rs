@@ -1,4 +1,4 @@
-//! What agents ask: where the feed is, that a record be appended, what is in force.
+//! Requests of agents: where the feed is, to append a record, what is in force.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,21 +12,21 @@ use super::identities::Identities;
 use super::partition::Partition;
 use tollgate_log::{AppendError, Stream};
 
-/// Records of agents that may be on their way to the log. Beyond it they are told to come again.
+/// Records of agents that may be on their way to the log. Beyond it agents are refused, and try again later.
 const APPENDS_MAX: usize = 65_536;
 
-/// How long a record that the log has may wait to be ruled before its agent hears of it all the same.
+/// How long a record that the log has may wait to be ruled before its agent is answered all the same.
 const RULED_WITHIN: Span = Span::from_secs(1);
 
-/// Records of agents that are on their way to the log, and those that it has and that are not ruled yet.
+/// Records of agents that are on their way to the log, and records that the log has and that are not ruled yet.
 ///
-/// An agent hears of a record once it is ruled, where that is done here: what it has under way is bounded, so that
-/// whoever sends more than can be ruled waits itself, and everybody else does not.
+/// Where this process rules the partition, an agent is answered once its record is ruled. An agent bounds what it
+/// has under way, so an agent that sends more than can be ruled waits itself, and all other agents do not.
 #[derive(Debug, Default)]
 pub(super) struct AgentAppends {
-    /// How many of both there are.
+    /// The number of records of both kinds.
     count: usize,
-    /// By partition, in the order of the log.
+    /// Records in the log that are not ruled yet, by partition, in the order of the log.
     unruled: BTreeMap<u32, VecDeque<Unruled>>,
 }
 
@@ -36,7 +36,7 @@ struct Unruled {
     offset: u64,
     peer: Peer,
     id: u64,
-    /// Until when it waits.
+    /// The agent is answered then at the latest.
     until: Span,
 }
 
@@ -65,7 +65,7 @@ impl Core {
             }
             Request::Ask { nonce, resources } => {
                 let ready = self.ready(now.clock);
-                // What was ruled in this turn is told first, so that the sequences that the snapshot names
+                // Statements of this turn are published first, so that the sequences that the snapshot names
                 // continue with frames of later turns.
                 self.feed.publish_pending(now, &ready, &mut self.env);
                 let point = self.feed.announcer.point(&ready, &resources);
@@ -77,7 +77,7 @@ impl Core {
 }
 
 impl AgentAppends {
-    /// Appends a record for an agent, or tells it to come again.
+    /// Appends a record for an agent, or refuses it for now.
     fn append(
         &mut self,
         (peer, id, partition): (Peer, u64, u32),
@@ -110,7 +110,7 @@ impl AgentAppends {
         env.append(Stream::Hits, partition, record, purpose);
     }
 
-    /// The log has answered: so is the agent, once the record is ruled.
+    /// The log has answered. The agent is answered once the record is ruled, or at once if the append failed.
     pub(super) fn answered(
         &mut self,
         now: Now,
@@ -142,7 +142,7 @@ impl AgentAppends {
         env.answer(peer, &FromAggregator::Refused { id, reason, text });
     }
 
-    /// Tells agents of what was ruled, of what waits no longer, and of what is not ruled here now.
+    /// Answers agents whose records are ruled, have waited for long enough, or are not ruled here any more.
     pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
         self.unruled.retain(|partition, unruled| {
             let rules = partitions.get(*partition as usize);

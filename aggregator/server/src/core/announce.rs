@@ -1,19 +1,19 @@
-//! Announcing: statements become frames of their topics, and live ones answer who asks.
+//! Announcing: statements become frames of their topics, and those in force become snapshots for agents.
 //!
 //! ```text
 //! ruled in a turn    api.search: acme denied, globex denied        one frame of the topic
-//! heartbeat due      control: evidence                             one frame each
-//!                    topics with something in force: evidence
+//! heartbeat due      control: watermarks                           one frame each
+//!                    topics with something in force: watermarks
 //! ```
 //!
 //! Each frame takes the next sequence of its topic and carries how far every ready partition has been
-//! ruled, so that an agent can tell silence from loss. Frames of a turn go out before evidence above
-//! them could. More than a few frames at once, as after a start, go out in steps, which subscribers can
-//! follow. Knows nothing of sockets.
+//! ruled, so that an agent can tell silence from loss. Statements of a turn are published before any
+//! watermark beyond them. More than a few frames at once, as after a start, are published in steps that
+//! subscribers can follow. Knows nothing of sockets.
 //!
-//! What stays true: a sequence that a topic leaves out says that something was forgotten of which somebody may
-//! have heard; evidence of a topic never runs ahead of its statements; a frame is never larger than a message
-//! may be.
+//! What stays true: if a topic skips a sequence, this process has forgotten a statement that an agent may have
+//! received; a watermark on a topic never runs ahead of the topic's statements; a frame is never larger than a
+//! message may be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,19 +36,19 @@ pub const TOLD_MAX: usize = 2_000;
 
 const _: () = assert!(TOLD_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
 
-/// Statements about a resource that go out at once. Those of a larger turn go out in steps: what is in
+/// Statements about a resource that are published at once. A larger turn is published in steps: what is in
 /// force when an aggregator starts would be more than a subscriber's queue takes.
 const STEP_TOLD: usize = 5 * TOLD_MAX;
 
 /// The least time between two steps: at most 4 MB each, mostly a tenth of it.
 const STEP_EVERY: Span = Span::from_millis(25);
 
-/// A point of the feed: what a snapshot is true of.
+/// A point of the feed, at which a snapshot is true.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The publisher.
     pub instance: u128,
-    /// How far partitions had been ruled.
+    /// How far the ready partitions had been ruled.
     pub evidence: Vec<Watermark>,
     /// The last sequence of the control topic.
     pub control_sequence: u64,
@@ -56,12 +56,12 @@ pub struct Point {
     pub sequences: Vec<u64>,
 }
 
-/// A statement that is to be told.
+/// A statement that is to be published.
 #[derive(Clone, Debug)]
 struct Untold {
     partition: u32,
     statement: Statement,
-    /// Something was in force in its scope, of which somebody may have heard.
+    /// A statement was in force in its scope, and an agent may have received it.
     takes_back: bool,
 }
 
@@ -74,20 +74,20 @@ pub struct Announcer {
     sequences: HashMap<Arc<str>, u64>,
     control_sequence: u64,
     live: Live,
-    /// Partitions of which somebody may have heard what was forgotten since.
+    /// Partitions whose statements were forgotten after agents may have received them.
     forgotten: BTreeSet<u32>,
-    /// Ruled in this turn and not told yet, by resource.
+    /// Ruled in this turn and not published yet, by resource.
     pending: BTreeMap<Arc<str>, Vec<Untold>>,
-    /// Too many to be told at once, by resource; no evidence of its topic goes out before them.
+    /// Too many to be published at once, by resource; no watermark of their topic is published before them.
     rest: BTreeMap<Arc<str>, VecDeque<Untold>>,
-    /// When the next of them go out.
+    /// When the next step of them is published.
     next_step: Span,
     writer: Writer,
     frames: u64,
 }
 
 impl Announcer {
-    /// One that has said nothing.
+    /// An announcer that has published nothing.
     pub fn new(instance: u128, topic_key: [u8; 16]) -> Self {
         Self {
             instance,
@@ -114,7 +114,7 @@ impl Announcer {
         self.frames
     }
 
-    /// Takes a statement of a ready partition; it goes out at the end of the turn.
+    /// Takes a statement of a ready partition, and publishes it at the end of the turn.
     pub fn announce(&mut self, partition: u32, resource: &Arc<str>, statement: Statement) {
         let takes_back = self.live.take(partition, resource, &statement);
         let untold = Untold {
@@ -130,9 +130,9 @@ impl Announcer {
         }
     }
 
-    /// Begins to announce a partition: what is in force there is said once. Where it was forgotten before, nothing
-    /// that follows may take back what was told then, or by others meanwhile; so all topics leave a sequence out, and
-    /// whoever follows one asks what is in force.
+    /// Begins to announce a partition: publishes once what is in force there. Where the partition's statements were
+    /// forgotten before, later statements cannot take back what was published then, or by other aggregators
+    /// meanwhile. So all topics skip a sequence, and each agent that follows one asks for a snapshot.
     pub fn begin(&mut self, partition: u32, live: impl IntoIterator<Item = (Arc<str>, Statement)>) {
         if self.forgotten.remove(&partition) {
             self.sequences.values_mut().for_each(|last| *last += 1);
@@ -142,7 +142,7 @@ impl Announcer {
         }
     }
 
-    /// Forgets what a partition said: it is ruled anew, or by another.
+    /// Forgets the statements of a partition: it is ruled again from the start, or by another aggregator.
     pub fn forget(&mut self, partition: u32) {
         self.forgotten.insert(partition);
         self.live.forget(partition);
@@ -155,12 +155,12 @@ impl Announcer {
         });
     }
 
-    /// When more is to be told although nothing happens.
+    /// When the next step is to be published although no event arrives.
     pub fn next_step(&self) -> Option<Span> {
         (!self.rest.is_empty()).then_some(self.next_step)
     }
 
-    /// Publishes what was ruled in this turn.
+    /// Publishes the statements of this turn.
     pub fn publish_pending(
         &mut self,
         clock: Span,
@@ -180,7 +180,7 @@ impl Announcer {
         }
     }
 
-    /// Publishes some of what was too much at once.
+    /// Publishes one step of statements that were too many to publish at once.
     fn publish_step(&mut self, clock: Span, ready: &ReadyPartitions, effects: &mut Vec<Effect>) {
         let Some(mut entry) = self.rest.first_entry() else {
             return;
@@ -208,13 +208,14 @@ impl Announcer {
             .into_iter()
             .filter_map(|untold| {
                 let told = told(untold.partition, untold.statement, ready)?;
-                // What is over is told where it stands for the end of what was told before.
+                // A statement that is over is published only where it ends an earlier one that agents may have
+                // received.
                 (untold.takes_back || !is_over(&told)).then_some(told)
             })
             .peekable();
         while rest.peek().is_some() {
             let told = rest.by_ref().take(TOLD_MAX).collect();
-            // Evidence comes with the last frame: before it, statements below it are outstanding.
+            // Watermarks come with the last frame: until then, statements below them are outstanding.
             let evidence = if rest.peek().is_none() && !more {
                 evidence(ready)
             } else {
@@ -282,7 +283,7 @@ impl Announcer {
         });
     }
 
-    /// The point of the feed that a snapshot of these resources taken now is true of.
+    /// The point of the feed at which a snapshot of these resources, taken now, is true.
     pub fn point(&self, ready: &ReadyPartitions, resources: &[Box<str>]) -> Point {
         let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
@@ -293,8 +294,8 @@ impl Announcer {
         }
     }
 
-    /// At most `max` of what is in force for a resource, in order, behind `after`; with where it ended,
-    /// if more follows.
+    /// At most `max` of the statements in force for a resource, in order, after `after`; and the position of the last
+    /// one, if more follow.
     pub fn slice(
         &self,
         resource: &str,
@@ -309,7 +310,7 @@ impl Announcer {
             .take(max)
             .inspect(|(at, _)| last = Some(*at))
             .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
-            // What is over is not in force, and what is not listed is not either.
+            // A statement that is over is not in force, and agents take what is not listed for open.
             .filter(|told| !is_over(told))
             .collect();
         let more = statements.next().is_some();
@@ -317,7 +318,7 @@ impl Announcer {
     }
 }
 
-/// The newest statement about each scope, in the order of places. It takes back what any of them does.
+/// The newest statement about each scope, in the order of log positions. It takes back what any of them does.
 fn newest(statements: Vec<Untold>) -> Vec<Untold> {
     if statements.len() < 2 {
         return statements;
@@ -346,12 +347,13 @@ fn newest(statements: Vec<Untold>) -> Vec<Untold> {
         .collect()
 }
 
-/// Whether a statement has ended: other than one that ends something.
+/// Whether a statement has ended. A lift, which has no end, never has.
 fn is_over(told: &StatementNotice) -> bool {
     told.remaining == Span::ZERO && end_of(&told.statement).is_some()
 }
 
-/// A statement with the time it still has, none if it is over; nothing if nobody knows the log's time.
+/// A statement with its remaining time, zero if it is over; `None` if the partition is not ready, since then its log
+/// time is unknown.
 fn told(partition: u32, statement: Statement, ready: &ReadyPartitions) -> Option<StatementNotice> {
     let log_now = ready.get(&partition)?.log_now;
     let remaining = match end_of(&statement) {
@@ -397,7 +399,7 @@ mod tests {
         })
     }
 
-    /// Partition 0, when the log's time is 100 µs.
+    /// Partition 0, at log time 100 µs.
     fn ready() -> ReadyPartitions {
         let log = LogId {
             generation: 1,
@@ -414,7 +416,7 @@ mod tests {
         BTreeMap::from([(0, Ready { evidence, log_now })])
     }
 
-    /// What is told of what was ruled in turns, when the log's time is 100 µs; and what is in force then.
+    /// What is published for statements ruled in these turns, at log time 100 µs; and what is in force then.
     fn told_of(turns: &[Vec<&Statement>]) -> (Vec<StatementNotice>, Vec<StatementNotice>) {
         let ready = ready();
         let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
@@ -443,13 +445,13 @@ mod tests {
             remaining: Span::from_micros(remaining),
             statement: statement.clone(),
         };
-        // Whoever heard of the long one hears of the lift by what follows it in the same turn.
+        // An agent that received the long denial learns of the lift from the statement after it in the same turn.
         let (told, in_force) = told_of(&[vec![&long], vec![&lift, &over]]);
         assert_eq!(told, [with(60, &long), with(0, &over)]);
         assert_eq!(in_force, []);
         let (told, _) = told_of(&[vec![&long], vec![&over]]);
         assert_eq!(told, [with(60, &long), with(0, &over)]);
-        // Of what was in force before nobody has heard.
+        // No agent received what was in force before.
         assert_eq!(told_of(&[vec![&over]]), (Vec::new(), Vec::new()));
         assert_eq!(told_of(&[vec![&lift, &over]]), (Vec::new(), Vec::new()));
         let (told, in_force) = told_of(&[vec![&long]]);
@@ -481,7 +483,7 @@ mod tests {
         announcer.forget(0);
         announcer.begin(0, [(Arc::clone(&r), statement(2, denied(900)))]);
         announcer.announce(0, &"other".into(), statement(3, denied(900)));
-        // Of the other one nobody has heard anything.
+        // No agent has received anything of the topic `other`.
         let of_both = [("other".to_owned(), 1), ("r".to_owned(), 3)];
         assert_eq!(heard(&mut announcer), of_both);
         announcer.announce(0, &r, statement(4, denied(950)));

@@ -1,4 +1,4 @@
-//! Partitions that come and go: a fleet shares them, and each aggregator rules those it was given.
+//! Partitions that come and go: a fleet shares them, and each aggregator rules those assigned to it.
 //!
 //! ```text
 //! Elsewhere ── Assigned ──> Restoring ── Restored ──> Returning ── Following ──> CatchingUp ──> Ruling
@@ -6,10 +6,10 @@
 //!     └──────────────────────────── Revoked, at any moment ──────────────────────────────────────┘
 //! ```
 //!
-//! Restoring is done beside the loop, because a large state takes longer than others may wait. Knows
-//! nothing of who shares partitions out, and how. What stays true: nothing has to be fenced, because
-//! rulings are a function of the log: who is late to hear that a partition is another's says what that
-//! one says. What is let go leaves nothing behind: no more is heard of it, and it may be made anew.
+//! Restoring is done beside the loop, because a large state takes longer than the other partitions may wait.
+//! Knows nothing of how partitions are shared out. What stays true: nothing has to be fenced, because rulings
+//! are a function of the log: an aggregator that learns late that it lost a partition states the same as the
+//! new one. A revoked partition leaves nothing behind: its log is followed no more, and may be recreated.
 
 use std::collections::BTreeSet;
 
@@ -27,25 +27,25 @@ use super::snapshots::Snapshots;
 use super::testimonies::StateDigests;
 use super::usage::Usage;
 
-/// What came of restoring a partition.
+/// The result of restoring a partition.
 #[derive(Debug)]
 pub enum Restored {
-    /// The newest snapshot that is whole.
+    /// The newest intact snapshot.
     Snapshot(Box<Ruler>),
-    /// There is none: the partition is ruled from the log's beginning.
+    /// There is no snapshot: the partition is ruled from the log's beginning.
     Nothing,
-    /// The newest one needs a limits version that was not read yet when restoring began.
+    /// The newest snapshot needs a limits version that was not read yet when restoring began.
     NeedsLimits(u64),
 }
 
-/// What restoring takes from the core: the limits that snapshots refer to.
+/// What restoring needs from the core: the limits that snapshots refer to.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The versions.
     pub book: LimitsBook,
     /// The offset up to which the limits were read.
     pub limits_next: u64,
-    /// Only a snapshot that ends before this offset is of use: those beyond are not of this log.
+    /// Only a snapshot that ends before this offset is of use: later ones are not of this log.
     pub before: Option<u64>,
 }
 
@@ -54,18 +54,18 @@ pub struct Known {
 pub(super) struct Membership {
     /// Whether partitions come and go.
     pub shared: bool,
-    /// Whether partitions were shared out to this process yet, be it none.
+    /// Whether partitions have been assigned to this process yet, be it an empty set.
     pub joined: bool,
-    /// The others of the fleet.
+    /// The other members of the fleet.
     pub members: Vec<Member>,
-    /// Partitions that other groups rule, too.
+    /// Partitions that other groups rule as well.
     pub ruled_too: BTreeSet<u32>,
-    /// Partitions that were shared out to this process and are beyond those that there should be.
+    /// Partitions that were assigned to this process and lie beyond the configured number.
     pub surplus: BTreeSet<u32>,
 }
 
 impl Partition {
-    /// This process is to rule it.
+    /// This process is to rule the partition.
     pub(super) fn assigned(&mut self, limits_known: bool, step: &mut PartitionStep<'_>) {
         if self.stage != Stage::Elsewhere {
             return;
@@ -73,7 +73,7 @@ impl Partition {
         self.give_away(step.context.settings.partitions);
         let _inside = self.recovery.begin(self.index);
         let attempt = self.recovery.next_attempt();
-        // Without limits there is nothing to restore by; with the first of them it begins.
+        // Without limits nothing can be restored; restoring begins with the first limits version.
         self.stage = Stage::Restoring {
             attempt,
             limits: Some(0),
@@ -84,7 +84,7 @@ impl Partition {
         }
     }
 
-    /// Another rules it from now on.
+    /// Another aggregator rules the partition from now on.
     pub(super) fn revoked(&mut self, step: &mut PartitionStep<'_>) {
         if self.stage == Stage::Elsewhere {
             return;
@@ -97,7 +97,7 @@ impl Partition {
         tracing::info!(partition = self.index, "revoked");
     }
 
-    /// Goes on where it waited for limits that are known by now.
+    /// Resumes a partition that waited for a limits version that is known by now.
     pub(super) fn limits_read(&mut self, step: &mut PartitionStep<'_>) {
         let known = step.context.limits.next;
         match self.stage {
@@ -110,8 +110,8 @@ impl Partition {
         }
     }
 
-    /// Restores it from the newest snapshot that was found at the start and not tried yet, and follows it
-    /// from where that ends; with none, from the beginning.
+    /// Restores the partition from the newest snapshot that was found at start and not tried yet, and follows the log
+    /// from the snapshot's end; without a snapshot, from the beginning.
     pub(super) fn restore_found(&mut self, step: &mut PartitionStep<'_>) {
         let _inside = self.recovery.begin(self.index);
         let (partitions, book) = (step.context.settings.partitions, &step.context.limits.book);
@@ -129,7 +129,7 @@ impl Partition {
         self.follow_again(step);
     }
 
-    /// Takes a restored state, which the log is still to verify: see `following`.
+    /// Takes a restored state, which has yet to be verified against the log: see `following`.
     fn adopt(&mut self, ruler: Ruler) {
         let upto = ruler.applied_upto();
         self.position.restore(upto);
@@ -137,7 +137,7 @@ impl Partition {
         self.ruler = ruler;
     }
 
-    /// The snapshot up to `upto` is of no use: forgets what it said, and restores an older one.
+    /// The snapshot up to `upto` is of no use: forgets its state, and restores an older one.
     pub(super) fn restore_older(&mut self, upto: u64, step: &mut PartitionStep<'_>) {
         self.forget_ruled(step);
         if step.context.shared {
@@ -148,7 +148,7 @@ impl Partition {
         }
     }
 
-    /// Restores it again, from the newest snapshot of use that there is now.
+    /// Restores the partition again, from the newest useful snapshot that exists now.
     pub(super) fn restore_again(&mut self, step: &mut PartitionStep<'_>) {
         let attempt = self.recovery.next_attempt();
         self.restore(attempt, step);
@@ -173,7 +173,7 @@ impl Partition {
         });
     }
 
-    /// An attempt to restore it has ended.
+    /// An attempt to restore the partition has ended.
     pub(super) fn restored(
         &mut self,
         of_attempt: u64,
@@ -204,7 +204,7 @@ impl Partition {
         self.follow_again(step);
     }
 
-    /// Forgets what it has ruled, and what followed from it: it was no part of the log.
+    /// Forgets what the partition has ruled, and what followed from that: it was not part of this log.
     pub(super) fn forget_ruled(&mut self, step: &mut PartitionStep<'_>) {
         self.recovery.generation_before = self.generation_met();
         self.ruler = Ruler::new(self.index, step.context.settings.partitions);
@@ -220,7 +220,7 @@ impl Partition {
         step.push(PartitionEffect::Forget);
     }
 
-    /// What another partition has applied of its totals is not known any more.
+    /// How many of this partition's totals `target` has applied is not known any more.
     pub(super) fn forget_target(&mut self, target: u32, step: &PartitionStep<'_>) {
         let count = step.context.settings.partitions;
         let is_its = |resource: &str| partition_of_resource(resource, count) == target;

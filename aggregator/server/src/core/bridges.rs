@@ -3,22 +3,23 @@
 //! ```text
 //! source 3      totalled 9, 12, 17 ── 21, previous 17
 //! target        applied 9 ── a power cut took 12 and 17, or took the source's end and not the target's
-//! bridge        a total of nothing: previous 9, offset 17         from 21 on each follows again
+//! bridge        an empty total: previous 9, offset 17             from 21 on each follows again
 //! ```
 //!
-//! A total is applied only where the one before it was, so that each counts once. A log that lost its end
-//! may have lost one that the source will not say again, or have one that the source never said; then none
-//! would follow any more, and the global limit would not be ruled for that source. What was granted in
+//! A total is applied only directly after its predecessor, so that each counts once. A log that lost its end
+//! may have lost a total that the source will not append again, or keep one that the source never made; then no
+//! total would follow any more, and the global limit would not be ruled for that source. What was granted in
 //! between is left out, which is lenient. Knows nothing of why a chain broke.
 //!
-//! Where another rules the source, what may still come is not known. Then totals that come and follow nothing
-//! show that the chain is broken, and lead to where it goes on. One that the log takes before the bridge makes
-//! that useless, and the next one is tried: a source that has a total more often than each half second may wait
-//! long for its bridge, and is not counted meanwhile. What comes by itself after more than [`STRAYED_FOR`] is
-//! left out.
+//! Where another aggregator rules the source, this one cannot know which totals are still to come. Then totals
+//! that follow nothing show that the chain is broken, and to which total to bridge. A total that the log takes
+//! before the bridge makes the bridge useless, and the next total is tried: a source that has a total more often
+//! than every half second may wait long for its bridge, and is not counted meanwhile. A missing total that
+//! arrives by itself after more than [`STRAYED_FOR`] is left out.
 //!
-//! What stays true: where both ends are ruled here, nothing is bridged that may still come by itself; nothing is bridged backwards, where it
-//! could count twice; a bridge that was not needed follows nothing, and is ignored like any total out of order.
+//! What stays true: where both ends are ruled here, nothing is bridged that may still arrive by itself; nothing
+//! is bridged backwards, where it could count twice; a bridge that was not needed follows nothing, and is
+//! ignored like any total out of order.
 
 use std::collections::BTreeMap;
 
@@ -39,19 +40,19 @@ use tollgate_log::Stream;
 /// How often chains are looked at.
 const LOOK_EVERY: Span = Span::from_millis(500);
 
-/// How long a chain has to stand still: what the log has taken is read again in a fraction of it.
+/// How long a chain has to stand still. The log delivers what it has taken in a fraction of that time.
 const STOOD_FOR: Span = Span::from_secs(2);
 
-/// How long totals have to come that follow nothing, where another rules their source: twice as long, since
-/// what that one sends again after a failure is not known here.
+/// How long totals have to follow nothing, where another aggregator rules their source. Twice [`STOOD_FOR`], since
+/// this one does not know what the other sends again after a failure.
 const STRAYED_FOR: Span = Span::from_secs(4);
 
 /// Chains that do not go on.
 #[derive(Debug, Default)]
 pub struct Bridges {
-    /// Those that stand still: what the target applied last, and since when nothing follows it.
+    /// Chains that stand still: the total that the target applied last, and since when nothing follows it.
     standing: BTreeMap<ChainKey, (Option<u64>, Span)>,
-    /// Those of which totals came that follow nothing.
+    /// Chains with totals that follow nothing.
     strays: BTreeMap<ChainKey, Strays>,
     next_look: Span,
 }
@@ -59,23 +60,24 @@ pub struct Bridges {
 /// Totals of one chain that follow nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Strays {
-    /// Since when none has come that follows.
+    /// Since when no total has come that follows.
     since: Span,
-    /// The last of them, if one has come since a bridge was tried.
+    /// The last stray, if one has come since a bridge was tried.
     newest: Option<u64>,
 }
 
 impl Bridges {
-    /// A total was applied. A bridge says nothing: only what follows it shows that the chain goes on.
+    /// A total was applied. A bridge proves nothing: only a total after it shows that the chain goes on.
     pub fn followed(&mut self, key: &ChainKey, is_bridge: bool) {
         if !is_bridge {
             self.strays.remove(key);
         }
     }
 
-    /// A total came that does not follow the one that was `applied` last.
+    /// A total came that does not follow `applied`, the one that was applied last.
     pub fn strayed(&mut self, clock: Span, key: ChainKey, offset: u64, applied: Option<u64>) {
-        // What was sent again, by whoever took the source over or after a failure, was applied once.
+        // A total that was sent again, by a new ruling aggregator of the source or after a failure, was applied
+        // already.
         if Some(offset) <= applied {
             return;
         }
@@ -86,13 +88,14 @@ impl Bridges {
         strays.newest = Some(offset);
     }
 
-    /// Forgets what was met of a source, and of the resources of a target, which begins anew or is another's.
+    /// Forgets strays from a source, and strays for the resources of a target, that is ruled again from the start
+    /// or by another aggregator.
     pub fn forget(&mut self, partition: u32, is_its: impl Fn(&str) -> bool) {
         self.strays
             .retain(|key, _| key.source != partition && !is_its(&key.resource));
     }
 
-    /// The chains that are to be bridged, each with where to.
+    /// The chains that are to be bridged, each with the offset to bridge to.
     fn take_strayed(&mut self, clock: Span) -> Vec<(ChainKey, u64)> {
         let due = self
             .strays
@@ -104,7 +107,7 @@ impl Bridges {
 }
 
 impl Bridges {
-    /// A total was met in its target, which had applied the one at `applied` last.
+    /// A target met a total, and had applied the one at `applied` last.
     pub(super) fn met(&mut self, clock: Span, key: ChainKey, met: Met, applied: Option<u64>) {
         match met {
             Met::Applied { is_bridge, .. } => self.followed(&key, is_bridge),
@@ -140,7 +143,7 @@ impl Bridges {
         }
     }
 
-    /// Bridges chains of which the other end is ruled elsewhere.
+    /// Bridges chains whose source another aggregator rules.
     fn bridge_strayed(
         &mut self,
         now: Now,
@@ -162,15 +165,15 @@ impl Bridges {
     }
 }
 
-/// The partition that rules a resource, if it is announced here.
+/// The partition that rules a resource, if this process announces it.
 fn target_of<'p>(resource: &str, partitions: &'p [Partition]) -> Option<&'p Partition> {
     let target = partition_of_resource(resource, partitions.len() as u32);
     let target = partitions.get(target as usize);
     target.filter(|target| target.announcing)
 }
 
-/// Chains of which both ends are ruled here: what was applied last, and what was totalled last, where
-/// nothing on its way leads from one to the other.
+/// Chains of which both ends are ruled here and whose next total is not on its way: the last applied total, and the
+/// last one that the source made.
 fn broken_chains(partitions: &[Partition]) -> Vec<(ChainKey, Option<u64>, u64)> {
     let mut found = Vec::new();
     for source in partitions.iter().filter(|one| one.announcing) {
@@ -183,8 +186,8 @@ fn broken_chains(partitions: &[Partition]) -> Vec<(ChainKey, Option<u64>, u64)> 
                 source: source.index,
                 resource: resource.into(),
             };
-            // One that the source never said lies before it; until the source has come so far there is
-            // nothing that could follow it.
+            // Otherwise the target has applied a total that the source never made. Until the source has come that
+            // far, no total could follow.
             if applied < Some(due) && !source.totals.goes_on_from(resource, applied) {
                 found.push((key, applied, due));
             }
@@ -243,9 +246,9 @@ mod tests {
         bridges.strayed(at(4), key(), 50, Some(9));
         assert_eq!(bridges.take_strayed(at(4)), []);
         assert_eq!(bridges.take_strayed(at(5)), [(key(), 50)]);
-        // Nothing has come since, and nothing is known to be amiss.
+        // No total has come since, so nothing is known to be wrong.
         assert_eq!(bridges.take_strayed(at(9)), []);
-        // Another one came before the bridge: tried again, at once.
+        // Another total came before the bridge: tried again, at once.
         bridges.followed(&key(), true);
         bridges.strayed(at(9), key(), 60, Some(50));
         assert_eq!(bridges.take_strayed(at(9)), [(key(), 60)]);

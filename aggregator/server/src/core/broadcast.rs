@@ -1,10 +1,10 @@
-//! The feed: what was ruled in a turn goes out as frames, in one order.
+//! The feed: the statements of a turn are published as frames, in one order.
 //!
 //! ```text
 //! statements ── notices ── verdicts ── heartbeats
 //! ```
 //!
-//! Knows nothing of sockets. What stays true: what was ruled goes out before evidence above it could.
+//! Knows nothing of sockets. What stays true: statements are published before any watermark beyond them.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Broadcast {
 }
 
 impl Broadcast {
-    /// One that has said nothing.
+    /// A feed that has published nothing.
     pub fn new(instance: u128) -> Self {
         Self {
             announcer: Announcer::new(instance, TOPIC_KEY_UNPROTECTED),
@@ -41,7 +41,7 @@ impl Broadcast {
         }
     }
 
-    /// Publishes what was said in this turn so far.
+    /// Publishes the statements of this turn so far.
     pub fn publish_pending(&mut self, now: Now, ready: &ReadyPartitions, env: &mut Environment) {
         let announcer = &mut self.announcer;
         announcer.publish_pending(now.clock, ready, &mut env.effects);
@@ -91,13 +91,13 @@ impl Broadcast {
         }
     }
 
-    /// When it has something to say although nothing happens.
+    /// When the feed has to publish something although no event arrives.
     pub fn next_turn(&self) -> Span {
         let step = self.announcer.next_step();
         step.map_or(self.next_heartbeat, |step| step.min(self.next_heartbeat))
     }
 
-    /// Frames published so far, but those of notices.
+    /// Frames published so far, without those of notices.
     pub fn frames(&self) -> u64 {
         self.announcer.frames() + self.verdict_frames
     }

@@ -1,13 +1,13 @@
-//! What candidates would have done, beside what the limits in force did: by partition and resource, since
-//! each came, or since the partition did.
+//! What candidates would have done beside the limits in force, by partition and resource: since the candidate
+//! appeared, or since this process took over the partition.
 //!
 //! ```text
 //! api.search   limits: 1,000 hits let through, 12 calls refused
 //!              candidate: would have refused 40 of the 1,000; began to deny 3 domains, acme last
 //! ```
 //!
-//! Knows nothing of how a candidate rules. What stays true: nobody is told any of it who is not asking; a
-//! candidate that changes starts anew; so many resources and denials are remembered at most.
+//! Knows nothing of how a candidate rules. What stays true: the counts are shown only on request; a candidate that
+//! changes is counted from zero; the numbers of resources and denials that are remembered are bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::place::Code;
 use tollgate_shared::time::Timestamp;
 
-/// Resources whose candidates are counted, by partition.
+/// Resources whose candidates are counted, per partition.
 const RESOURCES_MAX: usize = 10_000;
 
-/// Denials that are shown of each candidate, the newest.
+/// Denials that are shown of each candidate: the newest.
 const SHOWN_MAX: usize = 20;
 
-/// What was ruled of one resource since its candidate is what it is.
+/// What was ruled of one resource since its candidate last changed.
 #[derive(Debug)]
 struct Compared {
-    /// The version that was compared last: while it is the same one, so are limits and candidate.
+    /// The version that was compared last. While it stays the same, so do limits and candidate.
     limits: Arc<Limits>,
-    /// When the first and the last record were taken by the log.
+    /// When the log took the first and the last record.
     span: (Timestamp, Timestamp),
     counts: Counts,
     closed: VecDeque<CandidateClosed>,
@@ -45,10 +45,10 @@ pub struct Candidates {
 #[derive(Debug, Default)]
 pub(super) struct Ever(BTreeMap<Box<str>, CandidateCounts>);
 
-/// What one record said of resources that have candidates.
+/// What one record's rulings hold about resources that have candidates.
 #[derive(Debug, Default)]
 pub struct RuledBeside {
-    /// What became of their entries.
+    /// The counts of their entries.
     pub counts: Vec<ResourceCounts>,
     /// Pairs that candidates would have begun to deny.
     pub closed: Vec<CandidateClosed>,
@@ -57,19 +57,19 @@ pub struct RuledBeside {
 /// What candidates would have done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CandidatesView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The limits version in force.
     pub version: u64,
     /// The resources that have a candidate in it, by name.
     pub configured: Vec<Box<str>>,
-    /// What was compared, by partition and resource.
+    /// The comparisons, by partition and resource.
     pub candidates: Vec<CandidateView>,
     /// Partitions that are not counted here: they are ruled elsewhere, or not at the moment.
     pub partitions_missing: Vec<u32>,
 }
 
-/// One resource's limits and its candidate in one partition, side by side. Hits, unless it says otherwise.
+/// One resource's limits and its candidate in one partition, side by side. Figures are hits unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CandidateView {
     /// The resource.
@@ -82,25 +82,25 @@ pub struct CandidateView {
     pub to_us: u64,
     /// Hits that were let through, and ruled by both.
     pub let_through: u64,
-    /// Of them, those beyond the limits in force: denials take their time to reach agents.
+    /// Of them, those beyond the limits in force: a denial takes time to reach agents.
     pub excess: u64,
-    /// Calls that agents refused by the limits in force. No candidate is asked about them.
+    /// Calls that agents refused by the limits in force. Candidates do not rule on them.
     pub refused_calls: u64,
-    /// Of what was let through, what the candidate has room for.
+    /// Of the hits let through, those that the candidate had room for.
     pub candidate_granted: u64,
-    /// Of what was let through, what the candidate would have refused.
+    /// Of the hits let through, those that the candidate would have refused.
     pub candidate_refused: u64,
-    /// Of what was let through, what came too late for the candidate to say.
+    /// Of the hits let through, those that came too late for the candidate to decide.
     pub candidate_late: u64,
-    /// Hits that the candidate would have refused, and the limits in force would not have.
+    /// Hits that the candidate would have refused and the limits in force would not.
     pub newly_refused: u64,
-    /// Hits that the limits in force would have refused, and the candidate would not have.
+    /// Hits that the limits in force would have refused and the candidate would not.
     pub no_longer_refused: u64,
     /// Times that the candidate would have begun to deny a domain.
     pub candidate_denials: u64,
     /// Hits of domains beyond the cap on pairs: not ruled by the candidate.
     pub candidate_at_cap: u64,
-    /// The newest of those denials, the newest first.
+    /// The newest of those denials, newest first.
     pub newest: Vec<CandidateDenialView>,
 }
 
@@ -109,16 +109,16 @@ pub struct CandidateView {
 pub struct CandidateDenialView {
     /// The domain.
     pub domain: Box<str>,
-    /// From when on.
+    /// When it would have begun.
     pub at_us: u64,
-    /// Until when; null: for ever.
+    /// When it would have ended; null: never.
     pub end_us: Option<u64>,
-    /// The place of the hit after which it would have.
+    /// The log position of the hit that would have caused it.
     pub code: String,
 }
 
 impl Candidates {
-    /// Counts what a record said, which the log took at `appended`.
+    /// Counts a record's rulings; the log took the record at `appended`.
     pub fn note(&mut self, appended: Timestamp, limits: &Arc<Limits>, said: RuledBeside) {
         for ResourceCounts { resource, counts } in said.counts {
             let Some(compared) = self.of(&resource, limits, appended) else {
@@ -164,7 +164,7 @@ impl Candidates {
         Some(compared)
     }
 
-    /// What was compared of the candidates of a version.
+    /// The comparisons of the candidates of a limits version.
     pub fn view(&self, partition: u32, limits: &Limits) -> Vec<CandidateView> {
         let same = |name: &str, compared: &Compared| {
             std::ptr::eq(&*compared.limits, limits)
@@ -180,14 +180,14 @@ impl Candidates {
 }
 
 impl Ever {
-    /// Counts what a record said.
+    /// Counts a record's rulings.
     pub fn note(&mut self, said: &RuledBeside) {
         for ResourceCounts { resource, counts } in &said.counts {
             self.add_to(resource, &counts.candidate);
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another partition.
     pub fn add(&mut self, other: &Self) {
         for (resource, counts) in &other.0 {
             self.add_to(resource, counts);
@@ -200,7 +200,7 @@ impl Ever {
         }
     }
 
-    /// All resources.
+    /// The counts of all resources.
     pub fn all(&self) -> Vec<(Box<str>, CandidateCounts)> {
         let all = self.0.iter();
         all.map(|(name, counts)| (name.clone(), *counts)).collect()
@@ -218,7 +218,7 @@ fn has_candidate(limits: &Limits, resource: &str) -> bool {
     rate.is_some_and(|rate| rate.candidate().is_some())
 }
 
-/// Whether a resource is limited alike by two versions, and by the same candidate.
+/// Whether two versions limit a resource alike, and have the same candidate for it.
 fn is_same(before: Option<&RateResource>, after: Option<&RateResource>) -> bool {
     let stated = |rate: &RateResource| (rate.stated().clone(), rate.candidate().cloned());
     before.map(stated) == after.map(stated)

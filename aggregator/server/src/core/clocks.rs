@@ -1,11 +1,11 @@
-//! Whose clock is wrong: agents whose stamps the engine moved, by name.
+//! Agents whose clocks are wrong, by name: those whose time stamps the engine moved.
 //!
 //! ```text
-//! web-7   +3 600 000 000 us   its stamps are moved an hour on: its clock is an hour behind
+//! web-7   +3 600 000 000 us   the engine moves its stamps an hour on: its clock is an hour behind
 //! ```
 //!
-//! Knows nothing of how a clock is judged. What stays true: so many agents are named at most, and one
-//! whose stamps are right again for a while is shown with 0.
+//! Knows nothing of how a clock is judged. What stays true: the number of named agents is bounded; an agent whose
+//! stamps have been right again for [`SHOWN_FOR`] is shown with 0.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,28 @@ use tollgate_shared::time::Span;
 
 use super::view::ClockView;
 
-/// Agents that are named. Those beyond are counted with all others.
+/// Agents that are named. Further ones are only counted.
 const NAMED_MAX: usize = 64;
 
-/// For so long an agent is shown after its stamps were moved last.
+/// How long an agent is shown after its stamps were last moved.
 const SHOWN_FOR: Span = Span::from_secs(120);
 
-/// An agent whose clock seems to be behind is named only after its stamps have been moved for so long. One that has
-/// just started sends its first batches late (it looks for its aggregator, Kafka's client for the brokers), and nothing
-/// is known yet of how long its way takes: that heals with the next batch, and is no wrong clock.
+/// How long an agent's stamps have to be moved before its clock, which seems to be behind, is reported. An agent
+/// that has just started sends its first batches late (it looks for its aggregator, Kafka's client for the
+/// brokers), and the engine does not know yet how long its batches take. The next batch corrects that; the clock is
+/// not wrong.
 const NAMED_AFTER: Span = Span::from_secs(5);
 
-/// Nothing is so late. What is ahead is not late either.
+/// No batch is as late as this. A clock that is ahead is not explained by lateness either.
 const LATE_US_MAX: i64 = 600_000_000;
 
-/// Said again once it differs by so much from what was said.
+/// A correction is logged again once it differs by this much from the one logged last.
 const WORTH_SAYING_US: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     moved_us: i64,
-    /// None: not yet.
+    /// The correction logged last; `None`: not logged yet.
     said_us: Option<i64>,
     since: Span,
     at: Span,
@@ -59,7 +60,7 @@ impl Clocks {
         };
         if !self.wrong.contains_key(agent) {
             if self.wrong.len() == NAMED_MAX {
-                // Whoever is not named yet makes room for whoever is.
+                // An agent that was not reported yet makes room for the new one.
                 let over = { self.wrong.iter() }
                     .find(|(_, wrong)| wrong.said_us.is_none())
                     .map(|(agent, _)| agent.clone());
@@ -90,7 +91,7 @@ impl Clocks {
         }
     }
 
-    /// All that were ever named, by name.
+    /// All agents that were ever reported, by name.
     pub fn view(&self, clock: Span) -> Vec<ClockView> {
         let named = self.wrong.iter();
         let named = named.filter(|(_, wrong)| wrong.said_us.is_some());
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn batches_that_came_late_at_first_are_no_wrong_clock() {
         let mut clocks = Clocks::default();
-        // As on Kafka: 337 ms until the first batch was taken. The next ones were in time; it starts again later.
+        // As on Kafka: the first batch took 337 ms. The next ones were in time; later the agent starts again.
         for at in [1, 2, 200, 201] {
             clocks.note(Span::from_secs(at), &moved("web-7", 337_294));
         }

@@ -1,6 +1,6 @@
-//! What the core counts, each counter once: its field, its name on `/metrics`, and what it says. Nothing is decided by it.
+//! The core's counters, each defined once: field, name on `/metrics`, and sentence. No decision depends on them.
 
-/// A counter as `/metrics` shows it: its name, what it says, its value.
+/// A counter as `/metrics` shows it: name, sentence, value.
 pub type CounterRow = (&'static str, &'static str, u64);
 
 macro_rules! counters {
@@ -16,13 +16,13 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Adds what was counted elsewhere.
+            /// Adds the counts of another part.
             pub fn add(&mut self, other: &Self) {
                 $(self.$counter += other.$counter;)*
                 $(self.$other += other.$other;)*
             }
 
-            /// Those that `/metrics` shows.
+            /// The counters that `/metrics` shows.
             pub fn rows(&self) -> impl Iterator<Item = CounterRow> {
                 [$(($name, $says, self.$counter)),*].into_iter()
             }
@@ -105,7 +105,7 @@ counters! {
         agents_twin = "tollgate_agents_twin_total", "Signs of two agents of one name.",
         verdicts = "tollgate_verdicts_total", "Verdicts on holds told to agents.",
     }
-    // The feed's own counters show these.
+    // `/metrics` shows these among the feed's own counters.
     other {
         /// Frames published.
         frames

@@ -1,7 +1,7 @@
-//! What all parts of the core work with: the settings, what is counted, and what is asked for.
+//! What all parts of the core share: settings, counters, and requested effects.
 //!
-//! Knows nothing of partitions. What stays true: effects go out in the order in which they were asked for; an append
-//! that is answered is found by its ticket, once.
+//! Knows nothing of partitions. What stays true: effects are carried out in the order in which they were requested;
+//! the answer to an append is found by its ticket, once.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use super::partition::event::PartitionOutput;
 use super::settings::Settings;
 use super::view::Reply;
 
-/// What an append was for that no partition made.
+/// The purpose of an append that no partition made.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
     Genesis(Stream, u32),
-    /// One that is not needed any more is not repeated, and another is made where it is.
+    /// A failed bridge is not repeated: if one is still needed, another is made.
     Bridge,
     Document(u128),
     Amendment(u128),
@@ -29,15 +29,15 @@ pub(super) enum Purpose {
     },
 }
 
-/// What all parts work with.
+/// What all parts of the core share.
 pub(super) struct Environment {
     pub settings: Settings,
     /// This process's instance.
     pub instance: u128,
     random: blake3::OutputReader,
-    /// What partitions leave behind, and what is counted.
+    /// What partitions leave behind, and the counters.
     pub out: PartitionOutput,
-    /// What is to be done.
+    /// The effects that were requested.
     pub effects: Vec<Effect>,
     appends: HashMap<Ticket, Purpose>,
     last_ticket: u64,
@@ -88,7 +88,7 @@ impl Environment {
         ticket
     }
 
-    /// What an append was for that is answered; `None` means that nobody waits for the answer.
+    /// The purpose of an append that was answered; `None`: no part waits for the answer.
     pub fn answered(&mut self, ticket: Ticket) -> Option<Purpose> {
         self.appends.remove(&ticket)
     }

@@ -1,7 +1,7 @@
-//! Everything that can wake the core, and everything that it can ask for.
+//! Everything that can wake the core, and every effect that it can request.
 //!
-//! The core does no I/O: whoever runs it hands it one [`Event`] after the other and does what the
-//! [`Effect`]s say. So a simulation runs the code that ships.
+//! The core does no I/O: the caller hands it one [`Event`] after the other and carries out the
+//! [`Effect`]s. So a simulation runs the code that ships.
 
 use std::collections::BTreeSet;
 
@@ -19,69 +19,69 @@ use tollgate_log::{Delivered, LogEvent, Stream, Ticket};
 pub struct Now {
     /// On this process's monotonic clock, from its start.
     pub clock: Span,
-    /// The wall clock. It stands in pushed limits, for people; nothing is reckoned from it.
+    /// The wall clock. It stands in pushed limits, for people; nothing is computed from it.
     pub wall: Timestamp,
 }
 
 /// Everything that can wake the core.
 #[derive(Debug)]
 pub enum Event {
-    /// The log says something.
+    /// An event of the log.
     Log(LogEvent),
-    /// An agent asks for something.
+    /// A request of an agent.
     Agent {
-        /// Who, as the link knows him.
+        /// The agent's connection.
         peer: Peer,
-        /// What.
+        /// The request.
         request: Request,
     },
-    /// The connection of an agent takes answers again, or does not.
+    /// An agent's connection takes answers again, or stops taking them.
     Room(Peer, AgentRoom),
-    /// Somebody wants to see something, by HTTP.
+    /// A query by HTTP.
     Query {
         /// Names the answer.
         id: QueryId,
-        /// What.
+        /// The query.
         query: Query,
     },
-    /// The limits file was read: at start, or because an operator said so.
+    /// The limits file was read: at start, or at an operator's request.
     LimitsFile(LimitsFile),
-    /// A snapshot was written, or could not be.
+    /// Writing a snapshot has ended.
     SnapshotSaved {
         /// Its partition.
         partition: u32,
-        /// Which of the two.
+        /// Whether it was written.
         saved: bool,
     },
-    /// These others belong to this process's fleet.
+    /// The other members of this process's fleet.
     Members(Vec<Member>),
-    /// These partitions are ruled by members of other groups, too.
+    /// The partitions that members of other groups rule as well.
     RuledToo(BTreeSet<u32>),
-    /// This process is to rule these partitions. Only for one made by [`super::Core::shared`].
+    /// This process is to rule these partitions. Only for a core made by [`super::Core::shared`].
     Assigned(Vec<u32>),
-    /// Another rules these partitions from now on.
+    /// Other aggregators rule these partitions from now on.
     Revoked(Vec<u32>),
-    /// A partition was restored, as [`Effect::Restore`] asked.
+    /// A partition was restored, at the request of [`Effect::Restore`].
     Restored {
         /// The partition.
         partition: u32,
-        /// As it was asked.
+        /// The attempt, as in the request.
         attempt: u64,
-        /// What came of it.
+        /// The result.
         restored: Restored,
     },
-    /// What was at hand has been handled, or the time that was asked for has come: announce, tick.
+    /// All events at hand have been handled, or the time that the core asked for has come: announce, tick.
     Turn,
 }
 
-/// Whether an agent takes its answers: of a snapshot no part is made while it does not.
+/// Whether an agent's connection takes answers. While it does not, no part of a snapshot is made for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentRoom {
-    /// So much waits for it that no more is to be made.
+    /// So much waits to be sent that no more is to be made.
     Full,
-    /// It took what waited.
+    /// The connection has taken what waited.
     Free,
-    /// It is gone: nothing is to be made any more.
+    /// The connection is gone: nothing more is to be made for it.
     Gone,
 }
 
@@ -93,7 +93,7 @@ pub struct Peer(pub bytes::Bytes);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueryId(pub u64);
 
-/// What an agent asks for, decoded and checked: see `link::admit`.
+/// A request of an agent, decoded and checked: see `link::admit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Where is the feed?
@@ -101,11 +101,11 @@ pub enum Request {
         /// Echoed.
         nonce: u64,
     },
-    /// Append this record, which an agent may write and which is whole.
+    /// Append this record, which was checked to be whole and of a kind that agents may write.
     Append {
         /// Echoed.
         id: u64,
-        /// Where to.
+        /// The partition.
         partition: u32,
         /// Its bytes.
         record: Vec<u8>,
@@ -124,14 +124,14 @@ pub enum Request {
 pub struct LimitsFile {
     /// Its name, for messages.
     pub name: String,
-    /// Its text, or why it cannot be read.
+    /// Its text, or why it could not be read.
     pub text: Result<String, String>,
 }
 
-/// Everything that the core can ask for.
+/// Every effect that the core can request.
 #[derive(Debug)]
 pub enum Effect {
-    /// Append a record to the log; answered by an event with the ticket.
+    /// Append a record to the log; an event with the ticket is the answer.
     Append {
         /// The stream.
         stream: Stream,
@@ -148,17 +148,17 @@ pub enum Effect {
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// From this offset on.
+        /// The offset to begin with.
         from: u64,
     },
-    /// Follow a partition of the log no more.
+    /// Stop following a partition of the log.
     Unfollow {
         /// The stream.
         stream: Stream,
         /// The partition.
         partition: u32,
     },
-    /// Restore a partition from its newest snapshot; answered by an event.
+    /// Restore a partition from its newest snapshot; an event is the answer.
     Restore {
         /// The partition.
         partition: u32,
@@ -167,7 +167,7 @@ pub enum Effect {
         /// The limits that are known.
         known: Box<Known>,
     },
-    /// Tell the subscribers of a topic.
+    /// Publish a frame to the subscribers of a topic.
     Publish {
         /// The topic.
         topic: Topic,
@@ -176,19 +176,19 @@ pub enum Effect {
     },
     /// Answer an agent.
     Answer {
-        /// Who.
+        /// The agent's connection.
         peer: Peer,
         /// The message.
         message: Vec<u8>,
     },
     /// Answer a query.
     Reply {
-        /// Which one.
+        /// The query.
         id: QueryId,
         /// The answer.
         reply: Box<Reply>,
     },
-    /// Keep a snapshot; answered by an event.
+    /// Keep a snapshot; an event is the answer.
     SaveSnapshot {
         /// Its partition.
         partition: u32,
@@ -204,9 +204,9 @@ pub enum Effect {
         /// The offset of the last record in it.
         upto: u64,
     },
-    /// Keep a refused record aside, for inspection.
+    /// Keep a refused record as a dead letter, for inspection.
     Aside(Aside),
-    /// Nothing can be ruled: the limits file is bad, and the log has no version to rule by.
+    /// Nothing can be ruled: the limits file is bad, and the log has no limits version.
     GiveUp {
         /// All faults, a line each.
         why: String,
@@ -215,7 +215,7 @@ pub enum Effect {
     },
 }
 
-/// A record that was refused.
+/// A dead letter: a record that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
     /// The stream.
@@ -224,14 +224,14 @@ pub struct Aside {
     pub partition: u32,
     /// Its offset.
     pub offset: u64,
-    /// Why.
+    /// The reason.
     pub why: String,
     /// Its bytes.
     pub bytes: bytes::Bytes,
 }
 
 impl Aside {
-    /// A record that was delivered.
+    /// The dead letter of a delivered record.
     pub(super) fn of(stream: Stream, partition: u32, delivered: &Delivered, why: String) -> Self {
         Self {
             stream,

@@ -1,16 +1,16 @@
-//! Where a partition is read from, and whether it is the log that its state is of.
+//! Where a partition's log is read from, and whether it is the log that the partition's state came from.
 //!
 //! ```text
 //! snapshot up to X ── follow from X ── record X is the one it ends with ──> ruled on from X + 1
-//!                                      another one, or none ──> the next older snapshot, or the beginning
-//! read up to X, stopped ── follow from X ── the same; another one, or none ──> the newest snapshot
+//!                                      another record, or none ──> the next older snapshot, or the beginning
+//! read up to X, stopped ── follow from X ── the same; another record, or none ──> the newest snapshot
 //! ```
 //!
 //! A log may lose its end in a power cut and grow again; then an offset has another record than before,
-//! and a snapshot beyond the cut is of a future that never was. So a snapshot carries a mark of its last
-//! record, whoever keeps it. Knows nothing of files and topics. What stays true: nothing is ruled from a
-//! snapshot, or by who had stopped reading, before the log was seen to have the last record, unless that is gone
-//! by age.
+//! and a snapshot beyond the cut describes records that the log does not have. So a snapshot carries a mark
+//! of its last record, wherever it is kept. Knows nothing of files and topics. What stays true: after restoring
+//! a snapshot, or after an interruption of reading, nothing is ruled before the log was seen to have the last
+//! record again, unless that record is gone by age.
 
 use tollgate_shared::time::Span;
 
@@ -19,13 +19,14 @@ use super::partition::event::{PartitionEffect, PartitionStep};
 use super::partition::{Partition, Stage};
 use tollgate_log::{Delivered, Stream};
 
-/// How often snapshots are looked for that another group may have taken meanwhile.
+/// How often to look for newer snapshots of another group.
 const LOOK_AGAIN_AFTER: Span = Span::from_secs(5);
 
-/// How long they are waited for: whoever owns the partition there may wait just so, or be stopped.
+/// How long to wait for such a snapshot: the ruling aggregator of the other group may be waiting likewise, or be
+/// stopped.
 const HEADLESS_MAX: Span = Span::from_secs(60);
 
-/// What a record is known again by: its bytes, and when the log took it.
+/// A mark by which a record is recognised: a hash of its bytes and of the instant at which the log took it.
 pub fn mark_of(delivered: &Delivered) -> u128 {
     let mut hasher = blake3::Hasher::new_derive_key("tollgate 2026-11 mark of a record");
     hasher.update(&delivered.appended.as_micros().to_le_bytes());
@@ -36,7 +37,7 @@ pub fn mark_of(delivered: &Delivered) -> u128 {
 }
 
 impl Partition {
-    /// Looks at a record while the position is unverified; says whether the record is still to be ruled.
+    /// Checks a record while the position is unverified. Returns whether the record is still to be ruled.
     pub(super) fn verify(&mut self, delivered: &Delivered, step: &mut PartitionStep<'_>) -> bool {
         if delivered.offset < self.position.next {
             return false;
@@ -55,14 +56,14 @@ impl Partition {
         false
     }
 
-    /// The record that verifies a partition's state is not there: what stands at `next` comes next. Says
-    /// whether that was the case.
+    /// The record that would verify the partition's state is missing: the record at `next` follows. Returns whether
+    /// the position was unverified, so that the gap is dealt with.
     fn gap_before_proof(&mut self, next: u64, step: &mut PartitionStep<'_>) -> bool {
         if !self.position.unverified || !self.takes() {
             return false;
         }
         let shared = step.context.shared;
-        // Where it went by age, the generation must do: no end was lost since the snapshot was taken.
+        // If the record went by age, the generation is the proof: no end was lost since the snapshot was taken.
         let generation = match shared {
             true => self.generation_met(),
             false => step.context.settings.start.generation,
@@ -97,8 +98,8 @@ impl Partition {
         self.recovery.found.clear();
     }
 
-    /// What a partition has ruled is not of this log. Where that was a snapshot's, it goes, and an older one is
-    /// tried; what was read here says nothing of snapshots.
+    /// What the partition has ruled is not of this log. If it came from a snapshot, the snapshot is dropped, and an
+    /// older one is tried. If it was read here, no snapshot is to blame.
     fn reject(&mut self, step: &mut PartitionStep<'_>) {
         let upto = self.position.next;
         if self.position.is_reading_again() {
@@ -124,7 +125,7 @@ impl Partition {
         self.restore_older(upto, step);
     }
 
-    /// The log delivered all that was there.
+    /// The log has delivered everything that it has.
     pub(super) fn caught_up(&mut self, next: u64, step: &mut PartitionStep<'_>) {
         if self.stage != Stage::CatchingUp {
             return;
@@ -143,8 +144,8 @@ impl Partition {
         }
     }
 
-    /// Follows from where it was ruled to. A fleet's topic may have been made anew meanwhile and be as long: there
-    /// it reads once more what it read last, which verifies that it is the same.
+    /// Follows the log from where the partition was ruled to. A fleet's topic may have been recreated meanwhile and
+    /// be as long; so in a fleet the last record is read once more, which verifies that the log is the same.
     pub(super) fn follow_again(&mut self, step: &mut PartitionStep<'_>) {
         if let Some(why) = self.why_no_key(self.ruler.version(), step) {
             return self.stop(why);
@@ -171,7 +172,7 @@ impl Partition {
         });
     }
 
-    /// A follow begins.
+    /// The log begins to deliver records.
     pub(super) fn following(&mut self, from: u64) {
         if self.stage == Stage::Returning && self.position.next == from {
             self.stage = Stage::CatchingUp;
@@ -194,7 +195,7 @@ impl Partition {
         if waits {
             return;
         }
-        // Hits are read from 0 where no snapshot is of use: then what is gone is missing in every window.
+        // Hits are read from 0 only without a useful snapshot: then what is gone is missing in every window.
         step.counters().gaps += 1;
         tracing::error!(
             partition = self.index,
@@ -203,7 +204,7 @@ impl Partition {
             "records are gone before they could be read"
         );
         if next < wanted {
-            // It was ruled further than it goes now.
+            // The log now ends before the records that were ruled.
             return self.begin_anew(step);
         }
         if !self.takes() {
@@ -215,8 +216,8 @@ impl Partition {
         self.position.skip_to(next);
     }
 
-    /// Whether a partition whose beginning is gone is looked for in snapshots once more: one that holds what is gone may
-    /// have come since there was none.
+    /// Whether the snapshots of a partition whose beginning is gone are searched once more. One that covers the
+    /// missing records may have been written since the last search.
     fn looks_once_more(&mut self, step: &mut PartitionStep<'_>) -> bool {
         if !step.context.shared || !self.takes() || self.recovery.overtaken_at == Some(0) {
             return false;
@@ -226,7 +227,7 @@ impl Partition {
         true
     }
 
-    /// Whether a partition whose beginning is gone waits for what another group knows of it.
+    /// Whether a partition whose beginning is gone waits for a snapshot of another group.
     fn waits_for_another(&mut self, first: u64, step: &mut PartitionStep<'_>) -> bool {
         if !step.context.shared || !self.takes() {
             return false;
@@ -236,7 +237,7 @@ impl Partition {
         if *self.recovery.wait_until.get_or_insert(until) <= clock {
             return false;
         }
-        // What that one takes from now on is of this log, wherever it ends.
+        // A snapshot that the other group takes from now on is of this log, wherever it ends.
         self.recovery.before = None;
         tracing::warn!(
             partition = self.index,
@@ -251,17 +252,17 @@ impl Partition {
         true
     }
 
-    /// Looks again for snapshots where one is waited for. Where none is left who rules the partition, or none
-    /// came in time, it is ruled from what there is.
+    /// Looks for snapshots again where the partition waits for one. If no other group rules the partition any more,
+    /// or no snapshot came in time, it is ruled from the records that exist.
     pub(super) fn look_again(&mut self, step: &mut PartitionStep<'_>) {
         if matches!(self.stage, Stage::Headless { again, .. } if again <= step.clock()) {
             self.restore_again(step);
         }
     }
 
-    /// Records went by age before they were ruled, or what was ruled is not of this log: in a fleet another may have
-    /// ruled what is missing, and its snapshot knows what that did. Where none reaches that far, it is gone on with
-    /// what there is.
+    /// Records went by age before they were ruled, or what was ruled is not of this log. In a fleet another
+    /// aggregator may have ruled the missing records, and its snapshot includes their effect. If no snapshot
+    /// reaches that far, ruling continues with the records that exist.
     fn restore_newer(&mut self, step: &mut PartitionStep<'_>) {
         self.forget_ruled(step);
         self.restore_again(step);
@@ -270,7 +271,7 @@ impl Partition {
     /// Rules the partition from its beginning: the log ends before what was ruled.
     fn begin_anew(&mut self, step: &mut PartitionStep<'_>) {
         self.forget_ruled(step);
-        // What was begun is not there any more: who was the one to begin it is so again.
+        // The identity that was read is gone too: the aggregator that has to write it has to do so again.
         step.push(PartitionEffect::ForgetIdentity);
         self.stage = Stage::Returning;
         self.follow(0, step);

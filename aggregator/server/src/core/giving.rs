@@ -1,17 +1,18 @@
-//! Giving: what is in force goes to the agents that ask for it, a part a turn.
+//! Snapshots for agents: an agent that asks is sent what is in force, one part per turn.
 //!
 //! ```text
-//! ask        the point of the feed is taken, and the ask queues
-//! turn       the first in the queue is given one part; it queues again while more is left
+//! query      the point of the feed is taken, and the query is queued
+//! turn       the first query in the queue is answered with one part; it is queued again while more is left
 //! ```
 //!
-//! So neither a million denials nor a thousand agents that come back at once hold up the rulings for
-//! longer than one part takes. An agent that does not take its parts is passed over until it does, so that
-//! what waits for it does not grow. Knows nothing of sockets.
+//! So neither a million denials nor a thousand agents that return at once delay the rulings for longer
+//! than one part takes. An agent that does not take its parts is passed over until it does, so that what
+//! waits for it does not grow. Knows nothing of sockets.
 //!
-//! What stays true: one ask of an agent waits at most, its newest; no part is made for an agent that is full; every part of an answer names the
-//! point of the feed that was taken when it was asked, and has its number; of a partition that was let go
-//! meanwhile it does not say how far that was ruled, since what is in force there is not listed any more.
+//! What stays true: at most one query of an agent waits, its newest; no part is made for an agent whose
+//! connection is full; every part of an answer carries its number and the point of the feed at which the query
+//! arrived. Of a partition that was revoked or restarted meanwhile, the later parts state no watermark, since
+//! what is in force there is not listed any more.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,53 +27,53 @@ use super::limits_desk::LimitsDesk;
 use super::live::At;
 use super::ready::ReadyPartitions;
 
-/// Asks that may wait, and the bytes of what they name. Beyond it the largest is not answered; an agent asks
+/// Queries that may wait, and the bytes of the names in them. Beyond it the largest query is dropped; its agent asks
 /// again.
 const WAITING_MAX: usize = 16_384;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// As many statements take the room of what else a part says of a resource.
+/// The room that a resource's other fields take in a part, in statements.
 const TOPIC_TOLD: usize = 20;
 
-/// An ask that is being answered.
+/// A query that is being answered.
 #[derive(Debug)]
 struct SnapshotAnswer {
     peer: Peer,
     nonce: u64,
     resources: Vec<Box<str>>,
     point: Point,
-    /// How many parts have been given.
+    /// How many parts have been sent.
     parts: u32,
-    /// The resource that the next part begins with, and the scope in it that was given last.
+    /// The resource that the next part begins with, and the last scope of it that was sent.
     next: usize,
     after: Option<At>,
 }
 
 impl SnapshotAnswer {
-    /// What it takes of memory, about.
+    /// The memory that it takes, approximately.
     fn bytes(&self) -> usize {
         let names = self.resources.iter().map(|name| name.len() + 64);
         names.sum::<usize>() + self.point.evidence.len() * 64
     }
 }
 
-/// The asks that are being answered.
+/// The queries that are being answered.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotResponder {
-    /// The next one first.
+    /// In the order in which they are answered.
     waiting: VecDeque<SnapshotAnswer>,
-    /// The agents that do not take their parts, as many as are connected at most, with their asks.
+    /// Agents that do not take their parts, at most one per connected agent, with their queries.
     full: HashMap<Peer, Option<SnapshotAnswer>>,
     bytes: usize,
 }
 
 impl SnapshotResponder {
-    /// Whether no part is to be made for anybody.
+    /// Whether no part is to be made for any agent.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes an ask in the place of the one before of its agent; how many were dropped for want of room.
+    /// Takes a query, which replaces an earlier one of its agent; returns how many were dropped for want of room.
     fn take(&mut self, giving: SnapshotAnswer) -> u64 {
         self.remove(&giving.peer);
         self.put(giving);
@@ -101,7 +102,7 @@ impl SnapshotResponder {
         }
     }
 
-    /// Takes the ask of an agent out.
+    /// Removes the query of an agent.
     fn remove(&mut self, peer: &Peer) -> Option<SnapshotAnswer> {
         let held = self.full.get_mut(peer).and_then(Option::take);
         let giving = held.or_else(|| {
@@ -112,14 +113,14 @@ impl SnapshotResponder {
         Some(giving)
     }
 
-    /// The next ask, to be given a part.
+    /// Takes the next query out of the queue.
     fn next(&mut self) -> Option<SnapshotAnswer> {
         let giving = self.waiting.pop_front()?;
         self.bytes -= giving.bytes();
         Some(giving)
     }
 
-    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    /// Notes whether an agent's connection takes answers. Nothing is sent at once.
     pub(super) fn room(&mut self, peer: Peer, room: AgentRoom) {
         let giving = self.remove(&peer);
         match room {
@@ -133,7 +134,7 @@ impl SnapshotResponder {
 }
 
 impl SnapshotResponder {
-    /// An agent asks what is in force; it is given it from the point of the feed that stands now.
+    /// An agent asks what is in force: its query is queued with the current point of the feed.
     pub(super) fn asked(
         &mut self,
         peer: Peer,
@@ -154,7 +155,7 @@ impl SnapshotResponder {
         env.out.tally.counters.asks_dropped += self.take(giving);
     }
 
-    /// Gives one part to the agent whose turn it is.
+    /// Sends one part to the agent whose turn it is.
     pub(super) fn give_part(
         &mut self,
         now: Now,
@@ -182,7 +183,7 @@ fn next_part(
     (announcer, ready): (&Announcer, &ReadyPartitions),
     limits: &LimitsDesk,
 ) -> Snapshot {
-    // Else an agent would take all that it knows of such a partition for open.
+    // Otherwise an agent would take everything that it knows of such a partition for open.
     giving.point.evidence.retain(|then| {
         let now = ready.get(&then.partition).map(|ready| ready.evidence);
         now.is_some_and(|now| now.log == then.log && then.ruled <= now.ruled)
@@ -244,9 +245,9 @@ fn next_part(
     }
 }
 
-/// As many statements take the room of the groups that public limits tell.
+/// The room that the groups and descriptor rules of public limits take in a part, in statements.
 fn groups_told(public: &Public) -> usize {
-    /// Below what a statement may take.
+    /// A statement may take as much, or slightly more.
     const TOLD_BYTES: usize = 400;
     const HEADS: usize = 48;
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);
@@ -261,5 +262,5 @@ fn groups_told(public: &Public) -> usize {
     (bytes + rules.sum::<usize>()).div_ceil(TOLD_BYTES)
 }
 
-// However many groups a resource or rules a domain of descriptors has, it fits a part.
+// All groups of a resource, or all rules of a domain of descriptors, fit into one part.
 const _: () = assert!(TOPIC_TOLD + GROUPS_BYTES_MAX.div_ceil(400) < TOLD_MAX);

@@ -1,14 +1,14 @@
-//! The one order of all holds and staged copies that people see, over all resources, and a place in it.
+//! The order in which operators see all holds and staged copies, over all resources, and a position in it.
 //!
 //! ```text
-//! start        resource   who
+//! start        resource   holder
 //! 12:00:01.5   gpu        job, epoch 7, number 3
-//! 12:00:01.5   sandbox    transfer 00…ab              what is staged comes before what is held
+//! 12:00:01.5   sandbox    transfer 00…ab              staged copies come before held ones
 //! 12:00:01.5   sandbox    web, epoch 9, number 1
 //! ```
 //!
-//! Knows nothing of filters. What stays true: the order depends on what is held alone, so that a page goes on
-//! where the one before it ended, whoever answers and whatever came or went meanwhile.
+//! Knows nothing of filters. What stays true: the order depends only on what is held, so that a page goes on
+//! where the one before it ended, whichever aggregator answers and whatever was taken or released meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,12 +16,12 @@ use std::collections::BinaryHeap;
 use tollgate_engine::copies::{Copies, HoldView as Held, StagedView, TransferId};
 use tollgate_shared::time::Timestamp;
 
-/// Whose a hold is.
+/// The holder of copies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
-    /// It is staged, under this id.
+    /// The copies are staged, under this id.
     Staged(TransferId),
-    /// An agent's.
+    /// An agent holds them.
     Agent {
         /// The agent's name.
         name: Box<str>,
@@ -32,40 +32,40 @@ pub enum Holder {
     },
 }
 
-/// A place in the order.
+/// A position in the order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldCursor {
     /// When the copies were taken.
     pub start: Timestamp,
     /// The resource.
     pub resource: Box<str>,
-    /// Whose they are.
+    /// Who holds the copies.
     pub holder: Holder,
 }
 
-/// A resource whose holds are looked at.
+/// A resource whose holds are listed.
 pub(super) struct OrderSource<'a> {
     pub resource: &'a str,
     pub partition: u32,
-    /// The log's time there.
+    /// The log's time in that partition.
     pub now: Timestamp,
     pub copies: &'a Copies,
 }
 
-/// What stands at a place.
+/// The entry at a position.
 pub(super) enum OrderEntry<'a> {
     Held(Held<'a>),
     Staged(StagedView<'a>),
 }
 
-/// Which of both are wanted.
+/// Which kinds of entries are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub held: bool,
     pub staged: bool,
 }
 
-/// As [`HoldCursor`], of an entry that is at hand.
+/// As [`HoldCursor`], with names borrowed from an entry.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct OrderKey<'a> {
     start: Timestamp,
@@ -112,7 +112,7 @@ impl<'a> OrderKey<'a> {
 }
 
 impl HoldCursor {
-    /// The place of an entry.
+    /// The position of an entry.
     pub(super) fn of(resource: &str, entry: &OrderEntry<'_>) -> Self {
         let (start, holder) = match entry {
             OrderEntry::Held(held) => {
@@ -133,7 +133,7 @@ impl HoldCursor {
     }
 }
 
-/// An entry that is next of its source, which is named by its index.
+/// The next entry of a walk, which is named by its index.
 struct Next<'a> {
     key: OrderKey<'a>,
     walk: usize,
@@ -160,10 +160,10 @@ impl Ord for Next<'_> {
     }
 }
 
-/// Entries of one kind of a source, which is named by its index.
+/// The entries of one kind of one source, and the index of that source.
 type Walk<'a> = (usize, Box<dyn Iterator<Item = OrderEntry<'a>> + 'a>);
 
-/// Everything in some sources behind a place, in order, each with the index of its source.
+/// Everything in some sources after a position, in order, each with the index of its source.
 pub(super) fn behind<'a>(
     sources: &'a [OrderSource<'a>],
     after: Option<&'a HoldCursor>,

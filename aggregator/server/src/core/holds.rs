@@ -1,8 +1,8 @@
-//! Who holds what: the list of holds as operators see it, the oldest first.
+//! The list of holds as operators see it, the oldest first.
 //!
-//! Knows nothing of HTTP. What stays true: one answer looks at no more than [`LOOK_MAX`] holds, whatever is
-//! asked, so that nobody who looks holds up the rulings; where it stops before the end it says behind which
-//! hold to go on; what is shown is in an order that does not depend on the machine (`hold_order`).
+//! Knows nothing of HTTP. What stays true: one answer looks at no more than [`LOOK_MAX`] holds, whatever the
+//! query, so that no query delays the rulings; an answer that stops before the end states after which hold to go
+//! on; the order of the list does not depend on the machine (`hold_order`).
 
 use serde::Serialize;
 use tollgate_engine::copies::{HoldState, HoldView as Held, StagedView};
@@ -13,16 +13,16 @@ use super::hold_order::{HoldCursor, Kinds, OrderEntry, OrderSource, behind};
 use super::partition::Partition;
 use super::queries::Views;
 
-/// Holds that one answer looks at, over all resources: a part of a millisecond.
+/// Holds that one answer looks at, over all resources: that takes a fraction of a millisecond.
 pub const LOOK_MAX: usize = 1_000;
 
-/// The states of a hold: it counts; its agent is gone, so that it does not; it is nobody's, and counts.
+/// The states of a hold: it counts; its agent is gone, so it does not count; it has no holder, and counts.
 pub const STATES: [&str; 3] = [HELD, LOST, STAGED];
 const HELD: &str = "held";
 const LOST: &str = "lost";
 const STAGED: &str = "staged";
 
-/// Which holds are asked for.
+/// Which holds a query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldFilter {
     /// Of this resource.
@@ -35,26 +35,26 @@ pub struct HoldFilter {
     pub group: Option<String>,
     /// In this state: one of [`STATES`].
     pub state: Option<&'static str>,
-    /// Behind this one, in the order in which they are shown.
+    /// After this position of the order.
     pub after: Option<HoldCursor>,
-    /// At most so many.
+    /// At most this many.
     pub limit: usize,
 }
 
-/// Who holds what.
+/// The holds of all resources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HoldsView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The holds, the oldest first.
     pub holds: Vec<HoldView>,
-    /// Whether there are more, or may be.
+    /// Whether there are more holds, or may be.
     pub more: bool,
-    /// Behind which one to go on, where there may be more: the last that was looked at.
+    /// The position after which to go on, where there may be more: that of the last hold that was looked at.
     pub next: Option<HoldCursor>,
-    /// The copy-limited resources of which something was ever held, by name.
+    /// The copy-limited resources that ever had a hold, by name.
     pub resources: Vec<ResourceView>,
-    /// Partitions that could not be asked: they are not ruled at the moment.
+    /// Partitions that could not answer: this process does not rule them at the moment.
     pub partitions_missing: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ pub struct ResourceView {
     pub optimistic: u64,
     /// The global limit; null: unbounded.
     pub global: Option<u64>,
-    /// Holds, those of gone agents included, and staged transfers.
+    /// The number of holds, including those of gone agents, and of staged transfers.
     pub holds: u64,
 }
 
@@ -84,13 +84,13 @@ pub struct HoldView {
     pub domain: Box<str>,
     /// The groups that it was taken under.
     pub groups: Vec<Box<str>>,
-    /// `held`; `lost`: its agent is gone and it does not count; `staged`: nobody's until it is seized.
+    /// `held`; `lost`: its agent is gone and it does not count; `staged`: without a holder until it is seized.
     pub state: &'static str,
     /// The agent's name; null where it is staged.
     pub agent: Option<Box<str>>,
     /// The agent's epoch, in hexadecimal; null where it is staged.
     pub epoch: Option<String>,
-    /// The number that the epoch gave to it; null where it is staged.
+    /// The number that the epoch gave to the hold; null where it is staged.
     pub number: Option<u64>,
     /// The transfer under which it is staged; null where it is held.
     pub transfer: Option<String>,
@@ -98,9 +98,9 @@ pub struct HoldView {
     pub copies: u32,
     /// When they were taken.
     pub start_us: u64,
-    /// How long ago, by log time.
+    /// The time since then, by log time.
     pub age_us: u64,
-    /// When staged copies are let go, at the end of their transfer or at their greatest age; null where it is
+    /// When staged copies are released, at the end of their transfer or at their greatest age; null where they are
     /// held.
     pub end_us: Option<u64>,
     /// Whether it was granted before use.
@@ -147,7 +147,7 @@ impl Views<'_> {
             let fits = filter.wants(&entry);
             if LOOK_MAX <= looked || fits && filter.limit <= view.holds.len() {
                 view.more = true;
-                // Without a row and without a look the page begins where it was to begin.
+                // If no hold was looked at, the next page begins where this one was to begin.
                 view.next = last
                     .map(|(resource, entry)| HoldCursor::of(resource, &entry))
                     .or_else(|| filter.after.clone());
@@ -161,7 +161,7 @@ impl Views<'_> {
         view
     }
 
-    /// Partitions that would have to be asked and are not ruled.
+    /// Partitions that the query concerns and that are not ruled here.
     fn missing_for(&self, filter: &HoldFilter) -> Vec<u32> {
         let count = self.settings.partitions;
         let resource = filter.resource.as_deref();
@@ -171,14 +171,14 @@ impl Views<'_> {
             .partitions
             .iter()
             .filter(asked)
-            // One that another aggregator rules is as little known here.
+            // A partition that another aggregator rules is just as unknown here.
             .filter(|partition| !partition.is_ready());
         missing.map(|partition| partition.index).collect()
     }
 }
 
 impl HoldFilter {
-    /// What is looked at: what is staged is no agent's.
+    /// The kinds of entries to look at: staged copies belong to no agent.
     fn kinds(&self) -> Kinds {
         let only_staged = self.state == Some(STAGED);
         Kinds {

@@ -1,13 +1,13 @@
-//! Which partitions are given an identity, and how far that is.
+//! Which partitions need an identity, and how far its writing has come.
 //!
 //! ```text
-//! wanted ── due, sent ──> Sent ── the log has it ──> Stated ── nothing came back in time ──> wanted
+//! wanted ── due, sent ──> Sent ── the log has it ──> Stated ── it was not read in time ──> wanted
 //!    ^                      │
-//!    └──── it failed ───────┘            forgotten: let go, or the log was made anew
+//!    └──── it failed ───────┘            forgotten: revoked, or the log was recreated
 //! ```
 //!
-//! Knows nothing of what an identity is, and of what comes back. What stays true: an answer counts only where its
-//! ticket is the one that is waited for, so that one of a log that is gone says nothing of the one in its place.
+//! Knows nothing of what an identity is, and of what is read. What stays true: an answer counts only if its ticket
+//! is the awaited one, so that an answer of a log that is gone does not count for the log that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,11 @@ use super::environment::{Environment, Purpose};
 use super::partition::{self, Partition};
 use super::record_keys;
 
-/// How long an identity that the log has taken may be on its way back. One that is stated twice is passed
-/// over the second time.
+/// How long after the log took an identity it may arrive as a record. An identity that is written twice is ignored
+/// the second time.
 const BACK_WITHIN: Span = Span::from_secs(2);
 
-/// How far it is.
+/// How far the writing of an identity has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdentityStage {
     Wanted { not_before: Span },
@@ -34,16 +34,16 @@ enum IdentityStage {
     Stated { since: Span },
 }
 
-/// All that this process gives, or has given.
+/// The identities that this process writes, or has written.
 #[derive(Debug, Default)]
 pub struct Identities {
     stages: BTreeMap<(Stream, u32), IdentityStage>,
-    /// Those that the log does not have yet.
+    /// Partitions whose identity the log does not have yet.
     awaited: BTreeSet<(Stream, u32)>,
 }
 
 impl Identities {
-    /// A partition is to be given one, if it is not on the way.
+    /// A partition needs an identity, unless one is on the way.
     pub fn want(&mut self, at: (Stream, u32)) {
         self.stages.entry(at).or_insert_with(|| {
             self.awaited.insert(at);
@@ -53,30 +53,30 @@ impl Identities {
         });
     }
 
-    /// Whether nothing else may be appended there yet.
+    /// Whether no other record may be appended there yet.
     pub fn is_awaited(&self, at: (Stream, u32)) -> bool {
         self.awaited.contains(&at)
     }
 
-    /// Whether there is any such partition.
+    /// Whether any partition waits for its identity.
     pub fn any_awaited(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Those that are to be sent now.
+    /// The partitions whose identity is to be sent now.
     fn due(&self, clock: Span) -> Vec<(Stream, u32)> {
         let due = |stage: &IdentityStage| matches!(stage, IdentityStage::Wanted { not_before } if *not_before <= clock);
         let all = self.stages.iter().filter(|(_, stage)| due(stage));
         all.map(|(at, _)| *at).collect()
     }
 
-    /// One was appended under this ticket.
+    /// An identity was appended under this ticket.
     fn sent(&mut self, at: (Stream, u32), ticket: Ticket) {
         self.stages.insert(at, IdentityStage::Sent { ticket });
         self.awaited.insert(at);
     }
 
-    /// What became of the one under this ticket.
+    /// The log has answered the append of this ticket.
     pub fn answered(&mut self, at: (Stream, u32), ticket: Ticket, is_taken: bool, clock: Span) {
         if let Some(stage) = self.stages.get_mut(&at)
             && *stage == (IdentityStage::Sent { ticket })
@@ -91,13 +91,13 @@ impl Identities {
         }
     }
 
-    /// Whether the log took it, and it should have come back by now.
+    /// Whether the log took the identity so long ago that it should have arrived as a record.
     fn is_late(&self, at: (Stream, u32), clock: Span) -> bool {
         let stage = self.stages.get(&at);
         matches!(stage, Some(IdentityStage::Stated { since }) if since.saturating_add(BACK_WITHIN) <= clock)
     }
 
-    /// States the identities that are due. Of a log that is `shared` a partition has one identity at a time.
+    /// States the identities that are due. In a log that is `shared` a partition has one identity at a time.
     pub fn state_due(
         &mut self,
         clock: Span,
@@ -113,22 +113,22 @@ impl Identities {
                 continue;
             }
             let found = of_hits.filter(|_| shared);
-            // An identity came back of which the log had said that it does not have it: stated once more, it would
-            // be of the next generation. A journal's partitions had others before.
+            // An identity arrived although the log had answered that it does not have it. If it were stated once
+            // more, it would be of the next generation. (A journal's partitions had other identities before.)
             if found.is_some_and(|of| of.log().is_some()) {
                 self.forget((stream, index));
                 continue;
             }
-            // A journal says its generation itself; in a fleet's log there is no other than the first, but where a
-            // topic was made anew: above all that was met there, so that whatever was said of the one before is
-            // void, and older, to everybody.
+            // A journal states its generation itself. In a fleet's log there is only the first one, unless the
+            // topic was recreated: then the new generation is above all that this process has met, so that every
+            // process takes statements from the previous log for older, and void.
             let first = env.settings.start.generation.max(1);
             let above = |of: &Partition| of.generation_met().saturating_add(1);
             let log = LogId {
                 generation: found.map_or(first, |of| first.max(above(of))),
                 random: env.draw_u64(),
             };
-            // Those of limits and denials are found by their places, and bear checksums.
+            // Identities of the streams of limits and denials are found by their positions, and have checksums.
             let version = of_hits.map_or(0, |of| of.ruler.version());
             let key = record_keys::writer(&env.settings.keys, book, version);
             let record = RecordPen::new(key, index).genesis(log);
@@ -138,8 +138,8 @@ impl Identities {
         }
     }
 
-    /// Begins partitions again of which the log has taken the identity and nothing came back: it went with a
-    /// topic that was made anew before anything of it was read, which nobody is told.
+    /// States the identity again of partitions whose identity the log took but never delivered: it was lost with a
+    /// topic that was recreated before any of it was read, which no event reports.
     pub fn want_lost(&mut self, clock: Span, partitions: &[Partition]) {
         for partition in partitions {
             let at = (Stream::Hits, partition.index);
@@ -152,15 +152,15 @@ impl Identities {
         }
     }
 
-    /// Nothing is known of the partition any more: it is another's, or its log is another one.
+    /// Forgets a partition: another aggregator rules it, or its log is another one.
     pub fn forget(&mut self, at: (Stream, u32)) {
         self.stages.remove(&at);
         self.awaited.remove(&at);
     }
 }
 
-/// Whether it is not known yet under which key the identity of a partition counts: that follows from the limits in force
-/// at its end. Without keys there is nothing to choose from.
+/// Whether it is not known yet under which key the identity of a partition counts: that follows from the limits in
+/// force at the partition's end. Without keys there is nothing to choose.
 fn waits_for_key(partition: &Partition, env: &Environment) -> bool {
     let is_read = matches!(
         partition.stage,

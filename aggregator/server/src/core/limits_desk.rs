@@ -1,7 +1,7 @@
-//! Limits: reading the stream, pushing the limits file, and what may be pointed at.
+//! Limits: reads the stream, pushes the limits file, and knows which version to activate.
 //!
-//! Nothing rules because it stands in a file: a file becomes a push, a push that wins becomes a version
-//! in the log, and a version rules a partition from its pointer on.
+//! A limits file does not rule by itself: the file is pushed, a push that wins becomes a version in the log, and
+//! a version rules a partition from its activation on.
 
 use tollgate_limits::{Limits, forgotten_by_documents};
 use tollgate_shared::time::Span;
@@ -16,10 +16,10 @@ use tollgate_log::{AppendError, Delivered, Stream};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::wire::DecodeError;
 
-/// How long after a failed push it is tried again.
+/// How long after a failed push the file is pushed again.
 const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
 
-/// What is known of limits.
+/// What this process knows of limits.
 #[derive(Debug, Default)]
 pub(super) struct LimitsDesk {
     /// The versions.
@@ -30,20 +30,20 @@ pub(super) struct LimitsDesk {
     pub caught_up: bool,
     /// Why the stream cannot be read, if it cannot.
     pub broken: Option<String>,
-    /// The limits file as it should rule, if it is good.
+    /// The limits file that is to rule, if the last one read was good.
     file: Option<GoodFile>,
-    /// What is wrong with the limits file, if something is, and whether it could not even be read.
+    /// The faults of the limits file, if it has any, and whether it could not even be read.
     file_bad: Option<(String, bool)>,
     /// Whether the file was read and has not been pushed since, nor found to be in force.
     file_due: bool,
     /// Whether the file differs from the version in force, and will not be pushed before it is read again.
     pub file_differs: bool,
-    /// The push that is on its way, and the digest of what it pushes.
+    /// The push that is on its way, and the digest of its document.
     push: Option<(u128, [u8; 32])>,
     /// The last push that failed: the log may have it all the same.
     push_in_doubt: Option<(u128, [u8; 32])>,
     push_not_before: Span,
-    /// In what lines about the last push are logged.
+    /// The tracing span of the lines about the last push.
     push_span: Option<tracing::Span>,
 }
 
@@ -55,8 +55,8 @@ struct GoodFile {
 }
 
 impl LimitsDesk {
-    /// The version that partitions should be pointed at, once the stream has been read; none where a key that it names
-    /// is missing.
+    /// The version that partitions should activate; `None` before the stream has been read, and where a key that the
+    /// version names is missing.
     pub fn to_point_at(&self, keys: &Keyring) -> Option<&Version> {
         let latest = self.book.latest()?;
         let in_force = latest.number == self.book.latest_number();
@@ -64,14 +64,14 @@ impl LimitsDesk {
         (self.caught_up && in_force && has_keys).then_some(latest)
     }
 
-    /// Why the newest version cannot be ruled by here, if a key that it names is missing.
+    /// Why this process cannot rule by the newest version, if a key that it names is missing.
     pub fn why_no_key(&self, keys: &Keyring) -> Option<String> {
         let latest = self.book.latest()?;
         let why = record_keys::why_missing(keys, &latest.limits)?;
         Some(format!("limits version {}: {why}", latest.number))
     }
 
-    /// Why no version can be relied on to be the newest, if so.
+    /// Why this process does not know the newest version, if so.
     pub fn why_unread(&self) -> Option<String> {
         match &self.broken {
             Some(why) => Some(format!("limits cannot be read: {why}")),
@@ -84,25 +84,25 @@ impl LimitsDesk {
         self.file_bad.is_some()
     }
 
-    /// Old versions may name keys that nobody has any more: they are not spoken of.
+    /// Logs a missing key, if the stream has been read: older versions may name keys that do not exist any more.
     fn say_missing_key(&self, keys: &Keyring) {
         if let Some(why) = self.why_no_key(keys).filter(|_| self.caught_up) {
             tracing::error!("{why}");
         }
     }
 
-    /// What an own push pushed, which is on its way no more.
+    /// Removes an own push that is on its way no more; returns the digest of its document.
     fn take_own(&mut self, push: u128) -> Option<[u8; 32]> {
         let mut own = [&mut self.push, &mut self.push_in_doubt].into_iter();
         let (_, digest) = own.find_map(|own| own.take_if(|(id, _)| *id == push))?;
         Some(digest)
     }
 
-    /// Lets go of versions that every partition has left behind. Not in a fleet: a partition that comes
-    /// later may have to be ruled from where it used them.
+    /// Forgets versions that every partition has left behind. Not called in a fleet: a partition that is assigned
+    /// later may have to be ruled from a position at which it used them.
     pub fn forget_unused(&mut self, partitions: &[Partition]) {
         let left_behind = |partition: &Partition| match partition.position.unverified {
-            // Should its snapshot be of another log, it is ruled from the beginning.
+            // If its snapshot turns out to be of another log, it is ruled from the beginning.
             true => 0,
             false => partition.ruler.version(),
         };
@@ -110,11 +110,11 @@ impl LimitsDesk {
         self.book.forget_below(oldest.unwrap_or(0));
     }
 
-    /// Reads a record of the stream; `pairs` says how many pairs all partitions know.
+    /// Reads a record of the stream; `pairs` returns how many pairs all partitions know.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read.
+    /// The record cannot be decoded.
     pub fn read(
         &mut self,
         record: &Delivered,
@@ -131,7 +131,7 @@ impl LimitsDesk {
         Ok(entered)
     }
 
-    /// All that existed at the start has been read.
+    /// Everything that existed at the start has been read.
     pub fn caught_up(&mut self, env: &mut Environment) {
         self.caught_up = true;
         record_keys::say(&self.book, env);
@@ -147,8 +147,9 @@ impl LimitsDesk {
         }
     }
 
-    /// The stream is another one now. Versions are numbered by their place in it, and the log's records name
-    /// those of the one before: who reads the new one would rule otherwise than who has read the old one.
+    /// The stream was recreated. Versions are numbered by their positions in it, and records of the log name
+    /// versions of the old stream: an aggregator that reads the new stream would rule otherwise than one that has
+    /// read the old.
     pub fn made_anew(&mut self, env: &mut Environment) {
         let version = self.book.latest_number();
         let why = format!(
@@ -160,7 +161,7 @@ impl LimitsDesk {
         env.unfollow(Stream::Limits, 0);
     }
 
-    /// Takes note of what became of a record.
+    /// Handles a version that was entered or found void.
     pub fn entered(&mut self, now: Now, entered: Entered, env: &mut Environment) {
         let _inside = match &entered {
             Entered::Version { push, .. } | Entered::Void { push, .. } => self.enter_push(*push),
@@ -184,7 +185,8 @@ impl LimitsDesk {
                 }
                 self.say_missing_key(&env.settings.keys);
                 if let Some(pushed) = self.take_own(push) {
-                    // It may have been read again meanwhile, also as it was in force until now.
+                    // The file may have been read again meanwhile, and may then equal the version that was in force
+                    // until now.
                     let file = self.file.as_ref().map(|file| file.digest);
                     self.file_due = file.is_some_and(|file| file != pushed);
                 }
@@ -215,8 +217,7 @@ impl LimitsDesk {
         }
     }
 
-    /// Takes the limits file as it was just read. A bad one is logged with all its faults, and changes
-    /// nothing.
+    /// Takes the limits file that was just read. A bad one is logged with all its faults, and changes nothing.
     pub fn file_read(&mut self, now: Now, file: LimitsFile, env: &mut Environment) {
         let LimitsFile { name, text } = file;
         let _inside = tracing::info_span!("limits_file", file = name).entered();
@@ -251,12 +252,11 @@ impl LimitsDesk {
         self.consider_file(now, env);
     }
 
-    /// Pushes the limits file, once each time that it was read: where it differs from the version in
-    /// force and is followed, and where there is no version yet, since a new fleet begins with the limits
-    /// that it was started with.
+    /// Pushes the limits file, once each time that it was read: if it differs from the version in force and is
+    /// followed, or if there is no version yet, since a new fleet begins with the limits that it was started with.
     ///
-    /// What others push later stays: two aggregators that follow different files would otherwise push
-    /// against each other without end, and an operator's version would be undone as soon as it rules.
+    /// A version that was pushed later by another process stays: two aggregators that follow different files would
+    /// otherwise push against each other without end, and an operator's version would be undone as soon as it rules.
     fn consider_file(&mut self, now: Now, env: &mut Environment) {
         if self.why_unread().is_some() || self.is_file_bad() {
             return;
@@ -317,7 +317,7 @@ impl LimitsDesk {
         self.push.is_some_and(|(own, _)| own == push)
     }
 
-    /// While the guard lives, lines of the log are about this push, if it is an own one.
+    /// While the guard lives, log lines belong to the span of this push, if it is an own one.
     fn enter_push(&self, push: u128) -> Option<tracing::span::EnteredSpan> {
         let own = self.push_span.clone().filter(|_| self.is_own(push))?;
         Some(own.entered())
@@ -327,7 +327,7 @@ impl LimitsDesk {
     pub fn push_failed(&mut self, now: Now, push: u128, error: &AppendError) {
         if self.is_own(push) {
             let _inside = self.enter_push(push);
-            // That the log takes nothing at all is said elsewhere, and passes.
+            // That the log takes no records at all is logged elsewhere, and passes.
             if let AppendError::Never(why) = error {
                 tracing::error!(
                     why,
@@ -339,14 +339,14 @@ impl LimitsDesk {
         }
     }
 
-    /// Pushes the limits file where that failed before.
+    /// Pushes the limits file again after a push failed.
     pub fn turn(&mut self, now: Now, env: &mut Environment) {
         if self.file.is_some() {
             self.consider_file(now, env);
         }
     }
 
-    /// Why the newest limits do not rule everywhere yet, if they do not.
+    /// Why the newest limits do not rule every partition yet, if they do not.
     pub fn why_not_in_force(&self, partitions: &[Partition]) -> Option<String> {
         if !self.caught_up {
             return Some("limits are not read yet".to_owned());
@@ -364,10 +364,10 @@ impl LimitsDesk {
     }
 }
 
-/// Says of which resources a document forgets what was used. (An amendment sets limits of a few domains, whoever
-/// writes it knows which.) Of how many pairs, no partition can say at once: a pair is known by a hash of its names. All
-/// those that this aggregator knows are the most that it can be; each is counted by its resource as it comes under the
-/// version: `tollgate_resource_pairs_forgotten_total`.
+/// Logs the resources of which a document forgets usage. (An amendment sets limits of a few domains, which its
+/// author knows.) No partition can say at once how many pairs are affected, since a pair is known by a hash of its
+/// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
+/// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
 fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -> u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;

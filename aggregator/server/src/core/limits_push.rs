@@ -1,7 +1,7 @@
-//! A limits document on its way into the log: its record.
+//! The record that pushes a limits document into the log.
 //!
-//! Whoever pushes, an aggregator its file or an operator by hand, writes the same. Knows nothing of what
-//! is in the document.
+//! An aggregator that pushes its file and an operator who pushes by hand write the same record. Knows nothing of
+//! the document's content.
 
 use tollgate_shared::names::NAME_BYTES_MAX;
 use tollgate_shared::time::Timestamp;
@@ -13,13 +13,13 @@ use tollgate_shared::wire::limits_document::{LimitsDocument, REASON_BYTES_MAX};
 pub struct Pushed<'a> {
     /// Drawn at random.
     pub push: u128,
-    /// The document; a longer one than a record takes has faults, and is not pushed.
+    /// The document. One that is longer than a record has faults, and is not pushed.
     pub text: &'a str,
-    /// The version that is taken to be in force; 0: none.
+    /// The version that the pusher takes to be in force; 0: none.
     pub expected: u64,
-    /// Who pushes. What is too long is cut.
+    /// Who pushes. A text that is too long is cut.
     pub who: &'a str,
-    /// And why. What is too long is cut.
+    /// The reason. A text that is too long is cut.
     pub why: &'a str,
     /// The pusher's clock.
     pub at: Timestamp,
@@ -42,7 +42,7 @@ impl Pushed<'_> {
     }
 }
 
-/// A text, cut where it is too long.
+/// A text, cut if it is too long.
 pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

@@ -1,10 +1,10 @@
 //! Live statements: what is in force at the moment, by resource, as agents should know it.
 //!
-//! A mirror of what the engines of ready partitions said, so that a snapshot for an agent or a list for
+//! A mirror of the statements of ready partitions' engines, so that a snapshot for an agent or a list for
 //! an operator costs what it returns. Knows nothing of topics and frames.
 //!
-//! What stays true: for one scope the greatest place wins; what has ended by its partition's log time
-//! leaves; the index of ends is at most twice as large as what is live.
+//! What stays true: for one scope the statement of the greatest log position wins; a statement that has ended by its
+//! partition's log time is removed; the index of ends has at most twice as many entries as there are live statements.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -23,7 +23,7 @@ pub struct At {
     pub scope: Scope,
 }
 
-/// When what ends: the instant, the resource, the scope; the first on top.
+/// The ends of statements: instant, resource, scope; the earliest on top.
 type Ends = BinaryHeap<Reverse<(Timestamp, Arc<str>, Scope)>>;
 
 /// Everything that is in force.
@@ -37,7 +37,7 @@ pub struct Live {
     ends_count: usize,
 }
 
-/// When a statement ends by itself; none: it says that nothing is in force.
+/// When a statement ends by itself; `None` for a lift, after which nothing is in force.
 pub fn end_of(statement: &Statement) -> Option<Timestamp> {
     match statement.says {
         Says::Denied(denial) => Some(denial.end),
@@ -46,7 +46,7 @@ pub fn end_of(statement: &Statement) -> Option<Timestamp> {
 }
 
 impl Live {
-    /// Takes a statement; whether anything was in force in its scope before.
+    /// Takes a statement; returns whether any was in force in its scope before.
     pub fn take(&mut self, partition: u32, resource: &Arc<str>, statement: &Statement) -> bool {
         let at = At {
             partition,
@@ -76,7 +76,7 @@ impl Live {
         was_there
     }
 
-    /// Whether it was there.
+    /// Removes a statement; returns whether it existed.
     fn remove(&mut self, resource: &str, at: &At) -> bool {
         let Some(statements) = self.resources.get_mut(resource) else {
             return false;
@@ -89,7 +89,7 @@ impl Live {
         was_there
     }
 
-    /// Lets go of what has ended in a partition by its log time.
+    /// Removes the statements of a partition that have ended by its log time.
     pub fn expire(&mut self, partition: u32, log_now: Timestamp) {
         let mut ended = Vec::new();
         if let Some(ends) = self.ends.get_mut(&partition) {
@@ -106,14 +106,14 @@ impl Live {
         for (resource, scope) in ended {
             let at = At { partition, scope };
             let statement = self.resources.get(&resource).and_then(|s| s.get(&at));
-            // It may have been stated anew, with a later end.
+            // The scope may have a newer statement, with a later end.
             if statement.and_then(end_of).is_some_and(|end| end <= log_now) {
                 self.remove(&resource, &at);
             }
         }
     }
 
-    /// Forgets everything of a partition.
+    /// Removes all statements of a partition.
     pub fn forget(&mut self, partition: u32) {
         for statements in self.resources.values_mut() {
             let before = statements.len();
@@ -132,7 +132,7 @@ impl Live {
         self.resources.get(resource).into_iter().flatten()
     }
 
-    /// The same, behind a scope.
+    /// The same, after a scope.
     pub fn after(
         &self,
         resource: &str,
@@ -183,7 +183,7 @@ impl Live {
     }
 
     fn rebuild_ends_if_stale(&mut self) {
-        // Twice what is live, and some, so that a rebuild pays for as many statements as it costs.
+        // Twice the live statements and some more, so that a rebuild costs no more than the statements taken since.
         if self.ends_count <= 2 * self.count + 1_024 {
             return;
         }

@@ -1,4 +1,4 @@
-//! What the log says, by what it is about: a partition, the limits, an append, or the log itself.
+//! Dispatches events of the log by what they concern: a partition, the limits, an append, or the log itself.
 
 use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 
@@ -51,7 +51,7 @@ impl Core {
                     tracing::info!("the log takes records again");
                 }
             }
-            // Evidence is written here and read by others.
+            // Decision records are written here and read by other programs.
             LogEvent::Delivered { .. }
             | LogEvent::CaughtUp { .. }
             | LogEvent::Following { .. }
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// What an event is for the partition that it is about; `None` means that it is about something else.
+    /// The event for the partition that it concerns; `None`: it concerns no partition.
     pub(super) fn for_partition<'e>(
         &self,
         event: &'e LogEvent,
@@ -107,7 +107,7 @@ impl Core {
         }
     }
 
-    /// An append is answered that no partition made: whoever asked for it is found by its ticket.
+    /// The log answered an append that no partition made; its purpose is found by the ticket.
     fn appended(&mut self, now: Now, ticket: Ticket, result: Result<u64, AppendError>) {
         let env = &mut self.env;
         let Some(purpose) = env.answered(ticket) else {
@@ -177,8 +177,8 @@ impl Core {
         self.limits.turn(now, &mut self.env);
     }
 
-    /// Restores every partition that has a snapshot, and begins to follow all of them. Done once, when
-    /// the limits are known that snapshots refer to.
+    /// Restores every partition that has a snapshot, and begins to follow all of them. Called once, when the limits
+    /// that snapshots refer to are known.
     fn begin_partitions(&mut self, now: Now) {
         let all = self.partitions.iter();
         let begin = all.map(|partition| (partition.index, vec![PartitionEvent::Begins]));
@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Lets partitions go on that waited for what is known by now: first those that are to be restored.
+    /// Resumes partitions that waited for a limits version that is known by now: first those that are to be restored.
     fn limits_are_read(&mut self, now: Now) {
         if self.following_hits {
             self.all_hear(now, |partition| {

@@ -1,16 +1,16 @@
-//! Lines for the operator about hits that were not limited, of which there may be very many.
+//! Log lines about hits that were not limited, of which there may be very many.
 //!
 //! ```text
 //! 12:00:00   10 hits               12:00:01 to 12:00:59   nothing, however many there are
 //! 12:01:00   690 hits more
 //! ```
 //!
-//! Counters count each time. What stays true: from one line to the next a time passes, and none is without news.
+//! Counters count every hit. What stays true: lines have a minimum distance in time, and each reports new hits.
 
 use tollgate_shared::log_lines::LineInterval;
 use tollgate_shared::time::Span;
 
-/// Hits of new pairs that were not limited, as the operator reads of them: once a minute while there are more.
+/// Reports hits of new pairs that were not limited: once a minute while there are more.
 #[derive(Debug)]
 pub(super) struct CapWarnings {
     lines: LineInterval,
@@ -18,7 +18,7 @@ pub(super) struct CapWarnings {
 }
 
 impl CapWarnings {
-    /// Nothing was said yet.
+    /// Nothing has been logged yet.
     pub const fn new() -> Self {
         Self {
             lines: LineInterval::new(Span::from_secs(60)),
@@ -26,7 +26,7 @@ impl CapWarnings {
         }
     }
 
-    /// So many there were until now; how many more than at the last line, if one is due.
+    /// Takes the total until now; returns the increase since the last line, if a line is due.
     pub fn more(&mut self, clock: Span, hits: u64) -> Option<u64> {
         if hits == self.said {
             return None;

@@ -4,16 +4,16 @@
 //! log, agents, HTTP, limits file, time ── Event ──> Core ── Effect ──> log, feed, link, HTTP
 //!
 //! Core    which part an event is for       partition   one machine each: rules, follows, restores, appends
-//!                                          limits_desk versions, the limits file, what is pointed at
-//!                                          broadcast   the feed        giving   what is in force, for who asks
-//!                                          queries     what is looked at   amendments   what operators do
-//!                                          identities  what is begun       bridges      chains between partitions
+//!                                          limits_desk versions, the limits file, activations
+//!                                          broadcast   the feed        giving   snapshots for agents that ask
+//!                                          queries     views for operators   amendments   acts of operators
+//!                                          identities  of the partitions' logs       bridges   broken chains of totals
 //! ```
 //!
-//! One loop owns it, hands it events one after the other, and does what its effects say; a simulation
+//! One loop owns it, hands it events one after the other, and carries out its effects; a simulation
 //! does the same with a log, a clock and a network of its own. It knows no socket, no file and no clock.
 //!
-//! What stays true: rulings are a function of the log alone; nothing rules before its record is in the
+//! What stays true: rulings are a function of the log alone; nothing takes effect before its record is in the
 //! log; every queue has a bound and a counter.
 
 pub mod amendments;
@@ -97,13 +97,13 @@ pub struct Core {
     forged: LineInterval,
     membership: assignment::Membership,
     log_down: Option<String>,
-    /// Whether partitions are followed: not before the limits have been read.
+    /// Whether partitions are followed: they are once the limits have been read.
     following_hits: bool,
     /// Whether the limits that were found or given at the start rule every partition.
     started: bool,
-    /// After the log refused one no total is sent before this.
+    /// No total is sent before this time, after the log refused one.
     totals_not_before: Span,
-    /// On how many threads partitions rule.
+    /// The number of threads on which partitions rule.
     threads: NonZeroUsize,
 }
 
@@ -149,7 +149,7 @@ impl Core {
         (core, effects)
     }
 
-    /// A core of a fleet: it rules the partitions that it is [assigned](Event::Assigned), and none before.
+    /// A core of a fleet: it rules the partitions that it is [assigned](Event::Assigned), and none before that.
     pub fn shared(settings: Settings) -> (Self, Vec<Effect>) {
         let (mut core, effects) = Self::new(settings);
         core.membership.shared = true;
@@ -159,7 +159,7 @@ impl Core {
         (core, effects)
     }
 
-    /// Handles one event, and hands out what is to be done about it, in order.
+    /// Handles one event, and adds the effects that follow to `effects`, in order.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Log(event) => self.log_says(now, event),
@@ -187,7 +187,7 @@ impl Core {
         self.hand_out(now, effects);
     }
 
-    /// Hands out what was asked for, but for what may not be appended yet.
+    /// Hands out the requested effects, except appends that have to wait for an identity.
     fn hand_out(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let sorted = self.withheld.sort(&mut self.env.effects, &self.identities);
         for (partition, tick) in sorted {
@@ -196,13 +196,13 @@ impl Core {
         effects.append(&mut self.env.effects);
     }
 
-    /// When the next [`Event::Turn`] is due although nothing else happens.
+    /// When the next [`Event::Turn`] is due although no other event arrives.
     pub fn next_turn(&self) -> Span {
         let max = self.env.settings.waiting_max;
         if !self.givings.is_empty() || self.partitions.iter().any(|p| p.has_slice(max)) {
             return Span::ZERO;
         }
-        // Everything that is tried again waits for a heartbeat: it comes at least each second.
+        // Everything that is retried waits for a heartbeat, which is due at least every second.
         let ticks = self.partitions.iter().filter_map(Partition::next_tick);
         ticks.fold(self.feed.next_turn(), Span::min)
     }
@@ -212,17 +212,17 @@ impl Core {
         self.env.instance
     }
 
-    /// Whether an agent's connection takes answers. Nothing follows from it at once.
+    /// Notes whether an agent's connection takes answers. Nothing is sent at once.
     pub fn room(&mut self, peer: Peer, room: AgentRoom) {
         self.givings.room(peer, room);
     }
 
-    /// What waits for the log, partition by partition.
+    /// What waits for the log, by partition.
     pub fn waiting(&self) -> impl Iterator<Item = recordings::Waiting> {
         self.partitions.iter().map(Partition::waiting)
     }
 
-    /// Hands an event to the partition that it is for, and carries out what follows.
+    /// Hands an event to its partition, and carries out what follows.
     fn hears(&mut self, now: Now, index: u32, event: PartitionEvent<'_>) {
         let (context, partitions, out) = self.at_hand();
         let Some(partition) = partitions.get_mut(index as usize) else {
@@ -236,11 +236,11 @@ impl Core {
         for effect in effects.drain(..) {
             self.carry_out(now, index, effect);
         }
-        // Its memory is used again.
+        // The vector's memory is reused.
         self.env.out.effects = effects;
     }
 
-    /// The partitions, what they may look at, and where they leave what follows.
+    /// The partitions, what they may read, and where they put their effects.
     fn at_hand(&mut self) -> (PartitionContext<'_>, &mut [Partition], &mut PartitionOutput) {
         let context = PartitionContext {
             settings: &self.env.settings,
@@ -260,7 +260,7 @@ impl Core {
         }
     }
 
-    /// Does what a partition asks for.
+    /// Carries out an effect of a partition.
     fn carry_out(&mut self, now: Now, index: u32, effect: PartitionEffect) {
         let env = &mut self.env;
         match effect {
@@ -299,7 +299,7 @@ impl Core {
         }
     }
 
-    /// A partition has met a total: its source hears what was applied, and chains that do not go on are noted.
+    /// A partition has met a total: the total's source learns what was applied, and broken chains are noted.
     fn total_met(&mut self, now: Now, index: u32, key: ChainKey, met: Met, applied: Option<u64>) {
         if let Met::Applied { offset, .. } = met
             && key.source != index
@@ -311,7 +311,7 @@ impl Core {
         self.bridges.met(now.clock, key, met, applied);
     }
 
-    /// Nothing that a partition said or applied holds any more.
+    /// Forgets the statements of a partition, and what it applied.
     fn forget(&mut self, now: Now, index: u32) {
         self.feed.announcer.forget(index);
         let count = self.env.settings.partitions;
@@ -345,7 +345,7 @@ impl Core {
     }
 
     fn revoked(&mut self, now: Now, partitions: &[u32]) {
-        // What was ruled in this turn is said before it is forgotten: it costs nothing and tells sooner.
+        // Statements of this turn are published before they are forgotten: that costs nothing and is sooner.
         let ready = self.ready(now.clock);
         self.feed.publish_pending(now, &ready, &mut self.env);
         for partition in partitions {
@@ -387,7 +387,7 @@ impl Core {
         ready::ready_at(&self.partitions, clock)
     }
 
-    /// The end of a turn: what was ruled goes out, and time is brought into the log.
+    /// The end of a turn: statements are published, and ticks bring time into the log.
     fn turn(&mut self, now: Now) {
         self.identities.want_lost(now.clock, &self.partitions);
         self.state_identities(now.clock);
@@ -410,11 +410,11 @@ impl Core {
         self.say_at_cap(now);
         self.all_hear(now, |_| Some(PartitionEvent::Snapshot));
         self.all_hear(now, |_| Some(PartitionEvent::Tick));
-        // Later versions come into force while it rules; the first ones are waited for.
+        // Later versions come into force while it rules; only the first one is waited for.
         self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
     }
 
-    /// Counts a forged total, and says so, once a second at most.
+    /// Counts a forged total, and logs it, at most once a second.
     fn count_forged(&mut self, now: Now, partition: u32, key: &ChainKey, offset: u64) {
         self.env.out.tally.counters.totals_forged += 1;
         if let Some(unsaid) = self.forged.may(now.clock) {
@@ -422,7 +422,7 @@ impl Core {
         }
     }
 
-    /// Says that new pairs are not limited.
+    /// Logs that new pairs are not limited.
     fn say_at_cap(&mut self, now: Now) {
         let hits = self.env.out.tally.counters.pairs_at_cap;
         if let Some(more) = self.at_cap.more(now.clock, hits) {
@@ -435,7 +435,7 @@ impl Core {
         }
     }
 
-    /// The next slice in each partition whose denials new limits rule again.
+    /// Rules the next slice in each partition whose denials new limits rule again.
     fn rule_slices(&mut self, now: Now) {
         let max = self.env.settings.waiting_max;
         let due = self.partitions.iter().filter(|p| p.has_slice(max));

@@ -1,19 +1,19 @@
-//! Notices: pairs that were hit and are near their limits are told to the agents of their resource.
+//! Notices: agents of a resource learn which of its pairs were hit and are near their limits.
 //!
 //! ```text
 //! ruled in a turn    api.search, acme: 7 of 50 left       one frame of the resource's notices
 //! hit again          within 20 ms: waits, and is looked at when its turn comes
 //! ```
 //!
-//! All domains of a resource with a global limit are one pair more, under the name `*`, ruled where totals are.
+//! All domains of a resource with a global limit form one more pair, named `*`, ruled where the totals are.
 //!
-//! They are information, so everything else comes first: of each partition at most [`AT_ONCE`] pairs are told
-//! each [`EVERY`], pairs in the order of their names, one round after the other; at most [`WAITING_MAX`] wait,
-//! and who comes beyond is left out, and counted. A pair that waits is told as it stands when its turn comes,
-//! and not at all if it is no longer near. Nothing is kept of what was told, and nothing told again: no topic
-//! of notices has heartbeats. Nothing wakes the process for them.
+//! Notices are information, so everything else comes first. Of each partition at most [`AT_ONCE`] pairs are
+//! published every [`EVERY`], in the order of their names, round after round; at most [`WAITING_MAX`] wait, and
+//! further pairs are dropped and counted. A pair that waits is published as it stands when its turn comes, and not
+//! at all if it is no longer near. Notices that were published are not kept and not repeated: their topics have no
+//! heartbeats. No notice wakes the process.
 //!
-//! What stays true: no ruling, denial or state depends on a notice; a partition that is behind tells none.
+//! What stays true: no ruling, denial or state depends on a notice; a partition that is behind publishes none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -35,31 +35,31 @@ use super::partition::Partition;
 use super::partition::event::PartitionStep;
 use super::ready::ReadyPartitions;
 
-/// How often pairs of one partition are told.
+/// How often notices of one partition are published.
 const EVERY: Span = Span::from_millis(20);
 
-/// How many each time: 2,000 a second.
+/// Notices of one partition that are published each time: 2,000 a second.
 const AT_ONCE: usize = 40;
 
-/// Pairs of one partition that may wait: for some two seconds. With their names they take 400 kB, at the
-/// greatest length of those 2 MB.
+/// Pairs of one partition that may wait: for about two seconds. With their names they take 400 kB, and 2 MB with
+/// names of the greatest length.
 const WAITING_MAX: usize = 4_096;
 
-/// A resource and a domain of it.
+/// A resource and one of its domains.
 type NamedPair = (Arc<str>, Box<str>);
 
-/// The pairs of one partition that were hit, and were near their limits then.
+/// The pairs of one partition that were hit, and were near their limits after it.
 #[derive(Debug, Default)]
 pub struct NearPairs {
     pairs: BTreeSet<NamedPair>,
-    /// The pair that was told last.
+    /// The pair that was published last.
     last: Option<NamedPair>,
-    /// When the next are told.
+    /// When the next pairs are published.
     next: Span,
 }
 
 impl NearPairs {
-    /// Takes the entries of a batch that left their pairs near their limits; how many there was no room for.
+    /// Takes the entries of a batch that left their pairs near their limits; returns how many did not fit.
     fn take(&mut self, batch: &HitBatch<'_>, near: &[u32]) -> u64 {
         let mut names: HashMap<u32, Arc<str>> = HashMap::new();
         let mut numbers = near.iter().copied().peekable();
@@ -78,7 +78,7 @@ impl NearPairs {
         shed
     }
 
-    /// Whether there is room for the pair, or it waits already.
+    /// Adds a pair; returns false if it does not wait already and there is no room for it.
     fn take_pair(&mut self, resource: &Arc<str>, domain: &str) -> bool {
         let pair = (Arc::clone(resource), domain.into());
         if WAITING_MAX <= self.pairs.len() && !self.pairs.contains(&pair) {
@@ -88,7 +88,7 @@ impl NearPairs {
         true
     }
 
-    /// The pair whose turn it is: the first behind the last one, or the first.
+    /// Takes the pair whose turn it is: the first one after the last one, or the first of all.
     fn pop(&mut self) -> Option<NamedPair> {
         let behind = self.last.take().and_then(|last| {
             let behind = (Bound::Excluded(last), Bound::Unbounded);
@@ -100,7 +100,7 @@ impl NearPairs {
         Some(pair)
     }
 
-    /// Adds the notices that are due, by resource; `look` says how a pair stands.
+    /// Adds the notices that are due, by resource; `look` returns how near a pair is.
     fn tell(
         &mut self,
         (partition, clock, log_now): (u32, Span, Timestamp),
@@ -144,7 +144,8 @@ impl Notices {
         let mut told: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
         for partition in partitions {
             let Some(ready) = ready.get(&partition.index) else {
-                // What another rules, or is ruled anew, is told by whoever does.
+                // A pair of a partition that is ruled elsewhere or again is published by the aggregator that rules
+                // it.
                 partition.near = NearPairs::default();
                 continue;
             };
@@ -190,7 +191,7 @@ impl Notices {
     }
 }
 
-/// What is told of a pair when the log's time is `log_now`; `None` where it is no longer near by then.
+/// The notice about a pair at log time `log_now`; `None` if the pair is no longer near by then.
 fn notice(partition: u32, domain: Box<str>, near: &PairNear, log_now: Timestamp) -> Option<Notice> {
     let rest = |until: Timestamp| match until {
         Timestamp::MAX => Span::MAX,
@@ -211,7 +212,7 @@ fn notice(partition: u32, domain: Box<str>, near: &PairNear, log_now: Timestamp)
 }
 
 impl Partition {
-    /// Takes note of the pairs that a batch left near their limits.
+    /// Notes the pairs that a batch left near their limits.
     pub(super) fn note_batch(&mut self, batch: &HitBatch<'_>, step: &mut PartitionStep<'_>) {
         if !self.announcing {
             return;
@@ -224,7 +225,7 @@ impl Partition {
         }
     }
 
-    /// Takes note of what a total left of its resource's global limit.
+    /// Notes what a total left of its resource's global limit.
     pub(super) fn note_total(&mut self, resource: &str, step: &mut PartitionStep<'_>) {
         let is_near = self.announcing && self.ruler.is_everybody_near();
         if is_near && !self.near.take_pair(&resource.into(), EVERYBODY) {
@@ -343,7 +344,7 @@ mod tests {
         let domain = |n: usize| format!("tenant-{n:05}");
         let (mut bytes, mut count, mut shed) = (0, 0, 0);
         let mut told: BTreeMap<Box<str>, u64> = BTreeMap::new();
-        // Each second half of them is hit in every millisecond, in an order of its own.
+        // 1,000 of the domains are hit every 5 ms, in an order of their own.
         for ms in 0..10_000_usize {
             if ms.is_multiple_of(5) {
                 let from = ms * 7_919;
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(count, 20_000, "2,000 a second");
         assert!(bytes < 20_000 * 80, "{bytes}");
         assert!(0 < shed);
-        // What waits is a choice of what came, so that some come again sooner than others.
+        // The pairs that wait are a selection of those that were hit, so that some return sooner than others.
         assert!(9_000 < told.len(), "{}", told.len());
     }
 }

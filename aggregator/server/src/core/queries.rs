@@ -1,4 +1,4 @@
-//! Answers for those who look from outside.
+//! Answers to queries: what operators see of the core.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ struct FoundDenial<'a> {
 }
 
 impl FoundDenial<'_> {
-    /// As it is shown, by the name of its resource.
+    /// The denial as operators see it, with the name of its resource.
     fn view(&self, resource: Arc<str>) -> DenialView {
         let partition = self.at.partition;
         DenialView::new(
@@ -47,7 +47,7 @@ impl FoundDenial<'_> {
     }
 }
 
-/// What can be looked at: all parts of a core, none of which changes.
+/// All parts of a core that queries read. A query changes none of them.
 pub(super) struct Views<'a> {
     pub settings: &'a Settings,
     pub partitions: &'a [Partition],
@@ -63,7 +63,7 @@ pub(super) struct Views<'a> {
 }
 
 impl Views<'_> {
-    /// The answer to a query that changes nothing; `None` means that it asks for a change.
+    /// The answer to a query that changes nothing; `None`: the query asks for a change.
     pub(super) fn answer(&self, now: Now, query: &Query) -> Option<Reply> {
         Some(match query {
             Query::Amend(_) => return None,
@@ -177,7 +177,7 @@ impl Views<'_> {
                 at: at.clone(),
             })
         };
-        // There may be a million: no more are looked at than would make a pause.
+        // There may be a million denials: only as many are looked at as take no noticeable time.
         for resource in resources {
             let after = filter.after.as_ref();
             let after = after.filter(|after| *after.resource == **resource);
@@ -201,8 +201,8 @@ impl Views<'_> {
         view
     }
 
-    /// The denials of a resource that have not ended, by partition and scope: all of them, or that of
-    /// one domain ([`EVERYBODY`]: that of the whole resource), those behind `after`.
+    /// The denials of a resource that have not ended, by partition and scope: all of them, or those of one domain
+    /// ([`EVERYBODY`]: that of the whole resource); only those after `after`.
     fn denials_of<'a>(
         &'a self,
         ready: &'a ReadyPartitions,
@@ -250,12 +250,12 @@ impl Views<'_> {
 
     fn pair_view(&self, clock: Span, resource: &str, domain: &str) -> PairView {
         let count = self.settings.partitions;
-        // An address is looked for as the network that the resource limits it as.
+        // For an address, the network as which the resource limits it is looked up.
         let latest = self.limits.book.latest();
         let rate = latest.and_then(|version| version.limits.rate(resource));
         let limited = rate.and_then(|rate| rate.limited_as(domain).ok());
         let domain = limited.as_deref().unwrap_or(domain);
-        // A resource's own pair, under its global limit, is ruled where its totals go.
+        // A resource's own pair, under its global limit, is ruled in the partition that gets its totals.
         let index = match domain {
             EVERYBODY => partition_of_resource(resource, count),
             _ => partition_of_pair(resource, domain, count),
@@ -287,7 +287,7 @@ impl Views<'_> {
         let partitions = self
             .partitions
             .iter()
-            // In the middle of a record a state is that of no offset.
+            // In the middle of a record the state belongs to no offset.
             .filter(|partition| partition.is_ours() && !partition.ruler.has_more())
             .map(|partition| {
                 let log = partition.log().unwrap_or_default();
@@ -360,7 +360,7 @@ impl Views<'_> {
             limits_file_bad: u64::from(self.limits.is_file_bad()),
             log_up: u64::from(self.log_down.is_none()),
             log_lag_us: self.most_of_ours(|p| match p.position.appended {
-                // Nothing was ruled yet: not ready says it.
+                // Nothing was ruled yet: readiness reports that.
                 Timestamp::ZERO => 0,
                 appended => now.wall.since(appended).as_micros(),
             }),

@@ -1,4 +1,4 @@
-//! Partitions that are ready, as the feed tells how far they are.
+//! Partitions that are ready, and their watermarks for the feed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::partition::Partition;
 /// What the announcer needs to know of a partition: its log time and how far it has been ruled.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// How far.
+    /// How far it has been ruled.
     pub evidence: Watermark,
     /// The log's time now.
     pub log_now: Timestamp,
@@ -25,7 +25,7 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
     partitions.iter().filter_map(ready).collect()
 }
 
-/// How far they are.
+/// Their watermarks.
 pub(super) fn evidence(ready: &ReadyPartitions) -> Vec<Watermark> {
     ready.values().map(|ready| ready.evidence).collect()
 }

@@ -1,12 +1,12 @@
-//! Under which key a record is written, and whether one that was met counts.
+//! Under which key a record is written, and whether a record that was read counts.
 //!
 //! ```text
 //! limits version in force in the partition ── record_keys ──> ids ── security.key_file ──> keys
 //! ```
 //!
-//! The version in force is that of the partition in which a record stands, so that it counts, or does not, on every
-//! machine alike. Knows nothing of key files. What stays true: a partition is not ruled under a version that names a
-//! key which is missing here, and no version is brought into a partition by who lacks one of its keys.
+//! The version in force is that of the partition in which a record stands, so that the record counts, or does not,
+//! alike on every machine. Knows nothing of key files. What stays true: a partition is not ruled under a version that
+//! names a key which is missing here; an aggregator that lacks one of a version's keys does not activate the version.
 
 use tollgate_limits::Limits;
 use tollgate_limits::versions::LimitsBook;
@@ -17,7 +17,7 @@ use super::environment::Environment;
 use super::partition::Partition;
 use super::partition::event::{PartitionContext, PartitionStep};
 
-/// Nothing is written under it where a key is missing: a partition that lacks one is stopped.
+/// Nothing is written under it if a key is missing: a partition that lacks one is stopped.
 static CHECKSUM: MacKey = MacKey::UNPROTECTED;
 
 /// The key to write with in a partition that this version rules.
@@ -25,7 +25,7 @@ pub(super) fn writer<'k>(keys: &'k Keyring, book: &LimitsBook, version: u64) -> 
     keys.writer(book.record_keys(version)).unwrap_or(&CHECKSUM)
 }
 
-/// What is amiss with limits that name a key which is missing here.
+/// What is wrong with limits that name a key which is missing here.
 pub(super) fn why_missing(keys: &Keyring, limits: &Limits) -> Option<String> {
     let id = keys.missing(limits.record_keys())?;
     Some(format!(
@@ -42,8 +42,8 @@ impl PartitionContext<'_> {
 }
 
 impl Partition {
-    /// Whether an own activation is on its way behind which the key that is written with no longer counts: a record that
-    /// followed it would be refused.
+    /// Whether an own activation is on its way after which the current writing key no longer counts: a record
+    /// behind it would be refused.
     pub(super) fn is_ending_its_key(&self, context: &PartitionContext<'_>) -> bool {
         if self.pointing.slot.ticket.is_none() {
             return false;
@@ -57,7 +57,7 @@ impl Partition {
         }
     }
 
-    /// Why it cannot be ruled under a limits version here: a key is missing.
+    /// Why this process cannot rule the partition under a limits version: a key is missing.
     pub(super) fn why_no_key(&self, version: u64, step: &PartitionStep<'_>) -> Option<String> {
         let context = step.context;
         let limits = &context.limits.book.get(version)?.limits;
@@ -66,7 +66,7 @@ impl Partition {
     }
 }
 
-/// Says at the start under what aggregators' records are tagged, once the limits are known.
+/// Logs at start how aggregators' records are tagged, once the limits are known.
 pub(super) fn say(book: &LimitsBook, env: &Environment) {
     let keys = &env.settings.keys;
     if keys.is_empty() {

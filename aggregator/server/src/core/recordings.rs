@@ -1,15 +1,16 @@
-//! Evidence of what was said, on its way to the `denials` stream.
+//! Decision records of announced statements, on their way to the stream `denials`.
 //!
 //! ```text
 //! ruled ── appended ──> on its way ── acknowledged ──> gone
 //!                         │    ^
-//!                  failed v    │ again, the oldest first, so many a turn
-//! too many: the partition rules nothing until half of them are acknowledged, and is read again from there
+//!                  failed v    │ again, the oldest first, so many per turn
+//! too many: the partition rules nothing until half of them are acknowledged, and then continues from there
 //! ```
 //!
-//! Leaving evidence out would be easier, and could never be made good: a snapshot may not pass what has
-//! no evidence. What stays true: no record is ruled while as many statements wait as the bound says, so
-//! that no more wait than that and what one record caused; all that was said is recorded in the end.
+//! Leaving decision records out would be easier, but could never be repaired: a snapshot may not pass a
+//! statement without a decision record. What stays true: no record is ruled while as many statements wait as
+//! the bound allows, so at most that many wait plus those that one record caused; every statement is recorded
+//! in the end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,21 +24,22 @@ use super::partition::event::PartitionStep;
 use super::partition::{Partition, Stage};
 use tollgate_log::{Stream, Ticket};
 
-/// Statements of one partition whose evidence the log does not have yet, and totals, as many of each: some 10 MB.
+/// Statements of one partition whose decision records the log does not have yet, and totals, as many of each: about
+/// 10 MB.
 pub const WAITING_MAX: usize = 65_536;
 
-/// Of them, what one turn appends again: some tenths of a millisecond.
+/// How many of them one turn appends again: that takes a few tenths of a millisecond.
 const RETRIES_A_TURN: usize = 1_024;
 
-/// Evidence of one partition's statements.
+/// The decision records of one partition's statements.
 #[derive(Debug, Default)]
 pub struct Recordings {
     sent: BTreeMap<Ticket, Recording>,
     /// To be appended again.
     failed: VecDeque<Recording>,
-    /// After a failed append none is appended again before this.
+    /// After a failed append, none is appended again before this time.
     not_before: Span,
-    /// By the record that caused them: how many there are.
+    /// How many wait, by the offset of the record that caused them.
     causes: BTreeMap<u64, usize>,
 }
 
@@ -48,13 +50,13 @@ struct Recording {
 }
 
 impl Recordings {
-    /// Takes what was appended under a ticket; `offset` is the record that caused it.
+    /// Takes a decision record that was appended under a ticket; `offset` is that of the record that caused it.
     pub fn sent(&mut self, offset: u64, ticket: Ticket, record: Vec<u8>) {
         *self.causes.entry(offset).or_default() += 1;
         self.sent.insert(ticket, Recording { offset, record });
     }
 
-    /// The log has it.
+    /// The log has the decision record of this ticket.
     pub fn acknowledged(&mut self, ticket: Ticket) {
         let Some(recording) = self.sent.remove(&ticket) else {
             return;
@@ -67,7 +69,7 @@ impl Recordings {
         }
     }
 
-    /// The log does not have it; it is appended again later.
+    /// The log does not have the decision record of this ticket; it is appended again later.
     pub fn failed(&mut self, ticket: Ticket, clock: Span) {
         if let Some(recording) = self.sent.remove(&ticket) {
             self.failed.push_back(recording);
@@ -75,7 +77,7 @@ impl Recordings {
         }
     }
 
-    /// Appends again some of those that failed, if their time has come.
+    /// Appends some of the failed ones again, if their time has come.
     pub fn retry(&mut self, clock: Span, mut send: impl FnMut(Vec<u8>) -> Ticket) {
         if clock < self.not_before {
             return;
@@ -89,7 +91,7 @@ impl Recordings {
         }
     }
 
-    /// The least offset whose evidence the log may not have yet.
+    /// The least offset of a record whose decision records the log may not have yet.
     pub fn oldest(&self) -> Option<u64> {
         self.causes.keys().next().copied()
     }
@@ -104,25 +106,25 @@ impl Recordings {
         self.causes.is_empty()
     }
 
-    /// Whether nothing more is to be ruled for the moment, where so many may wait.
+    /// Whether `max` of them wait, so that nothing more is to be ruled for the moment.
     pub fn is_full(&self, max: usize) -> bool {
         max <= self.len()
     }
 
-    /// Whether enough of them are gone to go on.
+    /// Whether few enough of them wait to rule on.
     fn has_room(&self, max: usize) -> bool {
         self.len() <= max / 2
     }
 }
 
-/// What the log may not have yet of what a partition caused.
+/// How much of what a partition caused the log may not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The partition.
     pub partition: u32,
-    /// Its totals: beyond [`Settings::waiting_max`](super::Settings::waiting_max) no delivery of it is ruled.
+    /// Its totals: with [`Settings::waiting_max`](super::Settings::waiting_max) of them, no delivery to it is ruled.
     pub totals: usize,
-    /// Evidence of its statements: beyond that no record of it is ruled.
+    /// Its decision records: with as many of them, none of its records is ruled.
     pub evidence: usize,
 }
 
@@ -136,7 +138,7 @@ impl Partition {
         }
     }
 
-    /// Rules nothing for the moment: the log has to catch up with what followed from it.
+    /// Rules nothing for the moment, until the log has caught up with what followed from the rulings.
     pub(super) fn hold_back(&mut self, step: &mut PartitionStep<'_>) {
         step.counters().held_back += 1;
         tracing::info!(
@@ -148,7 +150,7 @@ impl Partition {
         self.stage = Stage::Recording;
     }
 
-    /// Appends evidence again that failed, and returns if the log has caught up with it.
+    /// Appends failed decision records again, and resumes ruling if the log has caught up.
     pub(super) fn retry(&mut self, step: &mut PartitionStep<'_>) {
         let max = step.context.settings.waiting_max;
         let has_room = self.recordings.has_room(max) && self.totals.has_room(max);
@@ -191,7 +193,7 @@ mod tests {
             Ticket(3)
         });
         assert_eq!(recordings.oldest(), Some(7));
-        // An answer that was given already, and one of the earlier attempt.
+        // An answer to a ticket that was answered already, and one to the earlier attempt.
         recordings.acknowledged(Ticket(2));
         recordings.failed(Ticket(1), Span::ZERO);
         assert_eq!(recordings.len(), 1);

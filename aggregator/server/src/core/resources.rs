@@ -1,20 +1,20 @@
-//! What was ruled of each resource since the process began: for metrics, which never go back.
+//! Counts of rulings by resource since the process began: for metrics, which never go back.
 //!
-//! Counted are resources that the limits in force name, each pattern as one, and no domain. Knows nothing of
-//! rules. What stays true: so many names are counted at most; what is beyond is counted together.
+//! Only resources that the limits in force name are counted, each pattern as one; domains are not. Knows nothing
+//! of rules. What stays true: the number of names is bounded; further resources are counted together.
 
 use std::collections::BTreeMap;
 
 use tollgate_engine::engine::ResourceCounts;
 use tollgate_limits::Limits;
 
-/// Resources that are counted each by itself.
+/// Resources that are counted individually.
 const RESOURCES_MAX: usize = 1_000;
 
-/// Under which name all others are counted.
+/// The name under which all further resources are counted.
 const OTHERS: &str = "(others)";
 
-/// What was ruled of one resource, or of all that one pattern means.
+/// The counts of one resource, or of all resources that match one pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByResource {
     /// Calls that agents let through.
@@ -23,20 +23,20 @@ pub struct ByResource {
     pub refused: u64,
     /// Copies let through beyond the limits.
     pub excess: u64,
-    /// Times that agents were told of a pair near its limit.
+    /// Notices published about pairs near their limits.
     pub near: u64,
-    /// Pairs that came under a version which forgets something of what they had used.
+    /// Pairs that came under a version which forgets part of their usage.
     pub pairs_forgotten: u64,
 }
 
-/// All of them, by the names that the limits have.
+/// The counts of all resources, by their names in the limits.
 #[derive(Debug, Default)]
 pub struct Resources {
     all: BTreeMap<Box<str>, ByResource>,
 }
 
 impl Resources {
-    /// What became of the calls of one record: of each resource, and how many were let through.
+    /// Counts the calls of one record: `counts` by resource, and in `calls` how many of each were let through.
     pub fn note(&mut self, limits: &Limits, counts: &[ResourceCounts], calls: &[u64]) {
         for (ResourceCounts { resource, counts }, calls) in counts.iter().zip(calls) {
             if let Some(name) = name_of(limits, resource) {
@@ -49,14 +49,14 @@ impl Resources {
         }
     }
 
-    /// Pairs of a resource were told as near.
+    /// Counts notices about pairs of a resource.
     pub fn told(&mut self, limits: &Limits, resource: &str, pairs: u64) {
         if let Some(name) = name_of(limits, resource) {
             self.of(name).near += pairs;
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another partition.
     pub fn add(&mut self, other: &Self) {
         for (name, counted) in &other.all {
             let of = self.of(name);
@@ -67,7 +67,7 @@ impl Resources {
         }
     }
 
-    /// All, by name.
+    /// All counts, by name.
     pub fn all(&self) -> Vec<(Box<str>, ByResource)> {
         { self.all.iter() }
             .map(|(name, of)| (name.clone(), *of))
@@ -83,7 +83,7 @@ impl Resources {
     }
 }
 
-/// The name by which the limits know a resource that is limited by rate.
+/// The name under which the limits list a resource that is limited by rate.
 fn name_of<'l>(limits: &'l Limits, resource: &str) -> Option<&'l str> {
     limits.rate(resource).map(|rate| rate.name())
 }

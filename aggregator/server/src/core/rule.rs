@@ -1,16 +1,16 @@
-//! From a record in the log to what follows from it.
+//! Rules a record of the log, and carries out what follows from it.
 //!
 //! The order stands here and nowhere else. For each record of a partition:
 //!
 //! | step | what | if the process dies right after it |
 //! |---|---|---|
 //! | 1 apply | the engine's state moves | nothing is lost: the state was memory, and replay applies the record again |
-//! | 2 announce | the statement goes to the feed at the end of the turn | agents hear it twice: replay ends in the same state, and a later snapshot carries the same place |
-//! | 3 record | statement and totals are appended to the log | the append is repeated: equal evidence of one place is one, a total that does not follow the last applied is ignored |
-//! | 4 commit | a snapshot says that recovery may begin behind the record | only once everything caused up to it is acknowledged, so that nothing of 3 is skipped |
+//! | 2 announce | the statement goes to the feed at the end of the turn | agents receive it twice: replay ends in the same state, and a later snapshot carries the same log position |
+//! | 3 record | decision records and totals are appended to the log | the append is repeated: equal decision records of one log position count as one, a total that does not follow the last applied is ignored |
+//! | 4 commit | a snapshot allows recovery to begin after the record | only once everything caused up to it is acknowledged, so that nothing of 3 is skipped |
 //!
-//! Between 1 and 2: nobody heard; agents that ask the next process hear it then. Between 2 and 3: agents
-//! act on a denial whose evidence is not in the log yet; replay puts it there.
+//! Between 1 and 2: no agent has received the statement; agents that ask the next process receive it then.
+//! Between 2 and 3: agents act on a denial whose decision record is not in the log yet; replay appends it.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use super::totals::ChainKey;
 use tollgate_log::{Delivered, Stream, Ticket};
 
 impl Partition {
-    /// Rules records as far as they can be ruled.
+    /// Rules records for as long as the partition takes any.
     pub(super) fn delivered(&mut self, records: &[Delivered], step: &mut PartitionStep<'_>) {
         let waiting_max = step.context.settings.waiting_max;
         if self.takes() && self.totals.is_full(waiting_max) {
             return self.hold_back(step);
         }
         for record in records {
-            // What is not taken is delivered again when the partition returns, or never will be.
+            // Records that are not taken are delivered again when the partition resumes, or are not needed.
             if !self.takes() {
                 return;
             }
@@ -96,22 +96,22 @@ impl Partition {
             }
             _ => {}
         }
-        // 2 announce, 3 record. 4 is a snapshot's.
+        // 2 announce, 3 record. Step 4 is the snapshot.
         self.follow_up(delivered.offset, ruled, step);
-        // Few denials are ruled again at once.
+        // If few denials have to be ruled again, one slice is enough.
         if self.rule_slice(step) {
             self.stage = Stage::RulingAgain;
         }
     }
 
-    /// The record, where it is one that is ruled. Any other is passed, or stops the partition.
+    /// The record, if it is to be ruled. Any other record is passed over, or stops the partition.
     fn read<'a>(
         &mut self,
         delivered: &'a Delivered,
         step: &mut PartitionStep<'_>,
     ) -> Option<Record<'a>> {
         let keys = &step.context.settings.keys;
-        // What agents write needs no tag, and is most of what comes.
+        // Records of agents need no tag, and are the great majority.
         let ids = match needs_tag(&delivered.bytes) {
             true => step.context.limits.book.record_keys(self.ruler.version()),
             false => &[],
@@ -150,20 +150,20 @@ impl Partition {
         }
     }
 
-    /// The next slice of denials that new limits rule again, unless the log is behind with the evidence of what was
-    /// ruled. After the last one records are ruled again.
+    /// Rules the next slice of denials that new limits rule again, unless too many decision records wait for the
+    /// log. After the last slice, ruling of records resumes.
     pub(super) fn go_on_ruling(&mut self, step: &mut PartitionStep<'_>) {
         if self.has_slice(step.context.settings.waiting_max) && !self.rule_slice(step) {
             self.follow_again(step);
         }
     }
 
-    /// Whether a slice can be ruled now, where so many statements may wait for the log.
+    /// Whether a slice can be ruled now, when at most `waiting_max` statements may wait for the log.
     pub(super) fn has_slice(&self, waiting_max: usize) -> bool {
         self.stage == Stage::RulingAgain && !self.recordings.is_full(waiting_max)
     }
 
-    /// Rules one slice of the record that was met last; says whether there is more.
+    /// Rules one slice of the record that was met last; returns whether there are more.
     fn rule_slice(&mut self, step: &mut PartitionStep<'_>) -> bool {
         if !self.ruler.has_more() {
             return false;
@@ -180,7 +180,7 @@ impl Partition {
     }
 
     fn follow_up(&mut self, offset: u64, ruled: RuledRecord, step: &mut PartitionStep<'_>) {
-        // Of batches, and of denied pairs that new limits rule again.
+        // Counts of batches, and of denied pairs that new limits rule again.
         if self.announcing {
             let (counts, calls) = self.ruler.counts();
             step.out
@@ -268,7 +268,7 @@ impl Partition {
         self.recordings.sent(offset, ticket, record);
     }
 
-    /// What this process appended itself has come back.
+    /// Notes a record that this process appended itself, when it is read.
     fn see_own(
         &mut self,
         delivered: &Delivered,
@@ -291,9 +291,9 @@ impl Partition {
         }
     }
 
-    /// What this process has appended itself was refused: other limits came in front of it, under which its key does
-    /// not count. It is not waited for any more, and another is appended under the key that does. Its tag tells it from
-    /// what somebody else wrote in its name.
+    /// A record that this process appended was refused: limits that came before it in the log do not count its key.
+    /// It is not awaited any more, and another is appended under a key that counts. Its tag distinguishes it from a
+    /// record that another writer forged in this process's name.
     fn see_own_refused(
         &mut self,
         delivered: &Delivered,
@@ -318,8 +318,8 @@ impl Partition {
         }
     }
 
-    /// The first own tick has come back in a partition that is caught up: from now on what is ruled is
-    /// announced, and what is in force already is said once.
+    /// Once a partition is caught up and has read its first own tick, its rulings are announced from then on, and
+    /// what is in force already is announced once.
     fn announce_if_ready(&mut self, step: &mut PartitionStep<'_>) {
         let is_ready = self.stage == Stage::Ruling && self.log_now(step.clock()).is_some();
         if self.announcing || !is_ready {
@@ -358,9 +358,9 @@ impl Partition {
         step.ask(Effect::Aside(aside));
     }
 
-    /// Looks at a total that was met: its source may never have had it.
+    /// Checks a total that was met: its source may never have made it.
     fn look_for_forgery(&self, totals: &Totals<'_>, step: &mut PartitionStep<'_>) {
-        // One without hits bridges a chain.
+        // A total without hits is a bridge.
         if totals.counted().next().is_none() {
             return;
         }
@@ -396,9 +396,9 @@ impl Partition {
         let partitions = context.settings.partitions;
         let target_of =
             |resource: &str| tollgate_shared::names::partition_of_resource(resource, partitions);
-        // Not before source and target are caught up: what the target has applied long ago would be
-        // appended again, and again after every start. But one that waits for the log to have its totals must not
-        // wait for anybody else.
+        // Not before source and target are caught up: totals that the target applied long ago would be appended
+        // again, and again after every start. But a source that waits until the log has its totals must not wait
+        // for another partition.
         let waits = self.stage == Stage::Recording;
         let announcing = self.announcing;
         let may_send = |resource: &str| {
@@ -408,7 +408,7 @@ impl Partition {
             };
             waits || announcing && is_open()
         };
-        // They count by what rules their target. Where that is another's, it is near what rules here.
+        // A total counts by the version of its target. If that is ruled elsewhere, the own version is close to it.
         let own = self.ruler.version();
         let version_of = |target: u32| {
             let target = targets.get(target as usize);
@@ -442,7 +442,7 @@ impl Partition {
     }
 }
 
-/// Says in the logs what happened to an agent.
+/// Logs what happened to an agent.
 fn tell_news(partition: u32, news: &AgentNews) {
     let agent = &*news.agent;
     match news.change {

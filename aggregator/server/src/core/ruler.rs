@@ -1,7 +1,7 @@
-//! The one place where the core meets the engine: its words in, ours out.
+//! Adapts the engine for the core: records in, rulings out.
 //!
-//! Knows nothing of what follows from a ruling. What stays true: one engine, one buffer of rulings that
-//! is used again for each record.
+//! Knows nothing of what follows from a ruling. What stays true: there is one engine, and one buffer of rulings that
+//! is reused for each record.
 
 use std::sync::Arc;
 
@@ -29,51 +29,51 @@ use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Chunks;
 use tollgate_log::Delivered;
 
-/// What follows from a record.
+/// The rulings on one record.
 #[derive(Debug, Default)]
 pub struct RuledRecord {
-    /// What is said about which resource, in order.
+    /// Statements and their resources, in order.
     pub statements: Vec<(Arc<str>, Statement)>,
-    /// What agents are told about their holds, in order.
+    /// Verdicts on agents' holds, in order.
     pub verdicts: Vec<VerdictDue>,
     /// What happened to agents.
     pub agents: Vec<AgentNews>,
-    /// Agents whose stamps were moved.
+    /// Agents whose time stamps were moved.
     pub corrections: Vec<Correction>,
     /// Totals to be appended, by resource.
     pub totals: Vec<(Box<str>, Due)>,
-    /// The total that was met: its chain, and what became of it.
+    /// If the record is a total: its chain, and whether it was applied.
     pub total: Option<(ChainKey, Met)>,
-    /// Why nothing more can be ruled, if so.
+    /// Why nothing more can be ruled, if that is so.
     pub stopped: Option<String>,
-    /// What was said of resources that have candidates.
+    /// The counts of resources that have candidates.
     pub beside: RuledBeside,
-    /// How many entries of hits there were.
+    /// The number of entries of hits.
     pub entries: u64,
 }
 
-/// What became of a total.
+/// Whether a total was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// Its chain has gone on.
+    /// It continued its chain.
     Applied {
         /// Its source offset.
         offset: u64,
-        /// It says nothing, and only leads over a gap.
+        /// It has no hits, and only bridges a gap.
         is_bridge: bool,
     },
-    /// It follows nothing.
+    /// It follows no applied total.
     Stray {
         /// Its source offset.
         offset: u64,
     },
 }
 
-/// Rules one partition.
+/// The engine of one partition.
 pub struct Ruler {
     engine: Engine,
     rulings: Rulings,
-    /// The record that was applied last, unless that was before a snapshot was taken.
+    /// The record that was applied last; `None` if that was before this ruler was restored from a snapshot.
     last: Option<Delivered>,
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Ruler {
 }
 
 impl Ruler {
-    /// One that has ruled nothing.
+    /// A ruler that has ruled nothing.
     pub fn new(partition: u32, partitions: u32) -> Self {
         Self {
             engine: Engine::new(partition, partitions),
@@ -96,11 +96,11 @@ impl Ruler {
         }
     }
 
-    /// One as a snapshot has it.
+    /// A ruler restored from a snapshot.
     ///
     /// # Errors
     ///
-    /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
+    /// The chunks are not a whole snapshot of this partition, or limits are missing.
     pub fn restore(
         partition: u32,
         partitions: u32,
@@ -114,17 +114,17 @@ impl Ruler {
         })
     }
 
-    /// Keeps the record that was applied last: snapshots end with what it is known again by.
+    /// Keeps the record that was applied last: snapshots store its mark.
     pub fn keep_last(&mut self, delivered: &Delivered) {
         self.last = Some(delivered.clone());
     }
 
-    /// What the last record in the snapshot that this was restored from is known again by.
+    /// The mark of the last record in the snapshot that this ruler was restored from.
     pub fn mark(&self) -> Option<u128> {
         self.engine.mark()
     }
 
-    /// A copy of this moment.
+    /// A copy of the engine at this moment.
     pub fn freeze(&mut self) -> Moment {
         let last = self.last.as_ref();
         if let Some(last) = last.filter(|last| Some(last.offset) == self.engine.applied_upto()) {
@@ -138,7 +138,7 @@ impl Ruler {
         self.engine.applied_upto()
     }
 
-    /// The log's identity, once a record has said it.
+    /// The log's identity, once a record has stated it.
     pub fn log(&self) -> Option<LogId> {
         self.engine.log()
     }
@@ -148,40 +148,39 @@ impl Ruler {
         self.engine.version().unwrap_or(0)
     }
 
-    /// Pairs that are known.
+    /// The number of known pairs.
     pub fn pairs(&self) -> u64 {
         self.engine.pairs()
     }
 
-    /// Whether anybody hears of pairs near their limits: if not, none is looked for.
+    /// Sets whether pairs near their limits are looked for, which is useless if they are not published.
     pub fn tell_near(&mut self, tells: bool) {
         self.rulings.tells_near = tells;
     }
 
-    /// Of the batch of hits that was applied last its entries that left their pairs near their limits, and how
-    /// many more there were.
+    /// The entries of the last applied batch that left their pairs near their limits, and how many more there were.
     pub fn near(&self) -> (&[u32], u64) {
         (&self.rulings.near, self.rulings.near_shed)
     }
 
-    /// Whether the total that was applied last left everybody's use of its resource near the global limit.
+    /// Whether the last applied total left the use by all domains near the resource's global limit.
     pub fn is_everybody_near(&self) -> bool {
         self.rulings.near_everybody
     }
 
-    /// What became of the batch of hits that was applied last, by resource, and of each the calls let through.
+    /// The counts of the last applied batch of hits, by resource, and the calls let through of each.
     pub fn counts(&self) -> (&[ResourceCounts], &[u64]) {
         (&self.rulings.counts, &self.rulings.calls)
     }
 
-    /// What a pair has left, if that is little.
+    /// What a pair has left, if it is near its limits.
     ///
     /// [`tollgate_shared::names::EVERYBODY`] stands for all domains, under the global limit.
     pub fn near_of(&self, resource: &str, domain: &str) -> Option<PairNear> {
         self.engine.near(resource, domain)
     }
 
-    /// Applies the next record; of new limits, no more than one slice: see [`Ruler::has_more`].
+    /// Applies the next record. If it brings new limits, only one slice is done: see [`Ruler::has_more`].
     pub fn apply(
         &mut self,
         offset: u64,
@@ -200,18 +199,18 @@ impl Ruler {
         ruled
     }
 
-    /// Of the batch of hits that was applied last its entries with excess; none: it was not ruled.
+    /// The entries with excess of the last applied batch of hits; `None`: it was not ruled.
     pub fn excess(&self) -> Option<&[(u32, u64)]> {
         let ruled = self.rulings.fates.contains(&Fate::Applied);
         ruled.then_some(&*self.rulings.excess)
     }
 
-    /// Whether the record that was applied last is to be gone on with before the next one.
+    /// Whether the last applied record has further slices, which come before the next record.
     pub fn has_more(&self) -> bool {
         self.engine.has_more()
     }
 
-    /// Goes on with the record that was applied last, for as long as one slice takes.
+    /// Applies the next slice of the last applied record.
     pub fn go_on(&mut self, counters: &mut Counters) -> RuledRecord {
         self.rulings.clear();
         self.engine.go_on(&mut self.rulings);
@@ -238,7 +237,7 @@ impl Ruler {
         }
     }
 
-    /// What was said of resources that have candidates.
+    /// The counts of resources that have candidates.
     fn beside(&mut self) -> RuledBeside {
         let limits = self.engine.limits();
         let has_candidate = |of: &&ResourceCounts| {
@@ -277,7 +276,7 @@ impl Ruler {
         self.engine.log_time()
     }
 
-    /// What is in force at log time.
+    /// The statements in force at log time.
     pub fn live(&self) -> Vec<(Arc<str>, Statement)> {
         let scopes = self.engine.denied_scopes();
         let scopes = scopes.map(|(resource, statement)| (Arc::clone(resource), statement));
@@ -285,7 +284,7 @@ impl Ruler {
         denials.chain(scopes).collect()
     }
 
-    /// The copy-limited resources of which something was ever held.
+    /// The copy-limited resources that ever had a hold.
     pub fn copies(&self) -> impl Iterator<Item = (&Arc<str>, &Copies)> {
         self.engine.copies()
     }
@@ -295,17 +294,17 @@ impl Ruler {
         self.engine.now()
     }
 
-    /// Agents' epochs that beat, and those that are gone and not forgotten.
+    /// The numbers of agents' epochs that send heartbeats, and of those that are gone and not forgotten.
     pub fn agents(&self) -> (usize, usize) {
         self.engine.agents()
     }
 
-    /// Resources of which own records were totalled, each with the offset of the last.
+    /// Resources for which own records were totalled, each with the offset of the last.
     pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
         self.engine.totalled()
     }
 
-    /// The source offset of the last total of a partition that was applied.
+    /// The source offset of the last applied total from a partition.
     pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
         self.engine.applied_total(resource, source)
     }
@@ -320,17 +319,17 @@ impl Ruler {
         self.engine.ban(resource, domain).is_some()
     }
 
-    /// Bans and pardons that last.
+    /// The number of bans and pardons that last.
     pub fn amended(&self) -> usize {
         self.engine.amended()
     }
 
-    /// How many holds and staged transfers an operator's release means.
+    /// How many holds and staged transfers an operator's release concerns.
     pub fn holds_meant(&self, act: &Act) -> usize {
         self.engine.holds_meant(act)
     }
 
-    /// How a pair stands now, by the log's time.
+    /// The state of a pair at log time.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairState> {
         let view = self.engine.pair_now(resource, domain)?;
         Some(PairState {
@@ -348,10 +347,10 @@ impl Ruler {
     }
 }
 
-/// What counts, each under the name that denials have for it.
+/// The usage under each constraint, by the names that denials use.
 fn constraints_of(domain: &str, counts: &[Count]) -> Vec<ConstraintState> {
     let mut constraints: Vec<ConstraintState> = counts.iter().map(ConstraintState::of).collect();
-    // The second of all domains together is counted as one domain's is.
+    // The per-second count of all domains together comes first, like a domain's hard limit.
     if let (EVERYBODY, Some(first)) = (domain, constraints.first_mut()) {
         first.name = LimitedBy::Global.name().into_owned();
     }
@@ -381,7 +380,7 @@ fn due(due: TotalDue) -> (Box<str>, Due) {
 
 fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
     let met = fates.iter().find_map(|fate| match fate {
-        // Whatever the limits say of it, the chain has gone on.
+        // Whatever the limits make of it, the chain has continued.
         Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
             offset: totals.source_offset,
             is_bridge: totals.counted().next().is_none(),
@@ -423,7 +422,7 @@ fn count_copies(rulings: &Rulings, counters: &mut Counters) {
     counters.denials_at_cap += rulings.copies.denials_at_cap;
     for news in &rulings.agents {
         match news.change {
-            // It beats no more, since it holds nothing: nothing has happened.
+            // An agent that holds nothing sends no heartbeats, so this is normal.
             AgentChange::Gone { copies: 0 } => counters.agents_idle += 1,
             AgentChange::Gone { copies } => {
                 counters.agents_gone += 1;

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! due ── freeze at X ──> everything caused up to X acknowledged ── save ──> saved, or tried again
-//! start ── limits read ── newest snapshot that restores ── follow from X, which proves it
+//! start ── limits read ── newest snapshot that restores ── follow from X, which verifies it
 //! ```
 //!
-//! Knows nothing of files. What stays true: a snapshot at X is handed out only when evidence and totals
-//! that records up to X caused are in the log; one that does not restore, or is not of this log, is passed
+//! Knows nothing of files. What stays true: a snapshot at X is saved only when the decision records and totals
+//! that records up to X caused are in the log; a snapshot that does not restore, or is not of this log, is passed
 //! over, and without any the log is read from its beginning.
 
 use tollgate_engine::engine::Frozen;
@@ -48,25 +48,25 @@ pub struct Snapshots {
     /// Records ruled since the last one.
     pub records: u64,
     due_at: Option<Span>,
-    /// Taken, and waiting for what it caused to be acknowledged.
+    /// Taken, and waiting until the log has acknowledged what its records caused.
     frozen: Option<(u64, Moment)>,
-    /// Since when one is being saved, if one is.
+    /// Since when a snapshot is being saved, if one is.
     saving: Option<Span>,
-    /// How long the last one took, that was saved.
+    /// How long the last saving took.
     took: Span,
-    /// When the last one was saved.
+    /// When the last snapshot was saved.
     saved_at: Option<Span>,
 }
 
 impl Snapshots {
-    /// Lets go of the one that waits for the log.
+    /// Discards the snapshot that waits for the log.
     pub fn drop_waiting(&mut self) {
         if self.frozen.take().is_some() {
             self.is_wanted();
         }
     }
 
-    /// What was ruled before is in none yet: another one is due, though nothing follows.
+    /// Makes another snapshot due, even if no record follows: no snapshot has the latest rulings yet.
     fn is_wanted(&mut self) {
         self.entries = self.entries.max(1);
     }
@@ -76,8 +76,8 @@ impl Snapshots {
         self.took
     }
 
-    /// How long ago the last one was saved, or this process started; zero where it has all hits that were ruled,
-    /// since no other is due before the next.
+    /// The time since the last snapshot was saved, or this process started. Zero if that snapshot has all ruled
+    /// hits, since no other is due before the next hit.
     pub fn age(&self, clock: Span) -> Span {
         let is_in_it = self.entries == 0 && self.frozen.is_none() && self.saving.is_none();
         match is_in_it {
@@ -88,7 +88,8 @@ impl Snapshots {
 }
 
 impl Partition {
-    /// Keeps the snapshot that waits, if all that it caused is in the log, and takes the next one where it is due.
+    /// Saves the snapshot that waits, if the log has everything that its records caused; takes the next one if it
+    /// is due.
     pub(super) fn take_snapshot(&mut self, step: &mut PartitionStep<'_>) {
         let settings = step.context.settings;
         let Some(policy) = settings.snapshots else {
@@ -119,16 +120,16 @@ impl Partition {
         }
     }
 
-    /// A snapshot was written, or could not be.
+    /// Writing a snapshot has ended.
     pub(super) fn snapshot_saved(&mut self, saved: bool, step: &mut PartitionStep<'_>) {
         let clock = step.clock();
         let since = self.snapshots.saving.take();
         if saved {
             self.snapshots.saved_at = Some(clock);
-            // One of before the partition was let go is nobody's.
+            // Without a start time the snapshot is from before the partition was revoked, and is ignored.
             if let Some(since) = since {
                 self.snapshots.took = clock.saturating_sub(since);
-                // The newest is of this log now.
+                // The newest snapshot is of this log now.
                 self.recovery.before = None;
             }
             step.counters().snapshots_saved += 1;
@@ -143,7 +144,7 @@ impl Partition {
     fn is_due(&mut self, clock: Span, policy: Policy, count: u32) -> bool {
         let index = u64::from(self.index);
         let snapshots = &mut self.snapshots;
-        // The first ones are spread over the time between two, so that not all come at once.
+        // The first snapshots are spread over the interval, so that they do not all come at once.
         let due_at = *snapshots.due_at.get_or_insert_with(|| {
             let share = policy.every.as_micros() / u64::from(count.max(1)) * (index + 1);
             clock.saturating_add(Span::from_micros(share))
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(snapshots.age(clock), Span::from_secs(30));
         (snapshots.entries, snapshots.saving) = (0, Some(clock));
         assert_eq!(snapshots.age(clock), Span::from_secs(30));
-        // That one fails, and nothing follows.
+        // Saving fails, and no record follows.
         snapshots.saving = None;
         snapshots.is_wanted();
         assert_eq!(snapshots.age(clock), Span::from_secs(30));

@@ -1,22 +1,22 @@
-//! What was counted since the process began: it outlives the partitions that it was counted in.
+//! Counts since the process began. They outlive the partitions that made them.
 
 use super::candidates;
 use super::counters::Counters;
 use super::resources::Resources;
 
-/// What was counted. Nothing is decided by it.
+/// The counts. No decision depends on them.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Numbers.
+    /// Plain counters.
     pub counters: Counters,
-    /// What was ruled, by resource.
+    /// Counts of rulings, by resource.
     pub resources: Resources,
     /// What candidates would have done, by resource.
     pub(super) candidates: candidates::Ever,
 }
 
 impl Tally {
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         self.resources.add(&other.resources);

@@ -1,16 +1,17 @@
-//! Testimonies: those who rule one partition compare what they came to.
+//! State digests: aggregators that rule the same partition compare their states.
 //!
 //! ```text
-//! first counted tick of each 10 s of log time, at X ── own digest behind X noted, and said in the partition
-//! what another says of X                            ── compared with the one that was noted
+//! first counted tick of each 10 s of log time, at X ── own digest after X is noted, and appended to the partition
+//! digest of another aggregator after X              ── compared with the one that was noted
 //! ```
 //!
-//! Two groups rule every partition twice and say the same, because rulings are a function of the log. If
-//! they do not, the machines or the builds disagree, and nobody would notice. A testimony stands behind the
-//! record that it speaks of, in the partition that it is about: so it reaches all who rule that partition,
-//! now or later, and nobody else; whoever takes a partition over compares with who had it before. Knows
-//! nothing of how a digest is made. What stays true: nothing is ruled otherwise because of a testimony; but a state that
-//! is doubted is not saved, nor one restored that is doubted before it is announced.
+//! Two groups rule every partition twice with the same result, because rulings are a function of the log. If
+//! the results differ, the machines or the builds disagree, which nothing else would show. A digest follows the
+//! record that it is about, in the same partition: so it reaches all aggregators that rule that partition, now or
+//! later, and no others; an aggregator that takes a partition over compares with its predecessor. Knows nothing
+//! of how a digest is computed. What stays true: no ruling depends on a digest; but while digests differ, no
+//! snapshot is saved, and a partition that was restored from one and is not announced yet is restored from an
+//! older one.
 
 use std::collections::VecDeque;
 
@@ -24,10 +25,10 @@ use super::partition::appends::AppendPurpose;
 use super::partition::event::PartitionStep;
 use tollgate_log::Stream;
 
-/// How many of one's own digests are kept: what is said of an older one came more than two minutes late.
+/// How many own digests are kept. A digest about an older offset arrives more than two minutes late.
 const NOTED_MAX: usize = 16;
 
-/// What a partition's state was.
+/// A partition's state after a record.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     offset: u64,
@@ -35,14 +36,14 @@ struct Noted {
     digest: u128,
 }
 
-/// For so long of the log's time after a difference no snapshot is taken: somebody would restore from it,
-/// and nobody knows which of the two is right.
+/// How long, by log time, no snapshot is taken after a difference: an aggregator could restore from it, and it is
+/// unknown which of the two states is right.
 const DOUBTED_FOR: Span = Span::from_secs(300);
 
-/// How many snapshots are given up for older ones while a partition catches up. Each costs a replay.
+/// How many snapshots are discarded for older ones while a partition catches up. Each costs a replay.
 const GIVEN_UP_MAX: u32 = 3;
 
-/// What one partition's states were, as far as testimonies may still speak of them.
+/// The digests of one partition's recent states.
 #[derive(Debug, Default)]
 pub struct StateDigests {
     noted: VecDeque<Noted>,
@@ -64,14 +65,14 @@ impl StateDigests {
             .copied()
     }
 
-    /// Whether somebody came to another state not long ago, by the log's time.
+    /// Whether a digest of another aggregator differed not long ago, by log time.
     pub fn are_doubted(&self, at: Timestamp) -> bool {
         at < self.doubted_until
     }
 }
 
 impl Partition {
-    /// A tick was ruled: notes the state behind it where it is due, and says it where rulings are said.
+    /// Notes the digest after a tick if one is due, and appends it where rulings are announced.
     pub(super) fn testify(
         &mut self,
         offset: u64,
@@ -93,8 +94,8 @@ impl Partition {
             digest: self.ruler.state(),
         };
         self.testimonies.note(noted);
-        // Who catches up has nothing to say that was not said when it happened. And behind an activation that ends its
-        // key it would be refused; the next is due in 10 s.
+        // A partition that catches up states nothing that was not stated at the time. After an activation that ends
+        // its key a digest would be refused; the next is due in 10 s.
         if !self.announcing || self.is_ending_its_key(context) {
             return;
         }
@@ -111,7 +112,7 @@ impl Partition {
         self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
     }
 
-    /// Another has said what the state was: compares.
+    /// Compares a digest of another aggregator with the own one.
     pub(super) fn hear(&mut self, said: &StateDigest<'_>, step: &mut PartitionStep<'_>) {
         if said.instance == step.context.instance || said.form != DIGEST_FORM {
             return;
@@ -140,8 +141,8 @@ impl Partition {
         self.doubt(step);
     }
 
-    /// Nobody restores from a state that is doubted: none is saved, and one that was restored is given up
-    /// for an older one while it catches up, since it may be the other's.
+    /// Handles a difference: no snapshot is saved for a while, and a partition that catches up from a snapshot
+    /// restores an older one, since the snapshot may be from the other aggregator.
     fn doubt(&mut self, step: &mut PartitionStep<'_>) {
         self.testimonies.doubted_until = self.position.appended.saturating_add(DOUBTED_FOR);
         self.snapshots.drop_waiting();

@@ -1,13 +1,13 @@
-//! Several partitions take their steps at once, on as many threads as there are to be.
+//! Several partitions take their steps at once, on a configured number of threads.
 //!
 //! ```text
 //! events by partition ── thread 1: 0, 3 ─┐
 //!                     ── thread 2: 1, 2 ─┴─> effects, partition after partition
 //! ```
 //!
-//! Threads share nothing but what nobody changes meanwhile, and which of them takes a step makes no difference: what
-//! follows is carried out afterwards, in the order of the partitions. Knows nothing of what the events are. What stays
-//! true: the effects do not depend on the number of threads; events of one partition keep their order.
+//! Threads share only data that does not change meanwhile, and it makes no difference which of them takes a step:
+//! effects are carried out afterwards, in the order of the partitions. Knows nothing of what the events are. What
+//! stays true: the effects do not depend on the number of threads; events of one partition keep their order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,8 +21,8 @@ use super::partition::Partition;
 use super::partition::appends::sender_of;
 use super::partition::event::{PartitionContext, PartitionEvent, PartitionOutput};
 
-/// The partition that an event of the log is about: what is delivered of it, where it is read, what it appended.
-/// `None` means that the event is about something else.
+/// The partition that an event of the log concerns: deliveries, reading, and answers to its appends. `None`: the
+/// event concerns no partition.
 pub fn partition_of(event: &LogEvent) -> Option<u32> {
     match event {
         LogEvent::Delivered {
@@ -45,7 +45,7 @@ pub fn partition_of(event: &LogEvent) -> Option<u32> {
     }
 }
 
-/// What is to be done with one partition.
+/// The events for one partition, and their results.
 struct PartitionJob<'a> {
     partition: &'a mut Partition,
     events: Vec<PartitionEvent<'a>>,
@@ -61,12 +61,12 @@ impl PartitionJob<'_> {
 }
 
 impl Core {
-    /// From now on so many threads rule, where there is enough to do for them.
+    /// Sets the number of threads that rule, where there are enough partitions with events.
     pub fn rule_on(&mut self, threads: NonZeroUsize) {
         self.threads = threads;
     }
 
-    /// Handles events of the log, each [about a partition](partition_of), and hands out what is to be done about them.
+    /// Handles events of the log that each [concern a partition](partition_of), and hands out the effects.
     pub fn rule_together(&mut self, now: Now, events: &[LogEvent], effects: &mut Vec<Effect>) {
         let mut by_partition: BTreeMap<u32, Vec<PartitionEvent<'_>>> = BTreeMap::new();
         for event in events {
@@ -78,7 +78,7 @@ impl Core {
         self.hand_out(now, effects);
     }
 
-    /// Hands several partitions their events, which are in the order of the partitions, and carries out what follows.
+    /// Hands several partitions their events, in the order of the partitions, and carries out the effects.
     pub(super) fn step_together<'e>(
         &mut self,
         now: Now,
@@ -112,7 +112,7 @@ impl Core {
     }
 }
 
-/// Does all jobs, on no more threads than there are jobs. This thread is one of them.
+/// Does all jobs, on at most as many threads as there are jobs. The calling thread is one of them.
 fn run_all(
     jobs: &mut [PartitionJob<'_>],
     threads: NonZeroUsize,
@@ -133,7 +133,7 @@ fn run_all(
     std::thread::scope(|scope| {
         for _ in 0..others {
             let thread = std::thread::Builder::new().name("ruling".to_owned());
-            // Without it the others do its part.
+            // If it cannot be spawned, the other threads do its part.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 tracing::warn!(%error, "no thread to rule on");
             }

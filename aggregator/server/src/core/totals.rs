@@ -2,20 +2,20 @@
 //! those resources.
 //!
 //! ```text
-//! source 3, resource api.search      due 17 <- 12 <- 9      (each names the one before)
+//! source 3, resource api.search      due 17 <- 12 <- 9      (each names its predecessor)
 //! append 9, append 12, append 17     in this order, several on their way at once
 //! 12 fails                           12 and 17 are appended again; the copy of 17 that arrived
 //!                                    without its predecessor was ignored by the engine
 //! ```
 //!
-//! A total leaves when the log has it and everything before it in its chain. In catch-up the engine says
-//! again what was due long ago; what the target has applied already is dropped before it is sent. Knows
-//! nothing of hits and limits.
+//! A total is removed when the log has it and everything before it in its chain. In catch-up the engine
+//! reports again totals that were due long ago; those that the target has applied already are dropped before
+//! they are sent. Knows nothing of hits and limits.
 //!
-//! No more wait than a bound and one delivery: beyond it their source rules nothing, and what is due is sent
-//! although its target is not caught up, which passes over what it has.
+//! At most a bound and one delivery wait. Beyond it the source rules nothing, and totals that are due are sent
+//! although their target is not caught up; the target ignores those that it has.
 //!
-//! What stays true: at any time the unsent part of a chain is a suffix of it, so that the target sees
+//! What stays true: at any time the unsent part of a chain is a suffix of it, so that the target applies
 //! each total once and in order, whatever fails.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,14 +24,14 @@ use tollgate_shared::wire::record::{self, Total};
 
 use tollgate_log::Ticket;
 
-/// One total that an engine asked for.
+/// One total that an engine reported as due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The hits record that was totalled.
+    /// The offset of the hits record that was totalled.
     pub offset: u64,
-    /// The one before it for this resource.
+    /// The offset of the record before it with a total for this resource.
     pub previous: Option<u64>,
-    /// What counts, by milliseconds.
+    /// The hits that count, by millisecond.
     pub counted: Vec<Total>,
 }
 
@@ -45,7 +45,7 @@ pub struct ChainKey {
 }
 
 impl ChainKey {
-    /// The chain that a total is of.
+    /// The chain of a total.
     pub(super) fn of(total: &record::Totals<'_>) -> Self {
         Self {
             source: total.source_partition,
@@ -61,7 +61,7 @@ enum TotalsState {
     Acknowledged(Ticket),
 }
 
-/// Where a chain has what was sent under a ticket and is not answered yet. Tickets rise along a chain.
+/// The index in a chain of the total that was sent under a ticket and not answered yet. Tickets rise along a chain.
 fn position(chain: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usize> {
     let is_before = |state: &TotalsState| match state {
         TotalsState::Sent(sent) | TotalsState::Acknowledged(sent) => *sent < ticket,
@@ -77,15 +77,14 @@ fn position(chain: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usiz
 /// Totals of one source partition.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// By resource.
+    /// The chains, by resource.
     chains: BTreeMap<Box<str>, VecDeque<(Due, TotalsState)>>,
-    /// By resource: the last total that its target has applied. There are as many as chains in the engine.
+    /// The last total that its target has applied, by resource. There are as many entries as the engine has chains.
     applied: BTreeMap<Box<str>, u64>,
 }
 
 impl Totals {
-    /// Takes a total that the engine asked for. One that is known already is taken once, one that its
-    /// target has applied not at all.
+    /// Takes a total that the engine reports. A total is taken once, and not at all if its target has applied it.
     pub fn due(&mut self, resource: Box<str>, due: Due) {
         if self
             .applied
@@ -103,7 +102,7 @@ impl Totals {
         }
     }
 
-    /// Drops what the target has applied: everything of the chain up to `offset`.
+    /// Drops what the target has applied: everything in the chain up to `offset`.
     pub fn applied(&mut self, resource: &str, offset: u64) {
         match self.applied.get_mut(resource) {
             Some(known) => *known = offset.max(*known),
@@ -112,7 +111,7 @@ impl Totals {
         let Some(chain) = self.chains.get_mut(resource) else {
             return;
         };
-        // What is on its way is left: its answer is still to come and finds it.
+        // A total that is on its way stays: its answer is still to come.
         while let Some((due, TotalsState::Due)) = chain.front() {
             if offset < due.offset {
                 break;
@@ -124,8 +123,8 @@ impl Totals {
         }
     }
 
-    /// Hands out everything that is due and not on its way, in order; `may_send` says whether a chain
-    /// may be sent at all, and `send` names each append.
+    /// Sends everything that is due and not on its way, in order. `may_send` returns whether a chain may be sent at
+    /// all; `send` appends a total and returns its ticket.
     pub fn send(
         &mut self,
         may_send: impl Fn(&str) -> bool,
@@ -146,7 +145,7 @@ impl Totals {
         }
     }
 
-    /// The log has what this ticket named.
+    /// The log has the total of this ticket.
     pub fn acknowledged(&mut self, resource: &str, ticket: Ticket) {
         let Some(chain) = self.chains.get_mut(resource) else {
             return;
@@ -164,8 +163,8 @@ impl Totals {
         }
     }
 
-    /// The log does not have what this ticket named: it and everything behind it is due again. Says whether that was
-    /// waited for.
+    /// The log does not have the total of this ticket: it and everything after it in its chain is due again. Returns
+    /// whether the ticket was awaited.
     pub fn failed(&mut self, resource: &str, ticket: Ticket) -> bool {
         // A ticket of an earlier attempt is not found: its total is due again already.
         let Some(chain) = self.chains.get_mut(resource) else {
@@ -180,19 +179,20 @@ impl Totals {
         true
     }
 
-    /// Whether one waits, or is on its way, that follows the one at `applied`.
+    /// Whether a total waits or is on its way that follows the one at `applied`.
     pub fn goes_on_from(&self, resource: &str, applied: Option<u64>) -> bool {
         let chain = self.chains.get(resource);
         chain.is_some_and(|chain| chain.iter().any(|(due, _)| due.previous == applied))
     }
 
-    /// Drops everything: what was due is said again by whoever rules the partition next, and its offsets may count
-    /// from the beginning again.
+    /// Drops everything: the aggregator that rules the partition next reports again what was due, and offsets may
+    /// start from 0 again.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Forgets what a target has applied, since nothing more is heard of that: `is_its` says which resources it has.
+    /// Forgets what a target has applied, since the target does not report it any more: `is_its` returns whether it
+    /// rules a resource.
     pub fn forget_applied(&mut self, is_its: impl Fn(&str) -> bool) {
         self.applied.retain(|resource, _| !is_its(resource));
     }
@@ -204,12 +204,12 @@ impl Totals {
         oldest.min()
     }
 
-    /// Whether nothing more is to be ruled for the moment, where so many may wait.
+    /// Whether `max` totals wait, so that nothing more is to be ruled for the moment.
     pub fn is_full(&self, max: usize) -> bool {
         max <= self.len()
     }
 
-    /// Whether enough of them are gone to go on.
+    /// Whether few enough of them wait to rule on.
     pub fn has_room(&self, max: usize) -> bool {
         self.len() <= max / 2
     }

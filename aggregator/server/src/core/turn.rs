@@ -1,5 +1,5 @@
-//! Ticks and pointers: a partition brings time and new limits into the log at the end of a turn, and meets the
-//! pointers in it.
+//! Ticks and limits activations: a partition appends them at the end of a turn, and handles activations that it
+//! reads.
 
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::record::{LimitsActivation, RecordPen, Tick};
@@ -10,13 +10,13 @@ use super::partition::{Partition, Stage, TICK_EVERY};
 use tollgate_log::{Delivered, Stream};
 
 impl Partition {
-    /// Appends what is due of both.
+    /// Appends a tick and an activation, if they are due.
     pub(super) fn tick_and_point(&mut self, step: &mut PartitionStep<'_>) {
         self.tick(step);
         self.point(step);
     }
 
-    /// Brings time into it: one tick at a time, and none before its identity is known.
+    /// Appends a tick: one at a time, and none before the log's identity is known.
     fn tick(&mut self, step: &mut PartitionStep<'_>) {
         let (context, clock) = (step.context, step.clock());
         let Some(log) = self.log().filter(|_| self.stage == Stage::Ruling) else {
@@ -45,7 +45,7 @@ impl Partition {
         self.ticks.slot.not_before = clock.saturating_add(TICK_EVERY);
     }
 
-    /// Appends the pointer to the newest limits version where it does not have it yet.
+    /// Activates the newest limits version if it is not in force in the partition yet.
     fn point(&mut self, step: &mut PartitionStep<'_>) {
         let context = step.context;
         let Some(latest) = context.limits.to_point_at(&context.settings.keys) else {
@@ -80,8 +80,8 @@ impl Partition {
 }
 
 impl Partition {
-    /// Whether the record that a pointer is may be ruled now. If not, the partition waits for the
-    /// version, or the pointer was refused and passed.
+    /// Whether an activation may be ruled now. If not, the partition waits for the version, or the activation was
+    /// refused and passed over.
     pub(super) fn may_follow_pointer(
         &mut self,
         delivered: &Delivered,

@@ -1,16 +1,16 @@
-//! Who uses what most: a bounded sketch of the pairs of one partition, for `tollgate top`.
+//! The heaviest users: a bounded sketch of the pairs of one partition, for `tollgate top`.
 //!
 //! ```text
 //! minute of log time   12:00            12:01            12:02 ──
-//! kept                                  [before]         [this]     what is shown: both
+//! kept                                  [before]         [this]     `top` shows the sum of both
 //! ```
 //!
-//! Three measures: hits, refused calls, excess. Of each at most [`TRACKED_MAX`] names are kept, by the
-//! rule of Misra and Gries: where the table is full the count of the (K + 1)-th is taken off all, and who
-//! has nothing left leaves. So a shown count is at most the true one, and short of it by no more than
-//! what was taken off. Of long records a sample is looked at, with its weight, so that a record costs the
-//! sketch no more than a few microseconds; which part of it is a function of its offset. Nothing is
-//! decided by the sketch, and no snapshot has it: it begins when a partition is taken over.
+//! There are three measures: hits, refused calls, excess. For each, at most [`TRACKED_MAX`] names are kept, by the
+//! rule of Misra and Gries: when the table is full, the count of the (K + 1)-th name is subtracted from all counts,
+//! and names with nothing left are removed. So a shown count is at most the true one, and short of it by no more
+//! than what was subtracted. Of long records a weighted sample is counted, so that a record costs the sketch no more
+//! than a few microseconds; the sample is a function of the record's offset. No decision depends on the sketch, and
+//! no snapshot has it: it begins empty when a partition is taken over.
 //!
 //! What stays true: the same records give the same sketch, on any machine.
 
@@ -25,28 +25,28 @@ use tollgate_shared::wire::hits::HitBatch;
 use super::partition::Partition;
 use super::queries::Views;
 
-/// Names that are kept of each measure and minute. Twice as many are, until the table is cut: cutting
-/// costs a sort of all, so each cut makes room for as many as it keeps.
+/// Names that are kept of each measure and minute. The table grows to twice as many before it is cut: a cut sorts all
+/// names, so each cut makes room for as many as it keeps.
 const TRACKED_MAX: usize = 256;
 
-/// The most that can be asked for: what one partition keeps of one minute.
+/// The greatest `limit` of a query: what one partition keeps of one minute.
 pub const TOP_MAX: usize = TRACKED_MAX;
 
-/// Names that one answer looks at, and those of one partition on top: a millisecond at most.
+/// Names that one answer looks at, plus those of one partition: that takes a millisecond at most.
 const LOOKED_AT_ONCE: usize = TRACKED_MAX;
 
-/// How much log time a generation covers.
+/// The log time that a generation covers.
 const GENERATION: Span = Span::from_secs(60);
 
-/// Entries of one record that are counted one by one, of each measure. Each costs about 50 ns, a ruling
+/// Entries of one record that are counted individually, for each measure. Each costs about 50 ns; a ruling costs
 /// about 200 ns.
 const SAMPLE: u32 = 32;
 
-/// A record of so many entries is looked at every second time, one of twice as many every third time,
-/// and so on: reading an entry again costs about 10 ns, and should stay below a hundredth of its ruling.
+/// A record of this many entries is counted every second time, one of twice as many every third time, and so on:
+/// reading an entry again costs about 10 ns, and should stay below a hundredth of its ruling.
 const LOOKED_AT: u32 = 256;
 
-/// What is counted.
+/// A measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Hits that agents let through.
@@ -62,7 +62,7 @@ impl By {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Hits, Self::Refused, Self::Excess];
 
-    /// As it is written.
+    /// The measure's name in queries and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hits => "hits",
@@ -75,7 +75,7 @@ impl By {
 /// Names with the greatest counts.
 #[derive(Debug, Default)]
 struct Sketch {
-    /// By resource and domain, with a byte between them that no text has.
+    /// The key is resource and domain, with a byte between them that occurs in no text.
     counts: HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>,
     taken_off: u64,
 }
@@ -92,7 +92,7 @@ impl Sketch {
         }
     }
 
-    /// Keeps the greatest. Only counts decide, so that no order of a table matters.
+    /// Keeps the greatest counts. Only counts decide, so the table's order does not matter.
     fn cut(&mut self) {
         let mut counts: Vec<u64> = self.counts.values().copied().collect();
         counts.sort_unstable_by_key(|count| Reverse(*count));
@@ -105,7 +105,7 @@ impl Sketch {
     }
 }
 
-/// What was counted in a minute.
+/// The counts of one minute.
 #[derive(Debug, Default)]
 struct Generation {
     minute: u64,
@@ -121,14 +121,14 @@ pub struct Usage {
     key: Vec<u8>,
 }
 
-/// What is added of a list: every so manieth, from one on.
+/// The sample of a list: the index of its first element, and the step to the next.
 fn sample(len: u32, offset: u64) -> (usize, usize) {
     let step = len.div_ceil(SAMPLE).max(1);
     ((offset % u64::from(step)) as usize, step as usize)
 }
 
 impl Usage {
-    /// Takes a batch that was ruled: `excess` has the numbers of entries with excess, and how much.
+    /// Counts a batch that was ruled: `excess` has the numbers of entries with excess, and the amounts.
     pub fn take(
         &mut self,
         offset: u64,
@@ -180,7 +180,7 @@ impl Usage {
     fn turn_to(&mut self, appended: Timestamp) {
         self.newest = self.newest.max(appended);
         let minute = appended.as_micros() / GENERATION.as_micros();
-        // One that comes late counts with this minute.
+        // A late record counts in this minute.
         if minute <= self.this.minute {
             return;
         }
@@ -210,13 +210,13 @@ impl Usage {
         }
     }
 
-    /// By how much a count may be short at most.
+    /// By how much a count may be too small at most.
     fn taken_off(&self, by: By) -> u64 {
         let of = |generation: &Generation| generation.sketches[by as usize].taken_off;
         of(&self.this).saturating_add(of(&self.before))
     }
 
-    /// Everything that is kept of a measure, in no order.
+    /// All names that are kept of a measure, in no order.
     fn keys(&self, by: By) -> impl Iterator<Item = &[u8]> {
         let (this, before) = (
             &self.this.sketches[by as usize].counts,
@@ -227,42 +227,42 @@ impl Usage {
     }
 }
 
-/// What `top` asks for.
+/// What a `top` query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopFilter {
-    /// By what.
+    /// The measure.
     pub by: By,
     /// Only of this resource.
     pub resource: Option<String>,
-    /// At most so many.
+    /// At most this many pairs.
     pub limit: usize,
-    /// Of this partition and those behind it.
+    /// Only of this partition and those after it.
     pub from: u32,
 }
 
 /// The pairs with the greatest counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
-    /// By what they are ordered.
+    /// The measure by which they are ordered.
     pub by: &'static str,
-    /// Log time from which on it was counted; partitions taken over since then began later.
+    /// Log time at which counting began; in partitions taken over since then it began later.
     pub from_us: u64,
-    /// Log time up to which it was counted.
+    /// Log time up to which hits are counted.
     pub to_us: u64,
-    /// By how much the count of a pair may be short at most, beside what sampling does.
+    /// By how much the count of a pair may be too small at most, sampling aside.
     pub short_by_max: u64,
     /// The pairs, the greatest first.
     pub pairs: Vec<TopPair>,
-    /// Partitions that could not be asked: they are not ruled at the moment.
+    /// Partitions that could not answer: this process does not rule them at the moment.
     pub partitions_missing: Vec<u32>,
-    /// The first partition that was not looked at, where that would have made a pause.
+    /// The first partition that was not looked at, because the answer would have taken too long.
     #[serde(skip)]
     pub next: Option<u32>,
 }
 
-/// One pair. What is null is too little to be among those that are kept.
+/// One pair. A null count is too small to be kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopPair {
     /// The resource.
@@ -289,7 +289,7 @@ impl TopPair {
     }
 }
 
-/// Resource and domain of a name in a sketch.
+/// The resource and domain of a key in a sketch.
 fn names_of(key: &[u8]) -> Option<(&str, &str)> {
     let at = key.iter().position(|byte| *byte == 0xff)?;
     let resource = std::str::from_utf8(key.get(..at)?).ok()?;
@@ -297,7 +297,7 @@ fn names_of(key: &[u8]) -> Option<(&str, &str)> {
     Some((resource, domain))
 }
 
-/// Puts the pairs with the greatest counts first, and leaves so many of them.
+/// Sorts the pairs with the greatest counts first, and keeps `limit` of them.
 pub fn keep_greatest(pairs: &mut Vec<TopPair>, by: By, limit: usize) {
     pairs.sort_unstable_by(|a, b| {
         let names =
@@ -316,7 +316,7 @@ impl Views<'_> {
         let mut pairs: Vec<TopPair> = Vec::new();
         let (mut looked, mut next) = (0, None);
         for partition in ready.iter().filter(|p| filter.from <= p.index) {
-            // What a quiet partition counted long ago is not of now.
+            // The counts of a quiet partition are older than two minutes.
             if partition.usage.this.minute + 1 < minute {
                 continue;
             }
@@ -367,7 +367,7 @@ impl Views<'_> {
         (wanted.take(filter.limit).map(pair).collect(), looked)
     }
 
-    /// Whether a pair is one of a partition: what somebody wrote into a wrong one is not shown.
+    /// Whether a pair belongs to a partition: hits that a writer put into a wrong one are not shown.
     fn belongs(&self, partition: u32, resource: &str, domain: &str) -> bool {
         let count = self.settings.partitions;
         partition == partition_of_pair(resource, domain, count)

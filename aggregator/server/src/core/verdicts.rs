@@ -1,11 +1,11 @@
-//! Verdicts on holds: what was ruled in a turn goes to each agent's own topic.
+//! Verdicts on holds: the verdicts of a turn are published on each agent's own topic.
 //!
 //! ```text
 //! ruled in a turn    web-1: hold 7 counted, hold 8 granted        one frame of web-1's topic
 //! ```
 //!
-//! Nothing of it is kept: an agent that missed a verdict asks again with its next beat. So these topics
-//! have no heartbeats, and cost nothing while nothing is said. Knows nothing of sockets.
+//! Published verdicts are not kept: an agent that missed one asks again with its next heartbeat. So these topics
+//! have no heartbeats, and cost nothing while there are no verdicts. Knows nothing of sockets.
 //!
 //! What stays true: no two frames of a publisher have one sequence; a frame is never larger than a
 //! message may be.
@@ -21,22 +21,22 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
 
-/// Verdicts in one frame. With names of the greatest length one takes 600 bytes.
+/// Verdicts in one frame. With names of the greatest length a verdict takes 600 bytes.
 const VERDICTS_MAX: usize = 1_500;
 
 const _: () = assert!(VERDICTS_MAX * 600 + 1_000 <= MESSAGE_BYTES_MAX);
 
-/// The verdicts that were ruled and not told yet.
+/// The verdicts that were ruled and not published yet.
 #[derive(Debug, Default)]
 pub struct Verdicts {
     pending: BTreeMap<Arc<str>, Vec<Verdict>>,
-    /// One count for all agents: one for each would grow with their names.
+    /// One sequence for all agents: a sequence per agent would need memory for every name.
     sequence: u64,
     writer: Writer,
 }
 
 impl Verdicts {
-    /// Takes a verdict of a ready partition; it goes out at the end of the turn.
+    /// Takes a verdict of a ready partition, and publishes it at the end of the turn.
     pub fn tell(&mut self, partition: u32, due: VerdictDue) {
         let verdict = Verdict {
             partition,
@@ -48,7 +48,7 @@ impl Verdicts {
         self.pending.entry(due.agent).or_default().push(verdict);
     }
 
-    /// Publishes what was ruled in this turn. Returns how many frames that were.
+    /// Publishes the verdicts of this turn. Returns the number of frames.
     pub fn publish(
         &mut self,
         instance: u128,

@@ -1,5 +1,5 @@
-//! What can be seen of the core from outside: questions, and answers in the form in which they are
-//! shown. Fields are only ever added. Knows nothing of HTTP.
+//! Queries to the core, and the answers in the form in which they are shown. Fields are only ever added. Knows
+//! nothing of HTTP.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use super::live::At;
 use super::resources::ByResource;
 use super::usage::{TopFilter, TopView};
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Is everything ruled that can be?
+    /// Is the process ready?
     Readiness,
     /// Which limits are in force?
     Limits,
-    /// What is denied?
+    /// Which denials are in force?
     Denials(DenialFilter),
-    /// How does a pair stand?
+    /// What is the state of a pair?
     Pair {
         /// The resource.
         resource: String,
         /// The domain.
         domain: String,
     },
-    /// Who holds what?
+    /// Which holds are there?
     Holds(HoldFilter),
-    /// Who uses most?
+    /// Which pairs use the most?
     Top(TopFilter),
     /// What would candidates have done?
     Candidates,
@@ -46,31 +46,31 @@ pub enum Query {
     Digests,
     /// An operator asks for an amendment; answered once the log has it.
     Amend(Box<Proposal>),
-    /// What was counted?
+    /// What has been counted?
     Counters,
 }
 
-/// Which denials are asked for.
+/// Which denials a query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DenialFilter {
     /// Of this resource.
     pub resource: Option<String>,
     /// Of this domain.
     pub domain: Option<String>,
-    /// Behind this one, in the order in which they are shown.
+    /// After this one, in the order in which they are shown.
     pub after: Option<DenialsCursor>,
-    /// At most so many.
+    /// At most this many.
     pub limit: usize,
-    /// Beyond those at most so many are counted.
+    /// Of further denials, at most this many are counted.
     pub counted_max: usize,
 }
 
-/// Where in the order of all denials one stands.
+/// A position in the order of all denials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenialsCursor {
-    /// Its resource.
+    /// The denial's resource.
     pub resource: Box<str>,
-    /// Its partition and scope.
+    /// The denial's partition and scope.
     pub at: At,
 }
 
@@ -99,22 +99,22 @@ pub enum Reply {
     Counters(Box<Counted>),
 }
 
-/// Everything that is counted or measured.
+/// All counters and gauges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// What is counted.
+    /// The counters.
     pub counters: Counters,
-    /// What is measured.
+    /// The gauges.
     pub gauges: Gauges,
     /// Agents whose clocks are wrong, or were.
     pub clocks: Vec<ClockView>,
     /// What candidates would have done, by resource.
     pub candidates: Vec<(Box<str>, CandidateCounts)>,
-    /// What was ruled, by resource.
+    /// Counts of rulings, by resource.
     pub resources: Vec<(Box<str>, ByResource)>,
 }
 
-/// By how much an agent's stamps are moved, because its clock is wrong.
+/// By how much the engine moves an agent's time stamps, because the agent's clock is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockView {
     /// The agent's name.
@@ -123,35 +123,35 @@ pub struct ClockView {
     pub moved_us: i64,
 }
 
-/// Whether everything is ruled that can be.
+/// Whether the process is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Readiness {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// Yes or no.
     pub ready: bool,
-    /// What is missing; empty where nothing is.
+    /// What is missing; empty if nothing is.
     pub why: Vec<String>,
 }
 
 /// The limits in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitsView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The version; 0: none.
     pub version: u64,
-    /// BLAKE3 of the text, in hexadecimal; null where there is none.
+    /// BLAKE3 of the text, in hexadecimal; null without a version.
     pub digest: Option<TextDigest>,
     /// The document as it was pushed.
     pub text: Option<Text>,
     /// How many domains have limits of their own beside the document.
     pub rows: u64,
-    /// The document as it rules, with those domains.
+    /// The normalised document, including those domains.
     pub normalised: Option<Normalised>,
     /// Whether the limits file differs from the version in force and is not followed.
     pub file_differs: bool,
-    /// Switches of namespaces that are turned over what the document says.
+    /// Switches of namespaces that override the document.
     pub switches: Vec<SwitchView>,
 }
 
@@ -165,7 +165,7 @@ impl Serialize for TextDigest {
     }
 }
 
-/// A document as it rules, written down when it is shown.
+/// A document in its normalised form, which is written only when it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Normalised(pub Arc<Limits>);
 
@@ -175,10 +175,10 @@ impl Serialize for Normalised {
     }
 }
 
-/// Switches of a namespace that are turned over what the document says.
+/// The switches of a namespace that override the document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchView {
-    /// The namespace; `*`: all that have none of their own.
+    /// The namespace; `*`: all that have no switches of their own.
     pub namespace: String,
     /// In place of `ignore_configured`; null: as the document says.
     pub ignore_configured: Option<bool>,
@@ -186,32 +186,32 @@ pub struct SwitchView {
     pub allow_unconfigured: Option<bool>,
 }
 
-/// What is denied.
+/// The denials in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DenialsView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The denials, by resource, partition and scope.
     pub denials: Vec<DenialView>,
-    /// How many more there are. Where there are more than 10,000, it is how many there are in all, less those
-    /// that are shown; some of them may have just ended.
+    /// How many more there are. If there are more than 10,000 more, this is the number of all denials minus those
+    /// that are shown, of which some may have just ended.
     pub omitted: usize,
-    /// The last that is shown, where there are more: the next page begins behind it.
+    /// The last one that is shown, if there are more: the next page begins after it.
     pub next: Option<DenialsCursor>,
-    /// Whether there are more than are shown and were counted.
+    /// Whether there are more than were shown and counted.
     #[serde(skip)]
     pub more: bool,
-    /// The last that is shown or was counted.
+    /// The last one that was shown or counted.
     #[serde(skip)]
     pub upto: Option<DenialsCursor>,
-    /// How many are kept of what was asked for, wherever a page begins; some may have just ended.
+    /// How many denials match the query's resource, wherever a page begins; some may have just ended.
     #[serde(skip)]
     pub kept: usize,
-    /// Partitions that could not be asked: they are not ruled at the moment.
+    /// Partitions that could not answer: this process does not rule them at the moment.
     pub partitions_missing: Vec<u32>,
 }
 
-/// Written down where it is shown, and not where it is ruled.
+/// Converts to text when the answer is shown, not when it is made.
 fn as_text<S: Serializer>(
     value: &impl std::fmt::Display,
     serializer: S,
@@ -227,34 +227,34 @@ pub struct DenialView {
     pub resource: Arc<str>,
     /// `pair`, `resource` or `group`.
     pub scope: &'static str,
-    /// The domain; null where a group or all of the resource is denied.
+    /// The domain; null if a group or the whole resource is denied.
     pub domain: Option<Box<str>>,
-    /// The group; null where something else is denied.
+    /// The group; null if the scope is not a group.
     pub group: Option<Box<str>>,
-    /// Which limit closed: `tier`, `hard`, `global`, `inaccessible`, ….
+    /// The limit that is exceeded: `tier`, `hard`, `global`, `inaccessible`, ….
     #[serde(serialize_with = "as_text")]
     pub cause: Cause,
-    /// The limit that closed.
+    /// The value of that limit.
     pub limit: u64,
-    /// Its window.
+    /// Its window, in microseconds.
     pub window_us: u64,
-    /// When it ends in engine time; null: never.
+    /// When it ends by log time; null: never.
     pub end_us: Option<u64>,
-    /// How long it still has; null: for ever.
+    /// The remaining time; null: without end.
     pub remaining_us: Option<u64>,
-    /// The code by which its cause is found.
+    /// The denial's code: the log position of its cause.
     #[serde(serialize_with = "as_text")]
     pub code: Code,
     /// The partition.
     pub partition: u32,
-    /// The limits version that ruled.
+    /// The limits version by which it was ruled.
     pub version: u64,
 }
 
-/// How a pair stands.
+/// The state of a pair, as an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PairView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The resource.
     pub resource: Box<str>,
@@ -264,19 +264,19 @@ pub struct PairView {
     pub partition: u32,
     /// Whether its resource has limits on rates.
     pub configured: bool,
-    /// Whether the engine knows it: it was hit not long ago.
+    /// Whether the engine knows the pair: it was hit not long ago.
     pub known: bool,
     /// The limits version in force in its partition; 0: none.
     pub version: u64,
-    /// Its state, where it is known.
+    /// Its state, if it is known.
     pub state: Option<PairState>,
-    /// What is denied of it.
+    /// The denial in force for it, if any.
     pub denial: Option<DenialView>,
-    /// Its partition, where that could not be asked: it is not ruled at the moment.
+    /// Its partition, if that could not answer: this process does not rule it at the moment.
     pub partitions_missing: Vec<u32>,
 }
 
-/// The state of a pair at the log's time, which ticks carry on, or at its newest hit where that is later.
+/// The state of a pair at log time, which ticks advance, or at its newest hit if that is later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PairState {
     /// Its own time: that of its newest hit.
@@ -289,33 +289,33 @@ pub struct PairState {
     pub tier_limit: u64,
     /// Hits in that tier's window.
     pub tier_hits: u64,
-    /// How many more that window and the hard limit leave room for.
+    /// How many more hits that window and the hard limit have room for.
     pub remaining: u64,
     /// Hits of the last second, where there is a hard limit.
     pub last_second: u64,
     /// The hard limit, hits a second; null: none.
     pub hard: Option<u64>,
-    /// The hard limit, each window and each quota, in the order of asking.
+    /// The hard limit, each window and each quota, in the order in which the engine checks them.
     pub constraints: Vec<ConstraintState>,
     /// Its token bucket; null: none.
     pub bucket: Option<BucketLeft>,
 }
 
-/// What counts in a window or a quota.
+/// The usage under a window or a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConstraintState {
-    /// Which one.
+    /// The constraint's name.
     pub name: String,
     /// Its limit.
     pub limit: u64,
-    /// Over how long it counts.
+    /// The span over which it counts, in microseconds.
     pub span_us: u64,
-    /// What counts, debt included.
+    /// The copies that count, debt included.
     pub counted: u64,
 }
 
 impl ConstraintState {
-    /// As the engine counts it.
+    /// Converts the engine's count.
     pub fn of(count: &Count) -> Self {
         Self {
             name: count.of.name().into_owned(),
@@ -327,7 +327,7 @@ impl ConstraintState {
 }
 
 impl BucketLeft {
-    /// As the engine has it; parts of a copy are left out.
+    /// Converts the engine's view; fractions of a copy are left out.
     pub fn of(view: &BucketView) -> Self {
         Self {
             level: view.level.div_euclid(view.bucket.copy_units().max(1)),
@@ -336,23 +336,23 @@ impl BucketLeft {
     }
 }
 
-/// What is left in a token bucket.
+/// The content of a token bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BucketLeft {
     /// Whole copies in it; below zero: debt.
     pub level: i64,
-    /// Copies that it holds when it is full.
+    /// The copies in a full bucket.
     pub burst: u64,
 }
 
-/// The state of every partition.
+/// The states of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DigestsView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// The limits version in force at the end of the limits stream.
     pub limits_version: u64,
-    /// Those that this process rules.
+    /// The partitions that this process rules.
     pub partitions: Vec<DigestView>,
 }
 
@@ -361,10 +361,10 @@ pub struct DigestsView {
 pub struct DigestView {
     /// The partition.
     pub partition: u32,
-    /// `restoring`, `catching_up`, `waiting`, `recording`, `ruling` or `stopped`. While it is restoring,
-    /// its digest says nothing of the log yet.
+    /// `elsewhere`, `restoring`, `headless`, `catching_up`, `waiting`, `recording`, `ruling_again`, `ruling` or
+    /// `stopped`. While it is `restoring`, its digest is not yet verified against the log.
     pub stage: &'static str,
-    /// Why, where it is stopped or waiting.
+    /// The reason, if it is stopped or waiting.
     pub why: Option<String>,
     /// Its log's generation.
     pub generation: u32,
@@ -380,12 +380,12 @@ pub struct DigestView {
     pub digest: String,
 }
 
-/// What is, rather than what was counted.
+/// Current values, as opposed to counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Partitions of the log.
     pub partitions: u64,
-    /// Those of them that this process rules, or is about to.
+    /// Partitions that this process rules, or is about to rule.
     pub partitions_ours: u64,
     /// Partitions that are ruled and announced.
     pub partitions_ready: u64,
@@ -395,43 +395,43 @@ pub struct Gauges {
     pub pairs: u64,
     /// Statements in force.
     pub live: u64,
-    /// Holds and staged transfers, those of gone agents included.
+    /// Holds and staged transfers, including holds of gone agents.
     pub holds: u64,
     /// Copies that are held or staged.
     pub copies: u64,
-    /// Agents' epochs that beat, by partition.
+    /// Agents' epochs that send heartbeats, by partition.
     pub agents_beating: u64,
     /// Agents' epochs that are gone and not forgotten, by partition.
     pub agents_gone: u64,
     /// Totals that the log may not have yet.
     pub totals_waiting: u64,
-    /// Statements that the `denials` stream may not have yet.
+    /// Statements whose decision records the stream `denials` may not have yet.
     pub denials_waiting: u64,
     /// Bans and pardons in force, by partition.
     pub amended: u64,
-    /// Namespaces whose switches are turned over what the document says.
+    /// Namespaces with switches that override the document.
     pub switches: u64,
     /// The limits version in force.
     pub limits_version: u64,
     /// Partitions that are ruled by an older version than the newest.
     pub partitions_behind: u64,
-    /// 1 where the limits file differs from it and is not followed.
+    /// 1 if the limits file differs from it and is not followed.
     pub limits_file_differs: u64,
-    /// 1 where the limits file could not be read, or has faults.
+    /// 1 if the limits file could not be read, or has faults.
     pub limits_file_bad: u64,
-    /// 1 where the log can be reached.
+    /// 1 if the log can be reached.
     pub log_up: u64,
-    /// By how much the last ruled record of a partition lies before the wall clock: the greatest of ours.
+    /// How far the last ruled record of a partition is behind the wall clock: the greatest of own partitions.
     pub log_lag_us: u64,
-    /// How old the newest snapshot of a partition is that has ruled hits since: the greatest of ours; 0 where none
-    /// are taken.
+    /// The age of the newest snapshot of a partition that has ruled hits since: the greatest of own partitions; 0
+    /// where no snapshots are taken.
     pub snapshot_age_us: u64,
-    /// How long it took to save the last one of a partition: the greatest of ours.
+    /// How long saving the last snapshot of a partition took: the greatest of own partitions.
     pub snapshot_took_us: u64,
 }
 
 impl DenialView {
-    /// A denial as it is shown. `log_now` is the log's time in its partition.
+    /// A denial for an answer. `log_now` is the log's time in its partition.
     pub fn new(
         resource: Arc<str>,
         partition: u32,
@@ -466,7 +466,7 @@ impl DenialView {
     }
 }
 
-/// A log's random part, as it is shown.
+/// A log's random part, in hexadecimal.
 pub fn random_hex(log: LogId) -> String {
     format!("{:016x}", log.random)
 }

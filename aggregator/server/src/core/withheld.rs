@@ -1,15 +1,14 @@
-//! What is to be appended to a partition whose identity is not in the log yet waits here.
+//! Withheld appends: records for a partition whose identity is not in the log yet wait here.
 //!
 //! ```text
-//! identity ── no room on the disk ── again ── taken
-//! pointer ─── waits ──────────────────────────────── sent, behind it
-//! tick ────── not sent: another one is, later
+//! identity ─── no room on the disk ── again ── taken
+//! activation ─ waits ──────────────────────────────── sent, after the identity
+//! tick ─────── not sent: another one is, later
 //! ```
 //!
-//! Records that came before the identity of their generation would have places of the one before, which a log that
-//! lost its end has given away already. A tick that waited would say that the log's time is later than it is, by as
-//! long. What stays true: what is appended to a partition keeps its order; no more waits than its senders have on their
-//! way at once.
+//! A record before the identity of its generation would have a log position of the previous generation, which a log
+//! that lost its end may have used already. A tick that waited would make the log's time late by as long. What stays
+//! true: appends to a partition keep their order; no more of them wait than their senders have on their way at once.
 
 use std::collections::VecDeque;
 
@@ -23,19 +22,19 @@ use super::identities::Identities;
 #[derive(Debug, Default)]
 pub(super) struct Withheld(VecDeque<Effect>);
 
-/// What becomes of an effect.
+/// What to do with an effect.
 enum Turn {
-    /// It is carried out.
+    /// Carry it out.
     Now,
-    /// It waits.
+    /// Let it wait.
     Later,
-    /// It is a tick of this partition, and does not wait.
+    /// It is a tick of this partition: discard it.
     Never(u32, Ticket),
 }
 
 impl Withheld {
-    /// Takes out of the effects of a step what may not be appended yet, and puts in what may be now. Gives the ticks
-    /// that are not appended, each with its partition.
+    /// Removes from the effects of a step the appends that have to wait, and adds those that need not wait any more.
+    /// Returns the ticks that were discarded, each with its partition.
     pub fn sort(
         &mut self,
         effects: &mut Vec<Effect>,

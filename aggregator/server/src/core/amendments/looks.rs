@@ -1,7 +1,7 @@
-//! Whether there is a point in an operator's word, as far as this aggregator knows.
+//! Checks an operator's proposal before it is appended, as far as this aggregator can know.
 //!
-//! Knows nothing of appending. What stays true: a look changes nothing, and what cannot be known here, because
-//! another one rules it, is not refused here.
+//! Knows nothing of appending. What stays true: a check changes nothing; what cannot be known here, because another
+//! aggregator rules the partition, is not refused here.
 
 use tollgate_limits::{Limits, NotChanged, Revision, spelt_domain};
 use tollgate_shared::escape::escaped;
@@ -19,10 +19,11 @@ use tollgate_limits::versions::own_of;
 use tollgate_limits::versions::switches;
 
 /// Bans and pardons that may last in one partition, which has an entry of up to 700 bytes for each: 46 MB at most. A
-/// ban beyond is refused and counted; a network or a resource's own limits do what so many bans would.
+/// further ban is refused and counted. Instead of so many bans an operator can ban a network, or change the
+/// resource's limits.
 pub const AMENDED_MAX: usize = 65_536;
 
-/// Whether one more ban may last beside so many bans and pardons.
+/// Whether one more ban may last beside `amended` bans and pardons.
 fn room_for_ban(amended: usize) -> Result<(), AmendmentRefused> {
     match amended < AMENDED_MAX {
         true => Ok(()),
@@ -34,7 +35,7 @@ fn room_for_ban(amended: usize) -> Result<(), AmendmentRefused> {
 }
 
 impl Views<'_> {
-    /// Whether it can be done at all, as far as this process sees.
+    /// Whether the proposal can be carried out at all, as far as this process knows.
     pub(super) fn look_at(&self, proposal: &Proposal, act: &Act) -> Result<(), AmendmentRefused> {
         let not_now = |why: &str| AmendmentRefused::NotNow { why: why.into() };
         if let Some(down) = self.log_down {
@@ -61,8 +62,8 @@ impl Views<'_> {
         self.look_at_act(act)
     }
 
-    /// The act about the domain as it is limited, where that is not what was written: an address of a resource
-    /// that limits addresses by their networks, or a network in another spelling.
+    /// The act with its domain as the resource limits it, or `None` if the proposal already spells it so. They differ
+    /// for an address of a resource that limits addresses by their networks, and for a network in another spelling.
     pub(super) fn spelt(&self, act: &Act) -> Result<Option<Act>, AmendmentRefused> {
         if matches!(act, Act::Set(_) | Act::SetMany(_)) {
             return Ok(None);
@@ -97,7 +98,7 @@ impl Views<'_> {
                 name: domain.to_string(),
                 fault: fault.to_string(),
             }),
-            // Whatever callers are limited under can be opened again.
+            // Callers may be limited under any domain that exists, so any domain can be opened again.
             Err(_) => Ok(None),
         }
     }
@@ -126,7 +127,7 @@ impl Views<'_> {
                     None => self.can_ban_everywhere(domain)?,
                 }
                 match self.is_banned(resource.as_deref(), domain) {
-                    // It takes the place of one that is there.
+                    // The new ban replaces one that exists.
                     Ok(()) => Ok(()),
                     Err(_) => room_for_ban(self.amended_most()),
                 }
@@ -149,7 +150,7 @@ impl Views<'_> {
         }
     }
 
-    /// Whether the changes make limits, as whoever reads them will find.
+    /// Whether the changes result in valid limits, by the same check that every reader of the log makes.
     fn can_set(&self, rows: &[SetRow]) -> Result<(), AmendmentRefused> {
         let none = Limits::default();
         let latest = self.limits.book.latest();
@@ -182,14 +183,14 @@ impl Views<'_> {
         Ok(())
     }
 
-    /// Whether a ban everywhere reaches every resource: one that limits addresses by their networks knows no narrower
-    /// name, and would go on letting through who is banned.
     /// Bans and pardons of the partition that has most.
     fn amended_most(&self) -> usize {
         let amended = self.partitions.iter().map(|one| one.ruler.amended());
         amended.max().unwrap_or(0)
     }
 
+    /// Whether a ban everywhere reaches every resource. A resource that limits addresses by their networks knows no
+    /// narrower domain than a network, and would let a single banned address through.
     fn can_ban_everywhere(&self, domain: &str) -> Result<(), AmendmentRefused> {
         let latest = self.limits.book.latest();
         let rates = latest
@@ -244,7 +245,7 @@ impl Views<'_> {
         }
     }
 
-    /// The partition of a pair, if it can be asked here.
+    /// The partition, if this process rules it and can answer for it.
     fn ruled(&self, index: u32) -> Option<&Partition> {
         let partition = self.partitions.get(index as usize)?;
         partition.is_ready().then_some(partition)
@@ -262,7 +263,7 @@ impl Views<'_> {
                     ),
                 })
             }
-            // Another rules it; if there is nothing to change there, nothing changes.
+            // Another aggregator rules the pair. If there is nothing to change there, the act has no effect.
             _ => Ok(()),
         }
     }

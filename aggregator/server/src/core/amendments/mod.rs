@@ -1,14 +1,14 @@
-//! Amendments on their way: an operator's word is looked at, appended to the `limits` stream, and
-//! answered once the log says what became of it.
+//! Amendments on their way: an operator's proposal is checked, appended to the stream `limits`, and
+//! answered once the log has delivered it and decided on it.
 //!
 //! ```text
-//! lift api.search acme, expecting 17   is it denied at all? appended; the log has it as 18; its
-//!                                      partition was pointed at it: done, in force
-//! the same, expecting 16               refused: 17 is in force
+//! lift api.search acme, expecting 17   is it denied at all? appended; the log has it as version 18;
+//!                                      the partition activated version 18: done, in force
+//! the same, expecting 16               refused: version 17 is in force
 //! ```
 //!
-//! Knows nothing of HTTP and of what acts do. What stays true: what is refused here changes nothing;
-//! what was appended is judged by the log alone, whatever was asked first.
+//! Knows nothing of HTTP and of what acts do. What stays true: a proposal that is refused here changes nothing;
+//! whether an appended one takes effect depends on the log alone, whatever the check before it found.
 
 mod looks;
 
@@ -30,38 +30,38 @@ use tollgate_log::Stream;
 /// Amendments on their way at once.
 const PROPOSALS_MAX: usize = 64;
 
-/// How long an answer waits for the partitions of this process to come under the amendment.
+/// How long an answer waits until the partitions of this process have activated the amendment's version.
 const IN_FORCE_WITHIN: Span = Span::from_secs(2);
 
 /// What an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// What.
+    /// The act.
     pub act: Act,
-    /// Who.
+    /// The operator.
     pub who: String,
-    /// And why.
+    /// The operator's reason.
     pub why: String,
-    /// The version that has to be in force; none: whichever is.
+    /// The version that has to be in force; `None`: any version.
     pub expected: Option<u64>,
-    /// Says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
 }
 
-/// What became of it.
+/// What became of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AmendmentView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// What was done.
     pub amendment: String,
-    /// Its number among the versions; of a dry run the version in force.
+    /// The amendment's number among the versions; of a dry run the version in force.
     pub version: u64,
     /// The version that was in force before.
     pub expected: u64,
-    /// False: it was a dry run.
+    /// False for a dry run.
     pub done: bool,
-    /// Whether all partitions that this process rules are under it.
+    /// Whether all partitions that this process rules have activated it.
     pub in_force: bool,
 }
 
@@ -71,17 +71,17 @@ pub enum AmendmentRefused {
     /// Another version is in force.
     #[error("it expected version {expected}, and {found} is in force: look at it, and try again")]
     Conflict {
-        /// What was expected.
+        /// The version that the proposal expected.
         expected: u64,
-        /// What is in force.
+        /// The version in force.
         found: u64,
     },
-    /// A name is none.
+    /// A name is invalid.
     #[error("{field} {name:?}: {fault}")]
     Name {
-        /// Which.
+        /// The field of the proposal.
         field: &'static str,
-        /// As it was given.
+        /// The name, as the proposal has it.
         name: String,
         /// What is wrong with it.
         fault: String,
@@ -96,23 +96,23 @@ pub enum AmendmentRefused {
         /// The version in force.
         version: u64,
     },
-    /// There is nothing that it could change.
+    /// There is nothing that the act could change.
     #[error("{what}")]
     Nothing {
         /// Why.
         what: String,
     },
-    /// As many bans last as may.
+    /// As many bans last as are allowed.
     #[error(
         "{found} bans and pardons last in a partition, expected fewer than {most}: end some, or ban their network"
     )]
     TooMany {
-        /// How many there are.
+        /// How many bans and pardons there are.
         found: usize,
         /// How many there may be.
         most: usize,
     },
-    /// Not now.
+    /// It cannot be done at the moment.
     #[error("{why}")]
     NotNow {
         /// Why.
@@ -121,7 +121,7 @@ pub enum AmendmentRefused {
 }
 
 impl AmendmentRefused {
-    /// A word for programs.
+    /// The refusal's code, for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "conflict",
@@ -134,7 +134,7 @@ impl AmendmentRefused {
     }
 }
 
-/// Those that wait for an answer.
+/// Amendments whose operators wait for an answer, by push.
 #[derive(Debug, Default)]
 pub(super) struct Proposals(BTreeMap<u128, Waiting>);
 
@@ -143,17 +143,18 @@ struct Waiting {
     id: QueryId,
     what: String,
     expected: u64,
-    /// Its number, once the log has it, and since when.
+    /// Its version, once the log has it, and since when.
     entered: Option<(u64, Span)>,
 }
 
 impl Proposals {
-    /// Whether as many are on their way as may be.
+    /// Whether as many amendments are on their way as are allowed.
     fn is_full(&self) -> bool {
         PROPOSALS_MAX <= self.0.len()
     }
 
-    /// Answers an operator's word, or sends it to the log and answers later; says whether it was sent.
+    /// Refuses a proposal, answers a dry run, or appends the amendment and answers later. Returns whether it was
+    /// appended.
     pub(super) fn propose(
         &mut self,
         id: QueryId,
@@ -205,7 +206,7 @@ impl Proposals {
         true
     }
 
-    /// The log could not take it, or did not say so.
+    /// The log could not take the amendment, or did not acknowledge it.
     pub(super) fn failed(&mut self, push: u128, why: &str, env: &mut Environment) {
         if let Some(waiting) = self.0.remove(&push) {
             let why = format!("the log did not take it ({why}): look at what is in force");
@@ -216,7 +217,7 @@ impl Proposals {
         }
     }
 
-    /// The log says what became of a push, which may be one of these.
+    /// The log has decided on a push, which may be one of these.
     pub(super) fn entered(&mut self, now: Now, entered: &Entered, env: &mut Environment) {
         match entered {
             Entered::Version { push, version } => {
@@ -244,7 +245,7 @@ impl Proposals {
         }
     }
 
-    /// Answers those whose amendment is in force here, and those that have waited for long enough.
+    /// Answers operators whose amendment is in force here, and those that have waited for [`IN_FORCE_WITHIN`].
     pub(super) fn turn(&mut self, now: Now, partitions: &[Partition], env: &mut Environment) {
         if self.0.is_empty() {
             return;
@@ -273,7 +274,8 @@ impl Proposals {
 }
 
 impl Views<'_> {
-    /// What an operator's word comes to as far as this process sees: the act, as it is spelt.
+    /// The act with its domain as the resource limits it, or why the proposal is refused, as far as this process
+    /// knows.
     pub(super) fn looked_at(&self, proposal: &Proposal) -> Result<Act, AmendmentRefused> {
         let spelt = self.spelt(&proposal.act)?;
         let act = spelt.unwrap_or_else(|| proposal.act.clone());

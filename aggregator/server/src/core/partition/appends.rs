@@ -1,28 +1,28 @@
-//! What one partition has appended to the log, and was not answered yet.
+//! Appends of one partition that the log has not answered yet.
 //!
-//! Each partition numbers its appends by itself, so that no number depends on what others do at the same time; a
-//! ticket has the partition in its upper bits. What stays true: tickets of a partition rise, and none is given
-//! twice as long as the process lives.
+//! Each partition numbers its own appends, so that no number depends on what other partitions do at the same time;
+//! a ticket has the partition in its upper bits. What stays true: tickets of a partition rise, and no ticket is used
+//! twice during the life of the process.
 
 use std::collections::HashMap;
 
 use tollgate_log::Ticket;
 
-/// Bits of a ticket that count: a million appends a second for half a year.
+/// Bits of a ticket for the number: a million appends a second for half a year.
 const NUMBER_BITS: u32 = 44;
 
-/// What an append was for.
+/// The purpose of an append.
 #[derive(Clone, Debug)]
 pub enum AppendPurpose {
-    /// Time.
+    /// A tick.
     Tick,
-    /// New limits.
+    /// A limits activation.
     Pointer,
     /// A total of this resource.
     Total(Box<str>),
-    /// Evidence of a statement.
+    /// A decision record.
     Evidence,
-    /// What the state was. It is not appended again.
+    /// A state digest. It is not appended again.
     Testimony,
 }
 
@@ -34,7 +34,7 @@ pub struct Appends {
 }
 
 impl Appends {
-    /// None yet.
+    /// No appends yet.
     pub fn new(partition: u32) -> Self {
         Self {
             last: Ticket((u64::from(partition) + 1) << NUMBER_BITS),
@@ -42,20 +42,20 @@ impl Appends {
         }
     }
 
-    /// Names the next one.
+    /// Issues the ticket of the next append.
     pub fn send(&mut self, purpose: AppendPurpose) -> Ticket {
         self.last.0 += 1;
         self.purposes.insert(self.last, purpose);
         self.last
     }
 
-    /// What an append was for that is answered; `None` means that nobody waits for the answer.
+    /// The purpose of an append that was answered; `None`: the partition does not wait for the answer.
     pub fn answered(&mut self, ticket: Ticket) -> Option<AppendPurpose> {
         self.purposes.remove(&ticket)
     }
 }
 
-/// The partition that named an append; `None` means that no partition did.
+/// The partition that issued a ticket; `None`: no partition did.
 pub fn sender_of(ticket: Ticket) -> Option<u32> {
     let sender = (ticket.0 >> NUMBER_BITS).checked_sub(1)?;
     u32::try_from(sender).ok()

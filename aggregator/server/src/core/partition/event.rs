@@ -1,12 +1,12 @@
-//! What can happen to a partition, what it may look at meanwhile, and what follows from it.
+//! What can happen to a partition, what it may read meanwhile, and what follows from it.
 //!
 //! ```text
-//! PartitionEvent ──> Partition::step ──> PartitionEffect, and what was counted
+//! PartitionEvent ──> Partition::step ──> PartitionEffect, and counts
 //!                         │
-//!                  PartitionContext: settings and limits, which nobody changes during a step
+//!                  PartitionContext: settings and limits, which do not change during a step
 //! ```
 //!
-//! Knows nothing of who carries effects out. What stays true: a step reads nothing of another partition, so that
+//! Knows nothing of how effects are carried out. What stays true: a step reads nothing of another partition, so that
 //! steps of several partitions may be taken in any order, or at once.
 
 use std::sync::Arc;
@@ -28,43 +28,43 @@ use super::super::totals::ChainKey;
 /// What can happen to a partition.
 #[derive(Debug)]
 pub enum PartitionEvent<'a> {
-    /// The limits were read for the first time, and nobody else rules it: it begins.
+    /// The limits were read for the first time, and this process rules all partitions: it begins.
     Begins,
     /// This process is to rule it.
     Assigned {
-        /// Whether the limits were read, by which it can be restored.
+        /// Whether the limits that restoring needs were read.
         limits_known: bool,
     },
-    /// Another rules it from now on.
+    /// Another aggregator rules it from now on.
     Revoked,
-    /// It was restored, as [`Effect::Restore`] asked.
+    /// It was restored, at the request of [`Effect::Restore`].
     Restored {
-        /// As it was asked.
+        /// The attempt, as in the request.
         attempt: u64,
-        /// What came of it.
+        /// The result.
         restored: Restored,
     },
-    /// More of the limits was read.
+    /// More limits versions were read.
     LimitsRead,
-    /// A follow begins.
+    /// The log begins to deliver records.
     Following {
-        /// At this offset.
+        /// From this offset on.
         from: u64,
     },
     /// The log delivers records.
     Delivered(&'a [Delivered]),
-    /// All records that were there when the follow began have been delivered.
+    /// All records that existed when following began have been delivered.
     CaughtUp {
-        /// The offset of the next one.
+        /// The offset of the next record.
         next: u64,
     },
-    /// Records are not there any more.
+    /// Records do not exist any more.
     Gap {
-        /// The offset that was wanted.
+        /// The offset that was to come.
         wanted: u64,
-        /// The one that follows.
+        /// The offset that follows instead.
         next: u64,
-        /// Whether another group rules the partition, too.
+        /// Whether another group rules the partition as well.
         ruled_too: bool,
     },
     /// The log cannot be read any further.
@@ -74,75 +74,75 @@ pub enum PartitionEvent<'a> {
         /// Why, for people.
         why: &'a str,
     },
-    /// The log answers an append.
+    /// The log answered an append.
     Answered {
-        /// Which one.
+        /// The ticket of the append.
         ticket: Ticket,
-        /// What it says.
+        /// The answer.
         result: &'a Result<u64, AppendError>,
-        /// When the log took it, where the log says so.
+        /// When the log took the record, where the log states it.
         taken: Option<Timestamp>,
     },
-    /// A tick was not given to the log, which is to take the partition's identity before.
+    /// A tick was withheld: the log has to take the partition's identity first.
     NotSent(Ticket),
-    /// A snapshot was written, or could not be.
+    /// Writing a snapshot has ended.
     SnapshotSaved {
-        /// Which of the two.
+        /// Whether it was written.
         saved: bool,
     },
     /// Another partition has applied a total of this one.
     TotalApplied {
-        /// Of this resource.
+        /// The total's resource.
         resource: &'a str,
-        /// Of this record.
+        /// The offset of this partition's record that the total is about.
         offset: u64,
     },
-    /// What another partition has applied is not known any more.
+    /// Which totals this other partition has applied is not known any more.
     TargetForgotten(u32),
-    /// Part of a turn: snapshots of another group are looked for again.
+    /// Part of a turn: look again for snapshots of another group.
     LookAgain,
-    /// Part of a turn: the next slice of denials that new limits rule again.
+    /// Part of a turn: rule the next slice of denials that new limits rule again.
     GoOn,
-    /// Part of a turn: totals that are due are appended.
+    /// Part of a turn: append totals that are due.
     SendTotals {
-        /// The partitions, by their numbers.
+        /// The partitions, by number.
         targets: &'a [TotalsTarget],
     },
-    /// Part of a turn: what the log refused is appended again, and a partition that waited for it returns.
+    /// Part of a turn: append again what the log refused; resume if the partition waited for that.
     Retry,
-    /// Part of a turn: snapshots are taken, and kept.
+    /// Part of a turn: take and keep snapshots.
     Snapshot,
-    /// Part of a turn: time and new limits are brought into the partition.
+    /// Part of a turn: append ticks and activations of new limits.
     Tick,
 }
 
-/// What is known of a partition that totals may be appended to.
+/// What is known of a partition to which totals may be appended.
 #[derive(Clone, Copy, Debug)]
 pub struct TotalsTarget {
-    /// Whether they may be.
+    /// Whether totals may be appended to it now.
     pub is_open: bool,
-    /// The limits version that rules it; `None`: another process knows.
+    /// The limits version that rules it; `None`: this process does not rule it.
     pub version: Option<u64>,
 }
 
 /// What follows from an event.
 #[derive(Debug)]
 pub enum PartitionEffect {
-    /// Ask this of whoever runs the core: appends, follows, snapshots.
+    /// Pass this effect on to the caller of the core: appends, follows, snapshots.
     Ask(Effect),
-    /// Have its identity stated, if it is not on the way.
+    /// Have its identity stated, unless one is on the way.
     WantIdentity,
-    /// What is known of its identity is of no use any more.
+    /// Discard what is known of its identity.
     ForgetIdentity,
-    /// It is ready for the first time: say what is in force.
+    /// It is ready for the first time: announce what is in force.
     Begin(Vec<(Arc<str>, Statement)>),
-    /// Say this of a resource.
+    /// Announce a statement about this resource.
     Announce(Arc<str>, Statement),
-    /// Forget what it said, and what it has applied.
+    /// Forget its statements, and what it has applied.
     Forget,
-    /// Tell an agent how a hold of it stands.
+    /// Send an agent the verdict on one of its holds.
     Tell(VerdictDue),
-    /// An agent's stamps were moved.
+    /// The engine moved an agent's time stamps.
     Corrected(Correction),
     /// A total of another partition was read.
     TotalRead {
@@ -151,57 +151,57 @@ pub enum PartitionEffect {
         /// The source offset.
         offset: u64,
     },
-    /// A total of its own was read that it never had.
+    /// A total that names this partition as its source was read, and this partition never made it.
     TotalForged {
         /// The chain.
         key: ChainKey,
         /// The source offset.
         offset: u64,
     },
-    /// A total was met, and this became of it.
+    /// A total was met.
     TotalMet {
         /// The chain.
         key: ChainKey,
-        /// What became of it.
+        /// Whether it was applied.
         met: Met,
-        /// Of a stray one: the source offset of the last that was applied.
+        /// For a stray total: the source offset of the last total that was applied.
         applied: Option<u64>,
     },
-    /// The log has refused a total: none is sent for a while.
+    /// The log has refused a total: send none for a while.
     TotalRefused,
-    /// It is under the newest limits.
+    /// The newest limits version rules it.
     UnderLatest,
 }
 
-/// What a partition may look at beside itself.
+/// What a partition may read beside itself.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionContext<'a> {
-    /// What the process was started with.
+    /// The settings with which the process was started.
     pub settings: &'a Settings,
-    /// The process's instance, by which its own records are known.
+    /// The process's instance, which marks its own records.
     pub instance: u128,
     /// Whether partitions come and go.
     pub shared: bool,
-    /// The limits, as far as they were read.
+    /// The limits that were read so far.
     pub limits: &'a LimitsDesk,
 }
 
-/// What steps leave behind.
+/// The results of steps.
 #[derive(Debug, Default)]
 pub struct PartitionOutput {
-    /// What is to be done, in order.
+    /// The effects to carry out, in order.
     pub effects: Vec<PartitionEffect>,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
 }
 
-/// A step that is being taken.
+/// A step in progress.
 pub struct PartitionStep<'a> {
-    /// When.
+    /// The time of the step.
     pub now: Now,
-    /// What may be looked at.
+    /// What the partition may read.
     pub context: &'a PartitionContext<'a>,
-    /// What is left behind.
+    /// Where its results go.
     pub out: &'a mut PartitionOutput,
 }
 
@@ -211,17 +211,17 @@ impl PartitionStep<'_> {
         self.now.clock
     }
 
-    /// What is counted.
+    /// The counters.
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.out.tally.counters
     }
 
-    /// What whoever runs the core is asked for next.
+    /// Adds an effect for the caller of the core.
     pub fn ask(&mut self, effect: Effect) {
         self.push(PartitionEffect::Ask(effect));
     }
 
-    /// What follows next.
+    /// Adds an effect.
     pub fn push(&mut self, effect: PartitionEffect) {
         self.out.effects.push(effect);
     }

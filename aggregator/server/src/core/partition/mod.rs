@@ -1,14 +1,14 @@
 //! One partition: a state machine of its own.
 //!
 //! ```text
-//! step(now, event) ──> effects        events: what the log delivers and answers, limits, assignment, parts of a turn
-//!                                     effects: appends, follows, snapshots, what is announced
+//! step(now, event) ──> effects        events: records and answers of the log, limits, assignment, parts of a turn
+//!                                     effects: appends, follows, snapshots, announcements
 //! ```
 //!
-//! One file for each thing that it does, beside this one: `rule` (records), `following` (where it reads), `assignment`
-//! (restoring), `snapshots`, `recordings`, `testimonies`, `turn` (ticks and pointers). Knows nothing of other
-//! partitions. What stays true: records are ruled in the order of their offsets, each once; never more than one tick
-//! is on its way.
+//! Each of its tasks has a file beside this one: `rule` (records), `following` (where it reads), `assignment`
+//! (restoring), `snapshots`, `recordings`, `testimonies`, `turn` (ticks and activations). Knows nothing of other
+//! partitions. What stays true: records are ruled in the order of their offsets, each once; at most one tick is on
+//! its way.
 
 pub mod appends;
 pub mod event;
@@ -42,12 +42,12 @@ use recovery::Recovery;
 use slots::{Pointing, Ticks};
 pub use stage::Stage;
 
-/// How often an owner brings time into its partitions: half of what a tick's slot is wide, so that one
-/// lost tick leaves no slot without one.
+/// How often the ruling aggregator brings time into its partitions: half the width of a tick's slot, so that one lost
+/// tick leaves no slot without a tick.
 pub const TICK_EVERY: Span = Span::from_millis(250);
 
-/// Within what time of its append a record is ruled by an owner that is not behind. Agents take hits for
-/// guarded by news of such owners alone.
+/// The greatest delay from append to ruling at an aggregator that is not behind. Only while such an aggregator
+/// reports do agents take their hits for guarded.
 pub const CURRENT: Span = Span::from_secs(1);
 
 /// One partition.
@@ -55,41 +55,41 @@ pub const CURRENT: Span = Span::from_secs(1);
 pub struct Partition {
     /// Its number.
     pub index: u32,
-    /// Rules it.
+    /// Applies the rules to its records.
     pub ruler: Ruler,
-    /// What it is about.
+    /// What it is doing.
     pub stage: Stage,
-    /// How far it was read.
+    /// How far its log was read.
     pub position: Position,
-    /// Whether what is ruled is announced: since it was ready for the first time. It stays so in every stage, until
-    /// what was ruled is forgotten.
+    /// Whether rulings are announced: true once it was ready for the first time, in every stage, until its rulings
+    /// are forgotten.
     pub announcing: bool,
     /// Its own ticks.
     pub ticks: Ticks,
-    /// Its own pointers.
+    /// Its own limits activations.
     pub pointing: Pointing,
-    /// What it appended and was not answered yet.
+    /// Its appends that the log has not answered yet.
     pub appends: Appends,
-    /// Evidence on its way.
+    /// Decision records on their way.
     pub recordings: Recordings,
-    /// Totals of what it granted, on their way to others.
+    /// Totals of what it granted, on their way to other partitions.
     pub totals: Totals,
     /// Pairs that were hit and were near their limits then.
     pub near: NearPairs,
     /// Its snapshots.
     pub snapshots: Snapshots,
-    /// From what it may be restored.
+    /// What it may be restored from.
     pub recovery: Recovery,
-    /// What its states were, for others to compare.
+    /// Its state digests, which other groups compare.
     pub testimonies: StateDigests,
-    /// Who uses what most.
+    /// Which domains use the most.
     pub usage: Usage,
     /// What candidates would have done.
     pub candidates: Candidates,
 }
 
 impl Partition {
-    /// One of so many that has ruled nothing.
+    /// Partition `index` of so many, which has ruled nothing.
     pub fn new(index: u32, partitions: u32) -> Self {
         Self {
             index,
@@ -111,7 +111,7 @@ impl Partition {
         }
     }
 
-    /// Takes one event; what follows from it is added to `out`, in order.
+    /// Handles one event; adds the effects that follow to `out`, in order.
     pub fn step(
         &mut self,
         now: Now,
@@ -161,7 +161,7 @@ impl Partition {
         }
     }
 
-    /// The log says what became of an append.
+    /// The log has answered an append.
     fn answered(
         &mut self,
         ticket: Ticket,
@@ -178,7 +178,7 @@ impl Partition {
         }
         let (done, clock) = (result.is_ok(), step.clock());
         match purpose {
-            // One that the log has is on its way until it comes back.
+            // A tick that the log has is on its way until it was read.
             AppendPurpose::Tick if done => self.ticks.taken(ticket, taken),
             AppendPurpose::Tick => self.ticks.slot.failed_of(ticket, clock),
             AppendPurpose::Pointer if done => {}
@@ -194,7 +194,7 @@ impl Partition {
                 self.recordings.acknowledged(ticket);
             }
             AppendPurpose::Evidence => self.recordings.failed(ticket, clock),
-            // One that is missing is one comparison less; the next is due in 10 s.
+            // A missing digest is one comparison less; the next is due in 10 s.
             AppendPurpose::Testimony => {}
         }
     }
@@ -204,30 +204,30 @@ impl Partition {
         self.ruler.log()
     }
 
-    /// The log's time now: when it took the newest own tick, and what has gone by since that was sent.
-    /// A little late by how long the tick was on its way, which is lenient. Where the log does not say the instant
-    /// itself, the end of its millisecond stands for it, because the start would be early by up to one, and agents
-    /// would refuse that long beyond a denial's end.
+    /// The log's time now: when the log took the newest own tick, plus the time since the tick was sent. It is late
+    /// by the time that the tick was on its way, which is lenient. Where the log does not state the exact instant,
+    /// the end of its millisecond is used: the start could be early by up to one millisecond, and agents would
+    /// refuse that long beyond a denial's end.
     pub fn log_now(&self, clock: Span) -> Option<Timestamp> {
         let (latest, sent) = self.ticks.newest?;
         Some(latest.saturating_add(clock.saturating_sub(sent)))
     }
 
-    /// Whether the record that was ruled last, at `clock`, was appended less than [`CURRENT`] before. Not
-    /// before the log's time is known: whoever catches up after a start has nothing to compare with.
+    /// Whether the record that was ruled last, at `clock`, was appended less than [`CURRENT`] before. False until the
+    /// log's time is known: a partition that catches up after a start has nothing to compare with.
     pub fn is_current(&self, clock: Span) -> bool {
         let appended = self.position.appended;
         self.log_now(clock)
             .is_some_and(|now| now.since(appended) <= CURRENT)
     }
 
-    /// The greatest generation of the logs that were met here, the present one among them; 0: none was.
+    /// The greatest generation of the logs that this partition has met, including the present one; 0: none yet.
     pub fn generation_met(&self) -> u32 {
         let present = self.log().map_or(0, |log| log.generation);
         present.max(self.recovery.generation_before)
     }
 
-    /// What the announcer needs; none before it announces.
+    /// What the announcer needs; `None` before the partition announces.
     pub fn ready(&self, clock: Span) -> Option<Ready> {
         let (log, log_now) = (self.log()?, self.log_now(clock)?);
         self.announcing.then_some(Ready {
@@ -242,22 +242,22 @@ impl Partition {
         })
     }
 
-    /// All records below this offset have been ruled, to their last slice: an agent that was told more would
-    /// take what later slices say for what it knows already.
+    /// All records below this offset have been ruled, to their last slice. If agents received a greater offset,
+    /// they would take the statements of later slices for known.
     fn ruled(&self) -> u64 {
         let read_upto = self.position.read_upto();
         read_upto.saturating_sub(u64::from(self.ruler.has_more()))
     }
 
-    /// What it appended and has not seen in the log yet may be gone with the log that took it, and is not
-    /// waited for.
+    /// Stops waiting for appends that it has not read yet: they may be gone with the log that took them.
     pub fn forget_on_the_way(&mut self) {
         self.ticks = self.ticks.begun_anew();
         self.pointing = Pointing::default();
     }
 
-    /// Becomes one that has ruled nothing and is another's. What targets have applied of its totals stays known:
-    /// they are ruled here, and say so, whoever rules this one.
+    /// Resets it to a partition that has ruled nothing and that another aggregator rules. What targets have applied
+    /// of its totals stays known: this process rules the targets, and they report it, whichever aggregator rules
+    /// this partition.
     pub(super) fn give_away(&mut self, partitions: u32) {
         let generation_met = self.generation_met();
         let before = std::mem::replace(self, Self::new(self.index, partitions));
@@ -280,7 +280,7 @@ impl Partition {
         self.stage = Stage::Stopped { why };
     }
 
-    /// It cannot go on.
+    /// Stops the partition for good.
     pub(super) fn stop(&mut self, why: String) {
         tracing::error!(partition = self.index, why, "the partition stops");
         self.stage = Stage::Stopped { why };
@@ -296,9 +296,9 @@ impl Partition {
         matches!(self.stage, Stage::CatchingUp | Stage::Ruling)
     }
 
-    /// Whether totals may be appended to it, and under which version they count. What one elsewhere has applied is not
-    /// known here, and passed over there; and so it is by whoever takes up one that has stopped. Until then the log
-    /// keeps it.
+    /// Whether totals may be appended to it, and under which version they count. What a partition ruled elsewhere
+    /// has applied is not known here; that aggregator ignores totals that it has applied already. The same holds
+    /// for an aggregator that takes over a stopped partition. Until then the log keeps the totals.
     pub fn as_target(&self) -> TotalsTarget {
         let is_stopped = matches!(self.stage, Stage::Stopped { .. });
         TotalsTarget {
@@ -307,19 +307,19 @@ impl Partition {
         }
     }
 
-    /// Whether the newest of these versions rules it, to the last slice.
+    /// Whether this version or a newer one rules it, to the last slice.
     pub fn is_under(&self, version: u64) -> bool {
         version <= self.ruler.version() && !self.ruler.has_more()
     }
 
-    /// Whether it is this process's, and ready.
+    /// Whether this process rules it, and it is ready.
     pub fn is_ready(&self) -> bool {
         self.is_ours() && self.why_not_ready().is_none()
     }
 
-    /// Its stage as programs know it, and for what it waits, if it does.
+    /// The name of its stage for programs, and what it waits for, if it does.
     pub fn stage_shown(&self) -> (&'static str, Option<String>) {
-        // Its state is a snapshot's: the log has the last word on whether it is its own.
+        // Its state is from a snapshot that has yet to be verified against the log.
         match self.position.unverified && !self.position.is_reading_again() {
             true => ("restoring", None),
             false => self.stage.shown(),
@@ -370,11 +370,11 @@ mod tests {
         let came_back = Timestamp::from_millis(5_000);
         partition.ticks.came_back(0, came_back);
         let log_now = |partition: &Partition| partition.log_now(clock).map(Timestamp::as_micros);
-        // Some instant of its millisecond.
+        // The end of the millisecond.
         assert_eq!(log_now(&partition), Some(5_300_999));
         partition.ticks.taken(Ticket(6), Some(came_back));
         assert_eq!(log_now(&partition), Some(5_300_999));
-        // That very one, once the log has said it.
+        // The exact instant, once the log has stated it.
         let taken = Timestamp::from_micros(5_000_120);
         partition.ticks.taken(Ticket(7), Some(taken));
         assert_eq!(log_now(&partition), Some(5_300_120));

@@ -1,4 +1,4 @@
-//! How far a partition has been read, and whether the log is the one that its state is of.
+//! How far a partition has been read, and whether the log is the one that its state came from.
 
 use tollgate_log::Delivered;
 use tollgate_shared::time::Timestamp;
@@ -10,11 +10,11 @@ use super::super::following::mark_of;
 pub struct Position {
     /// The offset of the next record to rule; while it is unverified, of the record that verifies it.
     pub next: u64,
-    /// The state came from a snapshot, or its reading had stopped, and the log was not seen to have the record that
-    /// the state ends with.
+    /// The state came from a snapshot, or reading was interrupted, and the log was not yet seen to have the record
+    /// with which the state ends.
     pub unverified: bool,
-    /// The record that was read last, where it was read here: the one before `next`, or at `next` while that is to
-    /// verify the position.
+    /// The record that was read last, if it was read here: the one before `next`, or at `next` while it has to verify
+    /// the position.
     pub last: Option<Delivered>,
     /// The append time of the last record that was ruled.
     pub appended: Timestamp,
@@ -23,17 +23,18 @@ pub struct Position {
 }
 
 impl Position {
-    /// The beginning of a log. When the last record was appended stays known.
+    /// Resets to the beginning of a log. The append time of the last record stays known.
     pub fn restart(&mut self) {
         (self.next, self.unverified, self.last) = (0, false, None);
     }
 
-    /// Behind a state that was restored, which ends with the record at `upto`.
+    /// Moves to the end of a restored state, whose last record is at `upto`.
     pub fn restore(&mut self, upto: Option<u64>) {
         (self.next, self.unverified, self.last) = (upto.unwrap_or(0), upto.is_some(), None);
     }
 
-    /// Back to the record that was read last, if it was read here: seen again, it verifies that the log is the same.
+    /// Moves back to the record that was read last, if it was read here: read again, it verifies that the log is
+    /// the same.
     pub fn step_back(&mut self) {
         if !self.unverified
             && let Some(last) = &self.last
@@ -42,19 +43,19 @@ impl Position {
         }
     }
 
-    /// Behind a record.
+    /// Moves behind a record.
     pub fn advance(&mut self, delivered: &Delivered) {
         self.next = delivered.offset + 1;
         self.appended = delivered.appended;
         self.last = Some(delivered.clone());
     }
 
-    /// At a record that follows on records that are gone.
+    /// Moves to a record before which records are gone.
     pub fn skip_to(&mut self, next: u64) {
         (self.next, self.last) = (next, None);
     }
 
-    /// Whether a record is the one that the state ends with. `mark` is by what a snapshot knows that record again.
+    /// Whether a record is the one with which the state ends. `mark` is the snapshot's mark of that record.
     pub fn is_verified_by(&self, delivered: &Delivered, mark: Option<u128>) -> bool {
         match &self.last {
             Some(last) => last == delivered,
@@ -67,7 +68,7 @@ impl Position {
         self.unverified && self.last.is_some()
     }
 
-    /// The offset behind the last record in the state, as it is shown.
+    /// The offset after the last record of the state, as operators see it.
     pub fn shown(&self) -> u64 {
         self.next + u64::from(self.is_reading_again())
     }

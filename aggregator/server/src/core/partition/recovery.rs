@@ -1,4 +1,4 @@
-//! From what a partition may be restored, and which snapshots were found to be of no use.
+//! What a partition may be restored from, and which snapshots turned out to be useless.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use tollgate_log::Chunks;
 use tollgate_shared::time::Span;
 use tracing::span::EnteredSpan;
 
-/// What is known of a partition's snapshots and of the logs that it was of.
+/// What is known of a partition's snapshots, and of the logs that it had before.
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// Snapshots that were found at the start and not tried yet, the newest first.
@@ -15,22 +15,22 @@ pub struct Recovery {
     attempts: u64,
     /// Snapshots from this offset on are not of this log.
     pub before: Option<u64>,
-    /// Where the snapshot ends behind which records were gone by age: a newer one was asked for.
+    /// The end of a snapshot after which records were gone by age, so that a newer one was requested.
     pub overtaken_at: Option<u64>,
-    /// Until when another group's snapshot is waited for, once it is: see [`Stage::Headless`](super::Stage).
+    /// How long to wait for another group's snapshot, once waiting has begun: see [`Stage::Headless`](super::Stage).
     pub wait_until: Option<Span>,
     /// The offset of the snapshot that the state came from.
     pub restored_upto: Option<u64>,
-    /// How many snapshots were given up because another came to another state.
+    /// How many snapshots were discarded because another aggregator came to a different state.
     pub given_up: u32,
-    /// The greatest generation of the logs that were met before the present one; 0 means that none was.
+    /// The greatest generation of the logs before the present one; 0: there was none.
     pub generation_before: u32,
-    /// In what its lines are logged, from when it begins until the partition rules.
+    /// The tracing span of the partition's recovery, until it rules.
     span: Option<tracing::Span>,
 }
 
 impl Recovery {
-    /// The same partition, given away: what was known of its snapshots is not.
+    /// The recovery of a partition that was revoked: only what holds for later assignments is kept.
     #[must_use]
     pub fn given_away(self, generation_met: u32) -> Self {
         Self {
@@ -41,14 +41,15 @@ impl Recovery {
         }
     }
 
-    /// It begins, or goes on. Lines of the log are about it while the guard lives.
+    /// Begins a recovery, or continues it. While the guard lives, log lines belong to its span.
     pub fn begin(&mut self, partition: u32) -> Option<EnteredSpan> {
         let span = || tracing::info_span!("recovery", partition);
         self.span.get_or_insert_with(span);
         self.enter()
     }
 
-    /// Lines of the log are about it while the guard lives; `None` where the partition rules, which then costs nothing.
+    /// While the guard lives, log lines belong to the recovery's span; `None` while the partition rules, which
+    /// costs nothing.
     pub fn enter(&self) -> Option<EnteredSpan> {
         self.span.clone().map(tracing::Span::entered)
     }

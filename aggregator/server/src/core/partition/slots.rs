@@ -1,30 +1,30 @@
-//! What a partition appends now and then, at most one at a time: ticks, and pointers at new limits.
+//! Records that a partition appends repeatedly, one at a time: ticks, and activations of new limits.
 
 use tollgate_log::{RETRY_AFTER, Ticket};
 use tollgate_shared::time::{Span, Timestamp};
 
-/// A thing that is appended now and then, at most once at a time.
+/// A slot for records that are appended one at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AppendSlot {
-    /// What is on its way: appended, and not seen in the log yet.
+    /// The record on its way: appended, and not read yet.
     pub ticket: Option<Ticket>,
-    /// Not before this.
+    /// No record is appended before this time.
     pub not_before: Span,
 }
 
 impl AppendSlot {
-    /// Whether one may be appended now.
+    /// Whether a record may be appended now.
     pub fn is_free(&self, clock: Span) -> bool {
         self.ticket.is_none() && self.not_before <= clock
     }
 
-    /// It did not reach the log.
+    /// The record did not reach the log.
     pub fn failed(&mut self, clock: Span) {
         self.ticket = None;
         self.not_before = clock.saturating_add(RETRY_AFTER);
     }
 
-    /// What this ticket named did not reach the log, if that is waited for.
+    /// The record of this ticket did not reach the log, if the slot waits for it.
     pub fn failed_of(&mut self, ticket: Ticket, clock: Span) {
         if self.ticket == Some(ticket) {
             self.failed(clock);
@@ -32,25 +32,25 @@ impl AppendSlot {
     }
 }
 
-/// The ticks of an owner in one partition.
+/// The own ticks in one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
-    /// On its way, or not.
+    /// The tick on its way, if any.
     pub slot: AppendSlot,
-    /// The number of the last one that was appended.
+    /// The number of the last tick that was appended.
     pub number: u64,
-    /// When that was sent.
+    /// When it was sent.
     pub sent: Span,
     /// The limits version under which it was signed.
     pub under: u64,
-    /// Of the newest one that came back: when the log took it at the latest, and when it was sent.
+    /// Of the newest tick that was read: when the log took it at the latest, and when it was sent.
     pub newest: Option<(Timestamp, Span)>,
-    /// The newest one that came back, until the log has answered its append.
+    /// The newest tick that was read, until the log has answered its append.
     unanswered: Option<Ticket>,
 }
 
 impl Ticks {
-    /// One came back, which the log took then.
+    /// A tick was read, which the log took at `appended`.
     pub fn came_back(&mut self, number: u64, appended: Timestamp) {
         if number == self.number {
             self.newest = Some((appended.end_of_millisecond(), self.sent));
@@ -58,7 +58,7 @@ impl Ticks {
         }
     }
 
-    /// The log says when it took one, more exactly than by the record: deliveries come before answers.
+    /// The log states when it took a tick, more exactly than the record does: records are delivered before answers.
     pub fn taken(&mut self, ticket: Ticket, at: Option<Timestamp>) {
         if self.unanswered == Some(ticket) {
             self.unanswered = None;
@@ -68,8 +68,8 @@ impl Ticks {
         }
     }
 
-    /// None has come back and none is waited for. Numbers go on; and the last one may come back yet, or be read once
-    /// more, so that it stays known when it was sent.
+    /// Ticks of a recreated log: no tick has been read and none is awaited. Numbers continue. The last tick may
+    /// still be read, perhaps once more, so the time at which it was sent stays known.
     #[must_use]
     pub fn begun_anew(self) -> Self {
         Self {
@@ -81,28 +81,28 @@ impl Ticks {
     }
 }
 
-/// The pointers of an owner in one partition.
+/// The own limits activations in one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pointing {
-    /// On its way, or not.
+    /// The activation on its way, if any.
     pub slot: AppendSlot,
-    /// The version that it points at, or the last one did.
+    /// The version that it activates, or that the last one did.
     pub version: u64,
     /// The limits version under which it was signed.
     pub under: u64,
 }
 
 impl Pointing {
-    /// One was met that points at a version; `in_force` is the one that rules behind it. Says whether it is the one
-    /// that was waited for, or a later one.
+    /// An activation of `version` was read; `in_force` is the version that rules after it. Returns whether it is the
+    /// activation that was awaited, or a later one.
     pub fn met(&mut self, version: u64, in_force: u64, clock: Span) -> bool {
-        // Whatever has become the latest version meanwhile: it gets a pointer of its own.
+        // A newer version has appeared meanwhile, and has an activation of its own.
         if version < self.version {
             return false;
         }
         self.slot = AppendSlot::default();
         if in_force < version {
-            // It was passed over; what it would have brought is pointed at again, by and by.
+            // The partition ignored the activation; the version is activated again later.
             self.slot.failed(clock);
         }
         true

@@ -1,4 +1,4 @@
-//! What a partition is about at the moment.
+//! What a partition is doing at the moment.
 //!
 //! ```text
 //!             CaughtUp
@@ -14,40 +14,40 @@
 
 use tollgate_shared::time::Span;
 
-/// What a partition is about.
+/// What a partition is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Another rules it.
+    /// Another aggregator rules it.
     Elsewhere,
     /// It is being restored.
     Restoring {
-        /// Which attempt it is; answers to earlier ones are of no use.
+        /// The number of the attempt; answers to earlier attempts are ignored.
         attempt: u64,
-        /// It waits for limits that include this version; nothing: for the answer.
+        /// It waits for limits that include this version; `None`: for the answer.
         limits: Option<u64>,
     },
-    /// It reads what was there when following began.
+    /// It reads the records that existed when following began.
     CatchingUp,
-    /// It rules what comes.
+    /// It rules new records.
     Ruling,
-    /// It has met a pointer to a limits version that is not known yet.
+    /// It has met an activation of a limits version that is not known yet.
     Waiting {
         /// The version.
         version: u64,
     },
-    /// The log does not have the evidence or the totals of so much that it rules on when some are there.
+    /// Too many decision records or totals are on their way to the log; it rules on when some have arrived.
     Recording,
-    /// New limits rule the denials in force again, a slice a turn; until then no record is ruled.
+    /// New limits rule the denials in force again, one slice per turn; until that is done, no record is ruled.
     RulingAgain,
-    /// It follows again from where it stood; until the log says that this begins, what is delivered is
-    /// of the old following.
+    /// It follows the log again from where it stood; until the log reports that this begins, delivered records
+    /// belong to the previous following.
     Returning,
-    /// The log's beginning is gone, no snapshot has what stood there, and another group rules it: a
-    /// snapshot of that one is waited for, because what is ruled from the rest alone may be too little.
+    /// The log's beginning is gone, no snapshot covers it, and another group rules the partition: it waits for a
+    /// snapshot of that group, because the remaining records alone may lack hits.
     Headless {
         /// The first offset that the log has.
         first: u64,
-        /// When snapshots are looked at again.
+        /// When to look for snapshots again.
         again: Span,
     },
     /// It cannot go on.
@@ -58,7 +58,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The stage as programs know it, and for what it waits, if it does.
+    /// The stage's name for programs, and what it waits for, if it does.
     pub fn shown(&self) -> (&'static str, Option<String>) {
         match self {
             Self::Elsewhere => ("elsewhere", None),
