@@ -1,17 +1,17 @@
-//! Domains for who types their names, where the log has keyed hashes of them.
+//! Hashes domain names that operators type, where the log has keyed hashes of them.
 //!
 //! ```text
 //! explain api.search acme          ── key ──> asks for h~5f2c1e~0c41…
-//! [rate.x.domains.acme]            ── key ──> [rate.x.domains."h~5f2c1e~0c41…"], and that goes to the log
-//! h~5f2c1e~0c41… copied from a list           stays, if it is of this key
+//! [rate.x.domains.acme]            ── key ──> [rate.x.domains."h~5f2c1e~0c41…"], which goes to the log
+//! h~5f2c1e~0c41… copied from a list           stays, if it is a hash under this key
 //! [rate.x] addresses = { v4 = 24 }
 //! [rate.x.domains."203.0.113.7"]   ── key ──> the hash of 203.0.113.0/24, as agents hash it
-//! [rate.y.domains."10.0.0.0/8"]               a fault: an address that is hashed lies in no network
+//! [rate.y.domains."10.0.0.0/8"]               a fault: a hashed address lies in no network
 //! ```
 //!
-//! Nobody else in this program knows the key: logs, engines, views and HTTP have hashes alone. What stays
-//! true: a name that is typed with a key does not leave this room; and hashes of two keys, or names beside
-//! hashes, are not taken for one fleet's.
+//! No other part of this program knows the key: logs, engines, views and HTTP have hashes only. What stays
+//! true: a name that was typed with a key does not leave this module; hashes under two keys, or names beside
+//! hashes, are not taken for domains of one fleet.
 
 mod document;
 
@@ -29,10 +29,10 @@ use toml_edit::DocumentMut;
 
 use document::each_domain;
 
-/// What domains are called in the log.
+/// How domains are named in the log.
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
-    /// None: by their names.
+    /// `None`: by their names.
     key: Option<DomainKey>,
 }
 
@@ -44,13 +44,13 @@ pub enum KeyFileFault {
     Unreadable {
         /// The file.
         name: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Others can read it, or it is longer than any.
+    /// Other users can read it, or it is longer than any key.
     #[error("domain key {0}")]
     File(TlsFault),
-    /// It is none.
+    /// It is not a domain key.
     #[error("domain key {name}: {fault}")]
     Bad {
         /// The file.
@@ -60,7 +60,7 @@ pub enum KeyFileFault {
     },
 }
 
-/// Why a name cannot stand for a domain of this fleet.
+/// Why a name cannot be a domain of this fleet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mixture {
     /// It is a hash under another key.
@@ -72,18 +72,18 @@ pub enum Mixture {
         domain: String,
         /// The id of its key.
         found: String,
-        /// The id of the one that was given.
+        /// The id of the configured key.
         expected: String,
     },
-    /// Two keys in one document.
+    /// One document has hashes under two keys.
     #[error("domains are hashed under the keys {one} and {other}, expected those of one")]
     TwoKeys {
-        /// The id of the one.
+        /// The id of one key.
         one: String,
-        /// The id of the other.
+        /// The id of the other key.
         other: String,
     },
-    /// Names beside hashes.
+    /// One document has names beside hashes.
     #[error(
         "\"{name}\" stands beside domains that are hashed under the key {key}, and would be nobody's: \
          expected --domain-key, which hashes it"
@@ -91,10 +91,10 @@ pub enum Mixture {
     Clear {
         /// The first of the names.
         name: String,
-        /// The id of the others' key.
+        /// The id of the hashes' key.
         key: String,
     },
-    /// Two keys of one table that are one domain.
+    /// Two keys of one table name the same domain.
     #[error(
         "\"{domain}\" stands there twice: by its name and by its hash, or by two addresses of one network"
     )]
@@ -102,13 +102,13 @@ pub enum Mixture {
         /// The domain.
         domain: String,
     },
-    /// A network, where the log has hashes of addresses.
+    /// The name is a network, but the log has hashes of addresses.
     #[error(
         "\"{domain}\" is a network, and with a domain key addresses are hashed one by one, so that none is found \
          in it: expected addresses, or a resource with `addresses` of that length, which are hashed as networks"
     )]
     Network {
-        /// As it was written.
+        /// The network, as it was written.
         domain: String,
     },
 }
@@ -118,10 +118,10 @@ impl Domains {
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, or keeps nothing secret.
+    /// If it cannot be read, is not a key, or is readable by other users.
     pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
         let name = || path.display().to_string();
-        // White space at its end does not count.
+        // White space at the end of the file is ignored.
         let bytes_max = 2 * DOMAIN_KEY_BYTES_MAX as u64;
         let file = tollgate_tls::read_secrets(path, bytes_max).map_err(|fault| match fault {
             TlsFault::Read { source, .. } => KeyFileFault::Unreadable {
@@ -137,16 +137,16 @@ impl Domains {
         Ok(Self { key: Some(key) })
     }
 
-    /// What a domain is called in the log.
+    /// The name of a domain in the log.
     ///
     /// # Errors
     ///
-    /// Where it is a hash under another key, or a network, which no hash lies in.
+    /// If it is a hash under another key, or a network, which contains no hash.
     pub fn of(&self, domain: &str) -> Result<String, Mixture> {
         self.of_resource(None, domain)
     }
 
-    /// The same on a resource that limits addresses by their networks: agents hash the network.
+    /// The same for a resource that limits addresses by their networks, for which agents hash the network.
     ///
     /// # Errors
     ///
@@ -174,21 +174,21 @@ impl Domains {
         }
     }
 
-    /// Whether what a domain is called depends on the resource: an address or a network that is to be hashed.
+    /// Whether the name in the log depends on the resource: for an address or a network that is to be hashed.
     pub fn needs_resource(&self, domain: &str) -> bool {
         let is_address = address(domain).is_some() || network(domain) != NetworkName::Other;
         self.key.is_some() && is_address
     }
 
-    /// A limits document as it may stand in the log: its domains hashed, everything else as it was, comments
-    /// included. One that is no TOML, or too long, stays as it is, for its reader to refuse.
+    /// A limits document as it may stand in the log: its domains are hashed, everything else, including comments, is
+    /// unchanged. A document that is not TOML, or is too long, is returned unchanged, for its reader to refuse.
     ///
     /// # Errors
     ///
-    /// Where its domains are not one fleet's.
+    /// If its domains are not of one fleet.
     pub fn document(&self, text: String) -> Result<String, Mixture> {
-        // Without a key nothing is to be changed, and where nothing can be a hash, nothing can be mixed up. (A
-        // hash may be spelt with escapes.)
+        // Without a key there is nothing to hash, and without any hash there can be no mixture. (A hash may be
+        // written with escapes.)
         if self.key.is_none() && !text.contains(HASHED_PREFIX) && !text.contains('\\') {
             return Ok(text);
         }
@@ -214,7 +214,7 @@ impl Domains {
     }
 }
 
-/// The domains of a document, as they come.
+/// The names and hashes found in a document, as they come.
 #[derive(Default)]
 struct FoundDomains {
     name: Option<String>,
@@ -248,7 +248,7 @@ impl FoundDomains {
     }
 }
 
-/// What a domain of a document is limited as, by agents that hash it.
+/// The name under which agents that hash it limit a domain of a document.
 fn limited_as<'t>(
     addresses: Option<AddressPrefixes>,
     domain: &'t str,
@@ -327,7 +327,7 @@ groups.probation = { limit = 4, members = ["new-1", "new-2"] }
         }
         assert_eq!(hashed, expected);
         assert!(Limits::parse(&hashed).is_ok(), "{hashed}");
-        // Again it is itself, with the key and without.
+        // Hashing the result again changes nothing, with the key and without.
         assert_eq!(domains.document(hashed.clone()).as_ref(), Ok(&hashed));
         assert_eq!(Domains::default().document(hashed.clone()), Ok(hashed));
     }

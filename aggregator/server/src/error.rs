@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tollgate_log::journal::OpenError;
 
-/// Why a server cannot start, or ended by itself. Whoever runs it chooses what that means for a process.
+/// Why a server cannot start, or ended by itself. The caller chooses the process's exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address cannot be bound.
@@ -15,7 +15,7 @@ pub enum ServeError {
         option: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The journal cannot be opened.
@@ -25,24 +25,24 @@ pub enum ServeError {
     #[cfg(feature = "kafka")]
     #[error("{0}")]
     Kafka(#[from] tollgate_log::kafka::KafkaFault),
-    /// The configuration asks for what this build or this fleet does not have.
+    /// The configuration asks for something that this build or this fleet does not have.
     #[error("{0}")]
     Refused(String),
-    /// The limits file cannot be read, and there is nothing else to rule by.
+    /// The limits file cannot be read, and there is no other limits version.
     #[error("{0}")]
     LimitsUnreadable(String),
-    /// The limits file was read and is invalid, and there is nothing else to rule by.
+    /// The limits file is invalid, and there is no other limits version.
     #[error("{0}")]
     LimitsInvalid(String),
-    /// A thread, a signal handler or a runtime cannot be had.
+    /// A thread, a signal handler or a runtime could not be created.
     #[error("{name}: {source}")]
     Io {
-        /// What cannot be had.
+        /// What could not be created.
         name: String,
-        /// What happened.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Our bug.
+    /// A bug in Tollgate.
     #[error("bug: {0}")]
     Bug(String),
 }

@@ -1,13 +1,13 @@
 //! The aggregator as a library: reads the log, rules it, announces denials, answers agents and operators.
 //!
 //! ```text
-//! config     what `tollgate.toml`, the environment and flags say
-//! domains    names that are typed, where the log has keyed hashes of them
-//! core       everything that is decided, as a state machine without I/O
-//! edge       what every peer meets first: bounds, patience, counters
+//! config     settings from `tollgate.toml`, the environment and flags
+//! domains    hashes of typed names, where the log has keyed hashes
+//! core       all decisions, as a state machine without I/O
+//! edge       bounds, deadlines and counters for every peer
 //! link       agents' connections
 //! feed       the denial feed
-//! http       what operators ask and do
+//! http       queries and amendments of operators
 //! record_keys  the keys of aggregators' records, from their file
 //! security   who may do what: tokens, roles, certificates
 //! serve      the loop that owns all of it

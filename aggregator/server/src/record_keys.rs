@@ -1,6 +1,6 @@
-//! The file of the fleet's keys for aggregators' records: `security.key_file`, and `--key-file` of commands.
+//! Reads the file with the fleet's record keys: `security.key_file`, and `--key-file` of commands.
 //!
-//! Knows nothing of which keys count. What stays true: a file that every user of the machine can read is refused; no
+//! Knows nothing of which keys count. What stays true: a file that other users of the machine can read is refused; no
 //! fault shows a key.
 
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tollgate_tls::{TlsFault, read_secrets};
 /// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordKeyFault {
-    /// It cannot be read, or others can read it.
+    /// It cannot be read, or other users can read it.
     #[error(transparent)]
     File(#[from] TlsFault),
-    /// It says what cannot be.
+    /// Its content is invalid.
     #[error("{}: {fault}", path.display())]
     Bad {
         /// The file.

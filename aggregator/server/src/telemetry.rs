@@ -1,4 +1,4 @@
-//! Log lines: to stderr, as text or JSON, from the level that was asked for.
+//! Log lines: to stderr, as text or JSON, from the configured level.
 
 use std::io::IsTerminal as _;
 
@@ -7,11 +7,11 @@ use tracing_subscriber::EnvFilter;
 use crate::ServeError;
 use crate::config::{LogFormat, Telemetry};
 
-/// Starts logging for the rest of the process. `quiet` and `verbose` beat the configured level.
+/// Starts logging for the rest of the process. `quiet` and `verbose` override the configured level.
 ///
 /// # Errors
 ///
-/// Where the process logs already: our bug.
+/// If the process logs already, which would be a bug in Tollgate.
 pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), ServeError> {
     let directives = match (quiet, verbose) {
         (true, _) => "error",
@@ -19,8 +19,8 @@ pub fn start(telemetry: &Telemetry, quiet: bool, verbose: u8) -> Result<(), Serv
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // The Kafka client repeats itself while nobody answers, and the socket library tells of every agent
-    // that comes and goes; the log says so once.
+    // The Kafka client repeats its messages while no broker answers, and the socket library reports every agent
+    // that comes and goes; the log reports that once.
     let directives = match directives.contains("rdkafka") {
         true => directives.to_owned(),
         false => format!("rdkafka=off,zeromq=warn,{directives}"),

@@ -1,4 +1,4 @@
-//! The options of the edge: what peers may take of this process.
+//! The options of the edge: bounds on what peers may take of this process.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn count(source: &mut ConfigSource, path: &'static str, default: usize) -> usize
     usize::try_from(number).unwrap_or(default)
 }
 
-/// At least a message, or no message would ever get through.
+/// A size of at least one message; with less no message would ever get through.
 fn size(source: &mut ConfigSource, path: &'static str, default: usize) -> usize {
     source.text(
         path,

@@ -1,4 +1,4 @@
-//! What is wrong with `tollgate.toml`, said so that it can be put right.
+//! Faults in `tollgate.toml`, reported so that an operator can correct them.
 //!
 //! ```text
 //! tollgate.toml: listen.http = "7400": expected an address such as "127.0.0.1:7400"
@@ -6,8 +6,8 @@
 //! TOLLGATE_LISTEN_HTTP: listen.http = "7400": expected an address such as "127.0.0.1:7400"
 //! ```
 //!
-//! Knows nothing of what options mean. What stays true: a fault names where the value was written,
-//! be it file, environment or flag.
+//! Knows nothing of what options mean. What stays true: a fault names where the value was written: the file,
+//! a variable, or a flag.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct OptionFault {
 pub enum FaultKind {
     /// The text is not TOML.
     Syntax {
-        /// What the parser says.
+        /// The parser's message.
         said: String,
     },
     /// There is no such option.
@@ -37,21 +37,21 @@ pub enum FaultKind {
     },
     /// The option has another name since an earlier build.
     Renamed {
-        /// What to write.
+        /// The new name.
         now: &'static str,
     },
-    /// The option exists, and this is not a value of it.
+    /// The option exists, and its value is invalid.
     Value {
-        /// What was found, as it would be written in TOML.
+        /// The value, as it would be written in TOML.
         found: String,
-        /// What may stand there.
+        /// Which values are allowed.
         expected: &'static str,
     },
-    /// The value is one of Tollgate's, and this build cannot do it.
+    /// The value is valid in Tollgate, but this build does not support it.
     NotYet {
-        /// What was found, as it would be written in TOML.
+        /// The value, as it would be written in TOML.
         found: String,
-        /// What this build can do instead.
+        /// What this build supports instead.
         instead: &'static str,
     },
 }
@@ -109,9 +109,9 @@ impl fmt::Display for OptionFaults {
 
 impl std::error::Error for OptionFaults {}
 
-/// The name most like `wanted`, if one is so like it that it was probably meant.
+/// The name most similar to `wanted`, if it is so similar that it was probably meant.
 pub fn most_like<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // One mistake in a short name, three in a long one: more would suggest strangers.
+    // One mistake in a short name, three in a long one: a higher bound would suggest unrelated names.
     let allowed = (wanted.len() / 4).clamp(1, 3);
     names
         .map(|name| (distance(wanted, name), name))
@@ -120,7 +120,7 @@ pub fn most_like<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// How many letters have to be put in, taken out, changed or swapped with their neighbour.
+/// How many letters have to be inserted, removed, changed or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
-/// Whether it is a host, or an address in brackets, with a port.
+/// Whether the text is a host, or an address in brackets, with a port.
 pub fn has_port(broker: &str) -> bool {
     let port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
     broker.rsplit_once(':').is_some_and(|(host, of)| {
@@ -10,7 +10,7 @@ pub fn has_port(broker: &str) -> bool {
     })
 }
 
-/// The address that a text is or names; of a name that has several, the first.
+/// The address that a text states or that its name resolves to; if the name has several, the first.
 pub fn address_of(text: &str) -> Option<SocketAddr> {
     match text.parse() {
         Ok(address) => Some(address),
@@ -26,7 +26,7 @@ pub fn host_of(text: &str) -> Option<String> {
     }
 }
 
-/// Whether it is a host's name, or an address, without a port.
+/// Whether the text is a host name or an address, without a port.
 pub fn is_host(text: &str) -> bool {
     let legal = |c: char| !c.is_whitespace() && c != '/';
     let port = text.contains(':') && !text.starts_with('[');

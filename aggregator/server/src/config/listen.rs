@@ -1,4 +1,4 @@
-//! The addresses, and what each asks of those who connect.
+//! The addresses to listen on, and what each listener requires of its peers.
 //!
 //! ```text
 //! loopback            nothing, or whatever is configured
@@ -22,51 +22,51 @@ pub struct Listen {
     pub agents: SocketAddr,
     /// The denial feed.
     pub feed: SocketAddr,
-    /// Health and readiness for whoever looks after the process; none unless stated.
+    /// Health and readiness, for orchestrators' probes; `None` unless configured.
     pub probe: Option<SocketAddr>,
-    /// Whether metrics are seen there, too.
+    /// Whether this listener shows metrics as well.
     pub probe_metrics: bool,
     /// The host under which agents reach the feed.
     pub advertise: String,
-    /// Names under which HTTP is answered, beside addresses, `localhost`, the host's, the aggregator's and
-    /// the advertised one.
+    /// Host names for which HTTP requests are answered, beside addresses, `localhost`, the machine's name, the
+    /// aggregator's and the advertised one.
     pub hosts: Vec<String>,
-    /// The listeners that speak without TLS and ask for no token, whatever is configured.
+    /// The listeners that use no TLS and require no token, whatever else is configured.
     pub insecure: Trusting,
 }
 
-/// The listeners whose network is trusted.
+/// Which listeners trust their network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trusting {
-    /// That for HTTP.
+    /// The listener for HTTP.
     pub http: bool,
-    /// That for agents.
+    /// The listener for agents.
     pub agents: bool,
-    /// That of the feed.
+    /// The listener of the feed.
     pub feed: bool,
 }
 
-/// Who may do what.
+/// Certificates, tokens and record keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// The listeners' certificate; `None`: they speak without TLS.
+    /// The listeners' certificate; `None`: they use no TLS.
     pub tls: Option<TlsFiles>,
-    /// The tokens; `None`: nobody is asked for one.
+    /// The tokens file; `None`: no caller needs a token.
     pub tokens_file: Option<PathBuf>,
-    /// The keys under which aggregators sign their records in the log; `None`: they have none.
+    /// The keys with which aggregators sign their records in the log; `None`: the records have checksums only.
     pub key_file: Option<PathBuf>,
 }
 
 /// Files for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and those between it and the CA.
+    /// The certificate, with the intermediate certificates up to the CA.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The CAs whose certificates may stand for a token.
+    /// The CAs whose certificates may replace a token.
     pub client_ca: Option<PathBuf>,
-    /// The name that all certificates of the fleet are for.
+    /// The name for which all certificates of the fleet are issued.
     pub server_name: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl Security {
         }
     }
 
-    /// Whether it is enough beyond loopback.
+    /// Whether it suffices for a listener beyond loopback.
     const fn is_whole(&self) -> bool {
         self.tls.is_some() && self.tokens_file.is_some()
     }

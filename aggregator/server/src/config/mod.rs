@@ -6,8 +6,8 @@
 //! file ──┘
 //! ```
 //!
-//! Nothing here can change a ruling: what can stands in the limits document and is versioned. Knows
-//! nothing of sockets and files beyond their names. What stays true: a [`Config`] can be served, and
+//! Nothing here can change a ruling: such settings stand in the limits document and are versioned. Knows
+//! nothing of sockets, and of files only their names. What stays true: a [`Config`] can be served, and
 //! all faults of one reading are reported together.
 
 mod edge;
@@ -33,14 +33,14 @@ use tollgate_limits::parse_span;
 use tollgate_shared::names::check_name;
 use tollgate_shared::time::Span;
 
-/// Everything that `tollgate serve` is told, checked.
+/// The complete configuration of `tollgate serve`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The aggregator's name: it stands in its ticks and in its log lines.
     pub name: String,
-    /// How many threads rule; `None`: as many as the machine has cores.
+    /// The number of threads that rule; `None`: one per core.
     pub threads: Option<NonZeroUsize>,
-    /// Where the log is.
+    /// The kind of log.
     pub log: LogKind,
     /// The embedded journal.
     pub journal: Journal,
@@ -52,19 +52,19 @@ pub struct Config {
     pub listen: Listen,
     /// The denial feed.
     pub feed: FeedConfig,
-    /// What peers may take of this process.
+    /// Bounds on what peers may take of this process.
     pub edge: Bounds,
     /// Snapshots of engines.
     pub snapshot: Snapshot,
     /// What is logged.
     pub telemetry: Telemetry,
-    /// Who may do what.
+    /// Certificates, tokens and record keys.
     pub security: Security,
-    /// The key that agents hash domains with: those of the limits file are hashed before it is pushed.
+    /// The key with which agents hash domains; domains of the limits file are hashed with it before a push.
     pub domain_key_file: Option<PathBuf>,
 }
 
-/// Where the log is.
+/// The kind of log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// In a directory of this machine.
@@ -88,12 +88,12 @@ pub struct Journal {
     pub retention_bytes: u64,
 }
 
-/// When the journal acknowledges.
+/// When the journal acknowledges an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// Once the record is with the operating system: survives the end of the process.
+    /// Once the operating system has the record: it survives the end of the process.
     Written,
-    /// Once the record is on the medium: survives a power cut, too.
+    /// Once the record is on the disk: it survives a power cut as well.
     Synced,
 }
 
@@ -102,21 +102,21 @@ pub enum Ack {
 pub struct Kafka {
     /// Brokers to ask first, as `host:port`.
     pub bootstrap: Vec<String>,
-    /// What the topics' names begin with.
+    /// The beginning of the topics' names.
     pub topic_prefix: String,
     /// The consumer group.
     pub group: String,
     /// How many partitions the topics have.
     pub partitions: u32,
-    /// A file with more of what is passed through to the client; it beats `properties`.
+    /// A file with more properties of the client; they override `properties`.
     pub properties_file: Option<PathBuf>,
-    /// What is passed through to the client.
+    /// Properties that are passed on to the client.
     pub properties: BTreeMap<String, String>,
 }
 
 #[cfg(feature = "kafka")]
 impl Kafka {
-    /// The settings of the log that it describes.
+    /// The same as settings of `tollgate_log`.
     pub fn of_log(&self) -> tollgate_log::kafka::KafkaConfig {
         tollgate_log::kafka::KafkaConfig {
             bootstrap: self.bootstrap.clone(),
@@ -132,7 +132,7 @@ impl Kafka {
 /// The limits file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitsFile {
-    /// Its name; none: limits come by the log alone.
+    /// Its name; `None`: limits come from the log alone.
     pub file: Option<PathBuf>,
     /// Whether it is pushed to the log when it differs from the version in force.
     pub follow: bool,
@@ -141,7 +141,7 @@ pub struct LimitsFile {
 /// The denial feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedConfig {
-    /// How often a quiet topic says that it is quiet.
+    /// How often topics without statements publish their watermarks.
     pub heartbeat: Duration,
 }
 
@@ -152,7 +152,7 @@ pub struct Snapshot {
     pub every: Duration,
     /// The most entries between two.
     pub entries_max: u64,
-    /// How many hourly ones are kept beside the newest; in Kafka alone.
+    /// How many hourly snapshots are kept beside the newest; only on Kafka.
     pub keep_hourly: u64,
 }
 
@@ -161,7 +161,7 @@ pub struct Snapshot {
 pub struct Telemetry {
     /// A level, or directives by module.
     pub log: String,
-    /// One line of text, or one JSON object, an event.
+    /// Whether an event is one line of text or one JSON object.
     pub log_format: LogFormat,
 }
 
@@ -175,12 +175,12 @@ pub enum LogFormat {
 }
 
 impl Config {
-    /// Reads the text of a file called `file` and what was given beside it, weakest first; `host` is
-    /// the machine's name.
+    /// Reads the text of a file called `file` and the options given beside it, in ascending order of priority;
+    /// `host` is the machine's name.
     ///
     /// # Errors
     ///
-    /// All faults, wherever they were written.
+    /// All faults, wherever the values were written.
     pub fn read(
         file: &str,
         text: &str,
@@ -235,7 +235,7 @@ fn read_threads(source: &mut ConfigSource) -> Option<NonZeroUsize> {
     NonZeroUsize::new(threads as usize)
 }
 
-/// A duration, in the one way in which Tollgate's documents write it.
+/// A duration, in the notation of Tollgate's documents.
 fn read_duration(text: &str) -> Option<Duration> {
     parse_span(text).map(Span::to_std)
 }
@@ -319,7 +319,7 @@ impl Kafka {
     }
 }
 
-/// What Kafka takes in the name of a topic, with room for what is put behind it.
+/// Checks characters that Kafka allows in a topic's name, and leaves room for a suffix.
 fn topic_word(text: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (matches!(text.len(), 1..=200) && text.chars().all(legal)).then(|| text.to_owned())

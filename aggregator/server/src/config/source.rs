@@ -1,8 +1,8 @@
-//! Where options come from: a flag beats the environment, which beats the file, which beats the
-//! default. Knows the names of all options and not what they mean.
+//! Where options come from: a flag overrides the environment, which overrides the file, which overrides the
+//! default. Knows the names of all options, but not their meaning.
 //!
 //! What stays true: an option that is not in [`OPTIONS`] is a fault, wherever it was written; reading
-//! one never stops at the first fault.
+//! never stops at the first fault.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use toml::Value;
 
 use super::fault::{FaultKind, OptionFault, most_like};
 
-/// All options, by path. `kafka.properties` takes anything below it.
+/// All options, by path. `kafka.properties` takes any key below it.
 pub const OPTIONS: [&str; 55] = [
     "name",
     "threads",
@@ -69,7 +69,7 @@ pub const OPTIONS: [&str; 55] = [
     "telemetry.log_format",
 ];
 
-/// Options of earlier builds, and what stands in their places.
+/// Options of earlier builds, and their new names.
 const RENAMED: [(&str, &str); 2] = [
     (
         "security.insecure_listen",
@@ -96,7 +96,7 @@ pub fn variable(path: &str) -> String {
     format!("TOLLGATE_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// What the environment gives: `lookup` is asked for the variable of each option.
+/// The options given in the environment: `lookup` returns the value of a variable.
 pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Vec<Given> {
     OPTIONS
         .iter()
@@ -109,7 +109,7 @@ pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Vec<Given> {
         .collect()
 }
 
-/// Sections, those within sections included.
+/// All sections, including nested ones.
 fn sections() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().flat_map(|path| {
         let dots = path.match_indices('.');
@@ -117,7 +117,7 @@ fn sections() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// The paths of all values below a table; what is no section is one value, whatever is in it.
+/// The paths of all values below a table. A table that is not a section is one value, whatever is in it.
 fn paths_of(table: &toml::Table, above: &str, into: &mut Vec<String>) {
     for (key, value) in table {
         let path = match above {
@@ -133,12 +133,12 @@ fn paths_of(table: &toml::Table, above: &str, into: &mut Vec<String>) {
     }
 }
 
-/// All that was given, under one roof. Values are taken by path; faults are collected.
+/// All options that were given. Values are taken by path; faults are collected.
 pub struct ConfigSource {
     file: String,
     tree: toml::Table,
     given: BTreeMap<&'static str, Given>,
-    /// What is wrong so far.
+    /// The faults so far.
     pub faults: Vec<OptionFault>,
 }
 
@@ -184,13 +184,13 @@ impl ConfigSource {
         });
     }
 
-    /// Notes that an option's value, as found, is not one of those expected.
+    /// Reports that an option's value is invalid.
     pub fn refuse(&mut self, path: &'static str, expected: &'static str) {
         let (origin, found) = self.found(path);
         self.fault(origin, path, FaultKind::Value { found, expected });
     }
 
-    /// Notes that an option's value, as found, is one that this build cannot serve.
+    /// Reports that this build does not support an option's value.
     pub fn not_yet(&mut self, path: &'static str, instead: &'static str) {
         let (origin, found) = self.found(path);
         self.fault(origin, path, FaultKind::NotYet { found, instead });
@@ -217,8 +217,8 @@ impl ConfigSource {
         within.get(rest)
     }
 
-    /// Takes an option: `from_text` reads a text (from a flag, a variable or the file), `from_value` any
-    /// other value of the file. Where it is not stated, or wrong, the default stands in.
+    /// Takes an option: `from_text` reads a text (of a flag, a variable or the file), `from_value` any other
+    /// value of the file. If it is missing or invalid, the default is used.
     fn take<T>(
         &mut self,
         path: &'static str,
@@ -239,7 +239,7 @@ impl ConfigSource {
         })
     }
 
-    /// A text that `read` takes.
+    /// A text that `read` accepts.
     pub fn text<T>(
         &mut self,
         path: &'static str,
@@ -250,7 +250,7 @@ impl ConfigSource {
         self.take(path, expected, default, read, |_| None)
     }
 
-    /// The name of a file; empty: none.
+    /// The name of a file; empty: `None`.
     pub fn file(&mut self, path: &'static str) -> Option<std::path::PathBuf> {
         self.text(path, "the name of a file, or empty", None, |text| {
             Some((!text.is_empty()).then(|| text.into()))
@@ -275,7 +275,7 @@ impl ConfigSource {
         )
     }
 
-    /// Yes or no, or nothing where it is not stated.
+    /// A boolean, or `None` if it is not stated.
     pub fn truth(&mut self, path: &'static str) -> Option<bool> {
         let read = |text: &str| match text {
             "true" => Some(Some(true)),
@@ -300,7 +300,7 @@ impl ConfigSource {
         })
     }
 
-    /// A list of texts; one text stands for a list of those between its commas.
+    /// A list of texts; a single text is split at its commas.
     pub fn list(
         &mut self,
         path: &'static str,
@@ -308,7 +308,7 @@ impl ConfigSource {
         default: Vec<String>,
         is_item: impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        // What is empty by default may be stated so.
+        // An option that is empty by default may be set to empty.
         let may_be_empty = default.is_empty();
         let split = |text: &str| {
             if text.is_empty() && may_be_empty {
@@ -328,7 +328,7 @@ impl ConfigSource {
         })
     }
 
-    /// The properties that are passed through to the Kafka client.
+    /// The properties that are passed on to the Kafka client.
     pub fn properties(&mut self) -> BTreeMap<String, String> {
         let expected = "a table of texts, as in \"session.timeout.ms\" = \"6000\"";
         self.take(

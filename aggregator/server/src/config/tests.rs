@@ -1,4 +1,4 @@
-//! Promises of the configuration: layers, faults, the shipped file.
+//! Tests of the configuration: layers, faults, the shipped file.
 
 use super::*;
 
@@ -190,7 +190,7 @@ fn an_option_within_a_section_has_its_variable() {
     assert!(config.listen.insecure.feed && config.listen.probe.is_some());
 }
 
-/// What of a file the schema for editors does not allow.
+/// The faults that the schema for editors finds in a file.
 fn schema_faults(schema: &serde_json::Value, text: &str) -> Vec<String> {
     let file: serde_json::Value = toml::from_str(text).unwrap();
     let checked = crate::json_schema::JsonSchema {

@@ -1,9 +1,9 @@
 //! Sizes, as operators write them: `16MiB`, `8GiB`, `500kB`, `1_000_000B`.
 //!
-//! Durations are read as limits documents read them. What stays true: a size is a whole number of
-//! bytes, and one without a unit is refused, because people mean different ones.
+//! Durations are read as in limits documents. What stays true: a size is a whole number of bytes, and a size
+//! without a unit is refused, because people mean different units.
 
-/// The size in bytes that a text says.
+/// The size in bytes that a text states.
 pub fn bytes(text: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 9] = [
         ("B", 1),
@@ -21,7 +21,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     (behind.is_empty()).then(|| number.checked_mul(*unit))?
 }
 
-/// The digits that a text begins with, the letters behind them, and the rest.
+/// The digits at the beginning of a text, the letters after them, and the rest.
 fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_')?;
     let (digits, rest) = text.split_at(end);

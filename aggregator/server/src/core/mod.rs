@@ -7,7 +7,7 @@
 //!                                          limits_desk versions, the limits file, activations
 //!                                          broadcast   the feed        giving   snapshots for agents that ask
 //!                                          queries     views for operators   amendments   acts of operators
-//!                                          identities  of the partitions' logs       bridges   broken chains of totals
+//!                                          identities  of the logs             bridges   broken chains of totals
 //! ```
 //!
 //! One loop owns it, hands it events one after the other, and carries out its effects; a simulation

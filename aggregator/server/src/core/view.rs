@@ -361,7 +361,7 @@ pub struct DigestsView {
 pub struct DigestView {
     /// The partition.
     pub partition: u32,
-    /// `elsewhere`, `restoring`, `headless`, `catching_up`, `waiting`, `recording`, `ruling_again`, `ruling` or
+    /// `restoring`, `headless`, `catching_up`, `waiting`, `recording`, `ruling_again`, `ruling` or
     /// `stopped`. While it is `restoring`, its digest is not yet verified against the log.
     pub stage: &'static str,
     /// The reason, if it is stopped or waiting.

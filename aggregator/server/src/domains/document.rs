@@ -1,7 +1,7 @@
-//! Where domains stand in a limits document, and how each is called something else there.
+//! Finds the domains in a limits document, and renames each.
 //!
-//! Knows no key: whoever asks says what a domain is called. What stays true: comments, order and everything that
-//! is not a domain stay as they were, and no step takes longer where a table has more in it.
+//! Knows no key: the caller states the new name of a domain. What stays true: comments, order and everything that
+//! is not a domain stay as they were; the cost per entry does not grow with the size of a table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::{replace, take};
@@ -11,11 +11,11 @@ use toml_edit::{DocumentMut, Item, Key, TableLike, Value};
 
 use super::Mixture;
 
-/// What a domain is called, on resources that limit addresses so.
+/// Returns the new name of a domain, on resources that limit addresses in the given way.
 pub(super) type Calling<'c> =
     &'c mut dyn FnMut(&str, Option<AddressPrefixes>) -> Result<String, Mixture>;
 
-/// Calls every domain of a document what `call` says. What is not where documents have it is passed over.
+/// Renames every domain of a document by `call`. Values that are not where documents have domains are ignored.
 pub(super) fn each_domain(document: &mut DocumentMut, call: Calling<'_>) -> Result<(), Mixture> {
     let readings = readings_of_plans(document);
     if let Some(plans) = document.get_mut("plans").and_then(Item::as_table_like_mut) {
@@ -48,8 +48,8 @@ pub(super) fn each_domain(document: &mut DocumentMut, call: Calling<'_>) -> Resu
     Ok(())
 }
 
-/// How the resources that state something of a plan limit addresses, each way once. A plan's member that is an
-/// address is a domain of its own in each of them, and so has several hashes.
+/// The distinct ways in which resources that use a plan limit addresses. A member of the plan that is an address is a
+/// different domain in each of them, and so has several hashes.
 fn readings_of_plans(
     document: &DocumentMut,
 ) -> BTreeMap<String, BTreeSet<Option<AddressPrefixes>>> {
@@ -70,7 +70,7 @@ fn readings_of_plans(
     readings
 }
 
-/// How a resource limits addresses; `None` also for what is wrong, which its reader refuses.
+/// How a resource limits addresses; `None` also if the value is invalid, which the document's reader refuses.
 fn addresses_of(resource: &dyn TableLike) -> Option<AddressPrefixes> {
     let addresses = resource.get("addresses")?.as_table_like()?;
     let bits = |field: &str, default: u8| match addresses.get(field) {
@@ -82,7 +82,7 @@ fn addresses_of(resource: &dyn TableLike) -> Option<AddressPrefixes> {
     Some(AddressPrefixes { v4, v6 })
 }
 
-/// The members of a list, each called as every reading has it. What several members are called stands there once.
+/// The members of a list, each renamed for every reading. A new name that several members share is listed once.
 fn each_of_list(
     list: &mut Item,
     readings: &BTreeSet<Option<AddressPrefixes>>,
@@ -91,7 +91,7 @@ fn each_of_list(
     let Some(list) = list.as_array_mut() else {
         return Ok(());
     };
-    // By what members are called: the first who is called so.
+    // By new name: the first member that has it.
     let mut first_of: HashMap<String, String> = HashMap::new();
     let mut values = Vec::with_capacity(list.len());
     for value in list.iter() {
@@ -104,7 +104,7 @@ fn each_of_list(
             names.insert(call(domain, *addresses)?);
         }
         for name in names {
-            // A member that is written twice stays so, for the document's reader to refuse.
+            // A member that is written twice stays twice, for the document's reader to refuse.
             if first_of.get(&name).is_none_or(|first| first == domain) {
                 let mut named = Value::from(&name);
                 *named.decor_mut() = value.decor().clone();
@@ -122,8 +122,8 @@ fn each_of_list(
 
 /// The keys of the table `domains` in a resource, in their order.
 ///
-/// All keys are found, then all values are taken out, then all are put in again: taking one key after the other
-/// from the front would move those behind it each time, which took minutes where there were 100,000.
+/// All keys are found, then all values are removed, then all are inserted again: removing one key after the other
+/// from the front would move all later keys each time, which took minutes with 100,000 keys.
 fn each_key(
     resource: &mut dyn TableLike,
     addresses: Option<AddressPrefixes>,
@@ -176,7 +176,7 @@ fn each_key(
     Ok(())
 }
 
-/// Another key, with what stood around it.
+/// A renamed key, with the white space and comments around it.
 fn as_called(key: &Key, called: &str) -> Key {
     if key.get() == called {
         return key.clone();

@@ -1,4 +1,4 @@
-//! Accepting: a listener, its connections' tasks, and when nobody is accepted.
+//! Accepting connections: a listener, the tasks of its connections, and when accepting pauses.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,32 +17,32 @@ use super::secure::secure;
 use super::served::{self, Terms};
 use crate::security::{Access, PortKind};
 
-/// How long to wait after an error of accepting that is not one connection's: too many open files.
+/// How long to wait after an error of accepting that does not concern a single connection: too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// A connection that takes nothing for so long is ended by the operating system: this process does not see
-/// that a peer leaves what the system keeps for it. [`serve`] replaces it by [`super::Bounds::stall`].
+/// The operating system ends a connection whose peer takes nothing for this long: this process does not see
+/// that the peer leaves data in the system's buffer. [`serve`] replaces it by [`super::Bounds::stall`].
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the operating system may keep of one connection in each direction. It would grow to several
-/// MiB for a peer that does not read, and these are bytes of this machine too.
+/// What the operating system may buffer of one connection in each direction. Without a bound it would grow to
+/// several MiB for a peer that does not read, and that memory is this machine's, too.
 const SOCKET_BYTES: usize = 256 << 10;
 
 /// One of the two ports.
 pub(crate) trait Port: Clone + Send + 'static {
-    /// What is said there.
+    /// Handles what peers send.
     type Conversation: Conversation;
 
-    /// Its name, for counters and lines.
+    /// Its name, for counters and log lines.
     const NAME: &'static str;
 
-    /// Which of the two it is to those who may connect.
+    /// Its kind, which decides what roles may connect.
     const KIND: PortKind;
 
     /// Its counters.
     fn counters(edge: &Edge) -> &PortCounters;
 
-    /// Somebody connected.
+    /// A peer connected.
     fn open(&self, connection: &Arc<Connection>) -> Self::Conversation;
 
     /// A connection is gone.
@@ -53,11 +53,11 @@ pub(crate) trait Port: Clone + Send + 'static {
 ///
 /// # Errors
 ///
-/// What the operating system says: taken, not allowed, not ours.
+/// The error of the operating system: the address is taken, not allowed, or not of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-    // A restart must not wait for connections of the process before it.
+    // A restart must not wait for connections of the previous process.
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
     #[cfg(target_os = "linux")]
@@ -73,7 +73,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 ///
-/// Where the listener cannot be taken over.
+/// If the listener cannot be registered with the runtime.
 pub(crate) fn serve<P: Port>(
     listener: TcpListener,
     edge: Arc<Edge>,
@@ -101,11 +101,11 @@ async fn accept<P: Port>(
         match listener.accept().await {
             Ok((stream, address)) => {
                 open((&edge, &access, &port), stream, address, slot);
-                // A crowd at the door must not keep those who are in from their handshakes: the
-                // oldest of them would have to make room.
+                // A crowd of new connections must not keep accepted ones from their handshakes:
+                // otherwise the oldest of them would have to make room.
                 tokio::task::yield_now().await;
             }
-            // A connection that was gone before it was accepted.
+            // The connection was gone before it was accepted.
             Err(error) if is_one_connections(&error) => {}
             Err(error) => {
                 edge.paused.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +116,7 @@ async fn accept<P: Port>(
     }
 }
 
-/// A place for one connection more, which may have to be waited for.
+/// A slot for one more connection, for which it may have to wait.
 async fn slot<P: Port>(edge: &Arc<Edge>) -> Option<OwnedSemaphorePermit> {
     if let Ok(slot) = Arc::clone(&edge.slots).try_acquire_owned() {
         return Some(slot);
@@ -140,7 +140,7 @@ fn open<P: Port>(
     address: SocketAddr,
     slot: OwnedSemaphorePermit,
 ) {
-    // Linux hands it on from the listener, others do not.
+    // Linux inherits the option from the listener, other systems do not.
     let _ = stream.set_nodelay(true);
     let number = edge.numbers.fetch_add(1, Ordering::Relaxed);
     let (port_name, agent) = (P::NAME, tracing::field::Empty);
@@ -196,7 +196,7 @@ fn open<P: Port>(
         counters.count(&ended);
         let said = || edge.lines.ended(connection.detail(), &ended);
         connection.span.in_scope(said);
-        // The descriptor first, then its place.
+        // The descriptor is closed before its slot is freed.
         drop((conversation, connection));
         drop(slot);
     });

@@ -1,7 +1,7 @@
-//! What a peer may take of an aggregator: the numbers, with their reasons.
+//! Bounds on what a peer may take of an aggregator: the numbers, with their reasons.
 //!
-//! All of them are options (`listen.*`, `feed.*`), so that a test can make them small and an operator
-//! large. Knows nothing of sockets.
+//! All of them are options (`listen.*`, `feed.*`), so that a test can lower them and an operator can raise
+//! them. Knows nothing of sockets.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tollgate_zmtp::PeerLimits;
 /// The bounds on connections to the ports for agents and for the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections, where descriptors allow more: each takes some KiB, of the operating system's too.
+    /// Connections, if there are enough descriptors: each takes some KiB, including memory of the operating system.
     pub connections: usize,
-    /// How long greeting and READY may take, from the moment the connection was accepted.
+    /// How long greeting and READY may take, from the moment at which the connection was accepted.
     pub handshake: Duration,
-    /// Connections of one address (IPv6: one /64) that are not READY. The oldest makes room: an honest
-    /// handshake takes milliseconds, so whoever is oldest is waiting for something else.
+    /// Connections of one address (IPv6: one /64) that are not READY. At the bound the oldest ends: an honest
+    /// handshake takes milliseconds, so the oldest connection is not doing one.
     pub pending_per_address: usize,
-    /// Connections in all that are not READY. The oldest makes room.
+    /// Connections in all that are not READY. At the bound the oldest ends.
     pub pending: usize,
     /// How long a message may take from its first byte to its last.
     pub message: Duration,
@@ -25,28 +25,28 @@ pub struct Bounds {
     pub unfinished_bytes: usize,
     /// Bytes of appends under way to the log, of one connection. At the bound it is not read.
     pub appends_bytes_each: usize,
-    /// The same of all connections of one address, so that no host fills the log faster than it is ruled. At the bound
-    /// none of them is read until half of it is free.
+    /// The same of all connections of one address, so that no host fills the log faster than it is ruled. At the
+    /// bound none of them is read until half of it is free.
     pub appends_bytes_of_address: usize,
-    /// Bytes of appends under way to the log, in all. At the bound nobody is read.
+    /// Bytes of appends under way to the log, in all. At the bound no connection is read.
     pub appends_bytes: usize,
-    /// How long a connection may say nothing before it is pinged.
+    /// How long a connection may be silent before it is pinged.
     pub ping: Duration,
-    /// How long a connection may say nothing before it ends.
+    /// How long a connection may be silent before it ends.
     pub silence: Duration,
-    /// The same of a listener that understands no pings (ZMTP 3.0), and takes nothing either. Topics that say
-    /// nothing for minutes are ordinary, so this is long: it is for those that went away unseen.
+    /// The same for a subscriber that understands no pings (ZMTP 3.0) and takes nothing either. Topics without frames
+    /// for minutes are normal, so this is long: it ends connections whose peers disappeared.
     pub unpinged_silence: Duration,
-    /// How long a connection to which bytes wait may take none of them before it ends.
+    /// How long a peer for which bytes wait may take none of them before its connection ends.
     pub stall: Duration,
     /// Bytes that wait for all connections. At the bound the connection with the most ends.
     pub queued_bytes: usize,
-    /// Bytes of frames that wait for one subscriber. Frames beyond it are left out for that subscriber.
+    /// Bytes of frames that wait for one subscriber. Frames beyond it are dropped for that subscriber.
     pub subscriber_bytes: usize,
     /// Topics that one connection may subscribe to.
     pub subscriptions: usize,
-    /// Topics that all connections together may subscribe to, of some 240 bytes each. Those of one address may have
-    /// half of them, so that one address keeps nobody else out.
+    /// Topics that all connections together may subscribe to, about 240 bytes each. The connections of one address
+    /// may have half of them, so that one address cannot keep all others out.
     pub subscriptions_all: usize,
 }
 
@@ -75,8 +75,8 @@ impl Default for Bounds {
     }
 }
 
-/// What a connection of an agent may send: a message is at most 1,000,000 bytes, behind an empty frame
-/// where the peer is a REQ.
+/// What an agent's connection may send: a message has at most 1,000,000 bytes, and follows an empty frame if the
+/// peer is a REQ socket.
 pub const LINK_LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
@@ -92,6 +92,6 @@ pub const FEED_LIMITS: PeerLimits = PeerLimits {
     parts_max: 1,
 };
 
-/// Bytes that may wait for an agent while more of a snapshot is made for it, or more of its messages
+/// Bytes that may wait for an agent while more parts of a snapshot are made for it, or more of its messages
 /// are read.
 pub const ANSWERS_BYTES: usize = 256 << 10;

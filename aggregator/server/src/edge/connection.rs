@@ -1,11 +1,11 @@
-//! One connection, as all see it who have something for it: its wire, its queue, and who ends it.
+//! One connection, as other threads see it: its wire, its queue, and how it is ended.
 //!
 //! ```text
-//! anybody ──> queue ──> wire                 whoever has a reason ──> order ──> the task that serves it
+//! any thread ──> queue ──> wire                  any thread ──> order to end ──> the task that serves it
 //! ```
 //!
-//! Any thread may put frames into the queue and write them out; the task in `served` is the only one that reads.
-//! What stays true: what waits is accounted in the edge's totals for as long as the connection lives.
+//! Any thread may queue frames and write them out; the task in `served` is the only reader. What stays true:
+//! bytes that wait are counted in the edge's totals for as long as the connection lives.
 
 use std::future::Future;
 use std::io;
@@ -29,83 +29,83 @@ use super::pending::network;
 use super::wire::Wire;
 use crate::security::TokenGrant;
 
-/// What is said over a connection, and how.
+/// Handles what a peer sends over a connection.
 pub(crate) trait Conversation: Send + 'static {
-    /// What this side is.
+    /// The socket type of this side.
     const ROLE: SocketType;
     /// What the peer may send.
     const LIMITS: PeerLimits;
 
-    /// The peer was let in, under this grant if grants are asked for.
+    /// The peer was admitted, with this grant if grants are required.
     fn admitted(&mut self, grant: Option<Arc<TokenGrant>>);
 
-    /// Takes what the peer said: a message, a subscription or the end of one.
+    /// Takes what the peer sent: a message, a subscription or its cancellation.
     fn take(&mut self, event: Event) -> Result<(), Ended>;
 
-    /// Whether it can take more. While it cannot, nothing is read; whoever changes that wakes the
-    /// connection, but for what [`Self::catch_up`] waits for.
+    /// Whether it can take more. While it cannot, the connection is not read; the code that changes this wakes the
+    /// connection, except for what [`Self::catch_up`] waits for.
     fn may_take(&self) -> bool;
 
-    /// Waits until what was taken has found room. To be dropped at any time.
+    /// Waits until there is room for what was taken. The future may be dropped at any time.
     fn catch_up(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Whether there is something that [`Self::catch_up`] waits for.
+    /// Whether there is something for [`Self::catch_up`] to wait for.
     fn is_behind(&self) -> bool;
 
-    /// Whether a peer that understands no pings may say nothing for ever.
+    /// Whether a peer that understands no pings may be silent for ever.
     fn may_be_silent(&self) -> bool;
 
-    /// So many bytes wait for the peer.
+    /// Takes note that `waiting` bytes wait for the peer.
     fn sent(&mut self, waiting: usize);
 
-    /// Whether the peer has said what it is here for. Before, it is as good as one in its handshake.
+    /// Whether the peer has stated its purpose. Before that it counts like a peer in its handshake.
     fn has_begun(&self) -> bool;
 
-    /// Who the peer says it is, for the operator.
+    /// The name that the peer states, for the operator.
     fn name(&self) -> Option<&str> {
         None
     }
 
-    /// As long as no more bytes wait for the peer, more of what it says is read.
+    /// The peer's messages are read while at most this many bytes wait for it.
     fn read_while(&self, bounds: &Bounds) -> usize;
 }
 
-/// What a connection was let in on.
+/// The grant with which a connection was admitted.
 #[derive(Clone, Debug)]
 pub struct Basis {
-    /// What it may do.
+    /// What it allows.
     pub grant: Arc<TokenGrant>,
-    /// The certificate that the grant stands for; `None`: it showed a token.
+    /// The certificate that proved the grant; `None`: the peer showed a token.
     pub certificate: Option<Certificate>,
 }
 
-/// A connection, as all see it who have something for it.
+/// A connection, as other threads see it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Its number: no other connection of this process has it.
+    /// Its number, which is unique in this process.
     pub number: u64,
     /// The address that it came from; of IPv6 its /64.
     pub(crate) network: IpAddr,
-    /// In what its lines are logged.
+    /// The span of its log lines.
     pub(crate) span: tracing::Span,
     pub(super) wire: Wire,
     pub(super) basis: OnceLock<Basis>,
-    /// Why it ended, in words of TLS.
+    /// The detail of a TLS error that ended it.
     detail: OnceLock<String>,
     outbox: Mutex<Outbox>,
     pub(super) wake: Notify,
     ordered: Mutex<Option<Ended>>,
-    /// What it has of the edge's totals.
+    /// Its part of the edge's totals.
     pub(super) waiting: AtomicUsize,
     pub(super) unfinished: AtomicUsize,
 }
 
-/// What became of a frame that was to wait for a connection.
+/// What became of a frame that was to be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// It is the only one: somebody is to write it out.
+    /// It is the only one: the caller has to write it out.
     First,
-    /// It waits behind others.
+    /// It waits behind other frames.
     Behind,
     /// It found no room.
     LeftOut,
@@ -133,17 +133,17 @@ impl Connection {
         }
     }
 
-    /// What it was let in on; `None` before that, and where nobody is asked.
+    /// The grant of its admission; `None` before that, and where no grant is required.
     pub(crate) fn basis(&self) -> Option<&Basis> {
         self.basis.get()
     }
 
-    /// Words of TLS about its end.
+    /// The detail of a TLS error that ended it.
     pub(super) fn detail(&self) -> Option<&str> {
         self.detail.get().map(String::as_str)
     }
 
-    /// Waits until somebody has ordered its end.
+    /// Waits until the connection is ordered to end.
     pub(super) async fn until_ordered(&self) -> Ended {
         loop {
             if let Some(ended) = self.ordered() {
@@ -155,8 +155,8 @@ impl Connection {
 
     /// How an error of the wire ends the connection.
     ///
-    /// The operating system ends one whose peer takes none of the bytes that the system keeps for it, which this
-    /// process does not see otherwise.
+    /// The operating system ends a connection whose peer takes nothing of the system's buffer; this process sees that
+    /// only by the error.
     pub(super) fn ended_by(&self, fault: &io::Error, stall: Duration) -> Ended {
         match fault.kind() {
             io::ErrorKind::InvalidData => {
@@ -182,7 +182,7 @@ impl Connection {
         self.outbox().waiting()
     }
 
-    /// Queues a frame if no more than `room` bytes wait with it, or none wait.
+    /// Queues a frame if at most `room` bytes wait including it, or no other frame waits.
     pub(crate) fn queue(&self, edge: &Edge, frame: Bytes, room: usize) -> Queued {
         if self.ordered().is_some() {
             return Queued::LeftOut;
@@ -201,12 +201,12 @@ impl Connection {
         }
     }
 
-    /// Writes what the peer takes now, and wakes the task for what is left.
+    /// Writes what the peer takes now, and wakes the task for the rest.
     pub(crate) fn write_out(&self, edge: &Edge) {
         match self.flush(edge) {
             Ok(true) => {}
             Ok(false) => self.wake.notify_one(),
-            // The system tells an error once: whoever asks again hears only that the connection is closed.
+            // The system reports an error once; later calls see only that the connection is closed.
             Err(fault) => {
                 if self.order(self.ended_by(&fault, edge.bounds.stall)) {
                     self.release(edge);
@@ -215,12 +215,12 @@ impl Connection {
         }
     }
 
-    /// Wakes the task: something is different.
+    /// Wakes the task, because something changed.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Ends the connection, if it has not ended; whether this did it.
+    /// Orders the connection to end; returns false if it had ended already.
     pub(super) fn order(&self, ended: Ended) -> bool {
         let mut ordered = self
             .ordered
@@ -248,11 +248,11 @@ impl Connection {
         let is_empty = outbox.flush(now, |pieces| self.wire.try_write(pieces));
         self.account(edge, &outbox);
         drop(outbox);
-        // What TLS has taken of it may wait for the socket.
+        // TLS may have taken bytes that the socket has not.
         Ok(is_empty? && self.wire.flush()?)
     }
 
-    /// Writes what is said to a peer whose end is ordered, which is in no total any more.
+    /// Writes the last frames to a peer whose connection was ordered to end, and which is no longer counted.
     pub(super) fn write_last(&self) -> io::Result<()> {
         let mut outbox = self.outbox();
         outbox.flush(Instant::now(), |pieces| self.wire.try_write(pieces))?;
@@ -260,7 +260,7 @@ impl Connection {
         self.wire.flush().map(|_| ())
     }
 
-    /// The edge's total goes with the queue's, as long as the connection lives.
+    /// Updates the edge's total by the queue, as long as the connection lives.
     fn account(&self, edge: &Edge, outbox: &Outbox) {
         let now = match self.ordered() {
             None => outbox.waiting(),
@@ -270,7 +270,7 @@ impl Connection {
         edge.queued.add(before, now);
     }
 
-    /// What it had of the totals is free again.
+    /// Frees its part of the totals.
     pub(super) fn release(&self, edge: &Edge) {
         edge.queued.add(self.waiting.swap(0, Ordering::Relaxed), 0);
         edge.unfinished

@@ -1,4 +1,4 @@
-//! What the edge counts, and what it tells the operator.
+//! The edge's counters, and its log lines for the operator.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::ended::{Ended, REASONS};
 
-/// How often a line is logged at most: whoever can connect must not be able to fill a disk.
+/// The minimum time between two lines: peers must not be able to fill a disk.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// What is counted of the connections to one port.
+/// Counters of the connections to one port.
 #[derive(Debug, Default)]
 pub struct PortCounters {
     /// Connections that ended, in the order of [`REASONS`].
@@ -36,7 +36,7 @@ impl PortCounters {
     }
 }
 
-/// Lines for the operator, at most one a second.
+/// Log lines for the operator, at most one a second.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorLines {
     last: Mutex<Option<Instant>>,
@@ -44,7 +44,7 @@ pub(crate) struct OperatorLines {
 }
 
 impl OperatorLines {
-    /// Whether a line may be logged now; with it, how many were not since the last.
+    /// Whether a line may be logged now; if so, how many were suppressed since the last.
     fn may(&self, now: Instant) -> Option<u64> {
         let mut last = self
             .last
@@ -58,14 +58,14 @@ impl OperatorLines {
         Some(self.unsaid.swap(0, Ordering::Relaxed))
     }
 
-    /// Says something of a peer of HTTP, whose span the caller is in.
+    /// Logs something about a peer of HTTP, within the caller's span.
     pub(crate) fn of_http(&self, what: std::fmt::Arguments<'_>) {
         if let Some(unsaid) = self.may(Instant::now()) {
             tracing::warn!(unsaid, "HTTP: {what}");
         }
     }
 
-    /// Says that a connection, whose span the caller is in, was ended, and why.
+    /// Logs that a connection was ended, and why, within the caller's span.
     pub(super) fn ended(&self, detail: Option<&str>, ended: &Ended) {
         let Some(reason) = ended.reason().filter(|_| ended.is_logged()) else {
             return;
@@ -75,7 +75,7 @@ impl OperatorLines {
         }
     }
 
-    /// Says that the connections of an address are not read for now.
+    /// Logs that the connections of an address are not read for now.
     pub(crate) fn held(&self, address: IpAddr, allowed: usize) {
         if let Some(unsaid) = self.may(Instant::now()) {
             tracing::warn!(
@@ -86,14 +86,14 @@ impl OperatorLines {
         }
     }
 
-    /// Says that a connection could not be accepted.
+    /// Logs that a connection could not be accepted.
     pub(crate) fn not_accepted(&self, port: &'static str, error: &std::io::Error) {
         if let Some(unsaid) = self.may(Instant::now()) {
             tracing::warn!(port, unsaid, %error, "accepting pauses");
         }
     }
 
-    /// Says that nobody is accepted, because there are as many connections as may be.
+    /// Logs that no connection is accepted, because there are as many as allowed.
     pub(super) fn paused(&self, port: &'static str, open: usize) {
         if let Some(unsaid) = self.may(Instant::now()) {
             tracing::warn!(

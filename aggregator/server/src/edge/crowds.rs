@@ -1,13 +1,13 @@
-//! How many connections each address has: none has more than half of all places, so that it keeps no other out.
+//! How many connections each address has: none may have more than half of all, so that it keeps no other out.
 //!
 //! ```text
-//! address A   1 agent, 2 agent, 3 says nothing      of at most three
-//! a fourth of A                                      3 ends: the oldest that said neither hello nor a topic
-//! a fifth of A, all others being agents              it ends itself
+//! address A   1 agent, 2 agent, 3 silent            of at most three
+//! a fourth of A                                     3 ends: the oldest that sent neither hello nor topic
+//! a fifth of A, all others being agents             it ends itself
 //! ```
 //!
-//! A connection that understands no pings (ZMTP 3.0) counts as one that says nothing: it may be dead for minutes. What
-//! stays true: others that have said what they are here for make room for nobody.
+//! A connection that understands no pings (ZMTP 3.0) counts as silent: its peer may have been dead for minutes. What
+//! stays true: a connection that has stated its purpose never makes room for another.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -22,16 +22,16 @@ pub struct Crowds {
     by_address: HashMap<IpAddr, Crowd>,
 }
 
-/// Those of one address.
+/// The connections of one address.
 #[derive(Debug, Default)]
 struct Crowd {
     count: usize,
-    /// Those that make room, by number: a smaller one is older.
+    /// Those that may have to make room, by number: a smaller one is older.
     silent: BTreeSet<u64>,
 }
 
 impl Crowds {
-    /// None, of at most so many of an address.
+    /// No connections yet; `of_address_max` is the bound for one address.
     pub fn new(of_address_max: usize) -> Self {
         Self {
             of_address_max: of_address_max.max(1),
@@ -39,11 +39,11 @@ impl Crowds {
         }
     }
 
-    /// One more; returns the one that is to end for it, and why.
+    /// Adds a connection; returns the one that has to end for it, and why.
     ///
     /// # Errors
     ///
-    /// Where it may not come itself.
+    /// If there is no room for it.
     pub fn enter(
         &mut self,
         connection: u64,
@@ -63,19 +63,19 @@ impl Crowds {
         Ok(oldest)
     }
 
-    /// One has said what it is here for; false if it has made room already.
+    /// A connection has stated its purpose; returns false if it has made room already.
     pub fn begun(&mut self, connection: u64, address: IpAddr) -> bool {
         let crowd = self.by_address.get_mut(&network(address));
         crowd.is_some_and(|crowd| crowd.silent.remove(&connection))
     }
 
-    /// One that was counted is gone.
+    /// A connection that was counted is gone.
     pub fn leave(&mut self, connection: u64, address: IpAddr, has_begun: bool) {
         let address = network(address);
         let Some(crowd) = self.by_address.get_mut(&address) else {
             return;
         };
-        // One that made room is counted no more.
+        // A connection that made room is no longer counted.
         if has_begun || crowd.silent.remove(&connection) {
             crowd.count -= 1;
         }
@@ -105,7 +105,7 @@ mod tests {
         assert!(crowds.begun(3, NEAR) && crowds.begun(4, NEAR));
         assert_eq!(crowds.enter(5, NEAR), Err(why));
         assert_eq!(crowds.enter(6, FAR), Ok(None));
-        // The one that made room goes, and is counted no more.
+        // The connection that made room ends, and is no longer counted.
         crowds.leave(2, NEAR, false);
         assert_eq!(crowds.enter(7, NEAR), Err(why));
         crowds.leave(1, NEAR, true);

@@ -1,13 +1,13 @@
 //! How many connections the process has descriptors for.
 //!
-//! Connections are kept to what the limit on open files allows, less a reserve for files, for HTTP and
-//! for the brokers: a process without a descriptor can neither write its log nor say that it is alive.
-//! The limit is raised to the hard one, which the operator set, in aggregators alone: an agent is a
-//! guest in its process.
+//! Connections are bounded by the limit on open files, less a reserve for files, HTTP and brokers: a
+//! process without a descriptor can neither write its log nor answer health checks. Only aggregators raise
+//! the soft limit to the hard limit, which the operator set; an agent does not, since it is a guest in its
+//! process.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Above this the limit is not raised, since some programs look at every descriptor that may be open.
+/// The limit is not raised above this, since some programs iterate over every possible descriptor.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// For HTTP (256 connections), segments and snapshots of partitions, and brokers.
@@ -30,7 +30,7 @@ pub fn raise() -> usize {
     connections(limit.current.unwrap_or(DESCRIPTORS_MAX))
 }
 
-/// How many connections a limit on open files allows: half of a small one is kept.
+/// How many connections a limit on open files allows: of a small limit half is reserved.
 fn connections(limit: u64) -> usize {
     let reserve = RESERVE.min(limit / 2);
     usize::try_from(limit - reserve)

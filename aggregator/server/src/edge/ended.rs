@@ -14,19 +14,19 @@ pub enum Ended {
     Gone,
     /// This process stops.
     Stopped,
-    /// The peer does not keep to ZeroMQ's protocol, or to the lengths in it.
+    /// The peer violates ZeroMQ's protocol, or the lengths in it.
     Violation(Violation),
-    /// No READY, and no hello or topic, in time.
+    /// READY, or a hello or a topic after it, did not come in time.
     Handshake {
         /// The bound.
         allowed: Duration,
     },
-    /// The oldest of too many of its address that are not READY.
+    /// It was the oldest of too many of its address that are not READY.
     PendingOfAddress {
         /// The bound.
         allowed: usize,
     },
-    /// The oldest of too many that are not READY.
+    /// It was the oldest of too many that are not READY.
     Pending {
         /// The bound.
         allowed: usize,
@@ -36,33 +36,33 @@ pub enum Ended {
         /// The bound.
         allowed: usize,
     },
-    /// A message did not end in time.
+    /// A message was not complete in time.
     SlowMessage {
-        /// Bytes of it that had come.
+        /// Bytes of it that had arrived.
         found: usize,
         /// The bound.
         allowed: Duration,
     },
-    /// It had the most unfinished bytes, when all had too many.
+    /// It had the most unfinished bytes when all connections together had too many.
     Unfinished {
         /// Its bytes.
         found: usize,
         /// The bound on all.
         allowed: usize,
     },
-    /// It said nothing, not even to a ping.
+    /// It was silent, even after a ping.
     Silent {
         /// The bound.
         allowed: Duration,
     },
-    /// It took nothing of what waited for it.
+    /// It took nothing of the bytes that waited for it.
     Stalled {
         /// Bytes that waited.
         found: usize,
         /// The bound.
         allowed: Duration,
     },
-    /// It had the most bytes waiting, when all had too many.
+    /// It had the most bytes waiting when all connections together had too many.
     Backlog {
         /// Its bytes.
         found: usize,
@@ -71,7 +71,7 @@ pub enum Ended {
     },
     /// It subscribed to something that is not a whole topic.
     Topic {
-        /// Bytes of what it subscribed to.
+        /// Bytes of its subscription.
         found: usize,
         /// Bytes of a topic.
         allowed: usize,
@@ -83,30 +83,30 @@ pub enum Ended {
         /// The bound.
         allowed: usize,
     },
-    /// It subscribed to one more topic than those of its address may have.
+    /// It subscribed to one topic more than its address may have.
     SubscriptionsOfAddress {
         /// The bound.
         allowed: usize,
     },
-    /// It subscribed to one more topic than all may have.
+    /// It subscribed to one topic more than all may have.
     SubscriptionsOfAll {
         /// The bound.
         allowed: usize,
     },
-    /// It does not speak TLS, or its TLS was refused; the connection's detail says why.
+    /// The peer does not use TLS, or its TLS was refused; the connection's detail has the reason.
     Tls,
-    /// It was not let in.
+    /// Access was refused.
     Refused(AccessRefused),
-    /// What it was let in on no longer holds: its token or certificate was revoked, changed, or is over.
+    /// Its token or certificate does not hold any more: it was revoked, changed, or has expired.
     Revoked,
-    /// It sent a message that is none of the link's.
+    /// It sent a message that the link does not know.
     Garbage {
         /// The bytes of the message.
         found: usize,
     },
 }
 
-/// The words that counters have for what ends connections.
+/// The names of the reasons, as counters have them.
 pub const REASONS: [&str; 23] = [
     "gone",
     "greeting",
@@ -134,7 +134,7 @@ pub const REASONS: [&str; 23] = [
 ];
 
 impl Ended {
-    /// The word of [`REASONS`] for it; `None` when this process stops, which nobody reads a counter of.
+    /// The name of the reason in [`REASONS`]; `None` if this process stops, since its counters are not read any more.
     pub fn reason(&self) -> Option<&'static str> {
         Some(match self {
             Self::Stopped => return None,
@@ -160,12 +160,12 @@ impl Ended {
         })
     }
 
-    /// Whether the operator is to read of it: not where the peer itself closed the connection.
+    /// Whether it is logged: not if the peer itself closed the connection.
     pub(super) fn is_logged(&self) -> bool {
         !matches!(self, Self::Gone | Self::Stopped)
     }
 
-    /// What the peer is told, where that helps whoever runs it and nobody else.
+    /// The message to the peer, where it helps the peer's operator and nobody else.
     pub(super) fn told_to_peer(&self) -> Option<String> {
         match self {
             Self::Refused(refused) => Some(refused.to_string()),

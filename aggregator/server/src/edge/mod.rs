@@ -1,4 +1,4 @@
-//! The edge: what anybody who can connect may do to this process, on the ports for agents and the feed.
+//! The edge: bounds on what any peer may do to this process, on the ports for agents and the feed.
 //!
 //! ```text
 //! listener ──> accept (descriptors, pending) ──> connection (TLS, handshake, frames, queue) ──> link or feed
@@ -6,11 +6,12 @@
 //!
 //! Every length, count and time that a peer chooses has a bound here ([`Bounds`]), a documented
 //! behaviour at the bound ([`Ended`]), a counter by reason, and a line for the operator, at most one a
-//! second. To the peer nothing is said: its connection ends, but for a refusal of its token, which it is told of.
+//! behaviour at the bound ([`Ended`]), a counter by reason, and a line for the operator, at most one a
+//! second. The peer gets no message: its connection ends. Only the refusal of a token is explained to it.
 //! Knows nothing of what messages mean.
 //!
-//! What stays true: where a bound is one on all connections, the connection that takes most of it ends,
-//! and not the one that comes last.
+//! What stays true: where a bound holds for all connections together, the connection that uses most of it
+//! ends, and not the newest one.
 
 mod accept;
 pub mod bounds;
@@ -48,7 +49,7 @@ use crowds::Crowds;
 use pending::Pending;
 pub(crate) use pending::network;
 
-/// What all connections to one process share.
+/// What all connections of one process share.
 #[derive(Debug)]
 pub struct Edge {
     /// The bounds.
@@ -63,7 +64,7 @@ pub struct Edge {
     pub queued: ConnectionTotal,
     /// Bytes of unfinished messages.
     pub unfinished: ConnectionTotal,
-    /// Which topics may be heard under grants that are not for all namespaces and agents.
+    /// Which topics may be heard under grants that do not cover all namespaces and agents.
     pub hearing: Hearing,
     pub(crate) lines: OperatorLines,
     pending: Mutex<Pending>,
@@ -94,11 +95,11 @@ impl ConnectionTotal {
 }
 
 impl Edge {
-    /// One with these bounds, where descriptors are there for so many connections.
+    /// An edge with these bounds, for a process with descriptors for so many connections.
     pub fn new(bounds: Bounds, descriptors: usize) -> Self {
         let slots_max = descriptors.min(bounds.connections);
         let slots_max = slots_max.clamp(1, Semaphore::MAX_PERMITS);
-        // Handshakes must leave room for those who are through.
+        // Handshakes must leave room for connections that have completed theirs.
         let pending_max = bounds.pending.min(slots_max.div_ceil(2));
         Self {
             bounds,
@@ -128,7 +129,7 @@ impl Edge {
         self.lock_connections().get(&number).cloned()
     }
 
-    /// Ends a connection, if it is there.
+    /// Ends a connection, if it exists.
     pub(crate) fn end(&self, number: u64, ended: Ended) {
         if let Some(connection) = self.connection(number)
             && connection.order(ended)
@@ -137,9 +138,9 @@ impl Edge {
         }
     }
 
-    /// Ends the connections whose basis is over; how many.
+    /// Ends the connections whose basis no longer holds; returns how many.
     pub(crate) fn end_where(&self, is_over: impl Fn(&Basis) -> bool, ended: Ended) -> usize {
-        // Looking at each may take long, and whoever has something for a connection is not to wait for it.
+        // Looking at all may take long, and other threads must not wait for the lock.
         let of_basis: Vec<_> = {
             let connections = self.lock_connections();
             let has_basis = |one: &&Arc<Connection>| one.basis().is_some();
@@ -152,7 +153,7 @@ impl Edge {
         ordered.map(|one| one.release(self)).count()
     }
 
-    /// Wakes the connections under grants of this scope: they may hear more.
+    /// Wakes the connections under grants of this scope: more topics may be heard now.
     pub(crate) fn wake_of(&self, scope: &GrantScope) {
         let connections = self.lock_connections();
         let is_of = |one: &&Arc<Connection>| {
@@ -176,7 +177,7 @@ impl Edge {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// A connection of an address comes, if there is room for it.
+    /// A connection of an address arrives; refused if there is no room for it.
     fn enter(&self, number: u64, address: IpAddr) -> Result<(), Ended> {
         let oldest = self.lock_crowds().enter(number, address)?;
         if let Some((oldest, ended)) = oldest {
@@ -221,7 +222,7 @@ impl Edge {
         }
     }
 
-    /// Ends the connection that has the most of something; whether there was one.
+    /// Ends the connection that has the most of something; returns false if there is none.
     fn end_greatest(
         &self,
         of: impl Fn(&Connection) -> &AtomicUsize,

@@ -1,7 +1,7 @@
 //! What waits to be sent to one connection.
 //!
-//! A frame for many connections is one piece of memory that all their queues point to. What stays true:
-//! bytes go out in the order in which they were put in, and whole frames alone are left out.
+//! A frame for many connections is one piece of memory that all their queues share. What stays true: bytes are
+//! sent in the order in which they were queued, and only whole frames are dropped.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,10 +9,10 @@ use std::io::{self, IoSlice};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-/// Pieces that one system call is given.
+/// Pieces in one system call.
 const PIECES_MAX: usize = 32;
 
-/// What a queue entry costs beside its bytes.
+/// Memory of a queue entry beside its bytes.
 pub const ENTRY_BYTES: usize = size_of::<Bytes>();
 
 /// The queue of one connection.
@@ -22,14 +22,14 @@ pub struct Outbox {
     /// Bytes of the first frame that have been written.
     written: usize,
     waiting: usize,
-    /// Since when nothing was taken of what waits.
+    /// Since when the peer has taken nothing of what waits.
     stalled: Option<Instant>,
-    /// When something was taken last.
+    /// When the peer last took something.
     took: Option<Instant>,
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// The number of bytes that wait.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -39,12 +39,12 @@ impl Outbox {
         self.stalled
     }
 
-    /// When the peer, or the system for it, took something last.
+    /// When the peer, or the operating system for it, last took something.
     pub fn took(&self) -> Option<Instant> {
         self.took
     }
 
-    /// Puts a frame behind the others; whether none waited.
+    /// Queues a frame; returns whether the queue was empty.
     pub fn push(&mut self, frame: Bytes) -> bool {
         let was_empty = self.frames.is_empty();
         self.waiting += frame.len() + ENTRY_BYTES;
@@ -52,16 +52,16 @@ impl Outbox {
         was_empty
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Writes what `write` takes without waiting; whether nothing is left.
+    /// Writes what `write` takes without waiting; returns whether the queue is empty.
     ///
     /// # Errors
     ///
-    /// What `write` says, but for "not now".
+    /// The error of `write`, except `WouldBlock`.
     pub fn flush(
         &mut self,
         now: Instant,
@@ -89,7 +89,7 @@ impl Outbox {
                 Err(error) => return Err(error),
             }
         }
-        // A burst must not be kept as room for ever.
+        // The memory of a burst must not be kept for ever.
         if 64 < self.frames.capacity() {
             self.frames = VecDeque::new();
         }

@@ -1,4 +1,4 @@
-//! How long a connection is waited for: its handshake, the end of a message, any sign of life.
+//! Deadlines of a connection: its handshake, the end of a message, any sign of life.
 //!
 //! ```text
 //! accepted ──10 s──> READY, and a hello or a topic      else: handshake
@@ -7,7 +7,7 @@
 //! no pings (ZMTP 3.0), and topics: ──10 min──> a byte from it or to it     else: silent
 //! ```
 //!
-//! Knows instants alone: clock and socket are the caller's. What stays true: nobody is blamed for bytes
+//! Knows only instants: clock and socket are the caller's. What stays true: a peer is not blamed for bytes
 //! that this side does not read.
 
 use tokio::time::Instant;
@@ -15,28 +15,28 @@ use tokio::time::Instant;
 use super::bounds::Bounds;
 use super::ended::Ended;
 
-/// What is to be done about a connection now.
+/// What to do about a connection now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing.
     Nothing,
-    /// To ask whether the peer is there.
+    /// Ping the peer.
     Ping,
-    /// To end it.
+    /// End the connection.
     End(Ended),
 }
 
-/// What one connection has been waited for.
+/// The deadlines of one connection.
 #[derive(Debug)]
 pub struct Patience {
     began: Instant,
     heard: Instant,
-    /// When the peer took something last.
+    /// When the peer last took something.
     took: Instant,
-    /// Since the first byte of a message that has not ended.
+    /// When the first byte of an unfinished message arrived.
     unfinished: Option<Instant>,
     is_ready: bool,
-    /// Whether the peer has said what it is here for.
+    /// Whether the peer has stated its purpose.
     has_begun: bool,
     /// Whether the peer understands pings.
     pings: bool,
@@ -44,7 +44,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Of a connection that was accepted now.
+    /// For a connection that was accepted now.
     pub fn new(now: Instant) -> Self {
         Self {
             began: now,
@@ -69,13 +69,13 @@ impl Patience {
         self.pings
     }
 
-    /// The peer has said what it is here for.
+    /// The peer has stated its purpose.
     pub fn begun(&mut self) {
         self.has_begun = true;
     }
 
-    /// Bytes came, and all of them were handled. `completed`: a message ended in them; `between`:
-    /// nothing is unfinished behind them.
+    /// Bytes arrived, and all of them were handled. `completed`: a message ended in them; `between`: no message
+    /// is unfinished after them.
     pub fn heard(&mut self, now: Instant, completed: bool, between: bool) {
         self.heard = now;
         self.is_pinged = false;
@@ -86,12 +86,12 @@ impl Patience {
         };
     }
 
-    /// The peer took something last at that instant, if ever.
+    /// Notes when the peer last took something, if ever.
     pub fn took(&mut self, at: Option<Instant>) {
         self.took = at.map_or(self.took, |at| at.max(self.took));
     }
 
-    /// The connection is not read now, for reasons of this side.
+    /// The connection is not read now, for reasons on this side.
     pub fn not_read(&mut self, now: Instant) {
         self.heard = now;
         self.unfinished = self.unfinished.map(|_| now);
@@ -100,8 +100,8 @@ impl Patience {
         }
     }
 
-    /// What is due. `held` bytes of a message have come; `may_be_silent`: a peer that understands no
-    /// pings need not say anything while it takes what is sent.
+    /// Returns what is due. `held` bytes of a message have arrived; `may_be_silent`: a peer that understands no
+    /// pings need not send anything while it takes what is sent.
     pub fn look(&mut self, now: Instant, bounds: &Bounds, held: usize, may_be_silent: bool) -> Due {
         let allowed = bounds.handshake;
         if !self.has_begun && self.began + allowed <= now {
@@ -137,12 +137,12 @@ impl Patience {
         Due::Nothing
     }
 
-    /// When to look next.
+    /// When to call [`Self::look`] next.
     pub fn next(&self, now: Instant, bounds: &Bounds) -> Instant {
         if !self.is_ready {
             return self.began + bounds.handshake;
         }
-        // What may begin meanwhile is looked at soon enough: no bound is a half longer than it says.
+        // A deadline that begins meanwhile is checked soon enough: none is exceeded by more than half.
         let regular = bounds.ping.min(bounds.message / 2).min(bounds.stall / 2);
         let regular = now + regular.max(std::time::Duration::from_millis(1));
         let unfinished = self.unfinished.map(|since| since + bounds.message);
@@ -188,7 +188,7 @@ mod tests {
         }
         let due = patience.look(at(began, 10_000), &BOUNDS(), 0, false);
         assert!(matches!(due, Due::End(Ended::Handshake { .. })));
-        // While it is not read it cannot say anything.
+        // While the connection is not read, its peer cannot show any sign of life.
         patience.not_read(at(began, 10_000));
         let later = at(began, 19_000);
         patience.heard(later, true, true);
@@ -215,13 +215,13 @@ mod tests {
         }
         let due = patience.look(at(began, 5_100), &BOUNDS(), 9, false);
         assert!(matches!(due, Due::End(Ended::SlowMessage { found: 9, .. })));
-        // One that ended gives the next its own time.
+        // A message that ended gives the next one its own time.
         patience.heard(at(began, 5_100), true, false);
         assert_eq!(
             patience.look(at(began, 9_000), &BOUNDS(), 9, false),
             Due::Ping
         );
-        // And one that is not read is not blamed.
+        // And a message that is not read is not blamed.
         patience.not_read(at(began, 9_500));
         assert_eq!(
             patience.look(at(began, 10_100), &BOUNDS(), 9, false),

@@ -1,12 +1,12 @@
-//! Connections that are not READY: how many there may be, and which one makes room.
+//! Connections that are not READY: how many there may be, and which one ends for a new one.
 //!
 //! ```text
 //! address A   1 2 3 … 64      a 65th of A: connection 1 ends
 //! ```
 //!
-//! The oldest goes, not the newest: an honest handshake takes milliseconds, so that whoever holds many
-//! open keeps nobody else out, not even from the same address. What stays true: of no address more than
-//! the bound are kept, and of all no more than theirs.
+//! The oldest ends, not the newest: an honest handshake takes milliseconds, so that a peer that holds many
+//! open keeps no other out, not even from the same address. What stays true: the bound for one address and
+//! the bound for all are kept.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// None, of at most so many of an address and in all.
+    /// No connections yet; with the bounds for one address and for all.
     pub fn new(of_address_max: usize, max: usize) -> Self {
         Self {
             of_address_max: of_address_max.max(1),
@@ -33,7 +33,7 @@ impl Pending {
         }
     }
 
-    /// One more; returns the one that is to end for it, and why.
+    /// Adds a connection; returns the one that has to end for it, and why.
     pub fn begin(&mut self, connection: u64, address: IpAddr) -> Option<(u64, Ended)> {
         let address = network(address);
         self.all.insert((connection, address));
@@ -54,7 +54,7 @@ impl Pending {
         Some((oldest, why))
     }
 
-    /// One is READY, or gone.
+    /// A connection is READY, or gone.
     pub fn end(&mut self, connection: u64, address: IpAddr) {
         let address = network(address);
         self.all.remove(&(connection, address));
@@ -66,13 +66,13 @@ impl Pending {
         }
     }
 
-    /// How many there are.
+    /// How many connections there are.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 }
 
-/// What counts as one address: all of an IPv6 /64 are one machine's to choose from.
+/// What counts as one address: an IPv6 /64, since one machine can use all addresses in it.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(pending.begin(3, address("10.0.0.2")), None);
         let why = Ended::PendingOfAddress { allowed: 2 };
         assert_eq!(pending.begin(4, address("10.0.0.1")), Some((1, why)));
-        // One that is READY counts no more.
+        // A connection that is READY is no longer counted.
         pending.end(2, address("10.0.0.1"));
         assert_eq!(pending.begin(5, address("10.0.0.1")), None);
         assert_eq!(pending.len(), 3);

@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection, before anything else is said over it.
+//! The TLS handshake of a connection, before anything else is sent over it.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::connection::Connection;
 use super::ended::Ended;
 use crate::security::Access;
 
-/// Makes the TLS handshake of a connection, where its listener speaks TLS.
+/// Makes the TLS handshake of a connection, if its listener uses TLS.
 ///
-/// On threads of its own: see [`crate::security::Handshakes`]. Its time is that of the whole handshake, READY included,
-/// counted from when the connection was accepted.
+/// It runs on separate threads: see [`crate::security::Handshakes`]. Its time is part of the whole handshake, READY
+/// included, which counts from the moment at which the connection was accepted.
 pub(super) async fn secure(
     edge: &Edge,
     access: &Access,

@@ -1,12 +1,12 @@
-//! The task that serves a connection: it reads, waits, lets the peer in, and ends it.
+//! The task that serves a connection: it reads, waits, admits the peer, and ends the connection.
 //!
 //! ```text
-//! readable ──> decoder ──> conversation (link or feed)        anybody ──> queue ──> writable
+//! readable ──> decoder ──> conversation (link or feed)        any thread ──> queue ──> writable
 //!                             alarm ──> patience: ping, or the end
 //! ```
 //!
-//! The task is the only one that reads. What stays true: of what was read at most [`READ_BYTES`] are kept before they
-//! are handled; where the conversation cannot go on, or the peer does not take its answers, nothing is read.
+//! The task is the only one that reads. What stays true: at most [`READ_BYTES`] of what was read are kept unhandled;
+//! while the conversation can take no more, or the peer does not take its answers, nothing is read.
 
 use std::io;
 use std::sync::Arc;
@@ -27,24 +27,24 @@ use crate::security::{Access, PortKind};
 /// Bytes that are read at once.
 const READ_BYTES: usize = 32 << 10;
 
-/// How long a peer that is refused may take to hear why.
+/// How long a peer that is refused has to take the reason.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
-/// An alarm that is later than this was not heard: the process, or the machine, stood still.
+/// An alarm that is later than this is ignored: the process, or the machine, stood still.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Where bytes are read to: one for each thread instead of one for each connection.
+    /// The buffer for reading: one for each thread instead of one for each connection.
     static SCRATCH: std::cell::RefCell<Box<[u8; READ_BYTES]>> =
         std::cell::RefCell::new(Box::new([0; READ_BYTES]));
 }
 
-/// What a connection is served with beside what is said over it.
+/// What serving a connection needs beside the conversation.
 pub(super) struct Terms<'a> {
     pub edge: &'a Edge,
     pub access: &'a Access,
     pub door: PortKind,
-    /// When it was accepted: its handshake is counted from there, that of TLS included.
+    /// When the connection was accepted: the time for its handshake, including TLS, counts from there.
     pub accepted: Instant,
 }
 
@@ -78,10 +78,10 @@ pub(super) async fn serve<C: Conversation>(
     ended
 }
 
-/// Tells a peer why it is not served, if it takes that within a moment.
+/// Sends the reason of a refusal to a peer, if it takes that within a moment.
 ///
-/// What it has sent meanwhile is read and thrown away: a connection that is closed with bytes unread is reset, and
-/// the peer's system then drops what came before.
+/// What the peer sends meanwhile is read and thrown away: a connection that is closed with unread bytes is reset,
+/// and the peer's system then drops what it had received before.
 async fn tell(connection: &Connection, reason: String) {
     connection.outbox().push(error(&reason));
     let told = async {
@@ -115,7 +115,7 @@ struct Served<'a, C, R, B> {
     patience: Patience,
     is_ready: Option<R>,
     has_begun: Option<B>,
-    /// Bytes that were read and have not been handled.
+    /// Bytes that were read and not handled yet.
     unread: Vec<u8>,
 }
 
@@ -151,7 +151,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
             };
             let is_behind = self.conversation.is_behind();
             tokio::select! {
-                // What has come is read before anybody is blamed for silence.
+                // What has arrived is read before a peer is blamed for silence.
                 biased;
                 () = self.connection.wake.notified() => {
                     if let Some(ended) = self.connection.ordered() {
@@ -164,7 +164,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
                     };
                     if may_read && (ready.is_readable() || ready.is_read_closed()) {
                         match self.read() {
-                            // There is more: others on this thread have their turn before it.
+                            // There is more: other tasks of this thread have their turn first.
                             Ok(READ_BYTES) => tokio::task::yield_now().await,
                             Ok(_) => {}
                             Err(ended) => return ended,
@@ -174,7 +174,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
                 () = self.conversation.catch_up(), if is_behind => {}
                 () = &mut alarm => {
                     let now = Instant::now();
-                    // Nor for the time in which this process had no processor.
+                    // A peer is not blamed for the time in which this process did not run.
                     if !may_read || alarm.deadline() + LATE_MAX < now {
                         self.patience.not_read(now);
                     }
@@ -197,8 +197,8 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
         self.patience.next(Instant::now(), bounds)
     }
 
-    /// Takes up what was read and not handled, or what TLS has and nobody has read: the socket shows neither. Whether
-    /// there was any.
+    /// Handles bytes that were read but not handled, and bytes that TLS has decrypted but the task has not read: the
+    /// socket shows neither. Returns whether there were any.
     async fn take_up(&mut self) -> Result<bool, Ended> {
         if !self.unread.is_empty() {
             self.handle_unread()?;
@@ -208,7 +208,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
             return Ok(false);
         }
         self.read()?;
-        // Others on this thread have their turn before there is more.
+        // Other tasks of this thread have their turn first.
         tokio::task::yield_now().await;
         match self.connection.ordered() {
             Some(ended) => Err(ended),
@@ -216,13 +216,13 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
         }
     }
 
-    /// Whether more of the peer's bytes are wanted.
+    /// Whether more of the peer's bytes are to be read.
     fn may_read(&self, waiting: usize) -> bool {
         self.conversation.may_take()
             && waiting <= self.conversation.read_while(&self.terms.edge.bounds)
     }
 
-    /// Reads once, and handles what came; how many bytes.
+    /// Reads once, and handles what was read; returns how many bytes.
     fn read(&mut self) -> Result<usize, Ended> {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = match self.connection.wire.try_read(&mut scratch[..]) {
@@ -246,7 +246,7 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
         Ok(())
     }
 
-    /// Handles bytes until they are all handled, or no more can be.
+    /// Handles bytes until all are handled, or no more can be.
     fn handle(&mut self, input: &mut &[u8]) -> Result<(), Ended> {
         let mut completed = false;
         while !input.is_empty() && self.may_read(self.connection.waiting()) {
@@ -282,21 +282,21 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
     fn look_whether_begun(&mut self) {
         if self.has_begun.is_some() && self.conversation.has_begun() {
             if let Some(name) = self.conversation.name() {
-                // The name is the peer's to choose; as a debug text it is escaped.
+                // The peer chooses the name; the debug format escapes it.
                 self.connection
                     .span
                     .record("agent", tracing::field::debug(name));
             }
             self.patience.begun();
             let has_begun = self.has_begun.take();
-            // One that understands no pings may be dead, so it makes room like one that said nothing.
+            // A peer that understands no pings may be dead, so its connection makes room like a silent one.
             if let Some(has_begun) = has_begun.filter(|_| self.patience.pings()) {
                 has_begun();
             }
         }
     }
 
-    /// Lets the peer in, or does not.
+    /// Admits the peer, or refuses it.
     fn admit(&mut self, token: Option<&Token>) -> Result<(), Ended> {
         let peer = self.connection.wire.peer();
         let (access, door) = (self.terms.access, self.terms.door);

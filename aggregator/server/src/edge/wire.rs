@@ -1,6 +1,6 @@
-//! A connection's bytes, with TLS or without; nothing here waits but for the socket to be ready.
+//! A connection's bytes, with TLS or without; the only waiting here is for the socket to be ready.
 //!
-//! What stays true: where a session was begun, no byte goes out or comes in beside it.
+//! What stays true: once a session has begun, every byte goes through it.
 
 use std::io::{self, IoSlice};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -9,7 +9,7 @@ use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tollgate_tls::{Certificate, Session};
 
-/// A socket, and the session over it.
+/// A socket, and the TLS session over it, if any.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,
@@ -24,7 +24,7 @@ impl Wire {
         }
     }
 
-    /// Makes the handshake of a session, from which on everything goes through it.
+    /// Makes the handshake of a session; from then on everything goes through it.
     pub(super) async fn begin(&self, mut session: Session) -> io::Result<()> {
         session.handshake(&self.stream).await?;
         let _ = self.session.set(Mutex::new(session));
@@ -36,7 +36,7 @@ impl Wire {
         Some(session.unwrap_or_else(|broken| broken.into_inner()))
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads what is available; 0 at the end.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.session() {
             Some(mut session) => session.read(&self.stream, buffer),
@@ -44,7 +44,7 @@ impl Wire {
         }
     }
 
-    /// Writes what is taken of these pieces.
+    /// Writes as much of these pieces as is taken.
     pub(super) fn try_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match self.session() {
             Some(mut session) => session.write(&self.stream, pieces),
@@ -52,7 +52,7 @@ impl Wire {
         }
     }
 
-    /// Writes what the session has taken; whether nothing is left in it.
+    /// Writes what the session has buffered; returns whether its buffer is empty.
     pub(super) fn flush(&self) -> io::Result<bool> {
         let Some(mut session) = self.session() else {
             return Ok(true);
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// Whether there is something to read that the socket does not show.
+    /// Whether the session has decrypted bytes, which the socket does not show.
     pub(super) fn has_plaintext(&self) -> bool {
         self.session()
             .is_some_and(|session| session.has_plaintext())

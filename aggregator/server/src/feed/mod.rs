@@ -1,15 +1,15 @@
-//! The denial feed's port: ZeroMQ PUB, to those who subscribe to whole topics.
+//! The denial feed's port: ZeroMQ PUB, to peers that subscribe to whole topics.
 //!
 //! ```text
 //! core ──> frame ──encoded once──> queues of its topic's subscribers ──> sockets
 //! ```
 //!
-//! A subscriber that does not read has a queue of its own, up to a bound; frames beyond it are left out
-//! for that subscriber alone, and counted. It notices by the gap in the topic's sequence and asks for a
-//! snapshot over the link. Knows nothing of what frames say.
+//! A subscriber that does not read has a queue of its own, up to a bound; frames beyond it are dropped for
+//! that subscriber alone, and counted. The subscriber notices the gap in the topic's sequence and asks for a
+//! snapshot over the link. Knows nothing of what frames mean.
 //!
-//! What stays true: publishing never waits; a frame is one piece of memory for all its subscribers; what
-//! a frame costs grows with its subscribers, and not with other topics and connections.
+//! What stays true: publishing never waits; a frame is one piece of memory for all its subscribers; the cost
+//! of a frame grows with its subscribers, and not with other topics and connections.
 
 mod port;
 mod shares;
@@ -26,34 +26,34 @@ use crate::edge::{Connection, Edge, Queued};
 use crate::security::Access;
 use port::FeedPort;
 
-/// Frames that may wait for the feed's thread, which only hands them on.
+/// Frames that may wait for the feed's thread, which only passes them on.
 const FRAMES_MAX: usize = 16_384;
 
 /// Bytes of frames that may wait for the feed's thread.
 const FRAMES_BYTES_MAX: usize = 64 << 20;
 
-/// Frames that are handed on before what they are to is written out: so many frames of one subscriber
-/// cost one system call.
+/// Frames that are queued for subscribers before their queues are written out: so, many frames for one
+/// subscriber cost one system call.
 const FRAMES_AT_ONCE: usize = 256;
 
-/// What the feed counts.
+/// The feed's counters.
 #[derive(Debug, Default)]
 pub struct FeedCounters {
     /// Frames that were published.
     pub frames: AtomicU64,
     /// Their bytes.
     pub bytes: AtomicU64,
-    /// Frames times the subscribers for whom they were left out at their bound.
+    /// Frames that were dropped for a subscriber at its bound, summed over subscribers.
     pub dropped: AtomicU64,
-    /// Frames left out for everybody, because too many waited for the feed's thread.
+    /// Frames that no subscriber gets, because too many waited for the feed's thread.
     pub unpublished: AtomicU64,
-    /// Frames times the subscribers that they were queued for.
+    /// Frames that were queued for a subscriber, summed over subscribers.
     pub deliveries: AtomicU64,
     /// Subscriptions to topics that are in force.
     pub subscriptions: AtomicU64,
 }
 
-/// Where frames go.
+/// Passes frames to the feed's thread.
 #[derive(Clone, Debug)]
 pub struct Publisher {
     sender: mpsc::Sender<(Topic, Vec<u8>)>,
@@ -62,7 +62,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes a frame, or leaves it out and counts that.
+    /// Publishes a frame, or drops it and counts that.
     pub fn publish(&self, topic: Topic, frame: Vec<u8>) {
         let bytes = frame.len();
         let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
@@ -75,12 +75,12 @@ impl Publisher {
 
 /// Serves the feed on a listener that is bound.
 ///
-/// Its connections have a thread of their own, which is the one that publishes: most frames go from it
-/// to the sockets without anybody else being woken.
+/// The feed has its own thread for publishing and for all its connections: most frames go from it to the
+/// sockets without waking another thread.
 ///
 /// # Errors
 ///
-/// Where the listener or a thread cannot be had.
+/// If the listener or a thread cannot be set up.
 pub fn serve(
     (listener, access): (TcpListener, Access),
     edge: Arc<Edge>,
@@ -118,7 +118,7 @@ struct Feed {
     port: FeedPort,
     counters: Arc<FeedCounters>,
     waiting: Arc<AtomicUsize>,
-    /// Connections that have something to be written out.
+    /// Connections with frames to be written out.
     touched: Vec<Arc<Connection>>,
 }
 
@@ -132,7 +132,7 @@ impl Feed {
             for connection in self.touched.drain(..) {
                 connection.write_out(&self.edge);
             }
-            // Those who come, leave and subscribe are on the same thread.
+            // Connecting, disconnecting and subscribing run on the same thread.
             tokio::task::yield_now().await;
         }
     }

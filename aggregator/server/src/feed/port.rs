@@ -1,14 +1,14 @@
 //! The connections of subscribers, and what each of them subscribes to.
 //!
-//! Where nobody is asked for a token, a connection may subscribe to any whole topic: whoever can connect can hear
-//! who is denied, which the network has to prevent, and costs no more than its bounds: topics, changes a second,
-//! and its queue. Under a token that is for some namespaces alone it hears the control topic, and what links under
-//! a token of the same scope have asked for; subscriptions to anything else wait until one has ([`Hearing`]). Under one that
-//! is for some agents' names alone the same goes for the topics of agents.
+//! Where no token is required, a connection may subscribe to any whole topic: every peer that can connect can learn
+//! which domains are denied, which the network has to prevent, and costs no more than its bounds allow: topics,
+//! changes per second, and its queue. Under a token for some namespaces only, a connection hears the control topic,
+//! and topics that links under a token of the same scope have asked for; other subscriptions wait until a link has
+//! asked ([`Hearing`]). Under a token for some agents' names only, the same holds for the topics of agents.
 //!
-//! A subscriber shows the token itself, as its link does, and no ticket of the link: both connections end at
+//! A subscriber shows the token itself, as its link does, and not a ticket from the link: both connections end at
 //! aggregators of one fleet under one server name, so the feed's peer learns nothing that the link's does not know,
-//! and a token that is taken out ends both.
+//! and revoking a token ends both.
 //!
 //! [`Hearing`]: crate::security::Hearing
 
@@ -27,11 +27,11 @@ use crate::edge::bounds::FEED_LIMITS;
 use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCounters};
 use crate::security::{GrantScope, PortKind, TokenGrant};
 
-/// Within this time a connection may subscribe to all the topics that it may have, and cancel as many:
-/// beyond that it is not read, since what it asks for keeps the thread that publishes.
+/// The time in which a connection may subscribe to as many topics as it may have, and cancel as many. Beyond
+/// that it is not read, since its changes keep the publishing thread busy.
 const CHANGES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Who is there, and what they subscribe to.
+/// The subscribers, and what they subscribe to.
 #[derive(Debug)]
 struct Subscribers {
     connections: HashMap<u64, Subscriber>,
@@ -39,16 +39,16 @@ struct Subscribers {
     shares: Shares,
 }
 
-/// One who is there.
+/// One subscriber.
 #[derive(Debug)]
 struct Subscriber {
     connection: Arc<Connection>,
-    /// Its topics as its shares have them, those included that it may not hear yet.
+    /// The number of its topics as counted in the shares, including those that it may not hear yet.
     topics: usize,
 }
 
 impl Subscribers {
-    /// A connection has so many topics now, if it may.
+    /// Sets the number of a connection's topics, if that is allowed.
     fn has(&mut self, number: u64, topics: usize) -> Result<(), Ended> {
         let Some(one) = self.connections.get_mut(&number) else {
             return Ok(());
@@ -133,7 +133,7 @@ impl Port for FeedPort {
 
     fn close(&self, connection: &Arc<Connection>) {
         let mut subscribers = self.lock();
-        // To have fewer is always allowed.
+        // Having fewer topics is always allowed.
         let _ = subscribers.has(connection.number, 0);
         subscribers.connections.remove(&connection.number);
         subscribers.subscriptions.remove(connection.number);
@@ -141,16 +141,16 @@ impl Port for FeedPort {
     }
 }
 
-/// What one subscriber says.
+/// Handles what one subscriber sends.
 pub(super) struct SubscriberConversation {
     port: FeedPort,
     number: u64,
-    /// Of what it was let in on, where not everything may be heard under that.
+    /// The scope of its grant, if that does not cover everything.
     scope: Option<GrantScope>,
-    /// Topics that it wants and may not hear yet, and which of the changes of what it may hear was looked at.
+    /// Topics that it wants and may not hear yet, and up to which change of [`Hearing`] they were checked.
     parked: BTreeSet<Topic>,
     looked: u64,
-    /// Topics that were subscribed to or cancelled since this instant.
+    /// How many topics were subscribed to or cancelled since this instant.
     changes: usize,
     since: Instant,
 }
@@ -171,7 +171,7 @@ impl SubscriberConversation {
         *topic == Topic::CONTROL || scope.is_none_or(|scope| hearing.is_allowed(scope, topic))
     }
 
-    /// Subscribes to what was parked and may be heard by now.
+    /// Subscribes to parked topics that may be heard by now.
     fn look_at_parked(&mut self) {
         let changes = self.port.edge.hearing.changes();
         if self.parked.is_empty() || self.looked == changes {
@@ -200,15 +200,15 @@ impl SubscriberConversation {
         self.count(&mut subscribers)
     }
 
-    /// Counts its topics, heard or not; fails beyond a bound.
+    /// Counts its topics, heard or parked; fails beyond a bound.
     fn count(&self, subscribers: &mut Subscribers) -> Result<(), Ended> {
         let heard = subscribers.subscriptions.of_connection(self.number);
         subscribers.has(self.number, heard + self.parked.len())
     }
 }
 
-/// The topic that these bytes are, whole. That it is one of a resource that the agent uses is not
-/// checked: topics are hashes, and what they are of is said over another connection.
+/// The whole topic that these bytes are. Whether the agent uses its resource is not checked: topics are hashes,
+/// and another connection states what they stand for.
 fn topic(bytes: &[u8]) -> Result<Topic, Ended> {
     Topic::from_bytes(bytes).ok_or(Ended::Topic {
         found: bytes.len(),
@@ -239,13 +239,13 @@ impl Conversation for SubscriberConversation {
                 self.port.tell(&subscribers);
                 self.count(&mut subscribers)
             }
-            // Nothing else gets through a publisher's decoder.
+            // A publisher's decoder lets nothing else through.
             _ => Ok(()),
         }
     }
 
     fn may_take(&self) -> bool {
-        // The connection looks again at least as often as it pings.
+        // The connection is checked again at least as often as it pings.
         let allowed = self.port.edge.bounds.subscriptions.saturating_mul(2);
         self.changes < allowed || CHANGES_WITHIN <= self.since.elapsed()
     }
@@ -263,7 +263,7 @@ impl Conversation for SubscriberConversation {
     }
 
     fn may_be_silent(&self) -> bool {
-        // A subscriber that understands no pings says nothing for as long as it listens.
+        // A subscriber that understands no pings is silent for as long as it listens.
         !self.parked.is_empty() || 0 < self.port.lock().subscriptions.of_connection(self.number)
     }
 
@@ -272,7 +272,7 @@ impl Conversation for SubscriberConversation {
     }
 
     fn read_while(&self, bounds: &Bounds) -> usize {
-        // Beyond what frames may take there is room for answers to pings.
+        // Beyond the room for frames there is room for answers to pings.
         bounds.subscriber_bytes.saturating_mul(2)
     }
 }

@@ -1,17 +1,17 @@
-//! How many topics one connection, one address and all together may have.
+//! How many topics one connection, one address and all connections together may have.
 //!
 //! ```text
 //! all may have 2,000,000      connections of 10.0.0.7 have 1,000,000, its half
-//!   one of 10.0.0.7 subscribes once more     that connection ends
-//!   one of 10.0.0.8 subscribes               it is heard
+//!   a connection of 10.0.0.7 subscribes once more     that connection ends
+//!   a connection of 10.0.0.8 subscribes               allowed
 //! ```
 //!
-//! Whoever goes beyond a bound ends, and nobody ends for what another does: an attacker who fills the half of an
-//! address, with however many connections, ends connections of that address alone, and those only as they come.
-//! From two addresses all can be filled. Then those who are there go on, and newcomers are not heard: where agents
-//! have no tokens, addresses are all that tells them apart.
+//! A connection that exceeds a bound ends, and no other connection ends for it: an attacker who fills the half of
+//! an address, with however many connections, only ends further connections of that address. From two addresses
+//! an attacker can fill the whole bound. Then existing subscribers continue, and new ones are refused: where
+//! agents have no tokens, they differ only by their addresses.
 //!
-//! Knows nothing of topics. What stays true: what is counted of an address is the sum over its connections, and an
+//! Knows nothing of topics. What stays true: the count of an address is the sum over its connections, and an
 //! address without topics takes no memory.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Nobody has any.
+    /// No topics yet.
     pub fn new(bounds: &Bounds) -> Self {
         Self {
             connection_max: bounds.subscriptions,
@@ -41,11 +41,11 @@ impl Shares {
         }
     }
 
-    /// A connection of this address has `now` topics after `before`.
+    /// Counts that a connection of this address now has `now` topics after `before`.
     ///
     /// # Errors
     ///
-    /// The bound beyond which that would be; then nothing is counted.
+    /// The bound that this would exceed; then nothing is counted.
     pub fn change(&mut self, address: IpAddr, before: usize, now: usize) -> Result<(), Ended> {
         if before < now {
             self.check(address, now - before, now)?;
@@ -120,7 +120,7 @@ mod tests {
         }
         let all = Err(Ended::SubscriptionsOfAll { allowed: 12 });
         assert_eq!(shares.change(C, 0, 1), all);
-        // A refusal has counted nothing, and who leaves makes room.
+        // A refusal counts nothing, and a connection that ends makes room.
         assert_eq!(shares.change(B, 2, 0), Ok(()));
         assert_eq!(shares.change(C, 0, 2), Ok(()));
         assert_eq!(shares.change(C, 2, 3), all);

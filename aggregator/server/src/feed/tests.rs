@@ -41,7 +41,7 @@ async fn subscribers_that_leave_together_hold_up_nobody() {
     let (address, publisher, _edge) = served();
     let (over, ended) = std::sync::mpsc::channel::<()>();
     let publishing = std::thread::spawn(move || {
-        // As fast as frames are taken, so that one is on its way whenever somebody leaves.
+        // Publishes as fast as frames are taken, so that one is on its way whenever a subscriber leaves.
         while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
             publisher.publish(Topic::CONTROL, vec![7; 32]);
             std::thread::yield_now();

@@ -1,15 +1,16 @@
-//! `POST /v1/amendments`: an operator's word, as JSON.
+//! `POST /v1/amendments`: an operator's amendment, as JSON.
 //!
 //! ```text
 //! {"act":"lift","resource":"api.search","domain":"acme","who":"ann","why":"a bug of ours"}
 //! 200 {"schema":"tollgate.amendment/1","version":18,…}     409 another version is in force
-//! 404 no such resource     422 there is nothing to do     503 not now
-//! 429 more than 20 a second of one caller                 403 from a page, or beyond the token's roles
+//! 404 no such resource     422 there is nothing to do     503 not possible at the moment
+//! 429 more than 20 a second by one caller                 403 from a web page, or not allowed by the token's roles
 //! ```
 //!
-//! Where tokens are asked for, the amendment is the token's: its name stands in the log as who, with what the caller
-//! says of itself behind it. A page in a browser could reach a loopback address; it cannot send this form without
-//! asking first, and whatever comes from a page is refused. Knows nothing of what acts do. What stays true: what is refused has changed nothing.
+//! Where tokens are required, the amendment is made in the token's name: the log has that name as the author,
+//! followed by the name that the caller states. A page in a browser could reach a loopback address; it cannot send
+//! this document without a preflight request, and every request from a page is refused. Knows nothing of what acts
+//! do. What stays true: a refused request has changed nothing.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::core::amendments::{AmendmentRefused, Proposal};
 use crate::core::view::{Query, Reply};
 use crate::security::TokenGrant;
 
-/// What is asked for, with what the act needs.
+/// A request: the act, and the fields that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AmendRequest {
@@ -42,60 +43,60 @@ pub struct AmendRequest {
     /// The domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Of a refund: how many.
+    /// For a refund: how many hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
-    /// Of a ban: its end; none: until it is taken back.
+    /// For a ban: its end; `None`: until it is lifted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_us: Option<u64>,
-    /// Of holds: the agent's name; none beside a domain: what is staged for the domain is let go as well.
+    /// For holds: the agent's name. Without it, with a domain, copies staged for the domain are released as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Of one hold: its agent's epoch, in hexadecimal.
+    /// For one hold: its agent's epoch, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// Of one hold: its number.
+    /// For one hold: its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// Of staged copies: the id of their transfer, 32 hexadecimal digits.
+    /// For staged copies: the id of their transfer, 32 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<String>,
-    /// Of a switch: the namespace; `*`: all that have none of their own.
+    /// For a switch: the namespace; `*`: all that have no switches of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Of a switch; none: as the document says.
+    /// For a switch; `None`: as the document states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_configured: Option<bool>,
-    /// Of a switch; none: as the document says.
+    /// For a switch; `None`: as the document states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_unconfigured: Option<bool>,
-    /// Of a domain's own limits: its rate; what is not said stays as it was.
+    /// For a domain's own limits: its rate. Fields that are missing stay as they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// Of a domain's own limits: its hard limit.
+    /// For a domain's own limits: its hard limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard: Option<String>,
-    /// Of a domain's own limits: how many copies.
+    /// For a domain's own limits: how many copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Takes away what was set for a domain.
+    /// Removes the own limits of a domain.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub remove: bool,
-    /// Of many domains' own limits: what each has, in place of one domain; at most 8,192.
+    /// For own limits of many domains: a row for each, instead of one domain; at most 8,192.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<AmendRow>,
-    /// Who.
+    /// The author.
     pub who: String,
-    /// And why.
+    /// The reason.
     pub why: String,
-    /// The version that has to be in force; none: whichever is.
+    /// The version that has to be in force; `None`: any version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u64>,
-    /// Says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
 }
 
-/// One domain's own limits among those of many; what is not said stays as it was, and what says nothing removes them.
+/// One domain's own limits among many. Fields that are missing stay as they were; a row without any removes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AmendRow {
@@ -117,7 +118,7 @@ pub struct AmendRow {
 /// Why nothing was changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultView {
-    /// The form's name.
+    /// The schema's name.
     pub schema: String,
     /// For people.
     pub error: String,
@@ -189,7 +190,7 @@ fn fault(status: StatusCode, code: &str, error: &str) -> Response {
 }
 
 impl AmendRequest {
-    /// The same by whoever a grant is of: its name, and on whose behalf it says that it asks.
+    /// The same request in the name of a grant, followed by the name that the caller states.
     fn by(mut self, grant: Option<&Arc<TokenGrant>>) -> Self {
         let Some(grant) = grant else {
             return self;
@@ -206,11 +207,11 @@ impl AmendRequest {
         self
     }
 
-    /// What the core is asked.
+    /// The proposal to the core.
     ///
     /// # Errors
     ///
-    /// What is missing or should not be there.
+    /// Which field is missing or superfluous.
     pub fn proposal(self) -> Result<Proposal, String> {
         if self.why.trim().is_empty() || self.who.is_empty() {
             return Err("who and why: expected both".to_owned());
@@ -267,7 +268,7 @@ impl AmendRequest {
         })
     }
 
-    /// Which holds are let go, or which staged copies.
+    /// The act that releases holds, or staged copies.
     fn release(&self) -> Result<Act, String> {
         Ok(
             match (self.number, &self.epoch, &self.agent, &self.transfer) {
@@ -300,7 +301,7 @@ impl AmendRequest {
         )
     }
 
-    /// What a domain is to have of its own.
+    /// The act that sets a domain's own limits.
     fn set(&self) -> Result<Act, String> {
         if !self.rows.is_empty() {
             return self.set_many();
@@ -311,7 +312,7 @@ impl AmendRequest {
         }
         Ok(Act::Set(SetRow {
             resource: self.resource()?,
-            // As the document would name it.
+            // In the spelling of the document.
             domain: self
                 .domain
                 .as_deref()
@@ -323,7 +324,7 @@ impl AmendRequest {
         }))
     }
 
-    /// What many domains are to have of their own.
+    /// The act that sets many domains' own limits.
     fn set_many(&self) -> Result<Act, String> {
         let names_one = self.resource.is_some() || self.domain.is_some() || self.remove;
         if names_one || self.rate.is_some() || self.hard.is_some() || self.limit.is_some() {

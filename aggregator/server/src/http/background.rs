@@ -1,10 +1,10 @@
-//! Work that takes milliseconds and that no ruling waits for: answers of thousands of rows are written down,
-//! and explanations read from the log, in threads of the least priority.
+//! Work that takes milliseconds and that no ruling waits for, in threads of the least priority: serialising
+//! answers of thousands of rows, and reading explanations from the log.
 //!
-//! A thread that wakes up beside a busy one of the same priority may wait for the end of that one's slice, some
-//! three milliseconds; an append wakes a handful of threads one after another. Beside a thread of the least
-//! priority none of them waits. Knows nothing of what is done. What stays true: one thing is done at a time in
-//! each thread, and one that panics ends no other.
+//! A thread that wakes up beside a busy one of the same priority may wait for the end of that one's time slice,
+//! about three milliseconds; an append wakes several threads one after another. Beside a thread of the least
+//! priority none of them waits. Knows nothing of what the jobs do. What stays true: each thread does one job at a
+//! time, and a job that panics ends no other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,18 +19,18 @@ const LEAST_PRIORITY: i32 = 19;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How often a thread that is to end is looked at.
+/// How often [`Background::end`] checks whether the thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A thread that does one thing after another.
+/// A thread that does one job after another.
 pub(super) struct Background {
     name: &'static str,
-    /// `None` means that there is no thread at the moment.
+    /// `None`: no thread is running at the moment.
     thread: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
 }
 
 impl Background {
-    /// A thread of this name, which starts with the first thing to do.
+    /// A thread of this name, which starts with its first job.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -38,7 +38,7 @@ impl Background {
         }
     }
 
-    /// Has something done; `None` means that it panicked, or that there is no thread.
+    /// Runs a job; `None`: the job panicked, or the thread could not be started.
     pub async fn run<T: Send + 'static>(
         &'static self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -48,7 +48,7 @@ impl Background {
         let job = Box::new(move || {
             let _inside = span.enter();
             if let Ok(result) = catch_unwind(AssertUnwindSafe(job)) {
-                // Whoever asked may have gone.
+                // The caller may be gone.
                 let _ = sender.send(result);
             }
         });
@@ -56,11 +56,11 @@ impl Background {
         done.await.ok()
     }
 
-    /// Ends the thread once it has done what it has to do, or leaves it after a time. Something more to do would
-    /// start another.
+    /// Ends the thread once it has finished its jobs, or stops waiting for it after a time. A later job would start
+    /// another.
     ///
-    /// The last thread of a process that leaves gives its memory back. Beside a busy machine one of the least
-    /// priority takes seconds for that: four, of half a GiB.
+    /// The last thread of a process that exits frees its memory. On a busy machine a thread of the least priority
+    /// takes seconds for that: four for half a GiB.
     pub fn end(&'static self, within: Duration) {
         let Some((sender, thread)) = self.lock().take() else {
             return;
@@ -71,7 +71,7 @@ impl Background {
             std::thread::sleep(LOOK_EVERY);
         }
         if thread.is_finished() {
-            // What it did that panicked was caught.
+            // Panics of jobs were caught.
             let _ = thread.join();
         }
     }
@@ -104,7 +104,7 @@ fn start(name: &'static str) -> Option<(Sender<Job>, JoinHandle<()>)> {
 }
 
 fn work(jobs: &Receiver<Job>) {
-    // On Linux this is said of the thread that says it. Where it may not be, answers are written all the same.
+    // On Linux this concerns the calling thread only. If it is not permitted, answers are written all the same.
     if let Err(error) = rustix::process::setpriority_process(None, LEAST_PRIORITY) {
         tracing::warn!(%error, "a thread keeps its priority");
     }

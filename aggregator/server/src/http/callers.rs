@@ -1,8 +1,8 @@
 //! How many amendments one caller may ask for: twenty a second.
 //!
-//! Each amendment stays in the log for ever and touches every partition. A caller is an address; of IPv6 the
-//! first 64 bits, which one host can change no more than one address of IPv4. Knows nothing of acts. What
-//! stays true: what is remembered of callers is bounded.
+//! Each amendment stays in the log for ever and touches every partition. A caller is an address; of IPv6 its
+//! first 64 bits, which one host can change no more than an IPv4 address. Knows nothing of acts. What stays
+//! true: the memory for callers is bounded.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota};
 
-/// Amendments a second, and at once.
+/// Amendments per second, and the burst.
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
-/// Callers beyond whom those are forgotten that have their whole rate again.
+/// With more callers than this, those that have their full rate again are forgotten.
 const REMEMBERED: usize = 1_024;
 
-/// Who has asked lately.
+/// The callers of recent amendments.
 pub(super) struct Callers {
     asked: DefaultKeyedRateLimiter<u128>,
     clock: DefaultClock,
@@ -33,11 +33,11 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// Takes note of an amendment that somebody asks for.
+    /// Counts an amendment that a caller asks for.
     ///
     /// # Errors
     ///
-    /// How long to wait, where that is one too many.
+    /// How long to wait, if it is one too many.
     pub fn asks(&self, caller: IpAddr) -> Result<(), Duration> {
         if REMEMBERED < self.asked.len() {
             self.asked.retain_recent();
@@ -63,7 +63,7 @@ mod tests {
         let callers = Callers::default();
         let [one, other, same]: [IpAddr; 3] = ["2001:db8::1", "10.0.0.2", "2001:db8::2"]
             .map(|text| text.parse().expect("an address"));
-        // A second is far longer than this takes, and gives back twenty at most.
+        // This takes far less than a second, in which twenty more would be granted.
         let granted = (0..1_000).filter(|_| callers.asks(one).is_ok()).count();
         assert!((20..=60).contains(&granted), "{granted}");
         let wait = callers.asks(same).expect_err("of one host");

@@ -1,14 +1,15 @@
-//! Asking aggregators by HTTP: for the command line, and for members among themselves.
+//! A client for aggregators' HTTP: for the command line, and for members among themselves.
 //!
 //! ```text
 //! http://127.0.0.1:7400   as it stands
 //! with a CA file          https, whatever the scheme says; the certificate has to be for the server name, or for the
-//!                         URL's host where none was set
-//! with a token            Authorization: Bearer, by https or to loopback alone
+//!                         URL's host if none was set
+//! with a token            Authorization: Bearer, only by https or to loopback
 //! ```
 //!
-//! Files are read for each opening, so that whoever rotates them restarts nothing. Knows nothing of what is asked.
-//! What stays true: a token does not go over a network in the clear, unless the network was said to be trusted.
+//! Files are read each time a client is opened, so that rotating them needs no restart. Knows nothing of requests'
+//! content. What stays true: a token is not sent over a network in the clear, unless the network is configured as
+//! trusted.
 
 use std::fmt;
 use std::net::{IpAddr, ToSocketAddrs as _};
@@ -27,38 +28,38 @@ use ureq::{Agent, Error, RequestBuilder};
 /// How aggregators are reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// The CAs, the expected name and the own certificate; `None`: by HTTP alone.
+    /// The CAs, the expected name and the own certificate; `None`: HTTP only.
     pub tls: Option<ClientFiles>,
-    /// The file with the token; `None`: none is shown.
+    /// The file with the token; `None`: no token is sent.
     pub token_file: Option<PathBuf>,
-    /// Whether a token may go over a network in the clear.
+    /// Whether a token may be sent over a network in the clear.
     pub trusts_network: bool,
 }
 
-/// Why nobody can be asked.
+/// Why no request can be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientFault {
     /// A file cannot be used.
     #[error("{0}")]
     File(#[from] TlsFault),
-    /// The URL is not one.
+    /// The URL is invalid.
     #[error(
         "{0:?}: expected a URL such as http://127.0.0.1:7400 or https://tollgate.internal:7400"
     )]
     Url(String),
-    /// It speaks TLS, and it is not known whose certificate to believe.
+    /// The URL is https, and no CA is configured to verify the certificate.
     #[error(
         "{0}: https needs the file of the CA that issued the aggregator's certificate (--ca, TOLLGATE_TLS_CA_FILE)"
     )]
     NoCa(String),
-    /// The token would be seen by the network.
+    /// The token would be sent over the network in the clear.
     #[error(
         "{0}: a token is not sent over a network without TLS, expected a CA file (--ca, TOLLGATE_TLS_CA_FILE), or TOLLGATE_INSECURE=trusted-network"
     )]
     Clear(String),
 }
 
-/// One aggregator, to be asked.
+/// A client of one aggregator.
 pub struct Opened {
     agent: Agent,
     base: String,
@@ -74,11 +75,11 @@ impl fmt::Debug for Opened {
 }
 
 impl Client {
-    /// Prepares to ask the aggregator at a URL. Statuses are answers, not errors.
+    /// Prepares requests to the aggregator at a URL. HTTP statuses are answers, not errors.
     ///
     /// # Errors
     ///
-    /// Where the URL or a file cannot be used.
+    /// If the URL or a file cannot be used.
     pub fn open(&self, url: &str, within: Option<Duration>) -> Result<Opened, ClientFault> {
         let wrong = || ClientFault::Url(url.to_owned());
         let url = url.trim_end_matches('/');
@@ -159,7 +160,7 @@ impl Opened {
 }
 
 fn tls_config(files: &ClientFiles) -> Result<TlsConfig, ClientFault> {
-    // All that can be wrong with the files is said in the words that agents have for it.
+    // `ClientTls` reports all faults of the files in the words that agents use.
     ClientTls::load(files.clone())?;
     let read = |path: &PathBuf| {
         std::fs::read(path).map_err(|source| TlsFault::Read {
@@ -199,7 +200,7 @@ fn tls_config(files: &ClientFiles) -> Result<TlsConfig, ClientFault> {
         .build())
 }
 
-/// The address that is connected to, whatever name the certificate has to be for.
+/// A resolver for the address to connect to, whatever name the certificate has to be for.
 #[derive(Debug)]
 struct Fixed(String);
 
@@ -211,7 +212,7 @@ impl Resolver for Fixed {
         _timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
-        // No more than the array has room for.
+        // The array has no room for more.
         for address in self.0.to_socket_addrs()?.take(8) {
             addresses.push(address);
         }
@@ -222,7 +223,7 @@ impl Resolver for Fixed {
     }
 }
 
-/// An error of a request, in words that say what to do where TLS is the reason.
+/// The message of a failed request, with advice if TLS is the cause.
 pub fn explained(error: &Error) -> String {
     let within = match error {
         Error::Rustls(error) => Some(error),

@@ -1,11 +1,11 @@
-//! Where a page of denials or of holds ends, as the next one is asked for.
+//! Cursors: where a page of denials or of holds ends, in the form in which the next one is requested.
 //!
 //! ```text
 //! ["api.search",3,"pair","acme"]  in hexadecimal        the row of acme's denial, ruled in partition 3
 //! [1455944445250000,"gpu","job","0…7",3,null]           the row of the hold job#3, taken at that instant
 //! ```
 //!
-//! Hexadecimal, so that whatever a name consists of stands in an address as it is. Knows nothing of who asks.
+//! Hexadecimal, so that any name can stand in a URL unescaped. Knows nothing of requests.
 
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -18,7 +18,7 @@ use crate::core::live::At;
 use crate::core::view::DenialsCursor;
 use tollgate_shared::hex::hex;
 
-/// The cursor of a denial's row, to be shown.
+/// The cursor of a denial's row, as text.
 pub(super) fn of_row(row: &Value) -> Option<String> {
     let scope = row["scope"].as_str()?;
     let name = match scope {
@@ -42,7 +42,7 @@ impl Serialize for DenialsCursor {
     }
 }
 
-/// A denial's cursor that was shown; `None` means that the text is not one.
+/// Reads a denial's cursor; `None`: the text is invalid.
 pub(super) fn read(text: &str) -> Option<DenialsCursor> {
     let (resource, partition, scope, name): (String, u32, String, Option<String>) = unhex(text)?;
     let scope = match (&*scope, name) {
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Option<DenialsCursor> {
     })
 }
 
-/// What a hold's cursor is written as: start, resource, agent, epoch, number, transfer.
+/// The fields of a hold's cursor: start, resource, agent, epoch, number, transfer.
 type HoldRow = (
     u64,
     String,
@@ -68,7 +68,7 @@ type HoldRow = (
     Option<String>,
 );
 
-/// The place of a hold's row.
+/// The cursor of a hold's row.
 pub(super) fn of_hold(row: &Value) -> Option<HoldCursor> {
     let fields = [
         "start_us", "resource", "agent", "epoch", "number", "transfer",
@@ -77,7 +77,7 @@ pub(super) fn of_hold(row: &Value) -> Option<HoldCursor> {
     hold_at(serde_json::from_value(row.into_iter().collect()).ok()?)
 }
 
-/// A hold's cursor that was shown; `None` means that the text is not one.
+/// Reads a hold's cursor; `None`: the text is invalid.
 pub(super) fn read_hold(text: &str) -> Option<HoldCursor> {
     hold_at(unhex(text)?)
 }
@@ -105,7 +105,7 @@ impl Serialize for HoldCursor {
     }
 }
 
-/// A hold's cursor, to be shown.
+/// A hold's cursor, as text.
 pub(super) fn shown_hold(cursor: &HoldCursor) -> String {
     let (start_us, resource) = (cursor.start.as_micros(), &cursor.resource);
     let row = match &cursor.holder {
@@ -125,7 +125,7 @@ pub(super) fn shown_hold(cursor: &HoldCursor) -> String {
     hex(row.to_string().as_bytes())
 }
 
-/// What was written as JSON in hexadecimal.
+/// Reads JSON that was written in hexadecimal.
 fn unhex<T: DeserializeOwned>(text: &str) -> Option<T> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = text.as_bytes().chunks(2).map(|pair| match pair {

@@ -1,4 +1,4 @@
-//! Connections for HTTP: how many there may be, how long they may take, and what they may send.
+//! HTTP connections: bounds on their number, their time, and what they may send.
 //!
 //! ```text
 //! connect ── header within 5 s ── host, body of at most 64 KiB within 5 s ── routes ── answer ──┐
@@ -6,15 +6,16 @@
 //!              └── the next request on the same connection, or its end after 5 s ───────────────┘
 //! ```
 //!
-//! At 256 connections one of the address that has most of them makes room for a new one: the one that has been idle
-//! longest since an answer, else the one that waits longest for its first request, else the one that has been
-//! answered longest. So somebody who opens connections, silent or not, takes nothing from others, health least of all.
+//! At 256 connections, one of the address with the most connections makes room for a new one: the one that has been
+//! idle longest since an answer, else the one that has waited longest for its first request, else the one that has
+//! been answered longest. So a peer that opens many connections, silent or not, keeps out no others, least of all
+//! health checks.
 //!
-//! With TLS its handshake comes first, within the time for a header. Where tokens are asked for, each request is
+//! With TLS, the handshake comes first, within the time for a header. Where tokens are required, each request is
 //! answered under the grant of its own token, or of the connection's certificate ([`super::guard`]).
 //!
-//! Knows nothing of what is answered. What stays true: a connection that does not go on ends; whoever is
-//! closed is counted, and the log names one of them a second.
+//! Knows nothing of answers. What stays true: a connection whose peer does not go on ends; each closed connection is
+//! counted, and at most one a second is logged.
 
 use std::convert::Infallible;
 use std::io;
@@ -49,13 +50,13 @@ use super::places::{ConnectionPlace, ConnectionStage, Places};
 use crate::edge::OperatorLines;
 use crate::security::Access;
 
-/// How long a request's header may take, from the connection's start or the answer before it.
+/// How long a request's header may take, from the connection's start or the previous answer.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a request's body may take behind its header.
+/// How long a request's body may take after its header.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a peer may read nothing of an answer.
+/// How long a peer may go without reading any of an answer.
 const READS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The most bytes of a request's body: an amendment with the longest names and reasons has some thousands.
@@ -67,29 +68,29 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 /// Connections that may be open.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// How long nothing is accepted after an error: descriptors have to come back first.
+/// How long accepting pauses after an error: descriptors have to become free first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the edge counts.
+/// The edge's counters.
 #[derive(Debug, Default)]
 pub struct HttpCounters {
     /// Connections that are open.
     pub open: AtomicU64,
-    /// Connections that made room for others, or found none.
+    /// Connections that were closed to make room for others, or that found no room.
     pub turned_away: AtomicU64,
     /// Connections that ended because their peer did not go on.
     pub stalled: AtomicU64,
-    /// Requests for a host that is none of this aggregator's.
+    /// Requests for a host that is not this aggregator's.
     pub strange_hosts: AtomicU64,
     /// Requests with too large a body.
     pub too_large: AtomicU64,
-    /// Times that no connection could be accepted.
+    /// Times that accepting a connection failed.
     pub accept_errors: AtomicU64,
     /// Amendments that were refused because their caller asks for too many.
     pub amendments_refused: AtomicU64,
-    /// Lists and explanations that were refused because too many wait.
+    /// Requests for lists and explanations that were refused because too many wait.
     pub busy: AtomicU64,
-    /// Requests that were refused for want of a token, or of a role.
+    /// Requests that were refused for lack of a token, or of a role.
     pub unauthorised: AtomicU64,
     /// Connections whose TLS handshake failed.
     pub tls_failed: AtomicU64,
@@ -214,7 +215,7 @@ impl Edge {
             .serve_connection(TokioIo::new(Patient::new(stream)), service);
         if let Err(error) = served.await {
             tracing::debug!(%error, "a connection for HTTP ended");
-            // A connection that is kept for another request may as well end.
+            // A connection that is kept open for another request may end without being counted.
             let is_idle = error.is_timeout() && place.answered.load(Ordering::Relaxed);
             if !is_idle && (error.is_timeout() || is_timed_out(&error)) {
                 self.stalled("a header, or the reading of an answer,");
@@ -273,7 +274,7 @@ impl Edge {
     }
 }
 
-/// In what lines about one request are logged. A query may be long, and names nothing that an answer does not.
+/// The span of one request's log lines. The query is left out: it may be long, and the answer names what it named.
 fn request_span(request: &Request<Body>) -> tracing::Span {
     let path = excerpt(request.uri().path());
     tracing::info_span!("request", method = %request.method(), %path)
@@ -286,11 +287,11 @@ fn is_timed_out(error: &hyper::Error) -> bool {
     of_io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Who asks: the address that a request came from.
+/// The address that a request came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller(pub SocketAddr);
 
-/// A stream whose peer has to read something of what is written within [`READS_WITHIN`].
+/// A stream whose peer has to take some of the written bytes within [`READS_WITHIN`].
 struct Patient<S> {
     stream: S,
     stuck: Option<Pin<Box<Sleep>>>,
@@ -344,7 +345,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // TLS has taken bytes that its peer has not: they are waited for here.
+        // TLS has buffered bytes that the peer has not taken: the wait for them is here.
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         self.wait(cx, flushed)
     }

@@ -1,11 +1,11 @@
-//! `GET /v1/explain`: the log that this aggregator writes, read beside it.
+//! `GET /v1/explain`: explanations from the log that this aggregator writes.
 //!
 //! ```text
 //! ?code=3-18250-0-1        ?resource=api.search&domain=acme&at=2026-11-21T12:00:00Z
 //! ```
 //!
-//! Reads the log as the command does, in a thread of its own and one at a time, so that asking costs the
-//! loop nothing. Knows nothing of rules.
+//! Reads the log as the command does, one request at a time in a separate thread, so that the loop has no work with
+//! it. Knows nothing of rules.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use tollgate_replay::range::parse_instant;
 use tollgate_replay::source::journal::JournalSource;
 use tollgate_replay::source::{Source, SourceError};
 
-/// One at a time: each reads a partition of the log.
+/// One request at a time: each reads a partition of the log.
 static READING: Queue = Queue::new(16);
 pub(super) static READER: Background = Background::new("explanations");
 
@@ -40,7 +40,7 @@ pub(super) struct ExplainUrl {
     format: Option<String>,
 }
 
-/// Answers.
+/// Answers the request.
 pub(super) async fn answer(
     State(shown): State<Shown>,
     UrlQuery(url): UrlQuery<ExplainUrl>,
@@ -54,7 +54,7 @@ pub(super) async fn answer(
         return busy(&shown.counters);
     };
     let log = Arc::clone(&shown.log);
-    // The turn lasts as long as the reading, whoever has left meanwhile.
+    // The turn lasts until the log has been read, even if the caller is gone.
     let reading = READER.run(move || {
         let _turn = turn;
         read(&log, &question)
@@ -85,7 +85,7 @@ fn question(url: &ExplainUrl) -> Result<Question, String> {
             };
             Ok(Question::Pair {
                 resource: resource.clone(),
-                // The name under which a caller of this domain is limited.
+                // The name under which agents limit a caller of this domain.
                 domain: url.domain.as_ref().map(|d| admit_domain(d).into_owned()),
                 at: url.at.as_ref().map(instant).transpose()?,
             })

@@ -1,13 +1,13 @@
-//! Answers for the whole fleet: what this process does not rule is asked of those who do.
+//! Answers for the whole fleet: this process asks other members for partitions that it does not rule.
 //!
 //! ```text
-//! GET /v1/holds ── own core ── partitions 1, 3 are missing ── agg-2, agg-3, at once, each for itself alone
-//!               <── rows of 0, 2 and of whatever was answered; who did not answer: partitions_missing
+//! GET /v1/holds ── own core ── partitions 1, 3 are missing ── agg-2, agg-3, at once, each for its own only
+//!               <── rows of 0, 2 and of each answer; without an answer: partitions_missing
 //! ```
 //!
-//! Who rules what is what the members say of themselves. Whoever is asked for others ([`ALONE`]) asks
-//! nobody else. Knows nothing of what lists are about but that each row names its partition. What stays true:
-//! a partition's rows are of one aggregator; a partition that nobody answered for is named.
+//! The members themselves state which partitions they rule. A member that is asked with the header [`ALONE`] asks no
+//! others. Knows nothing of the lists' content, except that each row names its partition. What stays true: a
+//! partition's rows are from one aggregator; a partition without an answer is listed as missing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,11 +20,11 @@ use serde_json::Value;
 use super::client::{Client, explained};
 use super::{ANSWERS, cursor};
 
-/// A request with this header is answered from what this process rules.
+/// A request with this header is answered only from what this process rules.
 pub(super) const ALONE: &str = "x-tollgate-alone";
 
-/// How long another member may take. One that is dead is missed by its silence within some seconds, and
-/// until then who asks should not wait as long.
+/// How long another member may take to answer. The fleet notices a dead member by its silence within some seconds;
+/// until then callers should not wait that long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest answer that is read: 10,000 rows of the longest names.
@@ -35,21 +35,21 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 pub struct Other {
     /// Its address for HTTP, as `host:port`.
     pub http: Box<str>,
-    /// The partitions that it says it rules.
+    /// The partitions that it states it rules.
     pub partitions: Vec<u32>,
 }
 
-/// The others, as they are known at the moment. None where the log is a journal.
+/// The other members, as known at the moment. Empty where the log is a journal.
 #[derive(Clone, Debug, Default)]
 pub struct Others {
     known: Arc<RwLock<Vec<Other>>>,
-    /// How they are asked: by this aggregator's own certificate where they speak TLS, and never by the token of whoever
-    /// asks this one.
+    /// The client for them: it shows this aggregator's own certificate if they use TLS, and never the token of this
+    /// aggregator's caller.
     client: Arc<Client>,
 }
 
 impl Others {
-    /// None yet, to be asked like this.
+    /// No members yet, to be asked by this client.
     pub fn asked_by(client: Client) -> Self {
         Self {
             known: Arc::default(),
@@ -57,7 +57,7 @@ impl Others {
         }
     }
 
-    /// From now on it is these.
+    /// Replaces the members.
     pub fn set(&self, others: Vec<Other>) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
@@ -69,34 +69,34 @@ impl Others {
     }
 }
 
-/// How the rows of a list are put together.
+/// How the rows of a list are merged.
 pub(super) struct List {
-    /// The field that has the rows.
+    /// The field with the rows.
     pub rows: &'static str,
-    /// At most so many are shown.
+    /// The most rows that are shown.
     pub limit: usize,
-    /// By which fields rows are ordered.
+    /// The order of the rows.
     pub order: RowOrder,
 }
 
-/// An order of rows.
+/// The order of rows.
 #[derive(Clone, Copy)]
 pub(super) enum RowOrder {
-    /// By resource, and within it as they came.
+    /// By resource; rows of one resource stay as they came.
     Resource,
-    /// Holds, the oldest first: each answer ends where its `next` says, and so does the list, at the first of them.
+    /// Holds, the oldest first. Each answer is complete up to its `next`, and the merged list up to the first `next`.
     Start,
-    /// The greatest of a field first.
+    /// Descending by a field.
     Greatest(&'static str),
 }
 
-/// What this process says of its own partitions.
+/// The view of this process's own partitions.
 pub(super) trait OwnView: Serialize + Send + 'static {
     /// The partitions that it does not rule.
     fn missing(&self) -> BTreeSet<u32>;
 }
 
-/// An answer: of this process alone, as it is, or put together of several.
+/// An answer: the own view, or one merged from several members.
 #[derive(Debug)]
 pub(super) enum FromFleet<V> {
     Own(V),
@@ -104,11 +104,11 @@ pub(super) enum FromFleet<V> {
 }
 
 impl<V: OwnView> FromFleet<V> {
-    /// Writes it down.
+    /// Serialises it.
     ///
     /// # Errors
     ///
-    /// None that is known: views are made of texts and numbers.
+    /// Never, as far as is known: views consist of texts and numbers.
     pub(super) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         match self {
             Self::Own(view) => serde_json::to_vec(view),
@@ -117,7 +117,7 @@ impl<V: OwnView> FromFleet<V> {
     }
 }
 
-/// A view, with what others answered to the same address put in.
+/// A view, merged with the answers of other members to the same request.
 pub(super) async fn gather<V: OwnView>(
     others: &Others,
     (uri, headers): (&Uri, &HeaderMap),
@@ -140,7 +140,7 @@ pub(super) async fn gather<V: OwnView>(
     Some(FromFleet::Fleet(view))
 }
 
-/// A view of one thing as JSON: another's, where this process does not rule it and another does.
+/// A view of one thing, as JSON: another member's, if this process does not rule it and that member does.
 pub(super) async fn whoever_rules<V: OwnView>(
     others: &Others,
     (uri, headers): (&Uri, &HeaderMap),
@@ -157,7 +157,7 @@ pub(super) async fn whoever_rules<V: OwnView>(
     ruled.map_or(FromFleet::Own(own), FromFleet::Fleet)
 }
 
-/// A view as JSON, to which rows of others are put: it may have ten thousand.
+/// A view as JSON, in the background: it may have ten thousand rows.
 async fn written(view: impl Serialize + Send + 'static) -> Option<Value> {
     let written = ANSWERS.run(move || serde_json::to_value(view));
     written.await?.ok()
@@ -169,7 +169,7 @@ fn missing_in(view: &Value) -> BTreeSet<u32> {
     numbers.filter_map(|n| u32::try_from(n).ok()).collect()
 }
 
-/// Asks all at once; those that do not answer well are passed over.
+/// Asks all members at once; those without a good answer are left out.
 async fn ask_all(client: &Arc<Client>, others: Vec<Other>, uri: &Uri) -> Vec<Value> {
     let path: Arc<str> = uri
         .path_and_query()
@@ -180,7 +180,7 @@ async fn ask_all(client: &Arc<Client>, others: Vec<Other>, uri: &Uri) -> Vec<Val
         .map(|other| {
             let (client, path) = (Arc::clone(client), Arc::clone(&path));
             let url = format!("http://{}", other.http);
-            // The client waits in a thread; there are no more of them than members.
+            // The client blocks a thread; there are no more of them than members.
             tokio::task::spawn_blocking(move || ask(&client, &url, &path))
         })
         .collect();
@@ -209,7 +209,7 @@ fn ask(client: &Client, url: &str, path: &str) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|error| format!("{url}{path}: {error}"))
 }
 
-/// Takes the rows of partitions that were asked for, and what an answer says of all of them together.
+/// Merges the rows of partitions that were asked for, and the fields that concern all rows of an answer.
 fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List) {
     if answered.is_empty() {
         return;
@@ -244,7 +244,7 @@ fn merge(view: &mut Value, answer: &Value, answered: &BTreeSet<u32>, list: &List
     }
 }
 
-/// 0 is said by one that has counted nothing.
+/// The earlier instant; 0 means that a member has counted nothing.
 fn earlier(a: u64, b: u64) -> u64 {
     match (a, b) {
         (0, other) | (other, 0) => other,
@@ -269,7 +269,7 @@ fn finish(view: &mut Value, list: &List) {
             }
             RowOrder::Start => {
                 rows.sort_by_cached_key(cursor::of_hold);
-                // Beyond where one of them stopped nobody knows what that one has.
+                // Beyond the end of one answer it is unknown which rows that member has.
                 if let Some(end) = &end {
                     rows.retain(|row| cursor::of_hold(row).is_some_and(|at| at <= *end));
                 }
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// What is answered about holds or candidates.
+    /// The merged answer about holds or candidates.
     async fn answered(others: &Others, of: (&Uri, &HeaderMap), own: Value, list: &List) -> Value {
         match gather(others, of, own, list).await.expect("an answer") {
             FromFleet::Own(view) | FromFleet::Fleet(view) => view,
@@ -337,7 +337,7 @@ mod tests {
     fn rows_of_partitions_that_were_asked_for_are_taken_and_no_others() {
         let mut view = json!({"holds": [row(0, 5)], "more": false, "resources": [], "partitions_missing": [1, 2]});
         let answer = json!({
-            // It rules 0 as well, in a group of its own: that is known here.
+            // It rules 0 as well, in a group of its own: this process has those rows already.
             "holds": [row(0, 5), row(1, 3), row(1, 9), row(1, 1)],
             "resources": [row(1, 0)], "more": false, "partitions_missing": [2],
         });
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_page_of_holds_ends_where_the_first_of_its_parts_does() {
         let mut view = json!({"holds": [row(0, 5)], "more": false, "next": null, "partitions_missing": [1, 2]});
-        // One has looked at as many as it may, and does not know what comes behind four.
+        // The first has looked at as many as it may, and does not know what comes after four.
         let stopped = json!({"holds": [row(1, 1)], "more": true, "next": next(&row(1, 4)), "partitions_missing": [2]});
         let whole = json!({"holds": [row(2, 2), row(2, 9)], "more": false, "next": null, "partitions_missing": [1]});
         merge(&mut view, &stopped, &BTreeSet::from([1]), &HOLDS);
@@ -411,7 +411,7 @@ mod tests {
         serving.abort();
     }
 
-    /// A member that answers about candidates, and says which partitions it does not rule.
+    /// A member that answers about candidates, and states which partitions it does not rule.
     async fn member(rows: Value, missing: Value) -> (Box<str>, tokio::task::JoinHandle<()>) {
         let view = json!({"configured": ["api.search"], "candidates": rows, "partitions_missing": missing});
         let answer = axum::routing::get(move || {
@@ -435,7 +435,7 @@ mod tests {
             json!({"partition": partition, "resource": resource, "newly_refused": newly_refused,
                 "newest": [{"domain": format!("of-{partition}")}]})
         };
-        // The second of them has just taken partition 1 over, and counts it as well: it was not asked for that.
+        // The second has just taken partition 1 over, and counts it as well: it was not asked for that.
         let (one, serving_one) = member(
             json!([row(1, "api.search", 5), row(1, "api.export", 1)]),
             json!([0, 2, 3]),

@@ -1,15 +1,15 @@
-//! Who may ask what by HTTP.
+//! Which requests a caller may make by HTTP.
 //!
 //! ```text
-//! GET, HEAD /healthz /readyz                             anybody
+//! GET, HEAD /healthz /readyz                             any caller
 //! GET /v1/denials … /v1/explain, /v1/limits, …           viewer (operator, admin), member
 //! GET everything else                                    viewer (operator, admin)
 //! POST /v1/amendments                                    operator or admin, by the act
 //! ```
 //!
-//! A grant that is for some namespaces changes things there alone, and a viewer under one looks at one resource of them at
-//! a time; operators and members look at everything. Knows nothing of what is answered. What stays true: where tokens are
-//! asked for, a request that none is behind gets nothing but health.
+//! A grant for some namespaces can only change things there, and a viewer with one sees one resource of them at a
+//! time; operators and members see everything. Knows nothing of answers. What stays true: where tokens are
+//! required, a request without a grant gets only health and readiness.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use tollgate_tls::Certificate;
 use super::fault;
 use crate::security::{Access, AccessRefused, Role, TokenGrant};
 
-/// What members of a fleet ask of each other.
+/// Requests that members of a fleet make to each other.
 const OF_MEMBERS: [&str; 8] = [
     "/v1/denials",
     "/v1/pairs",
@@ -34,7 +34,7 @@ const OF_MEMBERS: [&str; 8] = [
     "/v1/digests",
 ];
 
-/// What is about one resource where a request names one.
+/// Requests that concern one resource if they name one.
 const OF_RESOURCE: [&str; 5] = [
     "/v1/denials",
     "/v1/pairs",
@@ -43,7 +43,7 @@ const OF_RESOURCE: [&str; 5] = [
     "/v1/explain",
 ];
 
-/// A request that is not answered.
+/// A request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unauthorised(pub(super) AccessRefused);
 
@@ -62,7 +62,7 @@ impl IntoResponse for Unauthorised {
     }
 }
 
-/// Under which grant a request is answered; `Ok(None)` where nobody is asked.
+/// The grant under which a request is answered; `Ok(None)` where none is required.
 pub(super) fn admit<B>(
     access: &Access,
     request: &Request<B>,
@@ -73,7 +73,7 @@ pub(super) fn admit<B>(
     if looks && matches!(path, "/healthz" | "/readyz") {
         return Ok(None);
     }
-    // Whoever has ended, or whose CA was taken out, may still have the connection open.
+    // A certificate that has expired since, or whose CA was removed, may still have its connection open.
     let certificate = certificate.filter(|one| {
         let tls = access.tls.as_ref();
         tls.is_some_and(|(tls, _)| tls.verifies(one))
@@ -89,7 +89,7 @@ pub(super) fn admit<B>(
     let allowed: &[Role] = match (request.method(), is_of_members) {
         (&Method::GET | &Method::HEAD, true) => &[Role::Viewer, Role::Member],
         (&Method::GET | &Method::HEAD, false) => &[Role::Viewer],
-        // Which acts is known once the body has been read.
+        // The act is known once the body has been read.
         _ => &[Role::Operator],
     };
     if !grant.roles.has_any(allowed) {
@@ -101,7 +101,7 @@ pub(super) fn admit<B>(
     }
 }
 
-/// Whether a grant holds for what a request asks to see. Lists of everything are not thinned out: they are asked for
+/// Whether a grant covers what a request asks to see. Lists of all resources are not filtered: callers have to ask
 /// resource by resource.
 fn looks_within(grant: &TokenGrant, uri: &Uri) -> bool {
     if grant.namespaces.is_none() || grant.roles.has_any(&[Role::Operator, Role::Member]) {
@@ -126,7 +126,7 @@ fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Whether an act is allowed under a grant; else what would allow it.
+/// Whether a grant allows an act; if not, what would allow it.
 pub(super) fn allows(grant: &TokenGrant, act: &Act) -> Result<(), &'static str> {
     let (role, resource) = match act {
         Act::Pardon { resource, .. }

@@ -1,31 +1,31 @@
-//! Which hosts requests may be for.
+//! Host names for which requests are answered.
 //!
 //! ```text
 //! 127.0.0.1:7400   [::1]:7400   localhost   agg-1.internal (listen.hosts)       answered
 //! rebind.evil.example                                                           421
 //! ```
 //!
-//! A page in a browser may let its own name stand for this address, and read whatever is answered (DNS
-//! rebinding). What it cannot do is to ask for another host than its own; so a name that nobody gave to this
-//! aggregator is refused. An address is no name, and stands for itself alone.
+//! A page in a browser may let its own name resolve to this address, and read the answers (DNS rebinding). But
+//! it cannot request another host than its own; so a request for a name that is not configured is refused. An
+//! IP address is not a name, and cannot be rebound.
 //!
-//! Knows nothing of what is asked.
+//! Knows nothing of requests' content.
 
 use std::collections::BTreeSet;
 
 use axum::http::{Request, header};
 use tollgate_shared::hosts::{Host, host};
 
-/// The names that this aggregator answers to, beside addresses and `localhost`.
+/// The names for which this aggregator answers, beside addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: BTreeSet<String>,
-    /// Whatever the host: as for probes, which answer nothing that a page must not read, and with TLS.
+    /// Answers for every host: for probes, whose answers a page may read, and with TLS.
     any: bool,
 }
 
 impl Hosts {
-    /// Answers to these names; case is of no matter.
+    /// Answers for these names, in any case.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self {
             names: names.into_iter().map(|name| name.to_lowercase()).collect(),
@@ -33,7 +33,7 @@ impl Hosts {
         }
     }
 
-    /// Answers whatever the host.
+    /// Answers for every host.
     pub fn any() -> Self {
         Self {
             names: BTreeSet::new(),
@@ -41,7 +41,7 @@ impl Hosts {
         }
     }
 
-    /// The host that a request is for, if it is not one of these.
+    /// The host that a request is for, if requests for it are refused.
     pub(super) fn stranger<B>(&self, request: &Request<B>) -> Option<String> {
         if self.any {
             return None;
@@ -52,7 +52,7 @@ impl Hosts {
             (None, _) => "(none)".to_owned(),
             (Some(_), Some(_)) => "(several)".to_owned(),
         };
-        // What stands in the request's first line counts instead of the header, by HTTP's own rules.
+        // The request line's host overrides the header, by the rules of HTTP.
         let of_line = request.uri().authority().map(ToString::to_string);
         let hosts = [Some(host), of_line];
         hosts.into_iter().flatten().find(|host| !self.allows(host))

@@ -1,9 +1,9 @@
-//! The lists: what is denied, who holds what, how a pair stands, who uses most.
+//! The lists: denials, holds, the state of a pair, the heaviest users.
 //!
-//! Each asks the core, and those who rule what this process does not. A list has a page of at most
-//! [`ROWS_MAX`] rows; those of denials and holds are made of slices, between which the core goes on, and name the
-//! row behind which the next page begins. One list is made at a time. Knows nothing of how answers are put
-//! together.
+//! Each asks the core, and other members for partitions that this process does not rule. A list has pages of at
+//! most [`ROWS_MAX`] rows; pages of denials and holds are made of slices, between which the core handles other
+//! events, and state after which row the next page begins. One list is made at a time. Knows nothing of how answers
+//! are merged.
 
 use std::collections::BTreeSet;
 
@@ -23,28 +23,28 @@ use crate::core::holds::{HoldFilter, HoldView, HoldsView, STATES};
 use crate::core::usage::{By, TOP_MAX, TopFilter, TopPair, TopView, keep_greatest};
 use crate::core::view::{DenialFilter, DenialView, DenialsView, PairView, Query, Reply};
 
-/// The most rows in one answer, and how many there are where nobody says.
+/// The most rows in one answer, and the number of rows if the caller states none.
 pub const ROWS_MAX: usize = 10_000;
 const ROWS_DEFAULT: usize = 1_000;
 
-/// Rows that the core hands over at a time: some 0.4 ms of it.
+/// Rows that the core hands over at a time: that takes it about 0.4 ms.
 const SLICE: usize = 256;
 
-/// Denials beyond those that are shown that are counted one by one, and how many at a time: some 0.1 ms.
+/// Denials beyond the shown ones are counted one by one: so many at a time, about 0.1 ms, and at most so many times.
 const COUNTED: usize = 1_000;
 const COUNTS_MAX: usize = 10;
 
-/// Slices of one page of holds: some fifth of a second, in which 200,000 holds are looked at that nobody asked
-/// for. A page that ends so says where to go on.
+/// Slices of one page of holds: about a fifth of a second, in which 200,000 holds that do not match are looked at. A
+/// page that ends for this reason states where to go on.
 const SLICES_MAX: usize = 200;
 
 /// One list is made at a time.
 static LISTS: Queue = Queue::new(32);
 
-/// How many pairs there are in an answer of those that use most, where nobody says.
+/// The number of pairs in an answer of the heaviest users, if the caller states none.
 const TOP_DEFAULT: usize = 20;
 
-/// What was asked, to be asked of others.
+/// The request, to be repeated to other members.
 pub(super) struct ListQuery {
     uri: Uri,
     headers: HeaderMap,
@@ -67,7 +67,7 @@ pub(super) struct DenialsUrl {
     resource: Option<String>,
     domain: Option<String>,
     limit: Option<usize>,
-    /// Behind this row: the `next` of the page before.
+    /// After this row: the `next` of the page before.
     after: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn denials(
     }
 }
 
-/// What is denied, asked of the core slice by slice: first what is shown, then how much more there is.
+/// Asks the core for denials, slice by slice: first those that are shown, then how many more there are.
 async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<DenialsView> {
     let mut filter = asked.clone();
     let mut found: Vec<DenialView> = Vec::new();
@@ -160,7 +160,7 @@ fn not_a_page(after: Option<&str>) -> Response {
     fault(StatusCode::BAD_REQUEST, text)
 }
 
-/// How many rows an answer may have.
+/// The number of rows in an answer.
 fn rows(limit: Option<usize>) -> Result<usize, String> {
     let limit = limit.unwrap_or(ROWS_DEFAULT);
     match limit <= ROWS_MAX {
@@ -180,7 +180,7 @@ pub(super) struct HoldsUrl {
     group: Option<String>,
     state: Option<String>,
     limit: Option<usize>,
-    /// Behind this row: the `next` of the page before.
+    /// After this row: the `next` of the page before.
     after: Option<String>,
 }
 
@@ -205,7 +205,7 @@ pub(super) async fn holds(
     };
     let filter = HoldFilter {
         resource: url.resource,
-        // The name under which a caller of this domain is limited.
+        // The name under which agents limit a caller of this domain.
         domain: url.domain.map(|domain| admit_domain(&domain).into_owned()),
         agent: url.agent,
         group: url.group,
@@ -227,7 +227,7 @@ pub(super) async fn holds(
     }
 }
 
-/// Who holds what, asked of the core slice by slice.
+/// Asks the core for holds, slice by slice.
 async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsView> {
     let mut filter = asked.clone();
     let mut found: Vec<HoldView> = Vec::new();
@@ -270,7 +270,7 @@ pub(super) async fn candidates(State(shown): State<Shown>, asked: ListQuery) -> 
 #[serde(deny_unknown_fields)]
 pub(super) struct PairUrl {
     resource: String,
-    /// None: everybody, under the resource's global limit.
+    /// `None`: all domains together, under the resource's global limit.
     domain: Option<String>,
 }
 
@@ -295,7 +295,7 @@ async fn pair(
     asked: ListQuery,
     PairUrl { resource, domain }: PairUrl,
 ) -> Response {
-    // The name under which a caller of this domain is limited.
+    // The name under which agents limit a caller of this domain.
     let domain = match &domain {
         Some(domain) => admit_domain(domain).into_owned(),
         None => EVERYBODY.to_owned(),
@@ -352,7 +352,7 @@ pub(super) async fn top(
     }
 }
 
-/// Who uses most, asked of the core some partitions at a time.
+/// Asks the core for the heaviest users, some partitions at a time.
 async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> {
     let mut found: Vec<TopPair> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Metrics, in Prometheus' form. Rendered from the core's counters when somebody asks.
+//! Metrics in Prometheus' format, rendered from the counters on request.
 
 mod by_resource;
 mod rows;
@@ -20,8 +20,8 @@ use rows::{measured, of_candidate};
 pub use security::SecurityMetrics;
 use tollgate_log::AsideCounters;
 
-/// What is shown at `/metrics`. The recorder is this aggregator's own and not the process's, so that
-/// two aggregators in one process (tests do that) do not count into one another.
+/// The metrics at `/metrics`. The recorder belongs to this aggregator and not to the process, so that two aggregators
+/// in one process, as in tests, do not share counters.
 pub struct Metrics {
     recorder: PrometheusRecorder,
     edge: Arc<Edge>,
@@ -37,7 +37,7 @@ pub struct Metrics {
 static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
 
 impl Metrics {
-    /// Metrics of one aggregator, by its name; its group is empty where the log is a journal.
+    /// The metrics of an aggregator, by its name and group; the group is empty where the log is a journal.
     pub fn new(
         (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
         aside: Arc<AsideCounters>,
@@ -111,7 +111,7 @@ impl Metrics {
         self.recorder.handle().render()
     }
 
-    /// What links, the feed, the edge and dead letters counted.
+    /// Counters of links, the feed, the edge and dead letters.
     fn render_ports(&self) {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let sockets = [
@@ -177,7 +177,7 @@ impl Metrics {
         self.render_refused_batches();
     }
 
-    /// Batches that were not let through, by reason.
+    /// Batches that were refused, by reason.
     fn render_refused_batches(&self) {
         for (reason, value) in self.link.refused.counts() {
             self.counter(
@@ -189,7 +189,7 @@ impl Metrics {
         }
     }
 
-    /// What the HTTP server counted.
+    /// Counters of the HTTP server.
     fn render_http(&self) {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let http = [
@@ -240,7 +240,7 @@ impl Metrics {
         );
     }
 
-    /// How old things are, in seconds.
+    /// Ages, in seconds.
     fn render_ages(&self, gauges: &Gauges) {
         let seconds = [
             (
@@ -264,7 +264,7 @@ impl Metrics {
         }
     }
 
-    /// What is known of connections to the ports for agents and the feed.
+    /// Gauges and counters of connections to the ports for agents and the feed.
     fn render_edge(&self) {
         let edge = &self.edge;
         for (port, counters) in [("agents", &edge.agents), ("feed", &edge.feed)] {

@@ -1,16 +1,17 @@
-//! The HTTP side: health, metrics, and what is in force, as JSON.
+//! HTTP for operators: health, metrics, and what is in force, as JSON.
 //!
 //! ```text
 //! /healthz /readyz /metrics     not versioned
 //! /v1/denials  /v1/pairs  /v1/holds  /v1/top
 //! /v1/candidates                                         of the whole fleet: see `fleet`
-//! /v1/limits   /v1/explain                               of the log, so that anybody says the same
+//! /v1/limits   /v1/explain                               of the log, so that every aggregator answers the same
 //! /v1/digests  /v1/log                                   of this process alone
 //! /v1/openapi.json                                       all of these, for programs: see `openapi`
 //! ```
 //!
-//! Connections, hosts and bodies are bounded in `edge`. Each answer asks the core and shows what it says. Nothing here is on a request's path, and nothing
-//! can be changed but by amendments (`POST /v1/amendments`). Knows nothing of rules. What stays true: no metric is labelled by domain.
+//! `edge` bounds connections, hosts and bodies. Each answer asks the core and shows its reply. No call of a service
+//! waits for anything here, and only amendments (`POST /v1/amendments`) change anything. Knows nothing of rules. What
+//! stays true: no metric is labelled by domain.
 
 pub mod amend;
 mod background;
@@ -53,20 +54,20 @@ use crate::core::view::{Query, Reply};
 use background::Background;
 use fleet::Others;
 
-/// Where lists and metrics are written down.
+/// The thread in which lists and metrics are serialised.
 static ANSWERS: Background = Background::new("answers");
 
-/// Ends the threads of the least priority, each within a time: those that are asked for later start again.
+/// Ends the threads of the least priority, each within a time. A later job would start them again.
 pub(crate) fn end_background(within: Duration) {
     ANSWERS.end(within);
     explain::READER.end(within);
 }
 
-/// How long an answer may take. The core answers between two events; it is only slower than this when
-/// it is not there any more.
+/// How long the core may take to answer. It answers between two events, and is only slower than this if it does not
+/// run any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where questions wait for the core's answers.
+/// Queries that wait for the core's answers.
 #[derive(Clone)]
 pub struct PendingQueries {
     events: mpsc::Sender<Event>,
@@ -75,7 +76,7 @@ pub struct PendingQueries {
 }
 
 impl PendingQueries {
-    /// A desk whose questions go to `events`.
+    /// No queries yet; they will go to `events`.
     pub fn new(events: mpsc::Sender<Event>) -> Self {
         Self {
             events,
@@ -84,10 +85,10 @@ impl PendingQueries {
         }
     }
 
-    /// Hands an answer to whoever waits for it.
+    /// Hands an answer to the request that waits for it.
     pub fn answer(&self, id: QueryId, reply: Reply) {
         if let Some(asker) = self.take(id) {
-            // He may have gone.
+            // The request may be gone.
             let _ = asker.send(reply);
         }
     }
@@ -97,7 +98,7 @@ impl PendingQueries {
         waiting.remove(&id)
     }
 
-    /// Asks the core; none where it does not answer in time.
+    /// Asks the core; `None` if it does not answer in time.
     pub async fn ask(&self, query: Query) -> Option<Reply> {
         let id = QueryId(self.next.fetch_add(1, Ordering::Relaxed));
         let (asker, answer) = oneshot::channel();
@@ -130,7 +131,7 @@ struct Shown {
 /// Where the log is and where agents go, for commands on the same machine or the same Kafka.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogView {
-    /// The form of this object.
+    /// The schema's name.
     pub schema: &'static str,
     /// `journal` or `kafka`.
     pub kind: &'static str,
@@ -143,10 +144,10 @@ pub struct LogView {
     /// What the names of Kafka's topics begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_prefix: Option<String>,
-    /// What Kafka's client is told of the connection: secrets may be among it, which are not shown.
+    /// Settings of Kafka's client for the connection. Secrets among them are not shown.
     #[serde(skip)]
     pub properties: std::collections::BTreeMap<String, String>,
-    /// The keys for its aggregators' records.
+    /// The keys of aggregators' records in it.
     #[serde(skip)]
     pub keys: tollgate_shared::keyring::Keyring,
     /// Partitions of the log.
@@ -194,8 +195,8 @@ pub fn routes(
         })
 }
 
-/// The routes of the listener for probes, which asks nobody for anything: health and readiness, and metrics if they are
-/// to be seen there.
+/// The routes of the listener for probes, which requires no token: health and readiness, and metrics if that is
+/// configured.
 pub fn probe_routes(desk: PendingQueries, metrics: Option<Arc<Metrics>>) -> Router {
     let ready = |State(desk): State<PendingQueries>| async move { readiness_of(&desk).await };
     let routes = Router::new()
@@ -209,7 +210,7 @@ pub fn probe_routes(desk: PendingQueries, metrics: Option<Arc<Metrics>>) -> Rout
     routes.route("/metrics", seen)
 }
 
-/// Too many ask for what takes long.
+/// The answer if too many requests wait for a long job.
 fn busy(counters: &HttpCounters) -> Response {
     HttpCounters::add(&counters.busy);
     let text = "too many ask for lists or explanations; ask again";
@@ -272,7 +273,7 @@ async fn metrics_of(desk: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
 
 async fn limits(State(shown): State<Shown>) -> Response {
     match shown.desk.ask(Query::Limits).await {
-        // A million domains take seconds to be written down: not on a thread that others wait for.
+        // A document with a million domains takes seconds to serialise: not on a thread that others wait for.
         Some(Reply::Limits(view)) => {
             let written = tokio::task::spawn_blocking(move || Json(view).into_response());
             written.await.unwrap_or_else(|_| silent())

@@ -1,7 +1,7 @@
-//! `GET /v1/openapi.json`: what is answered here and what to, as OpenAPI has it, for programs that make clients of it.
+//! `GET /v1/openapi.json`: requests and answers as OpenAPI, for programs that generate clients.
 //!
-//! The document is a file that is kept by hand, since tests compare all of it with the routes, with what requests may
-//! have, and with answers in which every field is filled: one that is forgotten there fails. Knows nothing of what
+//! The document is written by hand: tests compare all of it with the routes, with the parameters of requests, and
+//! with answers in which every field is filled, so anything that is missing fails a test. Knows nothing of what
 //! answers mean.
 
 use axum::http::header;

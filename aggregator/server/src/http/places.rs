@@ -1,11 +1,11 @@
-//! The places of connections for HTTP, and who makes room where there is none.
+//! The places of HTTP connections, and which connection makes room if all are taken.
 //!
 //! ```text
 //! address A   1 idle since its answer, 2 new, 3 being answered      B   4 idle
 //! a fifth of at most four                                           1 ends: A has most, and it is idle
 //! ```
 //!
-//! What stays true: a new connection finds a place; an address with few connections loses none to one with more.
+//! What stays true: a new connection gets a place; an address with few connections loses none to one with more.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,15 +30,15 @@ struct PlacesState {
 }
 
 struct OpenConnections {
-    /// What counts as its address.
+    /// The address under which it counts.
     of: IpAddr,
     stage: ConnectionStage,
-    /// Since which turn it is in this stage.
+    /// The turn at which it entered this stage.
     since: u64,
     ended: Arc<Notify>,
 }
 
-/// What a connection does, those first that make room first.
+/// What a connection is doing, in the order in which connections make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionStage {
     /// It was answered, and waits for its next request.
@@ -49,10 +49,10 @@ pub(super) enum ConnectionStage {
     Answered,
 }
 
-/// The place of one connection, given back when it is dropped.
+/// The place of one connection, which is freed when this is dropped.
 pub(super) struct ConnectionPlace {
     pub(super) id: u64,
-    /// Says that it is another's now.
+    /// Notified when another connection took the place.
     pub(super) ended: Arc<Notify>,
     /// Whether a request was answered.
     pub(super) answered: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct ConnectionPlace {
 }
 
 impl PlacesState {
-    /// The connection that makes room: of the address that has most of them.
+    /// The connection that makes room, from the address with the most connections.
     fn first_to_go(&self) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.open.values() {
@@ -85,7 +85,7 @@ impl Places {
         }
     }
 
-    /// A place for a new connection, of another one if there is no other place.
+    /// A place for a new connection; if none is free, that of another one.
     pub(super) fn enter(
         places: &Arc<Self>,
         address: IpAddr,
@@ -121,7 +121,7 @@ impl Places {
         }
     }
 
-    /// A connection does something else from now on.
+    /// Notes the new stage of a connection.
     pub(super) fn set(&self, id: u64, stage: ConnectionStage) {
         let mut state = self.state();
         state.last += 1;

@@ -1,4 +1,4 @@
-//! What stands behind the question mark of an address, refused in the form of every other fault.
+//! The query parameters of a request; faults in them are reported like all others.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;

@@ -1,6 +1,6 @@
-//! Who may have something made that takes long: one after the other, and not too many wait.
+//! A queue for requests that take long: one at a time, and a bounded number of others wait.
 //!
-//! Knows nothing of what is made. What stays true: at most one is made at a time, however many ask, so that a
+//! Knows nothing of the requests. What stays true: at most one is served at a time, however many wait, so that a
 //! machine with two cores has one left for rulings.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -11,14 +11,14 @@ pub(super) struct Queue {
     turn: Semaphore,
 }
 
-/// The turn of one of them, until it is dropped.
+/// The turn of one request, until it is dropped.
 pub(super) struct Turn {
     _place: SemaphorePermit<'static>,
     _turn: SemaphorePermit<'static>,
 }
 
 impl Queue {
-    /// A queue in which so many may be, with the one whose turn it is.
+    /// A queue for at most `max` requests, including the one whose turn it is.
     pub const fn new(max: usize) -> Self {
         Self {
             places: Semaphore::const_new(max),
@@ -26,7 +26,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a turn; none if too many wait.
+    /// Waits for a turn; `None` if too many requests wait.
     pub async fn turn(&'static self) -> Option<Turn> {
         let place = self.places.try_acquire().ok()?;
         let turn = self.turn.acquire().await.ok()?;

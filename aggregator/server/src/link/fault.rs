@@ -1,4 +1,4 @@
-//! Why a batch of an agent does not go to the log, in words and in numbers.
+//! Why a batch of an agent does not go to the log, as messages and as metrics.
 //!
 //! Knows nothing of connections. What stays true: every fault has a name of its own in the metrics.
 
@@ -16,7 +16,7 @@ pub enum BatchFault {
     /// The log has no such partition.
     #[error("partition {found} does not exist, there are {partitions}")]
     Partition {
-        /// The one that was named.
+        /// The partition that was named.
         found: u32,
         /// How many there are.
         partitions: u32,
@@ -33,34 +33,34 @@ pub enum BatchFault {
         /// Its bytes.
         found: usize,
     },
-    /// The connection has not shown for whom it speaks.
+    /// The connection has not stated its agent and epoch yet.
     #[error("no hello came over this connection")]
     NoHello,
-    /// It is of another agent, or of another process of this one.
+    /// It is of another agent, or of another process of the same agent.
     #[error("agent {agent:?}, epoch {epoch:032x}: this connection speaks for {expected}")]
     NotItsOwn {
         /// The batch's agent.
         agent: Box<str>,
         /// The batch's epoch.
         epoch: u128,
-        /// For whom the connection speaks.
+        /// The agent for which the connection speaks.
         expected: Box<str>,
     },
     /// It would end an epoch whose secret the connection has not shown.
     #[error("replaces epoch {0:032x}, whose secret the hello did not show")]
     Replaces(u128),
-    /// Its sequence is not one that this process has come to.
+    /// Its sequence is too high to be one of this process.
     #[error("sequence {found}: expected 1 to {expected}")]
     Sequence {
-        /// The batch's.
+        /// The batch's sequence.
         found: u64,
         /// The greatest that is allowed.
         expected: u64,
     },
-    /// It names a resource that the connection's token is not for.
+    /// It names a resource that the connection's token does not cover.
     #[error("resource {0:?}: the connection's token is not for its namespace")]
     Namespace(Box<str>),
-    /// It has a hit of a pair that belongs to another partition, where the pair is ruled.
+    /// It has a hit of a pair that another partition rules.
     #[error(
         "resource {resource:?}, domain {domain:?}: found in partition {found}, expected in {expected}"
     )]
@@ -71,7 +71,7 @@ pub enum BatchFault {
         domain: Box<str>,
         /// The partition that was named.
         found: u32,
-        /// The pair's.
+        /// The partition of the pair.
         expected: u32,
     },
     /// Its send stamp is too far from this process's clock.
@@ -82,7 +82,7 @@ pub enum BatchFault {
         SENT_APART_MAX.as_micros() / 1_000_000
     )]
     Sent {
-        /// How far.
+        /// The distance.
         apart: Span,
         /// Whether the stamp is in this process's future.
         ahead: bool,
@@ -90,7 +90,7 @@ pub enum BatchFault {
 }
 
 impl BatchFault {
-    /// Names of all faults, as metrics have them.
+    /// The names of all faults, as metrics have them.
     pub const NAMES: [&'static str; 11] = [
         "partition",
         "kind",
@@ -135,14 +135,14 @@ impl BatchFault {
 pub struct RefusedBatches([AtomicU64; BatchFault::NAMES.len()]);
 
 impl RefusedBatches {
-    /// Counts one.
+    /// Counts a refused batch.
     pub fn count(&self, fault: &BatchFault) {
         if let Some(counter) = self.0.get(fault.index()) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Every fault's name and how many batches had it.
+    /// Every fault's name, and how many batches had it.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.0.iter().map(|one| one.load(Ordering::Relaxed));
         BatchFault::NAMES.into_iter().zip(counts)

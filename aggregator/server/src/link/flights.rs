@@ -1,25 +1,25 @@
-//! What agents have under way: appends that the log has not answered, hellos, and asks that the core has not
+//! What agents have under way: appends that the log has not answered, hellos, and queries that the core has not
 //! read.
 //!
 //! ```text
 //! append of 20 kB ──> 20 kB of the connection's 1 MiB, its address's 2 and the 64 of all ──answer──> free
-//! ask of 20 kB    ──> the same ──read by the core──> free
+//! query of 20 kB  ──> the same ──read by the core──> free
 //! ```
 //!
-//! A connection at its bound is not read, nor is any of an address that is at its, nor anybody while all together
-//! are at theirs. An address or all go on once half of it is free, so that many are not woken for each answer.
-//! Appends of a connection that is gone count until they are answered, since the log has them as before. Knows
-//! nothing of sockets.
+//! A connection at its bound is not read, nor is any of an address at its bound; when all together are at their
+//! bound, no connection is read. Connections of an address, or all, are read again once half of its bound is free,
+//! so that not each answer wakes many. Appends of a connection that is gone count until they are answered, since
+//! the log still has them to handle. Knows nothing of sockets.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use tollgate_shared::wire::link::Answered;
 
-/// What an append costs beside its record: its places in queues, and its answer.
+/// The cost of an append beside its record: its entries in queues, and its answer.
 const APPEND_BYTES: usize = 256;
 
-/// Hellos of one connection that may be under way: an agent has one.
+/// Hellos of one connection that may be under way; an agent sends one.
 const HELLOS_MAX: u32 = 4;
 
 /// What one connection has under way.
@@ -28,7 +28,7 @@ struct Flight {
     address: IpAddr,
     bytes: usize,
     hellos: u32,
-    /// By the append's number, which is the agent's to choose: how many have it, and their bytes.
+    /// The appends under way by their numbers, which the agent chooses: how many have the number, and their bytes.
     appends: HashMap<u64, (u32, usize)>,
 }
 
@@ -47,23 +47,23 @@ impl Flight {
     }
 }
 
-/// A connection, and what counts as its address.
+/// A connection, and the address under which it counts.
 pub(super) type Whose = (u64, IpAddr);
 
-/// What many connections have under way together.
+/// What several connections have under way together.
 #[derive(Debug, Default)]
 struct Together {
     bytes: usize,
-    /// Whether it was full, and half of it is not free again.
+    /// Whether the bound was reached, and half of it has not become free since.
     is_full: bool,
-    /// Whether somebody was told that it is full.
+    /// Whether [`Flights::is_newly_full`] has reported it.
     is_told: bool,
-    /// Those that are not read because of it.
+    /// The connections that are not read because of it.
     waiting: HashSet<u64>,
 }
 
 impl Together {
-    /// Whether one more may be taken; else the connection is named once it may.
+    /// Whether one more may be taken. If not, [`Self::free`] returns the connection once it may.
     fn may_take(&mut self, connection: u64, max: usize) -> bool {
         self.is_full |= max <= self.bytes;
         if self.is_full {
@@ -72,7 +72,7 @@ impl Together {
         !self.is_full
     }
 
-    /// Bytes are free again; adds the connections that are to be looked at.
+    /// Frees bytes; adds the connections that may be read again to `awake`.
     fn free(&mut self, bytes: usize, max: usize, awake: &mut Vec<u64>) {
         self.bytes -= bytes;
         if self.bytes <= max / 2 {
@@ -131,7 +131,7 @@ impl Flights {
         self.begin(whose, 0).hellos += 1;
     }
 
-    /// An ask whose names take so many bytes goes to the core.
+    /// A query whose names take so many bytes goes to the core.
     pub(super) fn ask(&mut self, whose: Whose, names_bytes: usize) {
         self.begin(whose, names_bytes + APPEND_BYTES);
     }
@@ -147,7 +147,7 @@ impl Flights {
         flight
     }
 
-    /// The core has read that ask; returns the connections that are to be looked at again.
+    /// The core has read such a query; returns the connections that may be read again.
     pub(super) fn ask_read(&mut self, connection: u64, names_bytes: usize) -> Vec<u64> {
         let bounds = self.bounds;
         let Some(flight) = self.flights.get_mut(&connection) else {
@@ -158,8 +158,8 @@ impl Flights {
         self.end(connection, bytes, could_not)
     }
 
-    /// Whether a connection may have more under way. Where it may not because of what others have, it is
-    /// named once there is room.
+    /// Whether a connection may have more under way. If not because of others, a later call returns the connection
+    /// once there is room.
     pub(super) fn may_take(&mut self, (connection, address): Whose) -> bool {
         let bounds = self.bounds;
         let flight = self.flights.get(&connection);
@@ -171,14 +171,14 @@ impl Flights {
             && self.all.may_take(connection, bounds.of_all)
     }
 
-    /// Whether an address is full that was not, the last time this was asked.
+    /// Whether an address has become full since this was last called.
     pub(super) fn is_newly_full(&mut self, (_, address): Whose) -> bool {
         let of_address = self.addresses.get_mut(&address);
         let newly = of_address.filter(|of| of.is_full && !of.is_told);
         newly.map(|of| of.is_told = true).is_some()
     }
 
-    /// An answer goes to a connection; returns the connections that are to be looked at again.
+    /// An answer goes to a connection; returns the connections that may be read again.
     pub(super) fn answered(&mut self, connection: u64, answered: Answered) -> Vec<u64> {
         let bounds = self.bounds;
         let Some(flight) = self.flights.get_mut(&connection) else {
@@ -194,7 +194,7 @@ impl Flights {
                 let Some((count, of_id)) = flight.appends.get_mut(&id) else {
                     return Vec::new();
                 };
-                // Of several with one number it is not known which was answered.
+                // If several appends have the number, it is unknown which was answered.
                 let bytes = *of_id / usize::try_from(*count).unwrap_or(1).max(1);
                 *count -= 1;
                 *of_id -= bytes;
@@ -208,7 +208,7 @@ impl Flights {
         self.end(connection, bytes, could_not)
     }
 
-    /// So many bytes of a connection are not under way any more: those that may have more under way for it.
+    /// Frees bytes of a connection; returns the connections that may be read again.
     fn end(&mut self, connection: u64, bytes: usize, could_not: bool) -> Vec<u64> {
         let mut awake = Vec::new();
         let bounds = self.bounds;
@@ -233,7 +233,7 @@ impl Flights {
         awake
     }
 
-    /// A connection is gone: no hello of it is to be answered any more, but its appends are.
+    /// A connection is gone: its hellos need no answers any more, but its appends still count.
     pub(super) fn gone(&mut self, (connection, address): Whose) {
         self.all.waiting.remove(&connection);
         if let Some(of_address) = self.addresses.get_mut(&address) {
@@ -257,7 +257,7 @@ mod tests {
         (connection, IpAddr::from([10, 0, 0, 1]))
     }
 
-    /// Those of another.
+    /// Connections of another address.
     fn far(connection: u64) -> Whose {
         (connection, IpAddr::from([10, 0, 0, 2]))
     }
@@ -312,7 +312,7 @@ mod tests {
         flights.append(near(1), 7, 700);
         flights.append(far(2), 7, 100);
         assert!(!flights.may_take(near(3)));
-        // What a connection that is gone has in the log counts on.
+        // The appends of a connection that is gone still count.
         flights.gone(near(1));
         assert!(!flights.may_take(near(3)));
         assert_eq!(flights.answered(1, Answered::Append(7)), [3]);

@@ -1,11 +1,11 @@
-//! The link: the one address that agents need. ZeroMQ ROUTER; what is said stands in `wire::link`.
+//! The link: the one address that agents need. ZeroMQ ROUTER; its messages are defined in `wire::link`.
 //!
-//! What an agent sends is decoded and checked in `session`, whole, before anything else sees it: what only
-//! aggregators may write, what is another agent's to say, what cannot be read and what is not there is
-//! refused with a reason, and never reaches the log. Knows nothing of rules.
+//! `session` decodes and checks every message of an agent completely before any other part sees it: records that
+//! only aggregators may write, batches of other agents, malformed ones, and those for unknown partitions are
+//! refused with a reason, and never reach the log. Knows nothing of rules.
 //!
-//! What stays true: an agent that does not read its answers costs the others nothing, and is not read
-//! itself; what is lost on the way to it (with its connection) it asks or sends again by its own rules;
+//! What stays true: an agent that does not read its answers costs other agents nothing, and is not read
+//! itself; an agent repeats by its own rules what was lost with its connection;
 //! a connection that sends anything else than hello, append and ask of one agent ends.
 
 mod fault;

@@ -1,18 +1,18 @@
-//! One connection of an agent: for whom it speaks, and what it may have appended to the log.
+//! One connection of an agent: the agent and epoch for which it speaks, and what it may append to the log.
 //!
 //! ```text
 //! hello    name web-1, secret s          from now on the connection speaks for (web-1, BLAKE3(s)[..16])
-//! append   of web-1 and that epoch       goes on, with sequence and stamp in bounds
-//! append   of anybody else               refused, and counted: the log never sees it
-//! append   outside of its namespaces     the same, where its token is not for all
-//! append   of hits of other partitions   the same: hits count where their pairs are ruled
+//! append   of web-1 and that epoch       accepted, if sequence and stamp are within bounds
+//! append   of any other agent or epoch   refused, and counted: it never reaches the log
+//! append   outside of its namespaces     the same, if its token is not for all
+//! append   of hits of other partitions   the same: hits count only where their pairs are ruled
 //! ```
 //!
-//! A batch under another process's epoch could move that process's clock, outrun its sequences or end its
-//! holds; so an epoch alone, which all can read in the feed, lets nobody speak for it. Whatever is checked
-//! here is checked before the append, and nowhere else: the engine knows nothing of connections.
+//! A batch under another process's epoch could move that process's clock, exceed its sequences or end its
+//! holds; so knowing an epoch, which everybody can read in the feed, does not suffice to speak for it. These
+//! checks are made before the append, and nowhere else: the engine knows nothing of connections.
 //!
-//! Knows no socket. What stays true: a connection speaks for one epoch as long as it lasts; what is refused
+//! Knows no socket. What stays true: a connection speaks for one epoch as long as it lasts; a refused message
 //! has changed nothing.
 
 use std::collections::BTreeMap;
@@ -30,47 +30,47 @@ use crate::core::event::Request;
 use crate::security::TokenGrant;
 
 /// The greatest first sequence of a partition on a connection: an agent that sends a batch to a partition
-/// each microsecond counts to it in nine years.
+/// each microsecond reaches it in nine years.
 pub const SEQUENCE_MAX: u64 = 1 << 48;
 
-/// How far a sequence may be above the highest that the connection carried to a partition. Agents number
-/// their batches without gaps and have at most 127 under way; but they may send by another aggregator for
-/// an hour, two hundred batches a second to each partition, before they come back to this one.
+/// How far a sequence may be above the highest that the connection sent to a partition. Agents number their
+/// batches without gaps and have at most 127 under way; but they may use another aggregator for an hour, with
+/// two hundred batches a second to each partition, before they return to this one.
 pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
 
-/// How far a batch's send stamp may be from this process's clock. Wide, because a clock that is wrong by
-/// hours (a time zone) is no reason not to limit anybody: the engine moves the stamps of such an agent, and
-/// counts it. A stamp that is further off is of a clock that was never set, the agent's or this machine's.
+/// How far a batch's send stamp may be from this process's clock. It is wide, because agents whose clock is wrong by
+/// hours (a time zone) should still be limited: the engine moves their stamps, and counts that. A stamp that is
+/// further off comes from a clock that was never set, the agent's or this machine's.
 pub const SENT_APART_MAX: Span = Span::from_secs(24 * 3_600);
 
-/// The most bytes of a batch of hits or holds, which a partition rules in one go, while others wait. Agents
+/// The most bytes of a batch of hits or holds. A partition rules a batch in one go, while others wait. Agents
 /// fill a batch to 64 KiB and one entry.
 pub const BATCH_BYTES_MAX: usize = 128 * 1024;
 
-/// What becomes of a message of an agent.
+/// What to do with a message of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It goes on to the core.
+    /// Pass it to the core.
     Request(Request),
-    /// It is answered at once: the log is not to have it.
+    /// Answer it at once: it does not go to the log.
     Refused {
         /// The answer.
         answer: FromAggregator,
-        /// Why, for the operator.
+        /// The reason, for the operator.
         fault: BatchFault,
     },
-    /// Its name is not one that the connection's token is for.
+    /// The connection's token does not cover the agent's name.
     Stranger,
-    /// It cannot be read, or says two things of one connection, so nobody knows what to answer.
+    /// It cannot be decoded, or contradicts an earlier hello, so there is no proper answer.
     Garbage,
 }
 
-/// For whom a connection speaks.
+/// The agent and epoch for which a connection speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Speaker {
     agent: Box<str>,
     epoch: u128,
-    /// The epoch that came before, if its secret was shown.
+    /// The previous epoch, if its secret was shown.
     before: Option<u128>,
 }
 
@@ -79,14 +79,14 @@ struct Speaker {
 pub struct Session {
     partitions: u32,
     speaker: Option<Speaker>,
-    /// What it was let in on; `None` where nobody is asked.
+    /// The grant of its admission; `None` where none is required.
     grant: Option<Arc<TokenGrant>>,
-    /// The highest sequence that went on, by partition.
+    /// The highest accepted sequence, by partition.
     highest: BTreeMap<u32, u64>,
 }
 
 impl Session {
-    /// A connection that was just made, to an aggregator of a log with so many partitions.
+    /// A new connection to an aggregator of a log with so many partitions.
     pub const fn new(partitions: u32) -> Self {
         Self {
             partitions,
@@ -96,22 +96,22 @@ impl Session {
         }
     }
 
-    /// From now on what is said is checked against this grant.
+    /// Sets the grant against which messages are checked.
     pub fn set_grant(&mut self, grant: Option<Arc<TokenGrant>>) {
         self.grant = grant;
     }
 
-    /// The name under which the connection speaks, once it has shown for whom it does.
+    /// The agent's name, once the connection has stated it.
     pub fn agent(&self) -> Option<&str> {
         self.speaker.as_ref().map(|speaker| &*speaker.agent)
     }
 
-    /// The epoch for which the connection speaks, once it has shown it.
+    /// The agent's epoch, once the connection has proved it.
     pub fn epoch(&self) -> Option<u128> {
         self.speaker.as_ref().map(|speaker| speaker.epoch)
     }
 
-    /// Decodes and checks a message that came at `wall` of this process's clock.
+    /// Decodes and checks a message that arrived at `wall` of this process's clock.
     pub fn admit(&mut self, message: &[u8], wall: Timestamp) -> Admitted {
         match FromAgent::decode(message) {
             Ok(FromAgent::Hello {
@@ -125,7 +125,8 @@ impl Session {
             },
             Ok(FromAgent::Hello { .. }) => Admitted::Stranger,
             Ok(FromAgent::Ask { nonce, resources }) if resources.len() <= ASK_RESOURCES_MAX => {
-                // Of what its token is not for, an agent hears nothing: it is blind there, and lets calls through.
+                // An agent gets no answer about resources outside its token: it is blind there, and lets calls
+                // through.
                 let allowed = resources.into_iter().filter(|name| self.allows(name));
                 let resources = allowed.map(Into::into).collect();
                 Admitted::Request(Request::Ask { nonce, resources })
@@ -171,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Takes note of a hello; false if the connection speaks for somebody else already.
+    /// Handles a hello; returns false if the connection speaks for another agent or epoch already.
     fn greet(&mut self, agent: &str, secret: EpochSecret, before: Option<EpochSecret>) -> bool {
         let speaker = Speaker {
             agent: agent.into(),
@@ -188,7 +189,7 @@ impl Session {
                 partitions: self.partitions,
             });
         }
-        // The kind stands behind the version byte; a record too short for it does not decode.
+        // The kind follows the version byte; a record that is too short for it does not decode.
         if let Some(&found) = record.get(1)
             && !kind::is_agents(found)
         {
@@ -209,7 +210,7 @@ impl Session {
                 self.check_resources(beat.resources())?;
                 (beat.sender, beat.head.replaces)
             }
-            // Kinds of agents are these three.
+            // Agents write only these three kinds.
             _ => return Err(BatchFault::Kind(record.get(1).copied().unwrap_or_default())),
         };
         self.check_speaker(&sender, replaces)?;
@@ -217,8 +218,8 @@ impl Session {
         self.check_sequence(partition, sender.sequence)
     }
 
-    /// The pair of each hit belongs to this partition: elsewhere it would take room in the log and not be ruled.
-    /// Refused calls are only counted, wherever they are.
+    /// Checks that this partition rules the pair of each hit: in any other a hit would take room in the log and not
+    /// be ruled. Refused calls are only counted, in any partition.
     fn check_partition(&self, found: u32, batch: &HitBatch<'_>) -> Result<(), BatchFault> {
         for hit in batch.hits() {
             let resource = batch.resource(hit.resource);
@@ -268,7 +269,7 @@ impl Session {
     }
 }
 
-/// Before it is decoded, which is what costs most of one that is refused.
+/// Checks the size before decoding, which is the greatest cost of a refused record.
 fn check_size(record: &[u8]) -> Result<(), BatchFault> {
     let is_beat = record.get(1) == Some(&kind::BEAT);
     let found = record.len();

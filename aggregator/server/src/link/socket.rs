@@ -1,4 +1,4 @@
-//! The link's port: what agents say goes to the core, what the core answers goes to them.
+//! The link's port: passes agents' messages to the core, and the core's answers to agents.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener};
@@ -20,41 +20,41 @@ use crate::edge::{Bounds, Connection, Conversation, Edge, Ended, Port, PortCount
 use crate::security::{Access, AccessRefused, GrantScope, PortKind, TokenGrant};
 use tollgate_log::clock::wall;
 
-/// Bytes of answers that may wait for one agent. Snapshots stop long before it, and nothing is read of
-/// an agent for whom a quarter of a MiB waits, so that what is under way then is all that can come.
+/// Bytes of answers that may wait for one agent. Snapshots stop far below it, and an agent for which a quarter of a
+/// MiB waits is not read, so that only answers to messages under way can add to it.
 const ANSWERS_MAX: usize = 16 << 20;
 
-/// The key of topics, of a fleet without a key.
+/// The topic key of a fleet without a key.
 const TOPIC_KEY: [u8; 16] = [0; 16];
 
-/// What the link counts.
+/// The link's counters.
 #[derive(Debug, Default)]
 pub struct LinkCounters {
-    /// Messages of agents that could not be read.
+    /// Messages of agents that could not be decoded.
     pub garbage: AtomicU64,
-    /// Batches that were not let through to the log.
+    /// Batches that were refused.
     pub refused: RefusedBatches,
-    /// Answers that were dropped because nobody took them.
+    /// Answers that were dropped because their agents did not take them.
     pub answers_dropped: AtomicU64,
     /// Bytes of appends under way to the log.
     pub appends_bytes: AtomicU64,
-    /// Times that an address had as many under way as one may have.
+    /// Times that an address reached its bound on bytes under way.
     pub addresses_held: AtomicU64,
 }
 
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It goes out.
+    /// It is queued.
     Sent,
-    /// It goes out, and so much waits for the agent now that no more of a snapshot is to be made for it
-    /// until [`AgentRoom::Free`] is said.
+    /// It is queued, and so much waits for the agent now that no more parts of a snapshot are to be made for it until
+    /// [`AgentRoom::Free`].
     Full,
     /// The agent is gone.
     Gone,
 }
 
-/// Where answers go.
+/// Sends answers to agents.
 #[derive(Clone, Debug)]
 pub struct Answers(Arc<Link>);
 
@@ -65,12 +65,12 @@ struct Link {
     partitions: u32,
     events: mpsc::Sender<Event>,
     flights: Mutex<Flights>,
-    /// Those of whom the core has been told that they were full, and whether they are.
+    /// Agents that were reported to the core as full, and whether they still are.
     full: Mutex<HashMap<u64, bool>>,
 }
 
 impl Answers {
-    /// The core reads an agent's request, which is on its way no more.
+    /// The core reads an agent's request, which is no longer under way then.
     pub fn request_read(&self, peer: &Peer, request: &Request) {
         if let (Request::Ask { resources, .. }, Some(number)) = (request, number(peer)) {
             let mut flights = self.0.lock_flights();
@@ -81,7 +81,7 @@ impl Answers {
         }
     }
 
-    /// Sends an answer, or drops and counts it where the agent is gone or takes nothing.
+    /// Sends an answer, or drops and counts it if the agent is gone or takes nothing.
     pub fn send(&self, peer: &Peer, bytes: &[u8]) -> Sent {
         let Some(number) = number(peer) else {
             return Sent::Gone;
@@ -100,7 +100,7 @@ impl Answers {
             return Sent::Gone;
         };
         match connection.queue(&link.edge, message(&[bytes]), ANSWERS_MAX) {
-            // The task writes it out: the thread that rules is not the one for system calls.
+            // The connection's task writes it out: the ruling thread makes no system calls.
             Queued::First => connection.wake(),
             Queued::Behind => {}
             Queued::LeftOut => drop(dropped()),
@@ -144,7 +144,7 @@ impl Link {
         }
     }
 
-    /// The connections of an address are not read for now.
+    /// The connections of an address are not read for now: counts and logs it.
     fn held(&self, address: IpAddr) {
         let held = &self.counters.addresses_held;
         held.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +163,7 @@ fn names_bytes(names: &[Box<str>]) -> usize {
     bytes.sum()
 }
 
-/// The name that the core has for a connection: its number.
+/// The core's name for a connection: its number.
 fn peer(connection: &Connection) -> Peer {
     Peer(Bytes::copy_from_slice(&connection.number.to_be_bytes()))
 }
@@ -172,17 +172,17 @@ fn whose(connection: &Connection) -> Whose {
     (connection.number, connection.network)
 }
 
-/// The number of the connection that a peer is.
+/// The number of a peer's connection.
 fn number(peer: &Peer) -> Option<u64> {
     peer.0[..].try_into().ok().map(u64::from_be_bytes)
 }
 
 /// Serves the link on a listener that is bound. Events go to `events`; while that is full no agent is
-/// read, so that they feel the pressure.
+/// read, which is backpressure for them.
 ///
 /// # Errors
 ///
-/// Where the listener cannot be taken over.
+/// If the listener cannot be registered with the runtime.
 pub fn serve(
     listener: (TcpListener, Access),
     partitions: u32,
@@ -236,7 +236,7 @@ impl Port for AgentsPort {
         self.0.lock_flights().gone(whose(connection));
         self.0.edge.hearing.forget(connection.number);
         if self.0.lock_full().remove(&connection.number).is_some() {
-            // Else the core would wait for it for ever.
+            // Otherwise the core would wait for the agent for ever.
             let gone = Event::Room(peer(connection), AgentRoom::Gone);
             let events = self.0.events.clone();
             tokio::spawn(async move { events.send(gone).await });
@@ -244,20 +244,20 @@ impl Port for AgentsPort {
     }
 }
 
-/// What one agent says over one connection. For whom it speaks stands in its session.
+/// Handles what one agent sends over one connection. Its session has the agent and epoch.
 struct AgentConversation {
     link: Arc<Link>,
     connection: Arc<Connection>,
     peer: Peer,
     session: Session,
-    /// What the core has no room for yet.
+    /// An event for which the core has no room yet.
     behind: Option<Event>,
     writer: Writer,
 }
 
 impl AgentConversation {
     fn take_message(&mut self, parts: &[Bytes]) -> Result<(), Ended> {
-        // An empty frame before the message, as REQ sockets send it, is allowed.
+        // REQ sockets send an empty frame before the message, which is allowed.
         let Some((payload, before)) = parts.split_last() else {
             return Ok(());
         };
@@ -288,7 +288,7 @@ impl AgentConversation {
         Ok(())
     }
 
-    /// What is asked for here may be heard on the feed, under the same grant.
+    /// Allows the feed to publish what is asked for here, under the same grant.
     fn note_hearing(&self, request: &Request) {
         let Some(basis) = self.connection.basis() else {
             return;
@@ -333,12 +333,12 @@ impl AgentConversation {
         self.link.tell_bytes(&flights);
     }
 
-    /// Gives an event to the core, or keeps it until there is room.
+    /// Passes an event to the core, or keeps it until there is room.
     fn hand_over(&mut self, event: Event) {
         self.behind = match self.link.events.try_send(event) {
             Ok(()) => None,
             Err(mpsc::error::TrySendError::Full(event)) => Some(event),
-            // The core has ended, and so does everything else.
+            // The core has ended, and so will everything else.
             Err(mpsc::error::TrySendError::Closed(_)) => None,
         };
     }
@@ -355,7 +355,7 @@ impl Conversation for AgentConversation {
     fn take(&mut self, said: Said) -> Result<(), Ended> {
         match said {
             Said::Message(parts) => self.take_message(&parts),
-            // Nothing else gets through a ROUTER's decoder.
+            // A ROUTER's decoder lets nothing else through.
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
-//! What a listener asks of those who connect: TLS or not, a token or not.
+//! What a listener requires of its peers: TLS or not, a token or not.
 //!
-//! What stays true: where tokens are asked for, nobody is let in without a grant for that listener.
+//! What stays true: where tokens are required, no peer is admitted without a grant for that listener.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::grant::{Role, TokenGrant};
 use super::handshakes::Handshakes;
 use super::tokens::TokenBook;
 
-/// What somebody connects to.
+/// The port that a peer connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// The address for agents.
@@ -20,7 +20,7 @@ pub enum PortKind {
 }
 
 impl PortKind {
-    /// Who may come in.
+    /// The roles that may connect.
     const fn roles(self) -> &'static [Role] {
         match self {
             Self::Link => &[Role::Agent, Role::Relay],
@@ -29,51 +29,51 @@ impl PortKind {
     }
 }
 
-/// Why somebody is not let in. The texts go to the caller, too.
+/// Why a caller is refused. The caller gets the text as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessRefused {
-    /// Neither a token nor a certificate that stands for one.
+    /// The caller showed neither a token nor a certificate.
     #[error("no token, expected one of the aggregator's tokens file (TOLLGATE_TOKEN_FILE)")]
     NoToken,
-    /// It is not in the tokens file.
+    /// The token is not in the tokens file.
     #[error(
         "the token is not in the aggregator's tokens file: it was revoked, or is another fleet's"
     )]
     Unknown,
-    /// The names of the certificate are not in the tokens file.
+    /// No name of the certificate is in the tokens file.
     #[error("no name of the certificate is in the aggregator's tokens file, and there is no token")]
     UnknownCertificate,
-    /// It is over.
+    /// The grant has expired.
     #[error("the token has expired")]
     Expired,
-    /// It does not allow this.
+    /// The grant's roles do not allow this.
     #[error("the token's roles do not allow this")]
     Role,
-    /// It is for some namespaces, and what is asked for is not, or not only, of one.
+    /// The grant is for some namespaces, and the request is not only about one of them.
     #[error(
         "the token is for some namespaces alone, expected a list of one resource of them (--resource NAME, ?resource=NAME)"
     )]
     Namespace,
-    /// The agent's name is not one that the token is for.
+    /// The grant does not cover the agent's name.
     #[error("the token is not for agents of this name")]
     Agent,
 }
 
-/// What a listener asks for.
+/// What a listener requires.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Its certificate, and who makes its handshakes; `None`: it speaks without TLS.
+    /// Its certificate, and the threads for its handshakes; `None`: it uses no TLS.
     pub tls: Option<(Arc<ServerTls>, Arc<Handshakes>)>,
-    /// Its tokens; `None`: nobody is asked for one.
+    /// The tokens that it accepts; `None`: no token is required.
     pub tokens: Option<Arc<TokenBook>>,
 }
 
 impl Access {
-    /// What a caller may do that shows this; `Ok(None)` where nobody is asked.
+    /// The grant of a caller that shows this token or certificate; `Ok(None)` where none is required.
     ///
     /// # Errors
     ///
-    /// Why it is not let in.
+    /// Why the caller is refused.
     pub fn grant(
         &self,
         token: Option<&[u8]>,
@@ -83,7 +83,7 @@ impl Access {
             return Ok(None);
         };
         let tokens = book.tokens();
-        // A token that is shown counts, and not the certificate beside it.
+        // If a token is shown, it counts, and the certificate does not.
         let found = match (token, certificate) {
             (Some(token), _) => tokens.of_token(token).ok_or(AccessRefused::Unknown)?,
             (None, Some(certificate)) => tokens
@@ -97,11 +97,11 @@ impl Access {
         }
     }
 
-    /// The same of a connection to a door.
+    /// The grant of a connection to a port.
     ///
     /// # Errors
     ///
-    /// Why it is not let in.
+    /// Why the caller is refused.
     pub fn admit(
         &self,
         door: PortKind,

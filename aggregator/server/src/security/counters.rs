@@ -1,21 +1,21 @@
-//! What is counted of keys and tokens, and which listeners nothing protects.
+//! Counters of keys and tokens, and the list of unprotected listeners.
 
 use std::sync::atomic::AtomicU64;
 
-/// Listeners beyond loopback that speak without TLS and ask for no token, by their options.
+/// The options of listeners beyond loopback that use no TLS and require no token.
 pub type Insecure = Vec<&'static str>;
 
-/// What is counted of keys and tokens.
+/// Counters of keys and tokens.
 #[derive(Debug, Default)]
 pub struct WatchCounters {
-    /// Certificates that replaced those before them.
+    /// Certificates that replaced earlier ones.
     pub tls_reloads: AtomicU64,
-    /// Changed files for TLS that could not be used.
+    /// Changed TLS files that could not be used.
     pub tls_faults: AtomicU64,
-    /// Tokens files that replaced those before them.
+    /// Tokens files that replaced earlier ones.
     pub tokens_reloads: AtomicU64,
     /// Changed tokens files that could not be used.
     pub tokens_faults: AtomicU64,
-    /// Connections that ended because what they rested on no longer holds.
+    /// Connections that ended because their token or certificate no longer holds.
     pub revoked: AtomicU64,
 }

@@ -12,13 +12,13 @@ use std::fmt;
 use serde::Deserialize;
 use tollgate_shared::names::namespace;
 
-/// One thing that somebody may be.
+/// A role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Reports calls, and hears denials.
+    /// Reports calls, and receives denials.
     Agent,
-    /// Does so for agents of any name.
+    /// The same for agents of any name.
     Relay,
     /// Looks at everything, and changes nothing.
     Viewer,
@@ -31,7 +31,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them, with the words that the tokens file has for them.
+    /// All roles, with their names in the tokens file.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Agent, "agent"),
         (Self::Relay, "relay"),
@@ -42,7 +42,7 @@ impl Role {
     ];
 }
 
-/// What somebody is.
+/// The roles of a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles(BTreeSet<Role>);
 
@@ -69,13 +69,13 @@ impl Roles {
         self.0.contains(&role)
     }
 
-    /// Whether there is none.
+    /// Whether there are no roles.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// How a caller shows that a grant is its own.
+/// How a caller proves that it has a grant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proof {
     /// By a token with this BLAKE3 hash.
@@ -96,17 +96,17 @@ impl fmt::Debug for Proof {
 /// What one line of the tokens file allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenGrant {
-    /// Its name, for people: what amendments and log lines say of the caller.
+    /// Its name, for people: amendments and log lines name the caller so.
     pub name: Box<str>,
-    /// How a caller shows that it is its own.
+    /// How a caller proves that it has this grant.
     pub proof: Proof,
-    /// What the caller is.
+    /// The caller's roles.
     pub roles: Roles,
-    /// Which names agents may have, with one `*` at the end at most; `None`: any.
+    /// Which names agents may have, with at most one `*` at the end; `None`: any.
     pub agents: Option<Box<str>>,
-    /// In which namespaces it holds; `None`: in all.
+    /// The namespaces for which it holds; `None`: all.
     pub namespaces: Option<BTreeSet<Box<str>>>,
-    /// Its last second since the Unix epoch; `None`: it has no end.
+    /// Its last second since the Unix epoch; `None`: it does not expire.
     pub expires: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! Threads for TLS handshakes: as many as cores, and none of those that rule or publish.
+//! Threads for TLS handshakes: as many as cores, separate from those that rule or publish.
 //!
-//! A handshake costs some tenths of a millisecond of processor. A thousand agents that come back at once would keep
-//! the feed's one thread from publishing for as long as theirs take together, so handshakes have threads of their
-//! own. What stays true: as many are worked on at once as there are cores; those that wait for their peers cost no
-//! thread, and their number is the edge's to bound.
+//! A handshake costs some tenths of a millisecond of CPU time. A thousand agents that return at once would keep the
+//! feed's only thread from publishing for the sum of their handshakes, so handshakes have their own threads. What
+//! stays true: as many are computed at once as there are cores; those that wait for their peers occupy no thread,
+//! and the edge bounds their number.
 
 use std::future::Future;
 use std::io;
@@ -15,11 +15,11 @@ use tokio::runtime::{Builder, Runtime};
 pub struct Handshakes(Option<Runtime>);
 
 impl Handshakes {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
     ///
-    /// Where no thread is to be had.
+    /// If a thread cannot be created.
     pub fn start() -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, Into::into);
         let runtime = Builder::new_multi_thread()
@@ -30,13 +30,13 @@ impl Handshakes {
         Ok(Self(Some(runtime)))
     }
 
-    /// Runs a handshake on them; `None` where they are at an end.
+    /// Runs a handshake on these threads; `None` if they have ended.
     pub async fn run<T: Send + 'static>(
         &self,
         handshake: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let task = self.0.as_ref()?.spawn(handshake);
-        // Whoever no longer waits for it wants no handshake.
+        // If the caller no longer waits, the handshake is cancelled.
         let mut ends = EndsWithCaller(Some(task));
         match &mut ends.0 {
             Some(task) => task.await.ok(),
@@ -57,7 +57,7 @@ impl<T> Drop for EndsWithCaller<T> {
 
 impl Drop for Handshakes {
     fn drop(&mut self) {
-        // It may be dropped within another runtime, where nothing may be waited for.
+        // This may be dropped within another runtime, where blocking is not allowed.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

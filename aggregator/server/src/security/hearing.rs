@@ -1,18 +1,19 @@
-//! What may be heard on the feed under grants that are not for all namespaces, or not for all agents' names.
+//! What the feed may send to subscribers whose grants do not cover all namespaces, or all agents' names.
 //!
 //! ```text
-//! link  asks for api.search, which its grant holds for ──> its topic may be heard under grants of the same scope
-//! link  says hello as checkout-1 ────────────────────────> so may that agent's own topic
+//! link  asks for api.search, which its grant covers ──> its topic may be heard under grants of the same scope
+//! link  says hello as checkout-1 ─────────────────────> so may that agent's own topic
 //! feed  subscribes to a topic ── may be heard ──> subscribed     else: parked until a link has asked
-//! link  ends ──> what it asked for is forgotten, unless another link asked for it, too
+//! link  ends ──> its topics are forgotten, unless another link asked for them as well
 //! ```
 //!
-//! A topic is a hash, so the feed cannot tell by itself of which namespace it is: the link says, which has the
-//! resource's name. Grants are told apart by their namespaces and agents' names, and by nothing else: so a process whose
-//! token was replaced by another one for the same hears on, and one whose token was narrowed does not.
+//! A topic is a hash, so the feed cannot know its namespace; the link, which has the resource's name, tells it.
+//! Grants are compared only by their namespaces and agents' names: so a process whose token was replaced by another
+//! one with the same scope keeps its topics, and one whose token was narrowed does not.
 //!
-//! What stays true: under such a grant nothing is heard of a resource, or of an agent's copies, that a link under a grant
-//! of the same scope did not ask for and was allowed; no connection takes another's room; the sets are bounded.
+//! What stays true: under such a grant a subscriber receives nothing about a resource, or about an agent's copies,
+//! unless a link under a grant of the same scope asked for it and was allowed to; no connection takes another's room;
+//! the sets are bounded.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +23,14 @@ use tollgate_shared::wire::frame::Topic;
 
 use super::grant::TokenGrant;
 
-/// Topics that one link may have asked for: two of each resource that an agent may have by default, as on the feed, and
-/// its own.
+/// Topics that one link may have asked for: two of each resource that an agent may have by default, as on the feed,
+/// and its own.
 const OF_LINK_MAX: usize = 20_100;
 
 /// Topics that all links together may have asked for, under such grants: some hundred megabytes.
 const OF_ALL_MAX: usize = 1_000_000;
 
-/// For what grants hold that may hear the same.
+/// The scope of a grant. Grants of the same scope may hear the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GrantScope {
     namespaces: Option<BTreeSet<Box<str>>>,
@@ -37,7 +38,7 @@ pub struct GrantScope {
 }
 
 impl GrantScope {
-    /// Of a grant; `None` where everything may be heard under it.
+    /// The scope of a grant; `None` if everything may be heard under it.
     pub fn of(grant: &TokenGrant) -> Option<Self> {
         let scope = Self {
             namespaces: grant.namespaces.clone(),
@@ -46,18 +47,18 @@ impl GrantScope {
         (scope.namespaces.is_some() || scope.agents.is_some()).then_some(scope)
     }
 
-    /// Whether it is that of a grant.
+    /// Whether it is the scope of a grant.
     pub fn is_of(&self, grant: &TokenGrant) -> bool {
         (&self.namespaces, &self.agents) == (&grant.namespaces, &grant.agents)
     }
 
-    /// Whether a link has to ask before a topic is heard: for those of agents always.
+    /// Whether a link has to ask for a topic before it is heard. Agents' own topics always need that.
     pub const fn bounds(&self, topic: &Topic) -> bool {
         self.namespaces.is_some() || topic.as_bytes()[0] == b'a'
     }
 }
 
-/// The topics.
+/// The topics that links asked for.
 #[derive(Debug, Default)]
 pub struct Hearing {
     inner: Mutex<AskedTopics>,
@@ -71,12 +72,12 @@ struct AskedTopics {
     topics: HashMap<GrantScope, HashMap<Topic, u32>>,
     /// What each link asked for.
     links: HashMap<u64, (GrantScope, HashSet<Topic>)>,
-    /// Of all links.
+    /// The number of topics of all links.
     count: usize,
 }
 
 impl Hearing {
-    /// Lets topics be heard that a link asks for, under grants of this scope; whether any is new.
+    /// Allows the topics that a link asks for, under grants of this scope; returns whether any is new.
     pub fn allow(
         &self,
         link: u64,
@@ -148,12 +149,12 @@ impl Hearing {
         of_grants.is_some_and(|topics| topics.contains_key(topic))
     }
 
-    /// A number that rises whenever more may be heard.
+    /// A number that rises whenever more topics may be heard.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Topics that could not be entered since the start: nothing is heard of them.
+    /// Topics since the start that were not allowed because of a bound: nothing is received on them.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -186,7 +187,7 @@ mod tests {
         hearing.allow(1, &of("checkout-*"), [own, topic(1)]);
         assert!(hearing.is_allowed(&of("checkout-*"), &own));
         assert!(!hearing.is_allowed(&of("web-*"), &own));
-        // Of resources everything is heard, and nothing remembered.
+        // Topics of resources are all heard, and not remembered.
         assert!(hearing.is_allowed(&of("web-*"), &topic(1)));
         assert_eq!(hearing.lock().count, 1);
     }
@@ -201,7 +202,7 @@ mod tests {
         let (api, web) = (namespaces(&["api"]), namespaces(&["web"]));
         let one = topic(1);
         assert!(hearing.allow(1, &api, [one]) && !hearing.allow(1, &api, [one]));
-        // Whichever token it is that holds for them.
+        // This holds for every token of the same scope.
         assert!(hearing.is_allowed(&api, &one) && !hearing.is_allowed(&web, &one));
         assert_eq!(hearing.changes(), 1);
     }

@@ -3,12 +3,12 @@
 //! ```text
 //! tokens file ──> Tokens ──┐                       ┌──> link, feed: a grant a connection
 //! listen.tls  ──> TLS ─────┴──> Access (a listener)┴──> HTTP: a grant a request
-//!        └────── looked at each second (`serve`); what no longer holds ends its connections
+//!        └────── checked twice a second (`serve`); connections end if their token or certificate no longer holds
 //! ```
 //!
-//! A listener on loopback asks nobody for anything as long as neither is configured. Knows nothing of what is
-//! said over a connection, and the engine knows nothing of grants. What stays true: of tokens only hashes are
-//! kept; no secret is in a log line, a `Debug` or an answer.
+//! A listener on loopback requires nothing of its callers as long as neither is configured. Knows nothing of what is
+//! sent over a connection; the engine knows nothing of grants. What stays true: only hashes of tokens are kept; no
+//! secret is in a log line, a `Debug` or an answer.
 
 mod access;
 mod counters;

@@ -4,14 +4,14 @@
 //! [tokens.checkout]
 //! hash = "b3:…"                       # of the token; or certificate = "checkout.internal"
 //! roles = ["agent"]
-//! agents = "checkout-*"               # names that agents may have; none: any
-//! namespaces = ["checkout", "api"]    # none: all
-//! expires = 2027-01-01T00:00:00Z      # none: no end
+//! agents = "checkout-*"               # names that agents may have; absent: any
+//! namespaces = ["checkout", "api"]    # absent: all
+//! expires = 2027-01-01T00:00:00Z      # absent: no end
 //! ```
 //!
-//! A token is 256 random bits, so its hash needs no salt, and nobody finds it by trying. Knows nothing of
-//! connections. What stays true: a file that is wrong anywhere replaces nothing; its faults quote no value that
-//! could be a token.
+//! A token is 256 random bits, so its hash needs no salt, and a token cannot be found by trying. Knows nothing of
+//! connections. What stays true: a file with any fault replaces nothing; faults quote no value that could be a
+//! token.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -25,10 +25,10 @@ use tollgate_tls::Certificate;
 
 use super::grant::{Proof, Role, Roles, TokenGrant};
 
-/// What every token begins with: the version of the form, so that tools find tokens that have leaked.
+/// The beginning of every token: the version of the format, by which tools find tokens that have leaked.
 pub const TOKEN_PREFIX: &str = "tg1_";
 
-/// What a hash in the file begins with.
+/// The beginning of a hash in the file.
 const HASH_PREFIX: &str = "b3:";
 
 /// The longest file: some ten thousand tokens.
@@ -47,28 +47,28 @@ pub enum TokensFault {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Others can write it, and so let themselves in.
+    /// Other users can write it, and so could grant themselves access.
     #[error("{}: {fault}", path.display())]
     Mode {
         /// The file.
         path: PathBuf,
-        /// What its mode allows.
+        /// The fault of its mode.
         fault: ModeFault,
     },
-    /// It is not TOML of this form.
+    /// It is not TOML of this schema.
     #[error("{}: line {line}: {said}", path.display())]
     Form {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The line.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         said: String,
     },
-    /// It says nothing of tokens: cut short, or not written yet.
+    /// It has no tokens section: it was cut short, or is not written yet.
     #[error(
         "{}: found nothing of tokens, expected [tokens.NAME] as `tollgate keys token` writes it; [tokens] with nothing \
          below it lets nobody in",
@@ -78,14 +78,14 @@ pub enum TokensFault {
         /// The file.
         path: PathBuf,
     },
-    /// A token of it cannot be.
+    /// One of its tokens is invalid.
     #[error("{}: tokens.{name}: {wrong}", path.display())]
     Token {
         /// The file.
         path: PathBuf,
         /// The token's name.
         name: String,
-        /// What is wrong, and what would do.
+        /// What is wrong, and what is expected.
         wrong: String,
     },
 }
@@ -107,7 +107,7 @@ struct RawToken {
     expires: Option<toml::value::Datetime>,
 }
 
-/// The tokens of one reading of a file.
+/// The tokens from one reading of a file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
     by_hash: HashMap<[u8; 32], Arc<TokenGrant>>,
@@ -125,11 +125,11 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it.
+    /// The first fault.
     pub fn parse(path: &Path, text: &str) -> Result<Self, TokensFault> {
         let raw: RawFile = toml::from_str(text).map_err(|error| TokensFault::Form {
             path: path.to_owned(),
-            // Without the line itself, which may have a token in it by mistake.
+            // The line itself is not shown: it may contain a token by mistake.
             line: error.span().map_or(1, |span| {
                 let before = text.get(..span.start).unwrap_or_default();
                 before.matches('\n').count() + 1
@@ -168,33 +168,33 @@ impl Tokens {
         }
     }
 
-    /// How many there are.
+    /// The number of grants.
     pub fn len(&self) -> usize {
         self.by_hash.len() + self.by_certificate.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no grants.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What a token allows, if it is one of these.
+    /// The grant of a token, if it is in the file.
     pub fn of_token(&self, token: &[u8]) -> Option<&Arc<TokenGrant>> {
         self.by_hash.get(blake3::hash(token).as_bytes())
     }
 
-    /// What a certificate allows, by the first of its names that stands here.
+    /// The grant of a certificate, by the first of its names that is in the file.
     pub fn of_certificate(&self, certificate: &Certificate) -> Option<&Arc<TokenGrant>> {
         let mut names = certificate.names().iter();
         names.find_map(|name| self.by_certificate.get(name.as_str()))
     }
 
-    /// What they allow, in no order.
+    /// All grants, in no order.
     pub fn grants(&self) -> impl Iterator<Item = &Arc<TokenGrant>> {
         self.by_hash.values().chain(self.by_certificate.values())
     }
 
-    /// Whether a grant stands here as it was given.
+    /// Whether the file still has this grant, unchanged.
     pub fn still_has(&self, grant: &Arc<TokenGrant>) -> bool {
         let now = match &grant.proof {
             Proof::Token(hash) => self.by_hash.get(hash),
@@ -253,7 +253,7 @@ fn read_grant(name: &str, raw: RawToken) -> Result<TokenGrant, String> {
 }
 
 fn read_hash(text: &str) -> Result<[u8; 32], String> {
-    // What was found is not quoted: it may be the token itself.
+    // The value is not quoted: it may be the token itself.
     let expected = || {
         format!(
             "hash: expected {HASH_PREFIX} and 64 hexadecimal digits, the BLAKE3 hash of a token"
@@ -281,7 +281,7 @@ fn read_instant(stated: &toml::value::Datetime) -> Result<u64, String> {
     tollgate_tls::utc::seconds(day, time).ok_or_else(expected)
 }
 
-/// The tokens file, followed.
+/// The tokens file, which is read again when it changes.
 #[derive(Debug)]
 pub struct TokenBook {
     path: PathBuf,
@@ -289,14 +289,14 @@ pub struct TokenBook {
     looks: Mutex<Looks>,
 }
 
-/// What was found in the file, by its hash.
+/// Hashes of the file's content.
 #[derive(Debug)]
 struct Looks {
     /// At the last look.
     seen: blake3::Hash,
-    /// What was taken last, or could not be.
+    /// Of the content that was last used, or could not be.
     tried: blake3::Hash,
-    /// Whether that could not be used.
+    /// Whether that content could not be used.
     is_behind: bool,
 }
 
@@ -305,7 +305,7 @@ impl TokenBook {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault of the file.
     pub fn load(path: &Path) -> Result<Self, TokensFault> {
         let text = read(path)?;
         let hash = blake3::hash(text.as_bytes());
@@ -320,7 +320,7 @@ impl TokenBook {
         })
     }
 
-    /// Those in force.
+    /// The tokens in force.
     pub fn tokens(&self) -> Arc<Tokens> {
         Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -334,17 +334,17 @@ impl TokenBook {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the file, and takes it if it has changed and two looks found the same: one may fall into the middle of
-    /// somebody's writing. Whether it was taken.
+    /// Looks at the file, and uses it if it has changed and two looks found the same content: a single look may
+    /// happen in the middle of a write. Returns whether it was used.
     ///
     /// # Errors
     ///
-    /// What is wrong with a file that has changed since it was looked at last; the tokens before stay in force.
+    /// The fault of a file that has changed since the last look; the previous tokens stay in force.
     pub fn reload(&self) -> Result<bool, TokensFault> {
         let text = read(&self.path);
         let digest = match &text {
             Ok(text) => blake3::hash(text.as_bytes()),
-            // A file that is gone is told once, like one that is bad.
+            // A missing file is reported once, like an invalid one.
             Err(fault) => blake3::hash(fault.to_string().as_bytes()),
         };
         let mut looks = self.lock_looks();

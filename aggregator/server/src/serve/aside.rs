@@ -1,13 +1,13 @@
-//! Records that were refused, kept for inspection: in the fleet's `aside` topic, or where the log is a
-//! journal, one file each, in a directory beside it.
+//! Dead letters: refused records, kept for inspection in the fleet's topic `aside`, or, where the log is a journal,
+//! as files in a directory beside it.
 //!
 //! ```text
 //! aside/hits-3-18250.bin    the record's bytes
 //! aside/hits-3-18250.txt    why it was refused
 //! ```
 //!
-//! Knows nothing of what records mean. What stays true: all of it is bounded, the lines in the logs too;
-//! beyond that only the counters go on, and ruling never waits for any of it.
+//! Knows nothing of what records mean. What stays true: the records kept and the log lines are bounded; beyond the
+//! bounds only counters continue, and ruling never waits for any of it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,15 +26,15 @@ use tollgate_log::{AsideCounters, Stream};
 const RECORDS_MAX: usize = 1_000;
 const BYTES_MAX: usize = 64 << 20;
 
-/// How many refused records a second the logs name. Each line is written by who rules, and a foreign
-/// producer may write a hundred thousand.
+/// How many refused records per second are logged. The ruling thread writes each line, and a foreign producer may
+/// write a hundred thousand records per second.
 const LINES_A_SECOND: u64 = 20;
 
-/// How long the end waits for what is on its way.
+/// How long [`Asides::close`] waits for records on their way.
 #[cfg(feature = "kafka")]
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
-/// Where refused records are kept, and told.
+/// Keeps and logs refused records.
 #[derive(Debug)]
 pub struct Asides {
     place: DeadLetterPlace,
@@ -49,7 +49,7 @@ enum DeadLetterPlace {
     Topic(AsideTopic),
 }
 
-/// What the logs were told in the present second.
+/// The log lines of the current second.
 #[derive(Debug)]
 struct DeadLetterTally {
     since: Instant,
@@ -58,16 +58,16 @@ struct DeadLetterTally {
 }
 
 impl Asides {
-    /// In a directory.
+    /// Keeps records in a directory.
     pub fn in_dir(dir: PathBuf, counters: Arc<AsideCounters>) -> Self {
         Self::at(DeadLetterPlace::Dir(AsideDir::open(dir)), counters)
     }
 
-    /// In the fleet's topic; `by` is this aggregator's name.
+    /// Keeps records in the fleet's topic; `by` is this aggregator's name.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is invalid.
     #[cfg(feature = "kafka")]
     pub fn in_topic(
         config: KafkaConfig,
@@ -91,7 +91,7 @@ impl Asides {
         }
     }
 
-    /// Tells of a record, and keeps it if there is room.
+    /// Logs a record, and keeps it if there is room.
     pub fn keep(&mut self, aside: &Aside) {
         self.told.tell(aside, Instant::now());
         match &mut self.place {
@@ -114,7 +114,7 @@ impl Asides {
         }
     }
 
-    /// Takes no more, and waits a moment for what is on its way.
+    /// Takes no more records, and waits a moment for those on their way.
     pub fn close(&mut self) {
         #[cfg(feature = "kafka")]
         if let DeadLetterPlace::Topic(topic) = &mut self.place {
@@ -168,7 +168,7 @@ struct AsideDir {
 }
 
 impl AsideDir {
-    /// The directory; what is in it from earlier counts.
+    /// Opens the directory; records that are in it already count.
     fn open(dir: PathBuf) -> Self {
         let (mut records, mut bytes) = (0, 0);
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -185,7 +185,7 @@ impl AsideDir {
         }
     }
 
-    /// Keeps a record, if there is room and the disk lets us: it is a help, not a promise.
+    /// Keeps a record, if there is room and the disk accepts it. This is best effort.
     fn keep(&mut self, aside: &Aside) -> bool {
         let stream = name_of(aside.stream);
         let name = format!("{stream}-{}-{}", aside.partition, aside.offset);

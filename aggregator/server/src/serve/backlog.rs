@@ -1,13 +1,13 @@
-//! What the log has said and the core was not told yet, and how much of it is ruled at once.
+//! Events of the log that the core has not handled yet, and how many of them are ruled at once.
 //!
 //! ```text
 //! of partition 0, 0, 1, 1, 2   of the limits   of 0        two threads
-//!              └─────┴── 0 and 1 at once, each to its share; then the rest, in order
+//!              └─────┴── 0 and 1 at once, each up to its share; then the rest, in order
 //! ```
 //!
-//! Events about partitions may overtake those about other partitions, and nothing overtakes anything else. With one
-//! thread everything is handed out as it came. Knows nothing of what records mean. What stays
-//! true: events of one partition keep their order; no more than a bound waits.
+//! Events about partitions may overtake those about other partitions; no other event overtakes any. With one thread
+//! events are handed out as they came. Knows nothing of what records mean. What stays true: events of one partition
+//! keep their order; the number of waiting events is bounded.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -19,14 +19,14 @@ use crate::core::together::partition_of;
 /// Events that may wait beside those in the channel.
 const EVENTS_MAX: usize = 64;
 
-/// What one thread rules at once, in bytes of records: some two milliseconds, as long as one delivery takes that is
+/// What one thread rules at once, in bytes of records: that takes about two milliseconds, like a delivery that is
 /// read from a disk.
 const SHARE_BYTES: usize = 256 * 1024;
 
-/// Below it is no use to wake another thread, which takes some 50 us.
+/// With less it does not pay to wake another thread, which takes about 50 us.
 const WORTH_BYTES: usize = 32 * 1024;
 
-/// What the core is told next.
+/// What the core handles next.
 #[derive(Debug)]
 pub(super) enum Next {
     /// An event.
@@ -42,7 +42,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// One of nothing, for so many threads.
+    /// An empty backlog, for so many threads.
     pub fn new(threads: NonZeroUsize) -> Self {
         Self {
             events: VecDeque::new(),
@@ -50,7 +50,7 @@ impl Backlog {
         }
     }
 
-    /// Whether another event may be put behind: with one thread none before the last one is handed out.
+    /// Whether another event may be added: with one thread only when the last one was handed out.
     pub fn has_room(&self) -> bool {
         let max = if self.threads.get() == 1 {
             1
@@ -73,7 +73,7 @@ impl Backlog {
         self.events.push_back(event);
     }
 
-    /// Takes the next event, or as many as threads handle at once.
+    /// Takes the next event, or as many as the threads handle at once.
     pub fn next(&mut self) -> Option<Next> {
         match self.together() {
             Some(events) => Some(Next::Together(events)),
@@ -81,8 +81,8 @@ impl Backlog {
         }
     }
 
-    /// Takes events about several partitions out, if there is enough to do for several threads: of each partition no
-    /// more than a share, and no more once each thread has a full one, so that all end at about the same time.
+    /// Takes events about several partitions, if there is enough to do for several threads: of each partition at
+    /// most a share, and no more once each thread has a full share, so that all threads end at about the same time.
     fn together(&mut self) -> Option<Vec<LogEvent>> {
         let threads = self.threads.get();
         if threads == 1 {
@@ -138,7 +138,7 @@ impl Backlog {
 struct Share {
     partition: u32,
     bytes: usize,
-    /// Nothing more is taken, so that nothing overtakes what was left.
+    /// No more events are taken, so that none overtakes one that was left.
     is_full: bool,
 }
 
@@ -151,7 +151,7 @@ impl Share {
         }
     }
 
-    /// Whether so many bytes are taken as well: the first always are, however many.
+    /// Takes so many more bytes if they fit. The first event always fits, whatever its size.
     fn takes(&mut self, bytes: usize) -> bool {
         let is_taken = self.bytes == 0 || self.bytes + bytes <= SHARE_BYTES;
         if is_taken {
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What is handed out, as `partition:offset`, what is ruled at once in brackets.
+    /// The events handed out, as `partition:offset`; those ruled at once are in brackets.
     fn handed_out(threads: usize, events: Vec<LogEvent>) -> String {
         let mut backlog = Backlog::new(NonZeroUsize::new(threads).expect("a thread"));
         let mut out = Vec::new();
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(handed_out(4, events()), "[0:0 1:0 2:0] 0:1 up 1:1 2:1");
     }
 
-    /// Otherwise one thread has twice as much to do as another, which waits for it.
+    /// Otherwise one thread would have twice as much to do as another, which would wait for it.
     #[test]
     fn threads_get_as_much_to_do_as_each_other() {
         for bytes in [SHARE_BYTES - 100, SHARE_BYTES, SHARE_BYTES + 100] {

@@ -1,16 +1,16 @@
-//! An aggregator as one of a fleet on Kafka: a member of its group, with snapshots in the `state` topic.
+//! An aggregator as a member of a fleet on Kafka, with snapshots in the topic `state`.
 //!
 //! ```text
 //! group  ── Assigned, Revoked ──────────────────────────> core
-//! members topic ── the others, for agents ──────────────> core
+//! members topic ── the other members, for agents ───────> core
 //! core   ── SaveSnapshot ──> writer's thread ── saved ──> core, and a commit to the group
 //!        ── Restore ───────> readers' threads ── Restored ──> core
 //! ```
 //!
-//! What takes long is done beside the loop: encoding, compressing, reading and rebuilding a state. Knows
-//! nothing of rules. What stays true: restoring begins with the newest snapshot that is whole, and what
-//! is passed over is said with its reason; while Kafka does not answer, it is tried again, because a
-//! partition ruled from too little would say less than is known.
+//! Slow work is done beside the loop: encoding, compressing, reading and rebuilding a state. Knows nothing of
+//! rules. What stays true: restoring begins with the newest intact snapshot; a snapshot that is passed over is
+//! logged with the reason; while Kafka does not answer, reading is tried again, because a partition ruled without
+//! its snapshot would lack hits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ use tollgate_log::kafka::{
     StateTopic, StateWriter, Written,
 };
 
-/// How long before restoring is tried again while Kafka does not answer.
+/// How long to wait before restoring is tried again while Kafka does not answer.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// How long leaving the group may take. The process is to be gone within 5 s, and the log closes too.
+/// How long leaving the group may take. The process has to end within 5 s, and the log has to be closed too.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Partitions that are restored at once: reading one from Kafka waits while another is decoded.
+/// Partitions that are restored at once: one is read from Kafka while another is decoded.
 const RESTORED_AT_ONCE: usize = 2;
 
 struct Save {
@@ -63,7 +63,7 @@ pub struct Fleet {
     restores: Sender<Restore>,
 }
 
-/// What a fleet is told of this aggregator.
+/// The settings of a fleet's member.
 #[derive(Clone, Debug)]
 pub struct FleetSettings {
     /// The cluster.
@@ -74,7 +74,7 @@ pub struct FleetSettings {
     pub keep_hourly: u64,
 }
 
-/// Who and where this aggregator is, as the others and agents are told.
+/// This aggregator's addresses, as published to other members and agents.
 #[derive(Clone, Debug)]
 pub struct OwnAddresses {
     /// The core's instance.
@@ -86,11 +86,11 @@ pub struct OwnAddresses {
 }
 
 impl Fleet {
-    /// Joins the fleet; what happens comes as events, and by `faults` what ends the process.
+    /// Joins the fleet. What happens is sent to `events`; faults that end the process are sent to `faults`.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong, or no thread can be had.
+    /// If a property is invalid, or a thread cannot be created.
     pub fn join(
         place: FleetSettings,
         found: OwnAddresses,
@@ -120,7 +120,7 @@ impl Fleet {
                         Event::Revoked(partitions)
                     }
                     GroupEvent::Fenced(text) => {
-                        // Whoever is gone does not hear of it.
+                        // If the receiver is gone, the process is ending.
                         let _ = faults.blocking_send(ServeError::Refused(text));
                         return;
                     }
@@ -152,7 +152,7 @@ impl Fleet {
         })
     }
 
-    /// Has a snapshot written.
+    /// Writes a snapshot, in the writer's thread.
     pub fn save(&self, partition: u32, upto: u64, moment: Moment) {
         // The threads live as long as this, unless they panicked.
         let _ = self.saves.send(Save {
@@ -162,7 +162,7 @@ impl Fleet {
         });
     }
 
-    /// Has a partition restored.
+    /// Restores a partition, in a reader's thread.
     pub fn restore(&self, partition: u32, attempt: u64, known: Box<Known>) {
         let _ = self.restores.send(Restore {
             partition,
@@ -171,14 +171,14 @@ impl Fleet {
         });
     }
 
-    /// Leaves, so that others take over at once.
+    /// Leaves the group, so that other members take over at once.
     pub fn leave(&self) {
         self.registry.leave(LEAVE_WITHIN / 2);
         self.member.leave(LEAVE_WITHIN);
     }
 }
 
-/// States this aggregator in the `members` topic, and tells the core of the others.
+/// Publishes this aggregator in the topic `members`, and informs the core of the other members.
 fn register(
     place: &FleetSettings,
     found: OwnAddresses,
@@ -213,7 +213,7 @@ fn register(
             address: member.agents,
         });
         for event in [Event::RuledToo(too), Event::Members(members.collect())] {
-            // Whoever is gone does not hear of it.
+            // If the receiver is gone, the process is ending.
             let _ = events.blocking_send(event);
         }
     };
@@ -269,7 +269,7 @@ impl Saving {
             .write(&written, self.place.keep_hourly, |sink| {
                 job.moment.0.write(sink);
             })?;
-        // Named by the manifest's place in the `state` topic.
+        // Named by the manifest's offset in the topic `state`.
         let metadata = format!("state@{offset}");
         self.commits.commit(job.partition, job.upto + 1, metadata);
         Ok(())
@@ -297,7 +297,7 @@ fn restore_all(
                     if events.is_closed() {
                         return;
                     }
-                    // The client may be what fails: it may have lost every broker, or a topic.
+                    // The client itself may be the problem: it may have lost every broker, or a topic.
                     match reader.anew() {
                         Ok(fresh) => reader = fresh,
                         Err(fault) => tracing::warn!(%fault, "no other client can be had"),

@@ -1,6 +1,6 @@
-//! The limits file, read for the core.
+//! Reads the limits file for the core.
 //!
-//! Knows nothing of versions. What stays true: what is read is what would go to the log: with the tables of its time
+//! Knows nothing of versions. What stays true: the text is what would go to the log: with the tables of its time
 //! zones, and under a domain key without names of domains.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use tollgate_limits::with_zone_tables;
 use crate::core::event::LimitsFile;
 use crate::domains::Domains;
 
-/// Reads the limits file. Takes some ten milliseconds where it is long.
+/// Reads the limits file. A long one takes about ten milliseconds.
 pub(super) fn read_file(path: &Path, key: Option<&Path>) -> LimitsFile {
     let domains = key.map_or_else(|| Ok(Domains::default()), Domains::read);
     let text = std::fs::read(path)
@@ -49,7 +49,7 @@ mod tests {
             Limits::parse_logged(text).is_err(),
             "the log would lack the table"
         );
-        // Another build's table is no difference.
+        // Time zone tables of another build make no difference.
         let in_force = Text::from(&*read.replace("+02:00", "+03:00"));
         assert!(in_force.differs_in_zones_alone(&read));
         assert!(!in_force.differs_in_zones_alone(&read.replace("5/day", "6/day")));

@@ -13,15 +13,15 @@ use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{self, Ground, JournalConfig, LastStop, OpenReport};
 use tollgate_log::{Log, LogEvent};
 
-/// An open log, and in what state it was found.
+/// An open log, and the state in which it was found.
 pub struct OpenedLog {
     /// The log.
     pub log: Box<dyn Log>,
     /// Its state.
     pub start: Start,
-    /// Says later, if at all, that the log cannot be used as it is configured.
+    /// Reports later, if at all, that the log cannot be used as it is configured.
     pub faults: mpsc::Receiver<ServeError>,
-    /// What a fleet is told of this aggregator, where it is one of a fleet.
+    /// The settings of a fleet's member, if this aggregator is one.
     #[cfg(feature = "kafka")]
     pub place: Option<(super::fleet::FleetSettings, mpsc::Sender<ServeError>)>,
 }
@@ -30,7 +30,7 @@ pub struct OpenedLog {
 ///
 /// # Errors
 ///
-/// Where it cannot be used.
+/// If it cannot be used.
 pub fn open(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
     match config.log {
         LogKind::Journal => open_journal(&config.journal, events),
@@ -98,8 +98,8 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedL
 
     let kafka = config.kafka.of_log();
     let log = KafkaLog::open(kafka.clone(), events)?;
-    // What is wrong with topics is found out beside, because it takes seconds where nobody answers, and
-    // then there is nothing wrong that could not come right.
+    // Topics are checked in the background, because that takes seconds if no broker answers, and then there is no
+    // fault that could not disappear.
     let (sender, faults) = mpsc::channel(2);
     let (place, checked) = (
         super::fleet::FleetSettings {
@@ -115,7 +115,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedL
     });
     Ok(OpenedLog {
         log: Box::new(log),
-        // Who begins a partition is seen when it has been read.
+        // Which partitions need an identity is known when they have been read.
         start: Start {
             generation: 1,
             unbegun: Vec::new(),
@@ -128,7 +128,7 @@ fn open_kafka(config: &Config, events: mpsc::Sender<LogEvent>) -> Result<OpenedL
 
 #[cfg(not(feature = "kafka"))]
 fn open_kafka(_: &Config, _: mpsc::Sender<LogEvent>) -> Result<OpenedLog, ServeError> {
-    // The configuration has refused it already.
+    // The configuration was refused already.
     Err(ServeError::Refused(
         "log.kind = \"kafka\": built without the feature `kafka`".to_owned(),
     ))

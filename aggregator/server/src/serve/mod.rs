@@ -7,8 +7,8 @@
 //! signals ─┘
 //! ```
 //!
-//! What stays true: nothing is decided here; nothing binds before the configuration is known to be
-//! good; on the way down what agents were told is in the log before the process ends.
+//! What stays true: no decision is made here; no address is bound before the configuration was checked;
+//! at shutdown, everything that agents were told is in the log before the process ends.
 
 mod aside;
 mod backlog;
@@ -30,7 +30,7 @@ use crate::ServeError;
 use crate::config::Config;
 use crate::edge;
 
-/// How long each thread of the least priority may take to finish what it does when the process ends.
+/// How long each thread of the least priority may take to finish its job when the process ends.
 const BACKGROUND_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The addresses that an aggregator listens on, once they are known.
@@ -42,7 +42,7 @@ pub struct Bound {
     pub agents: SocketAddr,
     /// The feed.
     pub feed: SocketAddr,
-    /// Probes, if they are listened for.
+    /// Probes, if that listener is configured.
     pub probe: Option<SocketAddr>,
 }
 
@@ -88,14 +88,14 @@ impl Listeners {
     }
 }
 
-/// Runs an aggregator until SIGTERM or SIGINT, or `with_stdin` until standard input ends.
+/// Runs an aggregator until SIGTERM or SIGINT, or, if `with_stdin`, until standard input ends.
 ///
 /// # Errors
 ///
-/// Where an address is taken, the log cannot be opened, or there is nothing to rule by.
+/// If an address is taken, the log cannot be opened, or there are no limits to rule by.
 pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // For connections of agents and of HTTP; the ruling has the main thread, the feed one of its own.
+        // For connections of agents and HTTP. The main thread rules, and the feed has its own thread.
         .worker_threads(3)
         .thread_name("tollgate-io")
         .enable_all()
@@ -112,13 +112,13 @@ pub fn run(config: &Config, with_stdin: bool) -> Result<(), ServeError> {
         bound,
         with_stdin,
     ));
-    // Tasks that still wait for somebody must not hold up the end.
+    // Tasks that still wait for peers must not delay the end.
     runtime.shutdown_background();
     crate::http::end_background(BACKGROUND_PATIENCE);
     result
 }
 
-/// The machine's name, where it has one.
+/// The machine's name, if it has one.
 pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()

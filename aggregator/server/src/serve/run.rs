@@ -44,11 +44,11 @@ const LOG_EVENTS_MAX: usize = 64;
 /// Requests and queries that may wait.
 const EVENTS_MAX: usize = 4_096;
 
-/// How long events are handled before the turn ends: what was ruled is announced at the latest then.
-/// Half of what a denial may take from a hit to an agent that is idle.
+/// How long events are handled before the turn ends and its statements are announced. This is half of what a denial
+/// may take from a hit to an agent that is idle.
 const TURN_MAX: Duration = Duration::from_micros(500);
 
-/// How long the log may take to finish what it accepted. The process is to be gone within 5 s.
+/// How long the log may take to finish accepted appends. The process has to end within 5 s.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
 
 struct Shell {
@@ -59,7 +59,7 @@ struct Shell {
     desk: PendingQueries,
     asides: Asides,
     keeper: Keeper,
-    /// Where a limits file goes that was read.
+    /// Receives the limits file when it was read.
     files: mpsc::Sender<Event>,
     backlog: Backlog,
     started: Instant,
@@ -68,7 +68,7 @@ struct Shell {
     gave_up: Option<ServeError>,
 }
 
-/// Who keeps snapshots.
+/// Keeps snapshots.
 enum Keeper {
     /// Files beside the journal.
     Files(Saver),
@@ -88,7 +88,7 @@ pub(super) async fn run(
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let of_agents = listeners.1.agents.clone();
     let mut shell = start(&config, listeners, bound, log_sender, sender).await?;
-    // For people and for whoever started us: one line, and the addresses in it are final.
+    // One line for people and for the parent process; the addresses in it are final.
     let Bound {
         http,
         agents,
@@ -102,7 +102,7 @@ pub(super) async fn run(
     tracing::info!(%http, %agents, %feed, probe, tls, "listening");
     secure::warn_of_advertised(&config, bound);
     secure::warn_of_names(&config, &of_agents, bound);
-    // What the log has of limits comes behind it, so that a bad file is known by then.
+    // The log's limits are read after it, so that a bad file is known by then.
     shell.read_first_limits_file(&config);
     loop {
         let turn_at = shell.started + shell.core.next_turn().to_std();
@@ -121,7 +121,7 @@ pub(super) async fn run(
         }
         let turn_ends = Instant::now() + TURN_MAX;
         while Instant::now() < turn_ends {
-            // One of each, so that neither starves the other.
+            // One of each in turn, so that neither starves the other.
             let is_from_log = shell.handle_log(&mut log_events);
             let from_others = events.try_recv().map(|event| shell.step(event));
             if !is_from_log && from_others.is_err() {
@@ -271,7 +271,7 @@ fn group_of(config: &Config) -> String {
     }
 }
 
-/// How many threads rule: as many as there are cores, unless it is said.
+/// How many threads rule: as many as configured, or as many as there are cores.
 fn threads(config: &Config) -> NonZeroUsize {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     config.threads.unwrap_or_else(cores)
@@ -302,7 +302,7 @@ fn settings(
     }
 }
 
-/// Says that what aggregators write to Kafka can be written by others as well. A journal is nobody else's.
+/// Warns that others can write records to Kafka as well as aggregators. A journal has no other writers.
 fn warn_of_public_key(config: &Config, keys: &Keyring) {
     if config.log == LogKind::Kafka && keys.is_empty() {
         tracing::warn!(
@@ -347,7 +347,7 @@ impl Shell {
         }
     }
 
-    /// Handles the next event of the log, or several at once that are about partitions. Says whether there was one.
+    /// Handles the next event of the log, or several at once that concern partitions. Returns whether there was one.
     fn handle_log(&mut self, log_events: &mut mpsc::Receiver<LogEvent>) -> bool {
         while self.backlog.has_room()
             && let Ok(event) = log_events.try_recv()
@@ -409,7 +409,7 @@ impl Shell {
                 },
                 Effect::DropSnapshot { partition, upto } => match &self.keeper {
                     Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
-                    // It goes with others when two newer ones stand beyond it.
+                    // It is removed with others when there are two newer ones.
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(_) => {}
                 },
@@ -418,7 +418,7 @@ impl Shell {
                     attempt,
                     known,
                 } => match &self.keeper {
-                    // A journal's partitions are all this process's own, from the start.
+                    // This process rules all partitions of a journal, from the start.
                     Keeper::Files(_) => drop((partition, attempt, known)),
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
@@ -433,7 +433,7 @@ impl Shell {
                 }
             }
         }
-        // Its memory is used again.
+        // The vector's memory is reused.
         self.effects = effects;
     }
 
@@ -444,7 +444,7 @@ impl Shell {
         }
     }
 
-    /// Has the limits file read beside the ruling.
+    /// Reads the limits file in the background.
     fn read_limits_file(&self, config: &Config) {
         let Some(path) = config.limits.file.clone() else {
             tracing::debug!("no limits file is configured");
@@ -453,13 +453,13 @@ impl Shell {
         let (key, files) = (config.domain_key_file.clone(), self.files.clone());
         tokio::task::spawn_blocking(move || {
             let file = read_file(&path, key.as_deref());
-            // Nobody takes it where the process ends.
+            // The receiver is gone if the process ends.
             let _ = files.blocking_send(Event::LimitsFile(file));
         });
     }
 
-    /// Closes the log: what agents were told is in it when this returns, and answers to what was on
-    /// its way still go out.
+    /// Closes the log: when this returns, the log has everything that agents were told, and answers to appends under
+    /// way were still sent.
     async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
         #[cfg(feature = "kafka")]
         if let Keeper::Fleet(fleet) = &self.keeper {
@@ -482,12 +482,12 @@ impl Shell {
         }
     }
 
-    /// Handles an event of a log that is being closed; says whether it was the last.
+    /// Handles an event of a log that is being closed; returns whether it was the last.
     fn close_by(&mut self, event: LogEvent) -> bool {
         match event {
             LogEvent::Closed => return true,
             event @ LogEvent::Appended { .. } => self.step(Event::Log(event)),
-            // What is delivered now is ruled by whoever comes next.
+            // What is delivered now will be ruled by the next process.
             _ => {}
         }
         false

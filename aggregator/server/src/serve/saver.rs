@@ -1,6 +1,6 @@
 //! Writes a journal's snapshots in a thread of its own.
 //!
-//! Knows nothing of their files. What stays true: jobs are done in the order in which they were told.
+//! Knows nothing of the files' format. What stays true: jobs are done in the order in which they were sent.
 
 use std::io;
 
@@ -10,26 +10,26 @@ use crate::core::event::Event;
 use crate::core::snapshots::Moment;
 use tollgate_log::journal::snapshots::Snapshots;
 
-/// What the thread is told to do with the snapshot of a partition at an offset.
+/// A job: write or remove the snapshot of a partition at an offset.
 struct Job {
     partition: u32,
     upto: u64,
-    /// Write this; nothing: remove the file.
+    /// The snapshot to write; `None`: remove the file.
     moment: Option<Moment>,
 }
 
-/// The way to the thread.
+/// Sends jobs to the thread.
 pub struct Saver {
     jobs: std::sync::mpsc::Sender<Job>,
 }
 
 impl Saver {
-    /// Starts the thread; it says by an event what became of each. At most one of each partition waits,
-    /// because the core asks for no second one before.
+    /// Starts the thread, which sends an event when a snapshot was written or failed. At most one job of each
+    /// partition waits, because the core requests no second one before.
     ///
     /// # Errors
     ///
-    /// Where no thread can be had.
+    /// If the thread cannot be created.
     pub fn start(snapshots: Snapshots, events: mpsc::Sender<Event>) -> io::Result<Self> {
         snapshots.remove_half_written();
         let (jobs, inbox) = std::sync::mpsc::channel::<Job>();
@@ -57,12 +57,12 @@ impl Saver {
         Ok(Self { jobs })
     }
 
-    /// Has a snapshot written.
+    /// Writes a snapshot.
     pub fn save(&self, partition: u32, upto: u64, moment: Moment) {
         self.send(partition, upto, Some(moment));
     }
 
-    /// Has the file of a snapshot removed that is not of this log.
+    /// Removes the file of a snapshot that is not of this log.
     pub fn drop_snapshot(&self, partition: u32, upto: u64) {
         self.send(partition, upto, None);
     }

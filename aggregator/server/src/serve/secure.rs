@@ -1,6 +1,6 @@
-//! From the configuration to what each listener asks of those who connect.
+//! Builds each listener's requirements on its peers from the configuration.
 //!
-//! What stays true: files are read before anything is bound, and what is wrong with them is said then.
+//! What stays true: files are read, and their faults reported, before any address is bound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::http::client::Client;
 use crate::record_keys;
 use crate::security::{Access, Handshakes, Insecure, TokenBook, WatchCounters};
 
-/// What each listener asks for, and what is followed for it.
+/// What each listener requires, and the files that are watched for it.
 pub(super) struct Secured {
-    /// Of HTTP.
+    /// For HTTP.
     pub http: Access,
-    /// Of agents.
+    /// For agents.
     pub agents: Access,
-    /// Of the feed.
+    /// For the feed.
     pub feed: Access,
-    /// How other members are asked.
+    /// The client for other members.
     pub client: Client,
-    /// What is looked at each second.
+    /// The files that are watched.
     pub watch: Watch,
-    /// What aggregators' records are signed with.
+    /// The keys that sign aggregators' records.
     pub keys: Keyring,
 }
 
@@ -102,7 +102,8 @@ fn record_keyring(path: &Path) -> Result<Keyring, String> {
     record_keys::read(path).map_err(|fault| format!("security.key_file: {fault}"))
 }
 
-/// How this aggregator asks others: by its own certificate, and believing the CA that it believes of callers.
+/// The client for other members: it shows this aggregator's certificate, and trusts the CA that it trusts for
+/// callers.
 fn member_client(config: &Config, files: &TlsFiles) -> Client {
     let Some(ca) = &files.client_ca else {
         if config.log == LogKind::Kafka {
@@ -123,15 +124,15 @@ fn member_client(config: &Config, files: &TlsFiles) -> Client {
     }
 }
 
-/// Whether any listener speaks TLS.
+/// Whether any listener uses TLS.
 pub(super) fn speaks_tls(config: &Config) -> bool {
     let trusting = config.listen.insecure;
     let all_trust = trusting.http && trusting.agents && trusting.feed;
     config.security.tls.is_some() && !all_trust
 }
 
-/// Warns where agents on other machines could not reach the feed: the welcome names `listen.advertise`, and a loopback
-/// address means their own machine to them.
+/// Warns if agents on other machines could not reach the feed: the welcome names `listen.advertise`, and there a
+/// loopback address means their own machine.
 pub(super) fn warn_of_advertised(config: &Config, bound: Bound) {
     let advertised = &*config.listen.advertise;
     let is_loopback = advertised == "localhost"
@@ -148,8 +149,8 @@ pub(super) fn warn_of_advertised(config: &Config, bound: Bound) {
     }
 }
 
-/// Warns where agents on other machines expect a name that the certificate is not for: the host that they connect to, as
-/// long as nobody has told them the fleet's name.
+/// Warns if agents on other machines expect a name for which the certificate is not valid: the host that they connect
+/// to, unless the fleet's name is configured.
 pub(super) fn warn_of_names(config: &Config, agents: &Access, bound: Bound) {
     let names_fleet = config.security.tls.as_ref();
     let names_fleet = names_fleet.is_some_and(|tls| tls.server_name.is_some());
@@ -182,8 +183,8 @@ fn insecure(config: &Config) -> Insecure {
     all.into_iter().flatten().collect()
 }
 
-/// The names under which this aggregator answers by HTTP, where that is asked for like this. With TLS the certificate
-/// says them: a page cannot let its own name stand for this address, for which nobody has a certificate here.
+/// The host names for which this aggregator answers by HTTP. With TLS the certificate decides: a page cannot let
+/// its own name resolve to this address, since this aggregator has no certificate for that name.
 pub(super) fn hosts(config: &Config, http: &Access) -> Hosts {
     if http.tls.is_some() {
         return Hosts::any();

@@ -1,11 +1,11 @@
-//! Signals: SIGTERM and SIGINT end the process in order, SIGHUP has the limits file read again.
+//! Signals: SIGTERM and SIGINT shut the process down, SIGHUP reads the limits file again.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::ServeError;
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalRequest {
     /// Stop.
@@ -19,16 +19,16 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
-    /// Resolves when standard input has ended; none where that does not matter.
+    /// Resolves when standard input has ended; `None` if that is ignored.
     stdin: Option<oneshot::Receiver<()>>,
 }
 
 impl Signals {
-    /// Begins to catch them; the end of standard input is one `with_stdin`.
+    /// Begins to catch signals, and the end of standard input if `with_stdin`.
     ///
     /// # Errors
     ///
-    /// Where the operating system does not let us.
+    /// If the operating system refuses.
     pub fn catch(with_stdin: bool) -> Result<Self, ServeError> {
         let catch = |kind| {
             signal(kind).map_err(|source| ServeError::Io {
@@ -44,7 +44,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// The next request.
     pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.terminate.recv() => SignalRequest::Stop,
@@ -64,7 +64,7 @@ async fn ended(stdin: &mut Option<oneshot::Receiver<()>>) {
 
 fn end_of_stdin() -> oneshot::Receiver<()> {
     let (ended, receiver) = oneshot::channel();
-    // A thread, because standard input cannot be awaited everywhere; it ends with the process.
+    // A thread, because standard input cannot be awaited on every system; it ends with the process.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         let _ = ended.send(());

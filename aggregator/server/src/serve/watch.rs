@@ -1,12 +1,12 @@
-//! The look at keys and tokens each half second, and what follows from it.
+//! Checks the files of keys and tokens twice a second, and acts on changes.
 //!
 //! ```text
-//! each half second   certificates' files ── fit ──> next handshakes     do not ──> counted, said, the old ones stay
-//!                    tokens file ────────── fits ─> connections whose grant is gone, changed or over end
+//! each half second   certificates' files ── valid ──> next handshakes    invalid ──> counted, logged, not used
+//!                    tokens file ────────── valid ──> connections whose grant is gone, changed or expired end
 //! each hour          a line for each listener that anybody on its network can use
 //! ```
 //!
-//! A thread of its own, because files of a network's disk can take long. It ends with the edge.
+//! It has its own thread, because files on a network file system can be slow. The thread ends with the edge.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,14 +17,14 @@ use tollgate_tls::{Reloaded, ServerTls, utc};
 use crate::edge::{Basis, Edge, Ended};
 use crate::security::{Insecure, TokenBook, WatchCounters};
 
-/// How often files are looked at: a connection whose token is taken out ends within two seconds, of which two looks
-/// that find the same take one.
+/// How often files are checked: a connection whose token is revoked ends within two seconds, of which two checks that
+/// find the same content take one.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How often a listener is named that nothing protects.
+/// How often an unprotected listener is logged.
 const INSECURE_EVERY: Duration = Duration::from_secs(3_600);
 
-/// What is looked at.
+/// What is watched.
 #[derive(Debug)]
 pub struct Watch {
     /// The listeners' certificates.
@@ -33,16 +33,16 @@ pub struct Watch {
     pub tokens: Option<Arc<TokenBook>>,
     /// The listeners that nothing protects.
     pub insecure: Insecure,
-    /// What is counted.
+    /// The counters.
     pub counters: Arc<WatchCounters>,
 }
 
 impl Watch {
-    /// Starts to look, until the edge is gone.
+    /// Starts to watch, until the edge is gone.
     ///
     /// # Errors
     ///
-    /// Where no thread is to be had.
+    /// If the thread cannot be created.
     pub fn start(self, edge: &Arc<Edge>) -> std::io::Result<()> {
         let edge = Arc::downgrade(edge);
         std::thread::Builder::new()
@@ -132,7 +132,7 @@ impl Watch {
     }
 }
 
-/// Warns where members of the fleet, and agents that believe the same CAs, would refuse the certificate in force.
+/// Warns if members of the fleet, and agents that trust the same CAs, would refuse the certificate in force.
 pub(super) fn warn_of_chain(tls: &ServerTls) {
     if let Some(fault) = tls.chain_fault() {
         tracing::warn!(%fault, "listen.tls: the certificate is not under listen.tls.client_ca");

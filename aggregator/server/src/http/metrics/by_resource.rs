@@ -1,9 +1,9 @@
-//! What was ruled of one resource, as rows.
+//! The counts of one resource, as rows.
 
 use crate::core::counters::CounterRow as Row;
 use crate::core::resources::ByResource;
 
-/// By resource, as the limits name it.
+/// Rows of a resource, by its name in the limits.
 pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
     [
         (

@@ -1,11 +1,11 @@
-//! The names of gauges and of candidates' counters, what each means, and where its value stands.
+//! Names, sentences and values of gauges and of candidates' counters.
 
 use tollgate_engine::engine::CandidateCounts;
 
 use crate::core::counters::CounterRow as Row;
 use crate::core::view::Gauges;
 
-/// By resource.
+/// Rows of a resource's candidate.
 pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
     [
         (
@@ -36,7 +36,7 @@ pub(super) fn of_candidate(c: &CandidateCounts) -> [Row; 5] {
     ]
 }
 
-/// A gauge: its name, what it says, where its value stands.
+/// A gauge: its name, its sentence, and its value.
 type Gauge = (&'static str, &'static str, fn(&Gauges) -> u64);
 
 const MEASURED: [Gauge; 19] = [

@@ -1,4 +1,4 @@
-//! Metrics of certificates, tokens, and of listeners that nothing protects.
+//! Metrics of certificates, tokens, and unprotected listeners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tollgate_tls::{ServerTls, utc};
 use super::Metrics;
 use crate::security::{Insecure, TokenBook, WatchCounters};
 
-/// What is known of keys and tokens.
+/// Sources of the metrics on keys and tokens.
 #[derive(Debug)]
 pub struct SecurityMetrics {
     counters: Arc<WatchCounters>,
@@ -19,7 +19,7 @@ pub struct SecurityMetrics {
 }
 
 impl SecurityMetrics {
-    /// Of these counters, this certificate and these tokens, and these listeners.
+    /// Reads these counters, this certificate, these tokens, and these listeners.
     pub fn new(
         counters: Arc<WatchCounters>,
         (tls, tokens): (Option<Arc<ServerTls>>, Option<Arc<TokenBook>>),

@@ -1,4 +1,4 @@
-//! The document says what the routes are, what they take and what they answer.
+//! The document agrees with the routes, their parameters and their answers.
 
 mod explanation;
 #[path = "../../../../../tests/src/serde_fields.rs"]
@@ -34,7 +34,7 @@ use crate::http::{FaultView, LogView, amend};
 
 static SHOWN: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(DOCUMENT).expect("JSON"));
 
-/// Paths and methods, as a source puts them together.
+/// Paths and methods of the routes in a source file.
 fn routed(source: &str) -> BTreeSet<(&str, &str)> {
     let routes = source.split(".route(").skip(1).map(|rest| {
         let mut parts = rest.split('"').skip(1);
@@ -87,7 +87,7 @@ fn every_parameter_is_described_and_no_other() {
     assert_eq!(amendment, fields_of::<amend::AmendRequest>());
 }
 
-/// What of an answer is not described, or is described and not there.
+/// Checks that every field of an answer is described, and every described field is in the answer.
 #[track_caller]
 fn check(name: &str, answer: impl Serialize) {
     let answer = serde_json::to_value(answer).expect("JSON");
@@ -379,7 +379,7 @@ fn amendments_and_faults_are_as_described() {
         schema: "tollgate.error/1",
         error: "no such path".to_owned(),
     };
-    // Those have no code.
+    // Those faults have no code.
     let of_others = serde_json::to_value(of_others).expect("JSON");
     let required = SHOWN["components"]["schemas"]["Fault"]["required"].as_array();
     let required = required.into_iter().flatten();

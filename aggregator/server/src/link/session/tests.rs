@@ -1,4 +1,4 @@
-//! What a connection of an agent may say.
+//! Tests of what a connection of an agent may send.
 
 use super::*;
 use tollgate_shared::mac::MacKey;
@@ -49,7 +49,7 @@ fn hits_for(partition: u32, sender: &Sender<'_>) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// A batch of so many hits of one pair of partition 0.
+/// A batch of `entries` hits of one pair of partition 0.
 fn many_hits(entries: usize) -> Vec<u8> {
     let domain = domain_of(0);
     let own = own();
@@ -106,7 +106,7 @@ fn greeted() -> Session {
     session
 }
 
-/// Appends a record; the fault, if it was refused.
+/// Appends a record; returns the fault, if it was refused.
 fn append(session: &mut Session, partition: u32, record: &[u8]) -> Option<BatchFault> {
     let id = 7;
     let append = FromAgent::Append {

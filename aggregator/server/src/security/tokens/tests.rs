@@ -1,4 +1,4 @@
-//! What a tokens file says, and what becomes of it while it is followed.
+//! Tests of the tokens file: what it states, and what happens when it changes.
 
 use super::*;
 
@@ -99,7 +99,7 @@ fn a_bad_file_keeps_the_tokens_before_it() {
             Some(text) => std::fs::write(&path, text).expect("written"),
             None => std::fs::remove_file(&path).expect("removed"),
         }
-        // It may be in the middle of being written: two looks find the same.
+        // It may be in the middle of a write: two looks have to find the same.
         assert!(!book.reload().expect("seen once"));
         assert!(book.reload().is_err() && book.is_behind());
         assert!(!book.reload().expect("told once"));
@@ -136,7 +136,7 @@ fn what_is_being_written_is_not_taken() {
     let whole = one("a") + &one("b");
     std::fs::write(&path, &whole).expect("written");
     let book = TokenBook::load(&path).expect("a file");
-    // Cut between two tables it is a good file that lacks one.
+    // Cut between two tables, it is a valid file that lacks a token.
     std::fs::write(&path, one("a")).expect("written");
     assert!(!book.reload().expect("seen once"));
     std::fs::write(&path, &whole).expect("written");

@@ -1,4 +1,4 @@
-//! What an explanation says, with every field filled.
+//! An explanation with every field filled.
 
 use tollgate_replay::explain::{Explanation, view as explained};
 
@@ -63,7 +63,7 @@ fn an_explanation_is_as_described() {
     check("Explanation", &explanation);
 }
 
-/// The rest of it: what stands behind other causes than a tier.
+/// The remaining parts, which belong to causes other than a tier.
 fn parts() -> Explanation {
     Explanation {
         denial: Some(explained::DenialView {
