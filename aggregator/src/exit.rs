@@ -1,27 +1,27 @@
-//! The one table of exit codes, and what a command fails with.
+//! The table of exit codes, and the failures of commands.
 
 use std::process::ExitCode;
 
 use tollgate_log::journal::OpenError;
 use tollgate_server::ServeError;
 
-/// How a command ends. The numbers are those of `sysexits.h` where it has one.
+/// How a command ends. The numbers are those of `sysexits.h`, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// Done; for `serve`, after SIGTERM or SIGINT.
     Done = 0,
-    /// Ran well, and the answer is no: differences, refused.
+    /// Ran well, but the answer is negative: differences, refused.
     No = 1,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage = 64,
-    /// The content of an input is bad: limits, cases, an export.
+    /// The content of an input is invalid: limits, cases, an export.
     Data = 65,
     /// An input is missing or cannot be read.
     NoInput = 66,
     /// Kafka or the aggregator cannot be reached.
     Unavailable = 69,
-    /// Our bug.
+    /// A bug in Tollgate.
     Software = 70,
     /// An output cannot be created.
     CantCreate = 73,
@@ -31,7 +31,7 @@ pub enum Exit {
     Conflict = 75,
     /// Not authorised.
     NotAuthorised = 77,
-    /// The configuration is wrong, a port is taken, a topic does not match.
+    /// The configuration is invalid, a port is taken, a topic does not match.
     Config = 78,
     /// A one-shot command was interrupted.
     Interrupted = 130,
@@ -45,10 +45,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A command failed: what to say, and how to end.
+/// A failure of a command: its message and its exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is wrong: in its file, in the environment, or in flags alone.
+    /// The configuration is invalid: in its file, the environment, or only in flags.
     #[error("{0}")]
     Config(#[from] tollgate_server::config::OptionFaults),
     /// An input cannot be read.
@@ -56,13 +56,13 @@ pub enum Failure {
     Input {
         /// The input's name.
         name: String,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// An input was read and is bad; every line says a place and what was expected there.
+    /// An input is invalid; every line states a place and what was expected there.
     #[error("{0}")]
     Data(String),
-    /// The command line is wrong in a way that its parser cannot know.
+    /// The command line is invalid in a way that its parser cannot check.
     #[error("{0}")]
     Usage(String),
     /// An output cannot be created.
@@ -70,15 +70,15 @@ pub enum Failure {
     Create {
         /// The output's name.
         name: String,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Reading or writing failed under way.
+    /// Reading or writing failed.
     #[error("{name}: {source}")]
     Io {
         /// What was read or written.
         name: String,
-        /// What happened.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The server cannot start, or ended by itself.
@@ -87,30 +87,30 @@ pub enum Failure {
     /// The log cannot be opened.
     #[error("{text}")]
     Log {
-        /// How to end.
+        /// The exit code.
         exit: Exit,
-        /// What the log says.
+        /// The log's message.
         text: String,
     },
-    /// Nobody answers at an address.
+    /// No aggregator answers at an address.
     #[error("{0}")]
     Unavailable(String),
-    /// Who reads our output went away: nothing to say.
+    /// The reader of the output has closed it: there is nothing to report.
     #[error("nobody reads the output any more")]
     Unread,
     /// A gateway cannot listen.
     #[error("gateway: {0}")]
     Gateway(String),
-    /// A demonstration could not be brought to its end.
+    /// A demonstration could not be completed.
     #[error("demo: {0}")]
     Demo(String),
-    /// Our bug.
+    /// A bug in Tollgate.
     #[error("bug: {0}")]
     Bug(String),
 }
 
 impl Failure {
-    /// How the process ends.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(faults) if faults.are_of_flags() => Exit::Usage,

@@ -1,6 +1,6 @@
 //! The binary: parses the command line, runs the command, ends with its exit code.
 //!
-//! Knows nothing else: all rooms are in the library, where tests reach them.
+//! All modules are in the library, where tests can use them.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(exit) => return exit.into(),
     };
-    // A panic has said where it happened; to whoever started us it is one of our bugs, by its number.
+    // The panic message names its place; the exit code tells the parent process that it is a bug in Tollgate.
     std::panic::catch_unwind(|| cli::run(command))
         .unwrap_or(Exit::Software)
         .into()

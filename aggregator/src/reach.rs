@@ -1,11 +1,11 @@
-//! How a command reaches aggregators: whom it believes, and what it shows.
+//! How a command reaches aggregators: which CAs it trusts, and which credentials it shows.
 //!
 //! ```text
-//! --ca FILE          https, whatever the URL's scheme, and TLS to the feed; without it: http, and loopback alone
-//! --token-file FILE  shown to aggregators that ask for a token
+//! --ca FILE          https, whatever the URL's scheme, and TLS to the feed; without it: http, and only loopback
+//! --token-file FILE  shown to aggregators that require a token
 //! ```
 //!
-//! Said once for the process, since every command that asks an aggregator asks like this.
+//! It is set once per process, since all requests to aggregators use the same.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::exit::{Exit, Failure};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Reaching aggregators")]
 pub struct ReachArgs {
-    /// The CAs (PEM) that may have issued aggregators' certificates, or `system` for those that this system trusts: with it
-    /// everything goes over TLS
+    /// The CAs (PEM) that may have issued aggregators' certificates, or `system` for those that this system trusts:
+    /// with it everything goes over TLS
     #[arg(long, global = true, env = "TOLLGATE_TLS_CA_FILE", value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The name that aggregators' certificates are for [default: the host of the URL or address]
@@ -58,13 +58,13 @@ pub struct ReachArgs {
 static CLIENT: OnceLock<Client> = OnceLock::new();
 
 impl ReachArgs {
-    /// From now on aggregators are asked like this.
+    /// Sets this for all later requests to aggregators.
     ///
     /// # Errors
     ///
-    /// Where flags or variables do not go together.
+    /// If flags or variables contradict each other.
     pub fn set(&self) -> Result<(), Failure> {
-        // A second setting would be of the same command line.
+        // A second call would have the same command line.
         let _ = CLIENT.set(Client {
             tls: self.tls_files()?,
             token_file: self.token_file.clone(),
@@ -73,11 +73,11 @@ impl ReachArgs {
         Ok(())
     }
 
-    /// The files for TLS; `None`: there is no CA.
+    /// The files for TLS; `None` without a CA.
     ///
     /// # Errors
     ///
-    /// Where they do not go together.
+    /// If they contradict each other.
     pub fn tls_files(&self) -> Result<Option<ClientFiles>, Failure> {
         let Some(ca) = &self.ca else {
             return Ok(None);
@@ -88,7 +88,7 @@ impl ReachArgs {
         Ok(Some(files))
     }
 
-    /// The variables by which another process reaches them like this.
+    /// The environment variables with which another process reaches them in the same way.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let name = self.server_name.as_ref().map(OsString::from);
         let file = |path: &Option<PathBuf>| path.clone().map(OsString::from);
@@ -105,11 +105,11 @@ impl ReachArgs {
             .collect()
     }
 
-    /// An agent that reaches them like this.
+    /// An agent that reaches them in the same way.
     pub fn apply(&self, mut builder: AgentBuilder) -> AgentBuilder {
         if let Some(ca) = &self.ca {
             builder = builder.tls_ca_file(ca);
-            // Without a CA they are of no use, and the URL of commands may be meant.
+            // Without a CA these have no use, and may be meant for commands' URLs.
             if let Some(name) = &self.server_name {
                 builder = builder.tls_server_name(name);
             }
@@ -127,16 +127,16 @@ impl ReachArgs {
     }
 }
 
-/// Whether the environment says that the network is trusted.
+/// Whether the environment states that the network is trusted.
 pub fn trusts_network() -> bool {
     std::env::var_os("TOLLGATE_INSECURE").is_some_and(|value| value == "trusted-network")
 }
 
-/// Prepares to ask the aggregator at a URL.
+/// Opens a client for the aggregator at a URL.
 ///
 /// # Errors
 ///
-/// Where the URL or a file cannot be used.
+/// If the URL or a file cannot be used.
 pub fn open(url: &str, within: Option<Duration>) -> Result<Opened, Failure> {
     let client = CLIENT.get().cloned().unwrap_or_default();
     client.open(url, within).map_err(|fault| match fault {
@@ -148,12 +148,12 @@ pub fn open(url: &str, within: Option<Duration>) -> Result<Opened, Failure> {
     })
 }
 
-/// Nobody answers at a URL.
+/// The failure if no aggregator answers at a URL.
 pub fn unavailable(url: &str) -> impl Fn(ureq::Error) -> Failure {
     move |error| Failure::Unavailable(format!("{url}: {}", explained(&error)))
 }
 
-/// What an aggregator says that does not let the caller do something.
+/// The failure if an aggregator refuses the caller, with its message.
 pub fn not_authorised(url: &str, said: &str) -> Failure {
     Failure::Log {
         exit: Exit::NotAuthorised,

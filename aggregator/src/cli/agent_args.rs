@@ -1,4 +1,4 @@
-//! How an agent on the command line reaches its fleet: flags, then the environment, then the configuration.
+//! How an agent on the command line reaches its fleet: by flags, then the environment, then the configuration.
 
 use tollgate_agent::{Agent, AgentBuilder, BuildError};
 use tollgate_shared::kafka_properties::is_of_connection;
@@ -23,11 +23,11 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// The agent that they describe.
+    /// Builds the agent that they describe.
     ///
     /// # Errors
     ///
-    /// Where they, the environment or a file say something that cannot be.
+    /// If they, the environment or a file have an invalid value.
     pub fn build(&self, global: &Global, command: &str) -> Result<Agent, Failure> {
         let failed = |error: BuildError| match error {
             BuildError::KafkaProperty(_) | BuildError::KafkaProperties { .. } => Failure::Log {
@@ -44,7 +44,7 @@ impl AgentArgs {
             true => AgentBuilder::from_env().map_err(failed)?,
             false => Agent::builder(),
         };
-        // Tokens may be for agents of certain names.
+        // Tokens may be limited to agents of certain names.
         if let Ok(name) = std::env::var("TOLLGATE_AGENT_NAME")
             && !name.is_empty()
         {
@@ -60,7 +60,7 @@ impl AgentArgs {
         if let Some(key) = &global.domain_key {
             builder = builder.domain_key_file(key);
         }
-        // What the environment says is among it.
+        // The configuration includes the environment.
         let prefix = self.topic_prefix.as_deref();
         let config = match (&self.kafka, &global.config) {
             (Some(bootstrap), _) => Some(kafka_args::load(global, bootstrap, prefix)?),

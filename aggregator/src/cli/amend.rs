@@ -1,15 +1,15 @@
-//! `tollgate reset`, `refund`, `ban`, `unban`, `namespaces`: what operators do by hand to pairs, domains
-//! and namespaces.
+//! `tollgate reset`, `refund`, `ban`, `unban`, `namespaces`: operators' acts on pairs, domains and
+//! namespaces.
 //!
 //! ```text
 //! tollgate reset api.search acme --reason …            its windows are empty, its tiers inactive
-//! tollgate refund api.search acme 50 --reason …        50 granted hits are taken out of its windows
+//! tollgate refund api.search acme 50 --reason …        50 granted hits are removed from its windows
 //! tollgate ban --everywhere mallory --for 1h --reason …
-//! tollgate namespaces kill api --reason …              nobody is denied in api; all is counted
+//! tollgate namespaces kill api --reason …              no domain is denied in api; hits are still counted
 //! ```
 //!
-//! Each is an amendment in the log, with who and why. Knows nothing of how it is done. What stays true:
-//! see [`super::operator`].
+//! Each is an amendment in the log, with author and reason. Knows nothing of how aggregators carry it out. What
+//! stays true: see [`super::operator`].
 
 use clap::{Args, Subcommand};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `tollgate audit`: replays a log and says whether what was announced is what the log says.
+//! `tollgate audit`: replays a log and checks whether what was announced follows from it.
 //!
 //! ```text
 //! --journal DIR                 all of a journal
@@ -71,7 +71,7 @@ pub enum AuditVerb {
 ///
 /// # Errors
 ///
-/// Where the log cannot be read or ruled: then nothing is reported.
+/// If the log cannot be read or ruled: then nothing is reported.
 pub fn run(global: &Global, args: &AuditArgs) -> Result<Exit, Failure> {
     if let Some(AuditVerb::Export {
         log,
@@ -130,7 +130,7 @@ fn model(text: &str) -> Result<Model, &'static str> {
     }
 }
 
-/// What `audit export` says.
+/// The result of `audit export`.
 #[derive(Serialize)]
 struct ExportReport {
     schema: &'static str,
@@ -157,7 +157,7 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
         name: name.clone(),
         source,
     };
-    // In the same directory, so that it can be given its name when it is whole.
+    // In the same directory, so that it can be renamed when it is complete.
     let file = tempfile::NamedTempFile::new_in(directory).map_err(create)?;
     let progress = Progress::default();
     let exported = watched(global, &progress, source.hits_bytes(), || {
@@ -200,7 +200,7 @@ fn run_export(global: &Global, log: &LogArgs, task: &Task) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// Does something while a terminal shows how far it is.
+/// Runs `work` while a terminal shows its progress.
 pub(super) fn watched<T>(
     global: &Global,
     progress: &Progress,
@@ -227,7 +227,8 @@ pub(super) fn watched<T>(
                     "{} entries",
                     progress.entries.load(Ordering::Relaxed)
                 ));
-                // Often enough for eyes; joined at the end, so that it costs at most this much.
+                // Often enough for people; the thread is joined at the end, so it delays the end by at most this
+                // much.
                 std::thread::park_timeout(Duration::from_millis(100));
             }
         });

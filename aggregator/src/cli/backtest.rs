@@ -1,4 +1,4 @@
-//! `tollgate backtest`: recorded traffic under other limits.
+//! `tollgate backtest`: plays recorded traffic against other limits.
 //!
 //! ```text
 //! tollgate backtest --limits now.toml --limits then.toml access.log.xz
@@ -6,7 +6,7 @@
 //! tollgate backtest --limits then.toml --journal ./tollgate-data --suggest 0.1% --html page.html
 //! ```
 //!
-//! Refusals are what was asked about, so a backtest that finds some ends well.
+//! Refusals are the expected result, so a backtest with refusals exits with 0.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ const RESOURCE: &str = "http.requests";
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_files))]
 pub struct BacktestArgs {
-    /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also packed by gzip,
-    /// xz, zstd or bzip2; `-` is stdin
+    /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also packed by
+    /// gzip, xz, zstd or bzip2; `-` is stdin
     #[arg(value_name = "FILE", conflicts_with = "log")]
     pub files: Vec<PathBuf>,
     /// Access logs
@@ -118,7 +118,7 @@ pub struct BacktestArgs {
     pub range: RangeArgs,
 }
 
-/// What is said of a form is said of files; columns and units are said of any log, and are of none.
+/// Arguments about a form require files. Columns and units have defaults, so a log does not conflict with them.
 fn of_files(arg: clap::Arg) -> clap::Arg {
     match arg.get_id().as_str() {
         "log_format" | "client" | "trusted_proxies" | "addresses" | "time_format" => {
@@ -144,7 +144,7 @@ fn share(text: &str) -> Result<ShareE9, &'static str> {
 ///
 /// # Errors
 ///
-/// Where an input cannot be read, or is bad.
+/// If an input cannot be read, or is invalid.
 pub fn run(global: &Global, args: &BacktestArgs) -> Result<Exit, Failure> {
     let range = args.range.range()?;
     let reading = reading(global, args, &range)?;
@@ -185,7 +185,7 @@ fn usage(text: impl std::fmt::Display) -> Failure {
     Failure::Usage(format!("backtest: {text}"))
 }
 
-/// How it ends where a log cannot be read.
+/// The failure of the command if a log cannot be read.
 pub(super) fn log_failure(fault: LogFault) -> Failure {
     match fault {
         LogFault::Read(fault) => failure(fault),
@@ -194,7 +194,7 @@ pub(super) fn log_failure(fault: LogFault) -> Failure {
     }
 }
 
-/// The instants between which calls of files are stamped; offsets are a log's.
+/// The instants between which calls of files have to be stamped; offsets are only valid for a log.
 fn stamps(args: &BacktestArgs, range: &Range) -> Result<(Stamp, Stamp), Failure> {
     let of_log = args.log.is_named();
     let instant = |flag: &str, point: Option<Point>| match point {
@@ -229,7 +229,7 @@ fn reading(global: &Global, args: &BacktestArgs, range: &Range) -> Result<RowRea
     })
 }
 
-/// Where the recording is.
+/// The source of the recording.
 enum RecordingSource {
     Files(Vec<Input>),
     Log(Arc<dyn source::Source>),
@@ -302,7 +302,7 @@ pub(super) struct Document {
     pub(super) limits: Limits,
 }
 
-/// Reads the limits. Those that a log is played against call domains what that does; files have names.
+/// Reads the limits. For a log, domains are renamed as in the log; files have plain names.
 fn limits(global: &Global, args: &BacktestArgs) -> Result<Vec<Document>, Failure> {
     if args.limits.is_empty() {
         return Err(usage("expected --limits FILE"));
@@ -321,7 +321,7 @@ fn limits(global: &Global, args: &BacktestArgs) -> Result<Vec<Document>, Failure
     args.limits.iter().map(document).collect()
 }
 
-/// A recording of which nothing is limited says nothing about limits: mostly a name is misspelt.
+/// Refuses a recording of which nothing is limited: usually a name is misspelt.
 fn expect_configured(
     recording: &Recording,
     limits: &[Document],
@@ -415,7 +415,7 @@ fn results(
     limits.iter().enumerate().map(result).collect()
 }
 
-/// For each result what happened to the pair that was asked for, or else to the most refused one.
+/// For each result, what happened to the requested pair, or else to the most refused one.
 fn traces(
     global: &Global,
     args: &BacktestArgs,
@@ -458,7 +458,7 @@ fn temporary(source: std::io::Error) -> Failure {
     failure(ReadFault::Temporary(source))
 }
 
-/// How a command ends whose files cannot be read.
+/// The failure of a command whose files cannot be read.
 pub(super) fn failure(fault: ReadFault) -> Failure {
     match fault {
         ReadFault::Open { name, source } => Failure::Input { name, source },

@@ -1,7 +1,7 @@
-//! `tollgate backtest --follow`: live traffic under other limits, until it is interrupted.
+//! `tollgate backtest --follow`: plays live traffic against other limits, until it is interrupted.
 //!
-//! Looks at the log again and again. Knows nothing of rules. What stays true: what is said is what was played
-//! by then, from the beginning on.
+//! Reads the log again and again. Knows nothing of rules. What stays true: each report covers everything that was
+//! played so far, from the beginning on.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use tollgate_replay::backtest::read::RowReading;
 use tollgate_replay::range::{Point, Range};
 use tollgate_replay::source;
 
-/// How often the log is looked at.
+/// How often the log is read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Says every so often what came of the traffic so far.
+/// Reports the results so far, at regular intervals.
 ///
 /// # Errors
 ///
-/// Where the log cannot be read any further.
+/// If the log cannot be read any further.
 pub(super) fn follow(
     global: &Global,
     args: &BacktestArgs,
@@ -34,7 +34,7 @@ pub(super) fn follow(
 ) -> Result<Exit, Failure> {
     let began = Instant::now();
     let span = |span: Span| Duration::from_micros(span.as_micros());
-    // Logs know milliseconds: what is appended from now on may bear the one that has begun.
+    // Logs have millisecond stamps: a record that is appended from now on may have the current millisecond.
     let now = Timestamp::from_millis(tollgate_log::clock::wall().as_millis());
     let range = Range {
         from: range.from.or(Some(Point::At(now))),

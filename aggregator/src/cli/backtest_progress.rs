@@ -1,4 +1,4 @@
-//! How far a backtest is, on a terminal; nothing elsewhere.
+//! The progress of a backtest, shown only on a terminal.
 //!
 //! Knows only counts. Everything goes to standard error: standard output is for the report.
 
@@ -6,12 +6,12 @@ use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how far it is.
+/// Shows the progress.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A view that shows something only to people.
+    /// A progress display, which is hidden unless stderr is a terminal.
     pub fn new(quiet: bool) -> Self {
         let bar = match !quiet && std::io::stderr().is_terminal() {
             true => ProgressBar::no_length(),
@@ -24,12 +24,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// So many more rows were read.
+    /// Adds rows that were read.
     pub fn rows(&self, rows: u64) {
         self.0.inc(rows);
     }
 
-    /// Reading is over: so many calls will be played.
+    /// Reading is done: this many calls will be played.
     pub fn play(&self, calls: u64) {
         let template = "playing {bar:40} {human_pos}/{human_len} calls, {per_sec}, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -39,7 +39,7 @@ impl Progress {
         self.0.set_length(calls);
     }
 
-    /// Limits are being tried, nobody knows for how long.
+    /// Limits are being tried, for an unknown time.
     pub fn search(&self) {
         let template = "trying limits: {human_pos} calls, {per_sec}";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -49,12 +49,12 @@ impl Progress {
         self.0.unset_length();
     }
 
-    /// So many more calls were played.
+    /// Adds calls that were played.
     pub fn calls(&self, calls: u64) {
         self.0.inc(calls);
     }
 
-    /// All is done.
+    /// Removes the display.
     pub fn end(&self) {
         self.0.finish_and_clear();
     }

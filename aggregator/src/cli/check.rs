@@ -1,4 +1,4 @@
-//! `tollgate check`: everything that is wrong with a limits document, at once; or what it means.
+//! `tollgate check`: reports all faults of a limits document at once, or explains it.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub struct CheckArgs {
 ///
 /// # Errors
 ///
-/// Where the document cannot be read, or the output not written.
+/// If the document cannot be read, or the output cannot be written.
 pub fn run(global: &Global, args: &CheckArgs) -> Result<Exit, Failure> {
     let Some(path) = args.file.as_ref().or(global.limits.as_ref()) else {
         return Err(Failure::Usage(
@@ -51,7 +51,7 @@ pub fn run(global: &Global, args: &CheckArgs) -> Result<Exit, Failure> {
     Ok(if report.good { Exit::Done } else { Exit::Data })
 }
 
-/// Says which entry rules one domain.
+/// Shows which entry rules one domain.
 fn run_of_domain(
     global: &Global,
     (file, text): (&str, &str),

@@ -1,12 +1,12 @@
-//! `tollgate check --resource R --domain D`: which entry of a document rules one domain, and what it says.
+//! `tollgate check --resource R --domain D`: which entry of a document rules one domain, and its limits.
 //!
 //! ```text
 //! api.search, 10.1.2.3     ruled by resource "api.*": domain "10.1.0.0/16", of plan "gold"
 //! web.login, 203.0.113.7   limited as 203.0.113.0/24, ruled by resource "web.login": its default
 //! ```
 //!
-//! Knows no aggregator: the document alone is asked. What stays true: the answer is what an aggregator rules by
-//! that has this document.
+//! Asks no aggregator: only the document is read. What stays true: the answer is what an aggregator with this
+//! document rules by.
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -16,48 +16,48 @@ use tollgate_limits::{Limits, RateResource, Resource};
 use tollgate_shared::escape::escaped;
 use toml_edit::{DocumentMut, Item};
 
-/// One domain, asked about.
+/// The domain in question.
 pub struct Question<'a> {
-    /// What the document is called.
+    /// The document's name.
     pub file: &'a str,
     /// The document as it may stand in the log.
     pub text: &'a str,
     /// The resource.
     pub resource: &'a str,
-    /// The domain as it was typed.
+    /// The domain, as typed.
     pub domain: &'a str,
-    /// The domain as it is called in the log, before the resource's `addresses`.
+    /// The domain's name in the log, before the resource's `addresses` apply.
     pub limited_as: &'a str,
 }
 
 /// Which entry rules a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RulingEntry {
-    /// Name and number of this object's form.
+    /// Name and version of this object's schema.
     pub schema: &'static str,
-    /// What the document is called.
+    /// The document's name.
     pub file: String,
-    /// The resource that was asked about.
+    /// The resource in question.
     pub resource: String,
-    /// The domain that was asked about.
+    /// The domain in question.
     pub domain: String,
-    /// The domain that it is limited as.
+    /// The domain under which it is limited.
     pub limited_as: String,
-    /// `rate` or `copies`; none: the resource is not configured.
+    /// `rate` or `copies`; `None`: the resource is not configured.
     pub kind: Option<&'static str>,
-    /// Whether hits pass where the resource is not configured.
+    /// Whether hits are let through if the resource is not configured.
     pub allow_unconfigured: bool,
     /// The name or pattern under which the resource is configured.
     pub entry_resource: Option<String>,
-    /// The domain or network whose entry rules; none: the resource's default does.
+    /// The domain or network whose entry rules; `None`: the resource's default.
     pub entry_domain: Option<String>,
-    /// The plan that states something of that domain or network.
+    /// The plan that gives limits to that domain or network.
     pub entry_plan: Option<String>,
-    /// Whether the domain or network states something of its own, beside a plan.
+    /// Whether the entry states limits itself, beside a plan.
     pub entry_is_own: bool,
-    /// The groups that the domain is a member of, of a copy-limited resource.
+    /// The groups of a copy-limited resource that the domain is a member of.
     pub groups: Vec<String>,
-    /// Its limits with what it inherits, as they would stand in a document.
+    /// Its limits including inherited ones, as they would stand in a document.
     pub limits: Option<String>,
 }
 
@@ -117,13 +117,13 @@ pub fn ruling_entry(limits: &Limits, question: &Question<'_>) -> RulingEntry {
     entry
 }
 
-/// The domain that a name is limited as; one that cannot be is what it is.
+/// The domain under which a name is limited; an invalid name is returned unchanged.
 fn limited_as_of(rate: &RateResource, name: &str) -> String {
     rate.limited_as(name)
         .map_or_else(|_| name.to_owned(), String::from)
 }
 
-/// Where a document states something of a domain.
+/// Where a document states limits of a domain.
 #[derive(Default)]
 struct StatedAt {
     own: bool,

@@ -1,5 +1,4 @@
-//! `tollgate demo`: reads the command line and makes a plan of it; and `demo-agent`, the process of one
-//! agent of it.
+//! `tollgate demo`: turns the command line into a plan; and `demo-agent` and `demo-holder`, its child processes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -19,10 +18,10 @@ use crate::exit::{Exit, Failure};
 use tollgate_replay::backtest::read::ReadFault;
 use tollgate_server::config::Given;
 
-/// The limits of a demonstration that is given none.
+/// The limits of a demonstration without `--limits`.
 const LIMITS: &str = include_str!("../demo/limits.toml");
 
-/// What an access log is replayed under where no limits are given, but for its resource.
+/// The head of the limits for an access log without `--limits`; its resource is added.
 const ACCESS_LOG_LIMITS: &str = "version = 1\nrules = 2\n";
 
 /// What `demo` takes.
@@ -59,7 +58,7 @@ pub struct DemoArgs {
     pub form: FormArgs,
 }
 
-/// What is said of a form is said of the access log.
+/// Arguments about a form require an access log.
 fn of_access_log(arg: clap::Arg) -> clap::Arg {
     match form_args::is_of_form(&arg) {
         true => arg.requires("access_log"),
@@ -138,7 +137,7 @@ pub struct DemoHolderArgs {
 ///
 /// # Errors
 ///
-/// Where an input is bad, or something of the demonstration fails.
+/// If an input is invalid, or a part of the demonstration fails.
 pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     let plan = plan(global, args)?;
@@ -172,7 +171,7 @@ pub fn run_demo(global: &Global, args: &DemoArgs) -> Result<Exit, Failure> {
 ///
 /// # Errors
 ///
-/// Where something of it fails.
+/// If it fails.
 pub fn run_agent(global: &Global, args: &DemoAgentArgs) -> Result<Exit, Failure> {
     let part = PlayerPart {
         agent: args.agent.part(global),
@@ -189,7 +188,7 @@ pub fn run_agent(global: &Global, args: &DemoAgentArgs) -> Result<Exit, Failure>
 ///
 /// # Errors
 ///
-/// Where something of it fails.
+/// If it fails.
 pub fn run_holder(global: &Global, args: &DemoHolderArgs) -> Result<Exit, Failure> {
     let part = HolderPart {
         agent: args.agent.part(global),
@@ -219,7 +218,7 @@ fn failed(error: anyhow::Error) -> Result<Exit, Failure> {
     Err(Failure::Demo(format!("{error:#}")))
 }
 
-/// How to reach the Kafka of a fleet that runs already, should it have one.
+/// The Kafka properties for a fleet that runs already, if it uses Kafka.
 fn of_attached(global: &Global) -> Result<BTreeMap<String, String>, Failure> {
     let kafka = Given {
         path: "log.kind",
@@ -232,7 +231,7 @@ fn of_attached(global: &Global) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
-    // Where there is no Kafka there is nothing to say of one.
+    // Without Kafka there are no properties.
     let kafka_properties = match (&args.kafka, &args.attach) {
         (Some(bootstrap), _) => kafka_args::load(global, bootstrap, None)?.kafka.properties,
         (None, Some(_)) => of_attached(global)?,
@@ -297,7 +296,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     Ok(base(log, source, scaled.normalised_text(), scaled))
 }
 
-/// The access log, and how it is read.
+/// The access log, and its format.
 fn replayed(args: &DemoArgs, path: &Path) -> Result<AccessLog, Failure> {
     let wanted = args.form.wanted();
     Ok(AccessLog {

@@ -1,4 +1,4 @@
-//! `tollgate denials`: what is denied now, why, and for how long still; and lifting one of them.
+//! `tollgate denials`: lists the denials in force with cause and remaining time; and lifts a denial.
 //!
 //! ```text
 //! LEFT   RESOURCE    SCOPE    CAUSE   LIMIT      CODE
@@ -6,7 +6,7 @@
 //! never  api.search  mallory  banned  -          …
 //! ```
 //!
-//! Asks an aggregator. Knows nothing of rules. What stays true: what could not be asked is named.
+//! Asks an aggregator. Knows nothing of rules. What stays true: partitions without an answer are named.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -23,7 +23,7 @@ use super::operator::{OperatorNote, Spoken, ask, domain_on, ended, name, pages};
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 
-/// How often `--watch` looks.
+/// How often `--watch` asks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// What `denials` takes.
@@ -87,11 +87,11 @@ struct DenialRow {
     code: String,
 }
 
-/// Runs the command. Where a partition could not be asked it ends with 1.
+/// Runs the command. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where the aggregator does not answer, or the output cannot be written; of `lift` as [`ask`].
+/// If the aggregator does not answer, or the output cannot be written; for `lift` as [`ask`].
 pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     if let Some(DenialsVerb::Lift {
         resource,
@@ -129,7 +129,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     Ok(ended(&answer.partitions_missing))
 }
 
-/// Looks again and again, until somebody ends it or nobody reads any more.
+/// Asks again and again, until the command is interrupted or its output is closed.
 fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let live =
         global.format == Format::Text && global.output.is_none() && std::io::stdout().is_terminal();
@@ -137,7 +137,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
     loop {
         let answer = list(global, args)?;
         if live {
-            // Home, and what was there is gone.
+            // Moves the cursor home and clears the screen.
             output.clear()?;
             print(&answer.denials, output)?;
         } else {
@@ -220,7 +220,7 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
     ])
 }
 
-/// A length of time in the unit that suits it.
+/// A duration in a suitable unit.
 pub(super) fn span(us: u64) -> String {
     match us {
         0..1_000_000 => format!("{}ms", us / 1_000),

@@ -1,15 +1,15 @@
-//! A limits document with some of its values changed.
+//! Changes some values of a limits document.
 //!
-//! Text in, text out: comments and order stay as they were. Whether what comes out is a good document is
-//! found out by whoever reads it. Knows nothing of versions and logs. What stays true: nothing but what was
-//! stated changes, and a change that is not understood is refused with its place, all of them together.
+//! Text in, text out: comments and order are preserved. The result is not validated here, but by its reader. Knows
+//! nothing of versions and logs. What stays true: only the stated values change; changes that cannot be applied are
+//! all refused together, each with its place.
 
 use std::str::FromStr as _;
 
 use tollgate_limits::Own;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
-/// The faults that are listed; of more their number is said.
+/// Faults that are listed; of further ones only the number is shown.
 const FAULTS_SHOWN: usize = 20;
 
 /// One change.
@@ -17,9 +17,9 @@ const FAULTS_SHOWN: usize = 20;
 pub struct TextEdit {
     /// The resource.
     pub resource: String,
-    /// The domain; none: all that have nothing of their own.
+    /// The domain; `None`: the default of all domains without own limits.
     pub domain: Option<String>,
-    /// What is stated; none: the domain has nothing of its own any more.
+    /// The new limits; `None`: the domain's own limits are removed.
     pub own: Option<Own>,
 }
 
@@ -28,11 +28,11 @@ pub struct TextEdit {
 #[error("{0}")]
 pub struct NoEdit(pub String);
 
-/// The document with the changes in it, each of which has a place to name where it cannot be made.
+/// The document with the changes. Each change comes with a place, for error messages.
 ///
 /// # Errors
 ///
-/// Where a resource is not configured, or is one of the other kind: all such changes are said.
+/// If a resource is not configured, or is of the other kind: all such changes are listed.
 pub fn apply(text: &str, changes: &[(String, TextEdit)]) -> Result<String, NoEdit> {
     let bad = |error: toml_edit::TomlError| NoEdit(error.to_string());
     let mut document = DocumentMut::from_str(text).map_err(bad)?;
@@ -48,7 +48,7 @@ pub fn apply(text: &str, changes: &[(String, TextEdit)]) -> Result<String, NoEdi
     }
 }
 
-/// Faults for people: the first of them, and how many more there are.
+/// Faults for people: the first ones, and the number of the rest.
 pub fn listed(faults: &[String]) -> String {
     let mut text = faults[..faults.len().min(FAULTS_SHOWN)].join("\n");
     if FAULTS_SHOWN < faults.len() {
@@ -115,7 +115,7 @@ fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String
     }
 }
 
-/// Puts in what is stated, and takes out what it takes the place of.
+/// Sets the stated values, and removes those that they replace.
 fn state(table: &mut dyn TableLike, stated: &Own) {
     if let Some(rate) = &stated.rate {
         table.remove("tiers");
@@ -129,12 +129,12 @@ fn state(table: &mut dyn TableLike, stated: &Own) {
     }
 }
 
-/// TOML's whole numbers end earlier than ours; such a limit is refused where the document is read.
+/// TOML integers have a smaller range than limits; a limit beyond it is refused when the document is read.
 fn number(copies: u64) -> Value {
     i64::try_from(copies).unwrap_or(i64::MAX).into()
 }
 
-/// Puts a value in place of the one there was, with what stood around that.
+/// Replaces a value, keeping the white space and comments around it.
 fn put(table: &mut dyn TableLike, key: &str, mut new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -145,11 +145,11 @@ fn put(table: &mut dyn TableLike, key: &str, mut new: Value) {
     }
 }
 
-/// A table in another: the one that is there, or a new one.
+/// A table within another: the existing one, or a new one.
 fn table_in<'t>(table: &'t mut dyn TableLike, key: &str) -> Option<&'t mut dyn TableLike> {
     if !table.contains_key(key) {
         let mut new = Table::new();
-        // A heading of its own only where something stands under it.
+        // A heading is only written if something stands under it.
         new.set_implicit(true);
         table.insert(key, Item::Table(new));
     }

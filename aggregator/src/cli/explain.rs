@@ -1,10 +1,10 @@
 //! `tollgate explain`: why a call was refused, or why it was not.
 //!
 //! ```text
-//! explain 3-18250-0-1                              the code that an agent gave
+//! explain 3-18250-0-1                              a code that an agent reported
 //! explain api.search acme --at 2026-11-21T12:00:00Z
-//! explain api.search acme                          what denied it last
-//! explain … --journal DIR                          from a log; else a running aggregator is asked
+//! explain api.search acme                          its last denial
+//! explain … --journal DIR                          from a log; otherwise a running aggregator is asked
 //! ```
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct ExplainArgs {
 ///
 /// # Errors
 ///
-/// Where the log cannot be read, or nobody answers.
+/// If the log cannot be read, or no aggregator answers.
 pub fn run(global: &Global, args: &ExplainArgs) -> Result<Exit, Failure> {
     if args.log.is_named() {
         let source = args.log.open(global)?;
@@ -85,7 +85,7 @@ fn no(why: &str) -> Result<Exit, Failure> {
     Ok(Exit::No)
 }
 
-/// What is asked; `called` says what a domain of a resource is called in the log.
+/// The question; `called` returns the name in the log of a domain on a resource.
 fn question(
     args: &ExplainArgs,
     called: impl FnOnce(&str, Option<&String>) -> Result<Option<String>, Failure>,
@@ -118,7 +118,7 @@ fn question(
     })
 }
 
-/// Asks a running aggregator, which reads the log that it writes.
+/// Asks a running aggregator, which reads its own log.
 fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit, Failure> {
     let opened = crate::reach::open(&args.url, Some(PATIENCE))?;
     let form = match global.format {

@@ -1,4 +1,4 @@
-//! `tollgate feed tail`: follows a denial feed, and prints a line for each frame: what agents hear.
+//! `tollgate feed tail`: follows a denial feed, and prints a line for each frame that agents receive.
 //!
 //! ```text
 //! control     17  partitions 4
@@ -6,10 +6,9 @@
 //! notices of api.search  9  near "globex": 7 of 50 left (window:0), more in 0.1s
 //! ```
 //!
-//! Speaks to the feed as any other program would, by the socket of a ZeroMQ library that is not this
-//! project's: whatever is seen here, a tool of somebody else's sees too. That library knows no TLS and no tokens; where
-//! one of them is given, [`SecuredFeed`] stands in for its socket. What stays true: names are escaped; what cannot be
-//! read is shown as that, and ends nothing.
+//! Uses the socket of an independent ZeroMQ library: whatever is shown here, other tools can receive as well. That
+//! library supports neither TLS nor tokens; if either is configured, [`SecuredFeed`] replaces its socket. What stays
+//! true: names are escaped; a frame that cannot be decoded is shown as such, and ends nothing.
 
 use serde_json::{Value, json};
 use tollgate_shared::escape::escaped;
@@ -26,7 +25,7 @@ use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
 use crate::reach::ReachArgs;
 
-/// The key of topics where the fleet has no key.
+/// The topic key of a fleet without a key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
 /// What `feed` takes.
@@ -68,7 +67,7 @@ struct TailArgs {
 ///
 /// # Errors
 ///
-/// Where nobody answers at the address, or the output cannot be written.
+/// If no feed answers at the address, or the output cannot be written.
 pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
     let FeedVerb::Tail(args) = &args.verb;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,7 +83,7 @@ pub fn run(global: &Global, args: &FeedArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What hears the feed.
+/// The subscriber's connection.
 enum FeedHearing<'a> {
     Plain(SubSocket, &'a str),
     Secured(Box<SecuredFeed>),
@@ -161,7 +160,7 @@ async fn follow(args: &TailArgs, global: &Global, output: &mut Output) -> Result
             (Format::Text, _) => output.line(text(name, frame))?,
             (Format::Json, _) => output.json(&view(name, frame))?,
         }
-        // Whoever watches sees each frame when it comes.
+        // Each frame is shown when it arrives.
         output.flush()?;
         left -= 1;
     }
@@ -329,7 +328,7 @@ fn view_of_verdicts(name: &str, bytes: &[u8]) -> Value {
     view
 }
 
-/// What every frame has; `of` is what its topic is about.
+/// The fields that every frame has; `of` is the subject of its topic.
 fn head(of: (&str, &str), instance: u128, sequence: u64, sent: Span) -> Value {
     let mut view = json!({
         "schema": "tollgate.feed/1",

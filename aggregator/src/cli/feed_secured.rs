@@ -1,12 +1,12 @@
-//! A feed that asks for TLS or a token, heard by `tollgate feed tail`.
+//! The connection of `tollgate feed tail` to a feed that requires TLS or a token.
 //!
 //! ```text
 //! connect ──(TLS,) greeting, READY with the token──> READY ── topics ──> messages; PING answered
 //! ```
 //!
-//! The socket of the ZeroMQ library, which hears a feed that asks for neither, knows neither. Knows nothing of frames.
-//! What stays true: with a CA nothing is sent without TLS; a token goes in the clear to loopback alone, or over a network
-//! that was said to be trusted.
+//! The ZeroMQ library's socket, which is used for other feeds, supports neither. Knows nothing of frames. What
+//! stays true: with a CA, nothing is sent without TLS; a token is sent in the clear only to loopback, or over a
+//! network that is configured as trusted.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -23,7 +23,7 @@ use tollgate_zmtp::{
 use crate::exit::{Exit, Failure};
 use crate::reach::{self, ReachArgs};
 
-/// What an aggregator's feed keeps to.
+/// The lengths to which an aggregator's feed keeps.
 const LIMITS: PeerLimits = PeerLimits {
     ready_bytes_max: 4 << 10,
     frame_bytes_max: 1 << 20,
@@ -37,7 +37,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Why the feed is not heard any more.
+/// Why the feed ended.
 #[derive(Debug, thiserror::Error)]
 enum FeedOver {
     #[error("{0}")]
@@ -55,7 +55,7 @@ pub(super) struct SecuredFeed {
     session: Option<Session>,
     decoder: Decoder,
     read: Box<[u8]>,
-    /// Which bytes of `read` have not been handled.
+    /// The range of `read` that has not been handled.
     unread: Range<usize>,
 }
 
@@ -64,7 +64,7 @@ impl SecuredFeed {
     ///
     /// # Errors
     ///
-    /// Where nobody answers in time, a file cannot be used, or the aggregator does not let the caller in.
+    /// If the feed does not answer in time, a file cannot be used, or the aggregator refuses the caller.
     pub(super) async fn connect(
         address: &str,
         reach: &ReachArgs,
@@ -124,7 +124,7 @@ impl SecuredFeed {
         Ok(feed)
     }
 
-    /// Shows who it is, and waits until the peer is ready. What follows that waits to be asked for.
+    /// Sends the greeting with the token, and waits until the peer is ready. Later messages are read by `next`.
     async fn begin(&mut self, token: Option<&Token>) -> Result<(), FeedOver> {
         self.send(&opening_with(SocketType::Sub, token)).await?;
         while !self.decoder.is_ready() {
@@ -140,7 +140,7 @@ impl SecuredFeed {
     ///
     /// # Errors
     ///
-    /// Where the feed is not heard any more.
+    /// If the feed has ended.
     pub(super) async fn next(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
         let next = self.message().await;
         next.map_err(|over| self.failure(over))
@@ -161,7 +161,7 @@ impl SecuredFeed {
         }
     }
 
-    /// The next event of what was read, if a whole one is there.
+    /// The next event of what was read, if a complete one has arrived.
     fn event(&mut self) -> Result<Option<Event>, FeedOver> {
         let mut input = self.read.get(self.unread.clone()).unwrap_or_default();
         let event = self.decoder.next(&mut input);

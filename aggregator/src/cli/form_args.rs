@@ -1,4 +1,4 @@
-//! How files of recorded traffic are read: their form, their client, their stamps.
+//! The arguments for the format of recorded traffic: form, client, stamps.
 
 use clap::Args as _;
 use ipnet::IpNet;
@@ -52,18 +52,18 @@ impl From<Unit> for TimeUnit {
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
     /// The format of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,
-    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, gin, tornado, w3c (IIS, CloudFront), or a pattern
-    /// as in nginx's log_format or Apache's LogFormat, copied from their configuration [default: recognised from the
-    /// first lines]
+    /// haproxy, haproxy_forwarded, nginx_proxy_manager, envoy, istio, s3, traefik, gin, tornado, w3c (IIS,
+    /// CloudFront), or a pattern as in nginx's log_format or Apache's LogFormat, copied from their configuration
+    /// [default: recognised from the first lines]
     #[arg(long, value_name = "NAME|PATTERN")]
     pub log_format: Option<String>,
     /// The field that is the client: a word of the pattern, a column, a path into JSON as request.client_ip, a key of
     /// LTSV or logfmt, or a number as "field 3"
     #[arg(long, value_name = "FIELD")]
     pub client: Option<String>,
-    /// Networks (or addresses) of proxies whose lists of forwarders are believed; the client is the last address of such
-    /// a list that is in none of these networks, and who is in none of them himself is the client [default: private
-    /// networks]
+    /// Networks (or addresses) of proxies whose lists of forwarders are believed; the client is the last address of
+    /// such a list that is in none of these networks, and who is in none of them himself is the client [default:
+    /// private networks]
     #[arg(
         long,
         value_name = "NETWORK,…",
@@ -117,11 +117,11 @@ fn prefixes(text: &str) -> Result<AddressPrefixes, String> {
 }
 
 impl FormArgs {
-    /// What readers are told.
+    /// The settings for readers.
     ///
     /// # Errors
     ///
-    /// A column that cannot be named.
+    /// If a column has an invalid name.
     pub fn wanted(&self) -> Result<Wanted, String> {
         Ok(Wanted {
             kind: None,

@@ -17,7 +17,7 @@ use super::Global;
 use super::agent_args::AgentArgs;
 use crate::exit::{Exit, Failure};
 
-/// For how long the start waits for what is in force; without it the first calls are let through blind.
+/// How long the start waits for the denials in force; without them the first calls are let through blind.
 const READY_WITHIN: Duration = Duration::from_millis(500);
 
 /// What `gateway` takes.
@@ -56,10 +56,10 @@ fn domain_from(text: &str) -> Result<DomainFrom, String> {
 ///
 /// # Errors
 ///
-/// Where the address cannot be had, or is not this machine's own.
+/// If the address cannot be bound, or is not a loopback address.
 pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
     let telemetry = Telemetry {
-        // The HTTP/2 library warns of each frame that a peer should not have sent.
+        // The HTTP/2 library warns about each invalid frame of a peer.
         log: "info,h2=error".to_owned(),
         log_format: LogFormat::Text,
     };
@@ -74,7 +74,7 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(io("runtime"))?;
-    // The agent's counters go there, too.
+    // The agent's counters are shown there as well.
     let metrics = PrometheusBuilder::new()
         .install_recorder()
         .map_err(|error| Failure::Bug(error.to_string()))?;
@@ -119,7 +119,7 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
             _ = interrupt.recv() => {}
         }
         tracing::info!("stopping");
-        // Nobody listens where it has ended by itself.
+        // The receiver is gone if the server has ended by itself.
         let _ = stop.send(true);
         served
             .await

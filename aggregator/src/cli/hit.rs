@@ -1,8 +1,8 @@
 //! `tollgate hit`: an agent on the command line, so that the limiter can be tried without writing code.
 //!
-//! It is the agent that services link, with all that follows: it decides by its deny list, so what it
-//! lets through before a denial has come is excess. Hits therefore come one after the other, and not all
-//! at once. With `--hold` each takes a copy of a resource that is limited by copies, and keeps it for so long.
+//! It uses the agent that services link, with all its properties: it decides by its deny list, so hits that it lets
+//! through before a denial arrives are excess. Therefore hits are made one after the other, and not all at once. With
+//! `--hold`, each takes a copy of a copy-limited resource, and holds it for a while.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::exit::{Exit, Failure};
 use tollgate_server::config::{LogFormat, Telemetry};
 use tollgate_server::telemetry;
 
-/// Time between hits where no rate is given: far more than a denial takes to come on one machine.
+/// The time between hits without `--rate`: far longer than a denial takes on one machine.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a copy of a strict resource is waited for.
+/// How long to wait for a copy of a strict resource.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long an agent may take at the end to send what it recorded.
+/// How long the agent may take at the end to send what it recorded.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
-/// The same where nobody answered at the start: he may be back by now.
+/// The same if no aggregator answered at the start: one may be back by now.
 const FLUSH_MAX_BLIND: Duration = Duration::from_millis(500);
 
 /// What `hit` takes.
@@ -65,13 +65,13 @@ pub struct HitArgs {
     pub blind: bool,
 }
 
-/// Runs the command: 1 where any hit was refused.
+/// Runs the command. If any hit was refused, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where no aggregator is reachable, or the command line is wrong.
+/// If no aggregator can be reached, or the command line is invalid.
 pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
-    // What keeps the agent from Kafka, it says by its log alone.
+    // The agent reports problems with Kafka only in its log.
     let telemetry = Telemetry {
         log: "warn".to_owned(),
         log_format: LogFormat::Text,
@@ -132,7 +132,7 @@ async fn hits(
     let began = Instant::now();
     let mut sum = HitSum::default();
     for n in 0..count {
-        // From the start, so that no delay adds up.
+        // Relative to the start, so that delays do not add up.
         let at = began + every.mul_f64(n as f64);
         tokio::select! {
             () = tokio::time::sleep_until(at) => {}
@@ -163,7 +163,7 @@ async fn hits(
     })
 }
 
-/// What keeps an agent from hearing of its partitions.
+/// Why the agent receives no watermarks of its partitions.
 fn unreachable(stats: &Stats) -> &'static str {
     match (stats.welcomes, stats.feeds_opened) {
         (0, _) if 0 < stats.connections_refused => {
@@ -177,10 +177,10 @@ fn unreachable(stats: &Stats) -> &'static str {
     }
 }
 
-/// Let through, and whether that was blind; or refused.
+/// Let through, and whether the agent was blind; or refused.
 type Called = Result<bool, Denied>;
 
-/// What is called: hits, or copies that are held for a while.
+/// The calls to make: hits, or copies that are held for a while.
 enum Door<'a> {
     Rate(Rate, &'a str),
     Copies {
@@ -204,7 +204,7 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// The next call. What was held for long enough is given back before it.
+    /// Makes the next call. Holds that are due are released before it.
     async fn call(&mut self) -> Result<Called, Failure> {
         let (copies, domain, hold_for, held) = match self {
             Self::Rate(rate, domain) => return Ok(rate.hit(domain).map(|allowed| allowed.blind())),
@@ -240,7 +240,7 @@ impl<'a> Door<'a> {
         }
     }
 
-    /// Waits until the last copy was held for long enough.
+    /// Waits until the last hold is due.
     async fn close(&mut self) {
         if let Self::Copies { held, .. } = self {
             while let Some((until, hold)) = held.pop_front() {
@@ -251,7 +251,7 @@ impl<'a> Door<'a> {
     }
 }
 
-/// How many hits, and the time between two.
+/// The number of hits, and the time between two.
 fn schedule(args: &HitArgs) -> (u64, Duration) {
     let every = args
         .rate
@@ -282,7 +282,7 @@ impl HitSum {
     }
 }
 
-/// An answer, as it is shown.
+/// An answer, as it is printed.
 #[derive(Serialize)]
 struct ShownAnswer<'a> {
     schema: &'static str,

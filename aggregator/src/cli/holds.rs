@@ -1,4 +1,4 @@
-//! `tollgate holds`: who holds what, the oldest first.
+//! `tollgate holds`: lists holds, the oldest first, and releases them.
 //!
 //! ```text
 //! AGE     RESOURCE  DOMAIN  GROUP      COPIES  STATE                 AGENT
@@ -6,9 +6,9 @@
 //! 12s     sandbox   new-1   probation       1  staged, ends in 48s   (transfer 0000000000000000000000000000abcd)
 //! ```
 //!
-//! Asks an aggregator. `release` ends holds by an operator's word: their copies come back, and they stay
-//! ended while their agents list them. It lets staged copies go by the id that is listed, or with all that a
-//! domain has. What stays true: what could not be asked is named.
+//! Asks an aggregator. `release` ends holds in the operator's name: their copies are free again, and the holds stay
+//! ended although their agents list them. It releases staged copies by the id that is listed, or all of a domain.
+//! What stays true: partitions without an answer are named.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +22,7 @@ use tollgate_server::core::holds::STATES;
 use tollgate_server::http::amend::AmendRequest;
 use tollgate_shared::escape::escaped;
 
-/// Where holds are listed, and the field that has them.
+/// The path of the list, and its field with the rows.
 const LIST: (&str, &str) = ("/v1/holds", "holds");
 
 /// What `holds` takes.
@@ -45,7 +45,8 @@ pub struct HoldsArgs {
     /// Only holds taken under this group
     #[arg(long, value_parser = found_name)]
     group: Option<String>,
-    /// Only holds in this state: held (they count), lost (their agent is gone), staged (on their way to another agent)
+    /// Only holds in this state: held (they count), lost (their agent is gone), staged (on their way to another
+    /// agent)
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STATES))]
     state: Option<String>,
     /// How many at most
@@ -82,7 +83,7 @@ enum HoldsVerb {
     },
 }
 
-/// The answer, as far as it is shown to people.
+/// The fields of the answer that people see.
 #[derive(Debug, Deserialize)]
 struct HoldsAnswer {
     holds: Vec<Value>,
@@ -107,11 +108,11 @@ struct HoldRow {
     seized: bool,
 }
 
-/// Runs the command. Where a partition could not be asked it ends with 1.
+/// Runs the command. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where the aggregator does not answer, or the output cannot be written.
+/// If the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     if let Some(verb) = &args.verb {
         return release(global, &args.spoken.url, verb);
@@ -133,7 +134,7 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     Ok(operator::ended(&answer.partitions_missing))
 }
 
-/// Ends holds.
+/// Releases holds or staged copies.
 fn release(global: &Global, url: &str, verb: &HoldsVerb) -> Result<Exit, Failure> {
     let HoldsVerb::Release {
         hold,
@@ -170,7 +171,7 @@ fn release(global: &Global, url: &str, verb: &HoldsVerb) -> Result<Exit, Failure
     operator::ask(global, url, word, act)
 }
 
-/// The agent, number and epoch of a hold, as the list has it.
+/// The agent, number and epoch of a hold in the list.
 fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), Failure> {
     let wrong = || {
         Failure::Usage(format!(
@@ -196,7 +197,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         .collect();
     match epochs.as_slice() {
         [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
-        // What was not looked at may have it.
+        // A partition without an answer may have it.
         [] if !answer.partitions_missing.is_empty() => Err(Failure::Unavailable(format!(
             "{resource_shown} {hold}: not found, and nobody answered for partitions {:?}: try again",
             answer.partitions_missing
@@ -231,7 +232,7 @@ fn with_schema(hold: &Value) -> Value {
     hold
 }
 
-/// What an empty list means.
+/// The message for an empty list.
 fn nothing(answer: &HoldsAnswer, args: &HoldsArgs) -> &'static str {
     let filters = [
         &args.resource,
@@ -309,7 +310,7 @@ fn row(hold: &HoldRow) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// An age in the two greatest units that it has.
+/// An age in its two greatest units.
 fn age(us: u64) -> String {
     let seconds = us / 1_000_000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);

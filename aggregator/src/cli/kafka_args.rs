@@ -1,7 +1,7 @@
-//! Where Kafka is, for commands that speak to it themselves and need no aggregator.
+//! The Kafka cluster of commands that access it themselves and need no aggregator.
 //!
-//! The flags are options of the configuration under other names, and beat what its file says. Knows
-//! nothing of what a command does there.
+//! The flags are options of the configuration under other names, and override its file. Knows nothing of what a
+//! command does there.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{Global, serve};
 use crate::exit::Failure;
 use tollgate_server::config::{Config, Given, LogKind};
 
-/// The broker of a configuration that names none.
+/// The broker if the configuration names none.
 const BOOTSTRAP: &str = "127.0.0.1:9092";
 
 /// What such a command takes.
@@ -29,7 +29,7 @@ pub struct KafkaArgs {
     journal: Option<PathBuf>,
 }
 
-/// The configuration of a command that is told of brokers, and may be of the topics' prefix, by flags of its own.
+/// The configuration of a command with own flags for brokers and perhaps the topics' prefix.
 ///
 /// # Errors
 ///
@@ -45,17 +45,17 @@ pub fn load(global: &Global, bootstrap: &str, prefix: Option<&str>) -> Result<Co
 }
 
 impl KafkaArgs {
-    /// The configuration of a command, which has Kafka as its log.
+    /// The configuration of the command, with Kafka as the log.
     ///
     /// # Errors
     ///
-    /// Where the configuration is wrong, or this build knows no Kafka; where the log is a journal.
+    /// If the configuration is invalid, this build has no Kafka, or the log is a journal.
     pub fn load(&self, global: &Global, command: &'static str) -> Result<Config, Failure> {
         self.refuse_journal(global, command)?;
         serve::load_with(global, self.given(command))
     }
 
-    /// Only its aggregator writes to a journal, and its limits are those of a file.
+    /// Refuses a journal: only its aggregator writes to it, and its limits come from a file.
     fn refuse_journal(&self, global: &Global, command: &str) -> Result<(), Failure> {
         let configured = || {
             let path = global.config.as_ref().filter(|_| self.kafka.is_none())?;

@@ -1,15 +1,15 @@
-//! `tollgate keys`: a CA, certificates, tokens and keys for aggregators' records, for those who have no PKI of their own.
+//! `tollgate keys`: a CA, certificates, tokens and record keys, for fleets without a PKI of their own.
 //!
 //! ```text
 //! keys ca                          DIR/ca.pem  DIR/ca.key
 //! keys cert NAME                   DIR/NAME.pem  DIR/NAME.key
 //! keys token NAME --role agent     DIR/NAME.token, and its hash in DIR/tokens.toml
-//! keys fleet                       a key more in DIR/fleet.keys, under which aggregators sign their records
-//! keys list                        what stands in DIR/tokens.toml
-//! keys revoke NAME                 takes it out; aggregators end its connections within 2 s
+//! keys fleet                       another key in DIR/fleet.keys, with which aggregators sign their records
+//! keys list                        the tokens in DIR/tokens.toml
+//! keys revoke NAME                 removes it; aggregators end its connections within 2 s
 //! ```
 //!
-//! Works on files alone, so an aggregator need not run.
+//! Works only on files, so no aggregator need run.
 
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ enum Verb {
 ///
 /// # Errors
 ///
-/// Where a file cannot be read or written, or what it says cannot be.
+/// If a file cannot be read or written, or its content is invalid.
 pub fn run(global: &Global, args: &KeysArgs) -> Result<Exit, Failure> {
     let dir = &args.dir;
     let lines = match &args.verb {

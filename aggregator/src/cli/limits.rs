@@ -1,13 +1,13 @@
-//! `tollgate limits`: the versions that the log knows; pushing another, and going back to one.
+//! `tollgate limits`: lists the versions in the log, pushes another, and goes back to an earlier one.
 //!
 //! ```text
 //! push F ── faults? 65 ── in force already? done ── append, expecting the version in force
-//!        ── the log decides: this version, or somebody was faster (75)
+//!        ── the log decides: this version, or another was faster (75)
 //! ```
 //!
-//! Speaks to Kafka itself: the `limits` topic has rights of its own, and no aggregator needs to run.
-//! Knows nothing of how versions come into force in partitions: owners point at them. What stays true:
-//! who won is what stands in the log, and not what anybody was told first.
+//! Accesses Kafka itself: the topic `limits` has permissions of its own, and no aggregator needs to run. Knows
+//! nothing of how versions come into force in partitions: ruling aggregators activate them. What stays true: the
+//! log alone decides which version won, whatever a command was told first.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,8 @@ enum LimitsVerb {
         /// The second version [default: the one in force]
         to: Option<u64>,
     },
-    /// Pushes a document, which is then in force; exits with 65 if it has faults, with 75 if another version came first
+    /// Pushes a document, which is then in force; exits with 65 if it has faults, with 75 if another version came
+    /// first
     Push {
         /// The document; `-` is stdin
         file: PathBuf,
@@ -78,8 +79,8 @@ enum LimitsVerb {
         #[command(flatten)]
         act: ActArgs,
     },
-    /// Changes the limits of many domains by the rows of a CSV file: by one record and version for each 8,192 rows, or
-    /// 512 KiB of them
+    /// Changes the limits of many domains by the rows of a CSV file: by one record and version for each 8,192 rows,
+    /// or 512 KiB of them
     Import {
         /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
         /// nothing; `-` is stdin
@@ -132,8 +133,8 @@ struct ActArgs {
 ///
 /// # Errors
 ///
-/// Where Kafka does not answer (69), does not let us (77), the document has faults (65), another version
-/// came first (75), or the configuration is wrong (78).
+/// If Kafka does not answer (69) or refuses access (77), the document has faults (65), another version came first
+/// (75), or the configuration is invalid (78).
 pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
     match &args.verb {
         Some(LimitsVerb::Compare(compare)) => return limits_candidates::compare(global, compare),
@@ -170,7 +171,7 @@ pub fn run(global: &Global, args: &LimitsArgs) -> Result<Exit, Failure> {
         }
         _ => {}
     }
-    // Without the feature this says so.
+    // Without the feature `kafka` this fails with a message.
     let config = args.kafka.load(global, "limits")?;
     #[cfg(not(feature = "kafka"))]
     return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
@@ -201,14 +202,14 @@ mod kafka {
     #[derive(Serialize)]
     struct PushView {
         schema: &'static str,
-        /// The version in force; with a dry run the one that was.
+        /// The version in force; after a dry run the one that was.
         version: u64,
-        /// The one that was in force before.
+        /// The version that was in force before.
         expected: u64,
         pushed: bool,
-        /// Of which resources what was used is forgotten.
+        /// Resources of which usage is forgotten.
         forgets: Vec<Forgotten>,
-        /// Further lines like those.
+        /// The number of further such resources.
         forgets_omitted: u64,
     }
 
@@ -280,7 +281,7 @@ mod kafka {
         }
     }
 
-    /// Prints a version's document, or what stands beside it.
+    /// Prints a version's document, or the rows beside it.
     fn show(
         global: &Global,
         kafka: &KafkaConfig,
@@ -305,15 +306,15 @@ mod kafka {
         Ok(Exit::Done)
     }
 
-    /// Pushes what `wanted` makes of what is known, and waits for what the log says of it.
+    /// Pushes what `wanted` builds from the versions in the log, and waits for the outcome.
     fn push(
         global: &Global,
         kafka: &KafkaConfig,
         act: &ActArgs,
         wanted: impl FnOnce(&History) -> Result<Wanted, Failure>,
     ) -> Result<Exit, Failure> {
-        // Says what is wrong with topics and rights; an append would only be refused. Looking makes no topics:
-        // what is refused, and what is only tried, leaves nothing behind.
+        // Reports faults of topics and permissions, of which an append would only be refused. The check creates no
+        // topics: a refused push, or a dry run, leaves nothing behind.
         check(kafka, Missing::Report)?;
         let found = read_if_there(kafka)?;
         let is_there = found.is_ok();

@@ -1,11 +1,11 @@
-//! Versions on their way into the log: appended, and awaited there.
+//! Appends versions to the log, and waits until they are in it.
 //!
 //! ```text
 //! version 18 in force   append A, expects 18 ── version 19   append B, expects 19 ── version 20
 //! ```
 //!
-//! Knows nothing of what makes a version. What stays true: the next version is appended once the log has the one
-//! before it, so that whoever comes in between is met as a conflict, and what was appended by then stays.
+//! Knows nothing of what makes a version. What stays true: the next version is appended once the log has the previous
+//! one, so that another pusher in between causes a conflict, and the versions before the conflict stay.
 
 use tokio::sync::mpsc;
 use tollgate_shared::mac::MacKey;
@@ -38,7 +38,7 @@ pub(super) struct LimitsStream {
 }
 
 impl LimitsStream {
-    /// Opens it, where everything is read that stands in it.
+    /// Opens the stream, and reads everything in it.
     pub(super) fn open(kafka: &KafkaConfig, history: History) -> Result<Self, Failure> {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         let mut log = KafkaLog::open(kafka.clone(), events)?;
@@ -53,7 +53,7 @@ impl LimitsStream {
             Ok(matches!(event, LogEvent::CaughtUp { .. }).then_some(()))
         })?;
         if stream.history.next == 0 {
-            // The stream begins with its identity: offset 0 stands for "none".
+            // The stream begins with its identity, since version 0 means "none".
             let id = LogId {
                 generation: 1,
                 random: rand::random(),
@@ -69,7 +69,7 @@ impl LimitsStream {
         self.log.append(Stream::Limits, 0, ticket, record);
     }
 
-    /// Appends one version after the other, each once the one before it is in force; says which is in force then.
+    /// Appends one version after the other, each once the previous one is in force; returns the last one.
     pub(super) fn append_all(
         &mut self,
         wanted: Wanted,
@@ -90,12 +90,12 @@ impl LimitsStream {
         Ok(version)
     }
 
-    /// Lets go of the log.
+    /// Closes the log.
     pub(super) fn close(mut self) {
         self.log.close();
     }
 
-    /// Waits for what the log says of a push.
+    /// Waits for the outcome of a push.
     fn outcome_of(&mut self, push: u128) -> Result<u64, Failure> {
         let (inbox, history) = (&mut self.inbox, &mut self.history);
         until(inbox, history, |_, entered| match entered {
@@ -110,7 +110,7 @@ impl LimitsStream {
     }
 }
 
-/// A failure behind which some versions of several are in force.
+/// A failure after which some of several versions are in force.
 fn part_done(failure: Failure, (done, count): (usize, usize), version: u64) -> Failure {
     eprintln!(
         "tollgate: {done} of {count} parts are in force, up to version {version}: the same command does the rest"
@@ -118,7 +118,7 @@ fn part_done(failure: Failure, (done, count): (usize, usize), version: u64) -> F
     failure
 }
 
-/// One version that is to be.
+/// One version to append.
 enum NextVersion {
     Document(String),
     Change(Act),
@@ -160,7 +160,7 @@ impl NextVersion {
     }
 }
 
-/// Somebody was faster.
+/// The failure if another version came first.
 pub(super) fn conflict(expected: u64, found: u64) -> Failure {
     Failure::Log {
         exit: Exit::Conflict,
@@ -170,7 +170,7 @@ pub(super) fn conflict(expected: u64, found: u64) -> Failure {
     }
 }
 
-/// Takes events until `found` has what it looks for: in an event, or in what became of a push.
+/// Takes events until `found` returns a value, for an event or for the outcome of a push.
 fn until<T>(
     inbox: &mut mpsc::Receiver<LogEvent>,
     history: &mut History,
@@ -210,7 +210,7 @@ fn until<T>(
     Err(Failure::Unavailable("the log has ended".to_owned()))
 }
 
-/// How a command ends whose records are not taken: where a right is missing, the log names it.
+/// The failure of a command whose records are not taken; if a permission is missing, the log names it.
 fn no_answer(why: String) -> Failure {
     match why.contains("AuthorizationFailed") {
         true => Failure::Log {

@@ -5,9 +5,9 @@
 //! api.search  1000         3       12             43                 40     0          3
 //! ```
 //!
-//! `compare` asks an aggregator; `promote` changes a document's text, in the log or in a file, and leaves
-//! the rest of it as it stands. Knows nothing of how candidates rule. What stays true: what was refused by
-//! the limits in force no candidate was asked about, and that is said.
+//! `compare` asks an aggregator; `promote` changes a document's text, in the log or in a file, and leaves the rest
+//! of it unchanged. Knows nothing of how candidates rule. What stays true: calls that the limits in force refused
+//! were not ruled by a candidate, and the output states that.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -24,7 +24,7 @@ use super::{Global, input_name, read_input};
 use crate::exit::{Exit, Failure};
 use tollgate_shared::escape::escaped;
 
-/// What is usual: whoever states one of these takes the place of what was stated of all.
+/// The usual constraints: a candidate that states one of these replaces all of them.
 const USUAL: [&str; 4] = ["rate", "windows", "bucket", "tiers"];
 
 /// Denials that are shown of each candidate.
@@ -80,13 +80,13 @@ struct Newest {
     code: String,
 }
 
-/// One resource, all partitions together.
+/// One resource, summed over partitions.
 #[derive(Debug, Serialize)]
 struct Compared {
     schema: &'static str,
     version: u64,
     resource: String,
-    /// When the log took the first record that was ruled by both; null: none was yet.
+    /// When the log took the first record that was ruled by both; null: none yet.
     from_us: Option<u64>,
     to_us: Option<u64>,
     #[serde(flatten)]
@@ -134,11 +134,11 @@ impl CandidateFigures {
     }
 }
 
-/// Shows candidates beside limits. Where a partition could not be asked it ends with 1.
+/// Shows candidates beside limits. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where no aggregator answers (69), or there is no such candidate (65).
+/// If no aggregator answers (69), or there is no such candidate (65).
 pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
     let answer: CandidatesAnswer = get(&args.spoken.url, "/v1/candidates", &[])?;
     let mut names = answer.configured.clone();
@@ -235,7 +235,7 @@ pub(super) fn instant(us: u64) -> String {
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or written, or has no such candidate (65).
+/// If the file cannot be read or written, or has no such candidate (65).
 pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Failure> {
     let text = read_input(file)?;
     let name = input_name(file);
@@ -260,11 +260,11 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// The document with a resource's candidate in the place of its limits.
+/// The document with a resource's limits replaced by its candidate.
 ///
 /// # Errors
 ///
-/// Where there is no such candidate, or the document is not a good one (65).
+/// If there is no such candidate, or the document is invalid (65).
 pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
     let bad = |error: toml_edit::TomlError| Failure::Data(error.to_string());
     let mut document = DocumentMut::from_str(text).map_err(bad)?;
@@ -301,7 +301,7 @@ pub fn promoted(text: &str, resource: &str) -> Result<String, Failure> {
     }
 }
 
-/// Puts a value in, where its like stood if there was one.
+/// Inserts a value, in the place of an existing one if there is one.
 fn replace(table: &mut dyn TableLike, key: &str, new: &Item) {
     match (
         table.get_mut(key).and_then(Item::as_value_mut),

@@ -1,6 +1,7 @@
 //! `tollgate limits convert`: the configuration of another limiter as a limits document.
 //!
-//! The document goes to the output, what has no equal in it to stderr, a line each; in JSON both are in one object.
+//! The document goes to the output; a line for each setting without an equivalent goes to stderr. In JSON, one object
+//! has both.
 
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ struct ConvertView {
 ///
 /// # Errors
 ///
-/// Where the configuration cannot be read (66), or says what no document can (65).
+/// If the configuration cannot be read (66), or has settings that no document can express (65).
 pub fn run(global: &Global, args: &ConvertArgs) -> Result<Exit, Failure> {
     let name = input_name(&args.file);
     let text = read_input(&args.file)?;

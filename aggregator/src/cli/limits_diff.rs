@@ -1,6 +1,6 @@
-//! `tollgate limits diff`: how two versions differ, and what the second forgets.
+//! `tollgate limits diff`: how two versions differ, and which usage the second forgets.
 //!
-//! Knows no log. What stays true: in JSON it is one object, as of every other command.
+//! Knows no log. What stays true: with JSON the output is one object, as of every other command.
 
 use serde::Serialize;
 use similar::TextDiff;
@@ -22,11 +22,11 @@ struct DiffView {
     to: u64,
     /// Whether their documents differ, or the rows beside them.
     differs: bool,
-    /// How, as `diff -u` writes it.
+    /// The difference, as `diff -u` writes it.
     diff: String,
-    /// Of which resources the second would forget what was used.
+    /// Resources of which the second would forget usage.
     forgets: Vec<Forgotten>,
-    /// Further lines like those.
+    /// The number of further such resources.
     forgets_omitted: u64,
 }
 
@@ -60,11 +60,11 @@ impl DiffView {
     }
 }
 
-/// Shows how two versions differ; without a second, how the one in force differs from the first.
+/// Shows how two versions differ; without a second version, how the one in force differs from the first.
 ///
 /// # Errors
 ///
-/// Where the log has no such version.
+/// If the log has no such version.
 pub(super) fn diff(
     global: &Global,
     history: &History,

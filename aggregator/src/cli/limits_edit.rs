@@ -1,4 +1,4 @@
-//! What is changed of limits, as it is typed: `limits set` and `limits import`.
+//! Changes of limits, as operators write them: `limits set` and `limits import`.
 //!
 //! ```text
 //! resource,domain,rate,hard,limit
@@ -6,8 +6,8 @@
 //! sandbox,acme,,,50                   copies
 //! ```
 //!
-//! Knows nothing of documents. What stays true: a row that is not understood is refused with its place, all
-//! of them together.
+//! Knows nothing of documents. What stays true: rows that cannot be read are all refused together, each with its
+//! place.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub struct StatedEdit {
 }
 
 impl StatedEdit {
-    /// The same for those who know no command line.
+    /// The change, as the type that `limits` uses.
     pub fn own(&self) -> Own {
         Own {
             rate: self.rate.as_deref().map(Into::into),
@@ -43,7 +43,7 @@ impl StatedEdit {
         }
     }
 
-    /// The same for an aggregator.
+    /// The change, as a request to an aggregator.
     pub fn asked(&self) -> AmendRequest {
         AmendRequest {
             act: "set".to_owned(),
@@ -59,7 +59,7 @@ impl StatedEdit {
 ///
 /// # Errors
 ///
-/// Where columns are missing, or rows have faults: all of them are said.
+/// If columns are missing, or rows have faults: all of them are listed.
 pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> {
     let mut lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
     let heading = lines.next().map_or("", |(_, line)| line);

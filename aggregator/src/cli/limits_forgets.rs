@@ -1,16 +1,16 @@
-//! Of which resources a version forgets what was used, for who pushes it.
+//! Tells the pusher of a version of which resources it forgets usage.
 //!
-//! Knows no log. What stays true: limits that are wrong are no business of this room, and nothing is said of them.
+//! Knows no log. What stays true: for invalid limits nothing is reported here; other code refuses them.
 
 use tollgate_limits::{Forgotten, Limits, Revision, forgotten};
 
 use super::limits_wanted::Wanted;
 use tollgate_limits::versions::own_of;
 
-/// What is forgotten, and how many further lines of it there are.
+/// The resources, and the number of further ones.
 pub(super) type Forgets = (Vec<Forgotten>, u64);
 
-/// What would be forgotten of what counts under the latest limits.
+/// What would be forgotten of the usage under the latest limits.
 pub(super) fn forgets_of(latest: &Limits, wanted: &Wanted) -> Forgets {
     let next = || {
         let document = wanted.document.as_ref().map(|text| Limits::parse(text));
@@ -27,7 +27,7 @@ pub(super) fn forgets_of(latest: &Limits, wanted: &Wanted) -> Forgets {
     next().map_or_else(Forgets::default, |next| forgotten(latest, &next))
 }
 
-/// The same for people, a line each.
+/// The same for people, one line each.
 pub(super) fn lines_of((lines, omitted): &Forgets) -> Vec<String> {
     let mut all: Vec<String> = lines.iter().map(Forgotten::to_string).collect();
     if 0 < *omitted {

@@ -1,6 +1,6 @@
-//! The versions that the `limits` stream has, each with who pushed it.
+//! The versions in the stream `limits`, each with its author.
 //!
-//! Knows nothing of commands. What stays true: it has what the log has, in its order, and writes nothing.
+//! Knows nothing of commands. What stays true: it has what the log has, in the same order, and writes nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tollgate_log::kafka::{KafkaConfig, KafkaFault};
 use tollgate_log::{Delivered, Stream};
 use tollgate_shared::hex::hex;
 
-/// A version, and who pushed it.
+/// A version, and its author.
 pub(super) struct VersionEntry {
     pub(super) version: Arc<Version>,
     pub(super) who: String,
@@ -36,14 +36,14 @@ struct VersionView<'a> {
     /// Domains that have limits of their own beside the document.
     rows: usize,
     resources: usize,
-    /// What an operator did, if it is an amendment.
+    /// The operator's act, if it is an amendment.
     amendment: Option<String>,
     who: &'a str,
     why: &'a str,
     at_us: u64,
 }
 
-/// The limits stream as far as it was read.
+/// The limits stream, as far as it was read.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) book: LimitsBook,
@@ -52,10 +52,10 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Enters a record; says what became of the push that it completes, if it completes one.
+    /// Enters a record; returns the outcome of the push that it completes, if any.
     pub(super) fn enter(&mut self, record: &Delivered) -> Option<Entered> {
         self.next = record.offset + 1;
-        // What cannot be read is kept aside by aggregators.
+        // Aggregators keep records that cannot be decoded as dead letters.
         let entered = self
             .book
             .read(record.offset, record.appended, &record.bytes)
@@ -105,12 +105,12 @@ impl History {
     }
 }
 
-/// Reads the stream as far as it goes now, and writes nothing.
+/// Reads the stream to its present end, and writes nothing.
 pub(super) fn read(kafka: &KafkaConfig) -> Result<History, Failure> {
     Ok(read_if_there(kafka)??)
 }
 
-/// Reads the stream, if its topic is there; else says that it is missing.
+/// Reads the stream if its topic exists; otherwise returns that it is missing.
 pub(super) fn read_if_there(kafka: &KafkaConfig) -> Result<Result<History, KafkaFault>, Failure> {
     let mut reader = KafkaReader::open(kafka, Stream::Limits, 0, 0)?;
     let mut history = History::default();

@@ -1,12 +1,12 @@
-//! `tollgate limits import --url`: the rows of a file, through an aggregator.
+//! `tollgate limits import --url`: imports the rows of a file through an aggregator.
 //!
 //! ```text
 //! F: 2,000 rows ── POST /v1/amendments, as many as one body takes ── version 19 ── the next, expecting 19 ── ...
 //! ```
 //!
-//! For a journal, whose one writer the aggregator is, and for whoever has no rights on Kafka. Knows nothing of what is
-//! in force: the aggregator looks at each part. What stays true: rows go in their order, and each part expects the
-//! version that the one before it became.
+//! For a journal, which only its aggregator writes, and for callers without permissions on Kafka. Knows nothing of
+//! what is in force: the aggregator checks each part. What stays true: rows are sent in their order, and each part
+//! expects the version that the previous one created.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ use super::{Global, input_name, limits_edit, read_input};
 use crate::exit::{Exit, Failure};
 use tollgate_server::http::amend::{AmendRequest, AmendRow};
 
-/// Bytes of rows in one request: an aggregator takes bodies of 64 KiB, and the reason stands beside them.
+/// Bytes of rows in one request: an aggregator accepts bodies of 64 KiB, which include the reason.
 const PART_BYTES_MAX: usize = 48 << 10;
 
-/// Has an aggregator set the rows of a file.
+/// Asks an aggregator to set the rows of a file.
 ///
 /// # Errors
 ///
-/// As each part is refused; what was done before stays.
+/// If a part is refused; the parts before it stay in force.
 pub(super) fn import(
     global: &Global,
     url: &str,
@@ -73,12 +73,12 @@ fn row_of(row: TextEdit, domain: Option<String>) -> AmendRow {
     }
 }
 
-/// Rows in their order, in as few parts as have room for them.
+/// Rows in their order, in as few parts as possible.
 fn parts_of(rows: Vec<AmendRow>) -> Vec<Vec<AmendRow>> {
     let mut parts: Vec<Vec<AmendRow>> = Vec::new();
     let mut left = 0;
     for row in rows {
-        // Rows are texts and numbers, which JSON always takes.
+        // Rows consist of texts and numbers, which JSON can always represent.
         let bytes = serde_json::to_string(&row).map_or(PART_BYTES_MAX, |text| text.len() + 1);
         match parts.last_mut() {
             Some(part) if bytes <= left => {

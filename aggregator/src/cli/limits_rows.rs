@@ -1,12 +1,11 @@
-//! Limits of domains beside a document: as a file, and back to those of an earlier version.
+//! Limits of domains beside a document: as a file, and rolled back to those of an earlier version.
 //!
 //! ```text
 //! version 18   acme 5/s   globex 7/s          rolled back to 18 from 21: acme 5/s again, initech removed
 //! version 21   acme 9/s   globex 7/s   initech 1/s
 //! ```
 //!
-//! Knows nothing of logs. What stays true: what is written here `limits import` reads, and what it reads are the same
-//! rows.
+//! Knows nothing of logs. What stays true: `limits import` reads what is written here, and results in the same rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +41,7 @@ pub(super) fn rows_text(limits: &Limits) -> String {
     text
 }
 
-/// A field, in quotes where a reader would take it for more than one.
+/// A CSV field, quoted if needed.
 fn csv_field(text: &str) -> String {
     match text.contains([',', '"']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -50,7 +49,7 @@ fn csv_field(text: &str) -> String {
     }
 }
 
-/// What makes the document and the rows of an earlier version those in force again.
+/// The document and changes that restore an earlier version.
 pub(super) fn rolled_back(history: &History, version: u64) -> Result<Wanted, Failure> {
     let wanted = &history.find(Some(version))?.version;
     let nothing = Limits::default();
@@ -67,7 +66,7 @@ pub(super) fn rolled_back(history: &History, version: u64) -> Result<Wanted, Fai
     })
 }
 
-/// The rows that turn those of one version into those of another.
+/// The rows that change those of one version into those of another.
 fn between(from: &Limits, to: &Limits) -> Vec<SetRow> {
     let named = |limits| -> BTreeMap<(&str, &str), Own> {
         let rows = Limits::rows(limits);
@@ -82,7 +81,7 @@ fn between(from: &Limits, to: &Limits) -> Vec<SetRow> {
         if before.as_ref() == Some(own) {
             continue;
         }
-        // What a row does not state stays as it was.
+        // Fields that a row does not state stay as they were.
         if before.is_some_and(|before| own.clone().or(Some(&before)) != *own) {
             changes.push(row_of(resource, domain, &removed));
         }
@@ -126,7 +125,7 @@ mod tests {
         let later = with_rows("a,same,5/s,,\na,less,7/s,9/s,\na,new,5/s,,\nc,e,,,9\n");
         let changes = between(&later, &earlier);
         let domains: Vec<&str> = changes.iter().map(|row| &*row.domain).collect();
-        // A field that is not stated any more takes the row away first.
+        // To drop a field, the row is removed first.
         assert_eq!(domains, ["gone", "less", "less", "e", "new"]);
         let mut revision = Revision::of(&later);
         for row in &changes {

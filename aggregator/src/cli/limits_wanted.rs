@@ -1,11 +1,12 @@
-//! What is to be the next version: a document, or records that change the version in force.
+//! The next version: a document, or records that change the version in force.
 //!
 //! ```text
 //! set R --domain D      a record of a few bytes
-//! import F              F's rows in their order, in as few records as have room for them
+//! import F              F's rows in their order, in as few records as possible
 //! ```
 //!
-//! Knows nothing of logs. What stays true: what is bad is neither, and of rows with a fault no record is made.
+//! Knows nothing of logs. What stays true: an invalid document or change is refused; rows with a fault make no
+//! record.
 
 use std::mem::take;
 use std::path::Path;
@@ -25,7 +26,7 @@ use tollgate_server::record_keys;
 pub(super) struct Wanted {
     /// The document.
     pub(super) document: Option<String>,
-    /// Changes of whatever is in force by then.
+    /// Changes of the version that is in force by then.
     pub(super) changes: Vec<Act>,
 }
 
@@ -46,20 +47,20 @@ impl Wanted {
         }
     }
 
-    /// What is left of it over a version that is in force: its document is no version again.
+    /// What remains to be done over the version in force: an identical document is not pushed again.
     pub(super) fn over(mut self, latest: &Version) -> Self {
         self.document
             .take_if(|text| latest.text.digest() == digest(text.as_bytes()));
         self
     }
 
-    /// Whether nothing is left to do.
+    /// Whether nothing remains to be done.
     pub(super) fn is_done(&self) -> bool {
         self.document.is_none() && self.changes.is_empty()
     }
 
-    /// The same, unless it is a document that names a key for aggregators' records which is not in the key file, where
-    /// there is one: aggregators that lack a key do not bring the document into force.
+    /// Checks, if there is a key file, that it has all record keys that the document names: aggregators that lack a
+    /// key do not activate the document.
     pub(super) fn with_keys(self, key_file: Option<&Path>) -> Result<Self, Failure> {
         let (Some(text), Some(path)) = (&self.document, key_file) else {
             return Ok(self);
@@ -78,7 +79,7 @@ impl Wanted {
     }
 }
 
-/// The document in force with changes, if it is a good one.
+/// The document in force with changes, if the result is valid.
 pub(super) fn edited(version: &Version, changes: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     let text = apply(&version.text, changes).map_err(|why| Failure::Data(why.to_string()))?;
     match Limits::parse(&text) {
@@ -87,7 +88,7 @@ pub(super) fn edited(version: &Version, changes: &[(String, TextEdit)]) -> Resul
     }
 }
 
-/// What one domain has of its own, changed, if that makes limits.
+/// A change of one domain's own limits, if the result is valid.
 pub(super) fn set(
     version: &Version,
     resource: &str,
@@ -103,8 +104,8 @@ pub(super) fn set(
     Ok(Wanted::changes(vec![Act::Set(row)]))
 }
 
-/// The rows of a file, each with its place, as records. Rows that change nothing make none: whoever imports a file
-/// twice, or again after some of its records were taken, does what is left to do.
+/// The rows of a file, each with its place, as records. Rows that change nothing are left out: importing a file
+/// twice, or again after some of its records were taken, does only the rest.
 pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result<Wanted, Failure> {
     let before = &*version.limits;
     let after = changed(before, rows)?;
@@ -119,7 +120,7 @@ pub(super) fn imported(version: &Version, rows: &[(String, TextEdit)]) -> Result
     Ok(Wanted::changes(records_of(changes)))
 }
 
-/// Rows in their order, in as few records as have room for them.
+/// Rows in their order, in as few records as possible.
 pub(super) fn records_of(rows: impl IntoIterator<Item = SetRow>) -> Vec<Act> {
     let mut records = Vec::new();
     let (mut record, mut bytes) = (Vec::new(), set_rows::HEAD_BYTES_MAX);
@@ -139,7 +140,7 @@ pub(super) fn records_of(rows: impl IntoIterator<Item = SetRow>) -> Vec<Act> {
     records
 }
 
-/// A row that states this of a domain; nothing: it is removed.
+/// A row with these limits of a domain; without any it removes them.
 pub(super) fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
     SetRow {
         resource: resource.into(),
@@ -150,7 +151,7 @@ pub(super) fn row_of(resource: &str, domain: &str, own: &Own) -> SetRow {
     }
 }
 
-/// Limits with the rows of a file; all that cannot be done is said, each with its place.
+/// Limits changed by the rows of a file; all faults are listed, each with its place.
 fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failure> {
     let mut revision = Revision::of(before);
     let mut faults = Vec::new();
@@ -168,7 +169,7 @@ fn changed(before: &Limits, rows: &[(String, TextEdit)]) -> Result<Limits, Failu
     }
 }
 
-/// What a domain has of its own, of whichever kind the resource is.
+/// The own limits of a domain, for either kind of resource.
 fn own_of<'l>(
     limits: &'l Limits,
     resource: &str,
@@ -216,7 +217,7 @@ mod tests {
         imported(&version(), &rows)
     }
 
-    /// How many rows each record has that a file makes.
+    /// The rows of each record that a file makes.
     fn records(csv: &str) -> Vec<Vec<SetRow>> {
         let wanted = import(csv).expect("good rows");
         assert!(wanted.document.is_none());
@@ -261,7 +262,7 @@ mod tests {
         let room = (set_rows::ROWS_BYTES_MAX - 3) / (200 + 2 + 2 + 4 + 3);
         assert_eq!(lengths(&many(room, 200)), [room]);
         assert_eq!(lengths(&many(room + 1, 200)), [room, 1]);
-        // The longest record is a message.
+        // The longest record fits into a message.
         let mut writer = Writer::new();
         let (who, why) = ("w".repeat(256), "y".repeat(1024));
         let (push, expected) = (u128::MAX, u64::MAX);

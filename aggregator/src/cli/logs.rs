@@ -1,4 +1,4 @@
-//! Which log a command is about: a journal, a Kafka, or an export. Never locked, never written.
+//! Which log a command reads: a journal, Kafka, or an export. It is never locked and never written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -58,7 +58,7 @@ pub struct ThreadsArgs {
 }
 
 impl ThreadsArgs {
-    /// How many.
+    /// The number of threads.
     pub fn count(&self) -> usize {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.threads.unwrap_or_else(cores).get()
@@ -75,7 +75,7 @@ impl LogArgs {
     ///
     /// # Errors
     ///
-    /// Where none is named, it is missing, or it cannot be read by this build.
+    /// If no log is named, or it is missing, or this build cannot read it.
     pub fn open(&self, global: &Global) -> Result<Arc<dyn Source>, Failure> {
         if let Some(dir) = &self.journal {
             return Ok(Arc::new(JournalSource::open(dir).map_err(failure)?));
@@ -93,11 +93,11 @@ impl LogArgs {
         ))
     }
 
-    /// The keys that its owners sign with. What is under a key that is missing is taken as good.
+    /// The keys with which its aggregators sign. Records under a missing key are taken as authentic.
     ///
     /// # Errors
     ///
-    /// Where the key file cannot be read, or is bad.
+    /// If the key file cannot be read, or is invalid.
     pub fn keys(&self) -> Result<Keyring, Failure> {
         let read = |path: &PathBuf| {
             let keys = tollgate_server::record_keys::read(path);
@@ -131,7 +131,7 @@ impl RangeArgs {
     ///
     /// # Errors
     ///
-    /// Where an end of it cannot be read.
+    /// If one of its ends is invalid.
     pub fn range(&self) -> Result<Range, Failure> {
         let now = tollgate_log::clock::wall();
         let point = |flag: &str, text: &Option<String>| {
@@ -147,7 +147,7 @@ impl RangeArgs {
     }
 }
 
-/// How a command fails whose log cannot be read.
+/// The failure of a command whose log cannot be read.
 pub fn failure(error: SourceError) -> Failure {
     let exit = match &error {
         SourceError::Missing(_) => Exit::NoInput,
@@ -162,7 +162,7 @@ pub fn failure(error: SourceError) -> Failure {
     }
 }
 
-/// How a command fails whose log cannot be replayed.
+/// The failure of a command whose log cannot be replayed.
 pub fn replay_failure(error: ReplayError) -> Failure {
     match error {
         ReplayError::Source(error) => failure(error),

@@ -1,8 +1,8 @@
-//! The command line: what it says, which command it names, and how a command ends.
+//! The command line: parses it, dispatches to the command, and determines how the command ends.
 //!
-//! A flag beats `TOLLGATE_*`, which beats the file, which beats the default. Results go to stdout (or
-//! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way
-//! to end is a row of the table in [`crate::exit`].
+//! A flag overrides `TOLLGATE_*`, which overrides the file, which overrides the default. Results go to stdout (or
+//! `-o`), logs and progress to stderr. Knows nothing of what commands do. What stays true: every way to end is a
+//! row of the table in [`crate::exit`].
 
 pub mod agent_args;
 pub mod amend;
@@ -184,21 +184,21 @@ pub enum Command {
 }
 
 impl Global {
-    /// Opens the output that was asked for.
+    /// Opens the requested output.
     ///
     /// # Errors
     ///
-    /// Where it cannot be created.
+    /// If it cannot be created.
     pub fn open_output(&self) -> Result<Output, Failure> {
         Output::open(self.output.as_deref(), self.color)
     }
 
-    /// What domains are called in the log: by the key of --domain-key, or of the configuration's
+    /// How domains are named in the log: by the key of --domain-key, or of the configuration's
     /// security.domain_key_file.
     ///
     /// # Errors
     ///
-    /// Where the key cannot be read or is none, or the configuration is wrong.
+    /// If the key cannot be read or is invalid, or the configuration is invalid.
     pub fn domains(&self) -> Result<Domains, Failure> {
         let configured = match (&self.domain_key, &self.config) {
             (Some(_), _) | (None, None) => None,
@@ -210,7 +210,7 @@ impl Global {
         }
     }
 
-    /// What one domain that was typed is called in the log.
+    /// The name in the log of a domain that was typed.
     ///
     /// # Errors
     ///
@@ -219,11 +219,11 @@ impl Global {
         self.domain_by(typed, || Ok(None))
     }
 
-    /// The same on a resource, of which it is asked how it limits addresses where that makes a difference.
+    /// The same on a resource; `addresses` is called only if it matters how the resource limits addresses.
     ///
     /// # Errors
     ///
-    /// As [`Global::domain`], and where that cannot be said.
+    /// As [`Global::domain`], and if `addresses` fails.
     pub fn domain_by(
         &self,
         typed: Option<&String>,
@@ -247,7 +247,7 @@ impl Global {
     ///
     /// # Errors
     ///
-    /// As [`Global::domains`], and where its domains are not one fleet's.
+    /// As [`Global::domains`], and if its domains are not of one fleet.
     pub fn document(&self, text: String, name: &str) -> Result<String, Failure> {
         let document = self.domains()?.document(text);
         document.map_err(|mixture| Failure::Data(format!("{name}: {mixture}")))
@@ -258,10 +258,10 @@ impl Global {
 ///
 /// # Errors
 ///
-/// How to end at once: help and version end well, a wrong command line with 64.
+/// The exit code to end with at once: 0 for help and version, 64 for an invalid command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
     Cli::try_parse_from(args).map_err(|error| {
-        // Help that nobody reads is no failure.
+        // If the output of help is closed, that is not a failure.
         let _ = error.print();
         if error.use_stderr() {
             Exit::Usage
@@ -271,7 +271,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
     })
 }
 
-/// Runs a command to its end and says how it ended. Errors are told here and nowhere else.
+/// Runs a command and returns its exit code. Errors are reported here and nowhere else.
 pub fn run(cli: Cli) -> Exit {
     let Cli { global, command } = cli;
     let result = global.reach.set().and_then(|()| perform(&global, command));
@@ -351,7 +351,7 @@ pub fn version() -> String {
 ///
 /// # Errors
 ///
-/// [`Failure::Input`] where it cannot be read, [`Failure::Data`] where it is not UTF-8.
+/// [`Failure::Input`] if it cannot be read, [`Failure::Data`] if it is not UTF-8.
 pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
     let name = input_name(path);
     let read = if path == std::path::Path::new("-") {
@@ -372,7 +372,7 @@ pub fn read_input(path: &std::path::Path) -> Result<String, Failure> {
     })
 }
 
-/// How an input is called in messages.
+/// The name of an input in messages.
 pub fn input_name(path: &std::path::Path) -> String {
     match path.to_str() {
         Some("-") => "(stdin)".to_owned(),

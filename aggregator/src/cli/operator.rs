@@ -1,13 +1,13 @@
-//! What every command of an operator has: who, why, which version is expected, and to whom it speaks.
+//! What operators' commands share: author, reason, expected version, and the aggregator's address.
 //!
 //! ```text
 //! tollgate reset api.search acme --reason "import ran twice"
 //!   POST http://127.0.0.1:7400/v1/amendments ── in the log ── version 18: reset api.search acme
 //! ```
 //!
-//! Speaks to any aggregator of the fleet, which appends the amendment to its log, Kafka or journal: a
-//! journal has one writer. Knows nothing of what acts do. What stays true: what ends with another code
-//! than 0 has changed nothing, unless it says that the log did not answer.
+//! Asks any aggregator of the fleet, which appends the amendment to its log, Kafka or a journal: a journal has only
+//! one writer. Knows nothing of what acts do. What stays true: a command that exits with another code than 0 has
+//! changed nothing, unless it reports that the log did not answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub struct OperatorNote {
 }
 
 impl OperatorNote {
-    /// The word of a command that states it otherwise.
+    /// The note of a command that has other arguments for it.
     pub fn new(reason: String, expect_version: Option<u64>, dry_run: bool) -> Self {
         Self {
             reason,
@@ -77,22 +77,22 @@ fn said(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// What became of an act.
+/// The result of an act.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OperatorAnswer {
     schema: String,
     amendment: String,
-    /// The version that it is; where nothing was done, the one in force.
+    /// The amendment's version; if nothing was done, the version in force.
     pub version: u64,
     expected: u64,
     done: bool,
     in_force: bool,
 }
 
-/// An answer of the greatest length that any has.
+/// The greatest length of an answer.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
-/// Asks for an act, and says what became of it.
+/// Sends an act, and prints the result.
 ///
 /// # Errors
 ///
@@ -107,11 +107,11 @@ pub fn ask(
     tell(global, &[answer])
 }
 
-/// Says what became of acts, a line each.
+/// Prints the results of acts, one line each.
 ///
 /// # Errors
 ///
-/// Where the output takes nothing.
+/// If the output cannot be written.
 pub fn tell(global: &Global, answers: &[OperatorAnswer]) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     for answer in answers {
@@ -124,12 +124,12 @@ pub fn tell(global: &Global, answers: &[OperatorAnswer]) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// Asks for an act.
+/// Sends an act.
 ///
 /// # Errors
 ///
-/// Another version in force (75), an unknown resource or a bad name (65), nothing that could be changed
-/// (1), no answer (69).
+/// Another version is in force (75), the resource is unknown or a name invalid (65), there is nothing to change
+/// (1), or there is no answer (69).
 pub fn asked(
     global: &Global,
     url: &str,
@@ -149,7 +149,7 @@ pub fn asked(
         dry_run: word.dry_run,
         ..act
     };
-    // What is missing is told before anybody is asked.
+    // Missing fields are reported before an aggregator is asked.
     asked.clone().proposal().map_err(Failure::Usage)?;
     let opened = reach::open(url, None)?;
     let url = format!("{url}/v1/amendments");
@@ -162,7 +162,7 @@ pub fn asked(
             .send(&body)
             .map_err(&unavailable)?;
         let status = response.status().as_u16();
-        // Twenty a second and caller: whoever runs commands in a row waits for his turn.
+        // Twenty a second per caller: a script that runs many commands waits for its turn.
         let wait = response.headers().get("retry-after");
         let wait = wait.and_then(|wait| wait.to_str().ok()?.parse().ok());
         if let (429, Some(seconds @ 1..=5)) = (status, wait) {
@@ -178,12 +178,12 @@ pub fn asked(
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
 }
 
-/// What a domain that was typed is called in the log of a running fleet. Under a domain key agents hash the network
-/// of an address where its resource limits addresses by their networks, which the limits in force say.
+/// The name of a typed domain in the log of a running fleet. With a domain key, agents hash the network of an
+/// address if its resource limits addresses by their networks, which depends on the limits in force.
 ///
 /// # Errors
 ///
-/// As [`Global::domain`], and where the limits in force are needed and nobody answers.
+/// As [`Global::domain`], and if the limits in force are needed and no aggregator answers.
 pub fn domain_on(
     global: &Global,
     url: &str,
@@ -239,8 +239,8 @@ fn refusal(url: &str, status: u16, body: &str) -> Failure {
 ///
 /// # Errors
 ///
-/// Where nobody answers, or with something else: what the aggregator says of a request that it refuses
-/// (65), and anything else (69).
+/// If no aggregator answers, or not with a list: with the aggregator's message if it refuses the request (65), and
+/// otherwise (69).
 pub fn get<T: serde::de::DeserializeOwned>(
     url: &str,
     path: &str,
@@ -264,8 +264,8 @@ pub fn get<T: serde::de::DeserializeOwned>(
     serde_json::from_str(&body).map_err(|error| Failure::Data(format!("{url}: {error}")))
 }
 
-/// Reads a list page by page, until it has so many rows or there are no more. What else an answer says is that of
-/// the last page, but for the partitions that could not be asked for any of them.
+/// Reads a list page by page, until it has enough rows or there are no more. Other fields of the answer are those of
+/// the last page, except the missing partitions, which are collected from all pages.
 ///
 /// # Errors
 ///
@@ -303,7 +303,7 @@ pub fn pages<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// A list that was refused, in the words of whoever refused it.
+/// The failure of a refused list, with the aggregator's message.
 fn not_listed(url: &str, status: u16, body: &str) -> Failure {
     match (status, said_by(body)) {
         (401 | 403, Some(said)) => reach::not_authorised(url, &said),
@@ -313,7 +313,7 @@ fn not_listed(url: &str, status: u16, body: &str) -> Failure {
     }
 }
 
-/// The words of an aggregator that refuses a request.
+/// The message of an aggregator that refuses a request.
 pub(super) fn said_by(body: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct ServerFault {
@@ -324,7 +324,7 @@ pub(super) fn said_by(body: &str) -> Option<String> {
         .map(|fault| fault.error)
 }
 
-/// Says which partitions could not be asked; an answer without them is not the whole of one.
+/// Reports partitions that could not answer; without them the answer is incomplete.
 pub fn ended(partitions_missing: &[u32]) -> Exit {
     if partitions_missing.is_empty() {
         return Exit::Done;
@@ -333,34 +333,33 @@ pub fn ended(partitions_missing: &[u32]) -> Exit {
     Exit::No
 }
 
-/// A resource's or namespace's name as it is given on the command line: as lists show it, with what shows
-/// nothing itself, and backslashes, written as escapes.
+/// A resource's or namespace's name on the command line: written as in lists, where invisible characters and
+/// backslashes are escaped.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The fault of the name.
 pub fn name(text: &str) -> Result<String, String> {
     let name = unescaped(text).map_err(|fault| fault.to_string())?;
     check_name(&name).map_err(|fault| fault.to_string())?;
     Ok(name)
 }
 
-/// An agent's or a group's name as it is given on the command line: any that the log may have, as lists show
-/// it.
+/// An agent's or a group's name on the command line: any name that the log may have, written as in lists.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The fault of the name.
 pub fn found_name(text: &str) -> Result<String, String> {
     domain(text)
 }
 
-/// A domain as it is given on the command line: any that callers are limited under, with what shows nothing
-/// itself written as an escape, as lists show it.
+/// A domain on the command line: any under which callers are limited, written as in lists, where invisible
+/// characters are escaped.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The fault of the domain.
 pub fn domain(text: &str) -> Result<String, String> {
     let domain = unescaped(text).map_err(|fault| fault.to_string())?;
     check_domain(&domain).map_err(|fault| fault.to_string())?;
@@ -381,7 +380,7 @@ mod tests {
         assert_eq!(shown, r"CORP\\ann\x1b[2J\n\u{202e}x");
         assert_eq!(domain(&shown).as_deref(), Ok(evil));
         assert_eq!(found_name(&shown).as_deref(), Ok(evil));
-        // A resource has no control characters, and may have the others.
+        // A resource's name has no control characters, but may have other invisible ones.
         let resource = "a\\b\u{202e}c";
         assert_eq!(
             name(&escaped(resource).to_string()).as_deref(),

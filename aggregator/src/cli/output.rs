@@ -1,8 +1,8 @@
-//! Where results go: stdout, or a file that appears whole or not at all.
+//! The output of results: stdout, or a file that appears complete or not at all.
 //!
-//! Logs and progress never come here. What stays true: a file named by `-o` is either what it was, or
-//! all of the new result, and a link to one stays a link; a device or a pipe is written to, since it
-//! cannot be replaced; a reader who went away ends the command quietly.
+//! Logs and progress are never written here. What stays true: a file named by `-o` has either its old content or
+//! all of the new result, and a symbolic link to it stays a link; a device or a pipe is written directly, since it
+//! cannot be replaced; if the reader closes the pipe, the command ends quietly.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -47,7 +47,7 @@ enum Sink {
         temporary: PathBuf,
         target: PathBuf,
     },
-    /// What stands there and is no file.
+    /// A target that is not a regular file.
     Device {
         writer: BufWriter<File>,
         target: PathBuf,
@@ -60,7 +60,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// [`Failure::Create`] where the file's directory does not let us.
+    /// [`Failure::Create`] if the file cannot be created in its directory.
     pub fn open(target: Option<&Path>, color: Color) -> Result<Self, Failure> {
         let Some(target) = target else {
             let wanted = match color {
@@ -80,7 +80,7 @@ impl Output {
             name: target.display().to_string(),
             source,
         };
-        // Where nothing is yet there is no link to follow.
+        // If the target does not exist, there is no link to follow.
         let target = &std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let is_device = std::fs::metadata(target).is_ok_and(|found| !found.is_file());
         if is_device {
@@ -107,24 +107,24 @@ impl Output {
         })
     }
 
-    /// Whether colours are wanted.
+    /// Whether colours are to be used.
     pub fn is_coloured(&self) -> bool {
         self.coloured
     }
 
-    /// Writes a line, or several: what a terminal would obey is written as an escape. Names that may have line
-    /// ends are escaped by whoever writes them.
+    /// Writes one or more lines; control sequences of terminals are escaped. The caller has to escape line ends in
+    /// names.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unread`] where nobody reads any more, else [`Failure::Io`].
+    /// [`Failure::Unread`] if the reader has closed the output, else [`Failure::Io`].
     pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
         let text = line.to_string();
         let shown = escaped_lines(&text);
         self.write(format_args!("{shown}\n"))
     }
 
-    /// Writes lines that have colours: whoever wrote them has escaped the names in them.
+    /// Writes lines with colours; the caller has escaped the names in them.
     ///
     /// # Errors
     ///
@@ -161,8 +161,7 @@ impl Output {
         self.write(format_args!("{}\n", escaped_json(&text)))
     }
 
-    /// Writes rows in columns, each as wide as it has to be. Cells are written as names are: whatever stands
-    /// in one, a row is a line.
+    /// Writes rows in columns of the necessary width. Cells are escaped like names, so each row is one line.
     ///
     /// # Errors
     ///
@@ -186,7 +185,7 @@ impl Output {
         Ok(())
     }
 
-    /// Pushes out what was written so far, for those who watch.
+    /// Writes out everything so far, for readers that watch.
     ///
     /// # Errors
     ///
@@ -244,8 +243,8 @@ impl Drop for Output {
             Sink::File { temporary, .. } => {
                 let _ = std::fs::remove_file(temporary);
             }
-            // What a failed command printed before it failed is still worth reading: dropping the
-            // writer pushes it out, and who went away is left alone.
+            // What a failed command printed before it failed is still of use: dropping the writer writes it
+            // out, and ignores a closed pipe.
             Sink::Stdout(writer) => drop(writer),
             Sink::Device { .. } | Sink::Done => {}
         }

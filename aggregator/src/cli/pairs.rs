@@ -1,4 +1,4 @@
-//! `tollgate pairs`: how a pair stands; by itself, the pairs that are hit most.
+//! `tollgate pairs`: the state of a pair; without a command, the pairs with the most hits.
 //!
 //! ```text
 //! $ tollgate pairs show api.search acme
@@ -10,9 +10,9 @@
 //! denied                     for 1.2s still (tier 1, code 3-18250-0-1)
 //! ```
 //!
-//! Asks an aggregator, which asks whoever rules the pair's partition. What stays true: a pair whose
-//! partition nobody rules is not shown as one that was never hit; what counts is counted at the instant shown, which
-//! ticks carry on where nothing else comes.
+//! Asks an aggregator, which asks the ruling aggregator of the pair's partition. What stays true: a pair whose
+//! partition no aggregator rules is not shown as one that was never hit; counts are those at the instant shown,
+//! which ticks advance if there are no other records.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -102,11 +102,11 @@ struct PairDenial {
     code: String,
 }
 
-/// Runs the command. Where a partition could not be asked it ends with 1.
+/// Runs the command. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where the aggregator does not answer, or the output cannot be written.
+/// If the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     let url = &args.spoken.url;
     let Some(PairsVerb::Show { resource, domain }) = &args.verb else {

@@ -1,6 +1,6 @@
-//! `tollgate serve`: runs an aggregator until it is told to stop.
+//! `tollgate serve`: runs an aggregator until it is stopped.
 //!
-//! Nothing binds or connects before the configuration is known to be good.
+//! Nothing is bound or connected before the configuration was checked.
 
 use std::path::{Path, PathBuf};
 
@@ -54,10 +54,10 @@ pub struct ServeArgs {
 ///
 /// # Errors
 ///
-/// Where the configuration is wrong, an address is taken, or the log cannot be opened.
+/// If the configuration is invalid, an address is taken, or the log cannot be opened.
 pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
     let config = load(global, args)?;
-    // Told at once, whether or not there is a limits file.
+    // Faults of the key are reported at once, with or without a limits file.
     if let Some(key) = &config.domain_key_file {
         Domains::read(key)?;
     }
@@ -70,12 +70,12 @@ pub fn run(global: &Global, args: &ServeArgs) -> Result<Exit, Failure> {
 ///
 /// # Errors
 ///
-/// Where the file cannot be read, or anything in it, in the environment or in the flags is wrong.
+/// If the file cannot be read, or it, the environment or the flags have a fault.
 pub fn load(global: &Global, args: &ServeArgs) -> Result<Config, Failure> {
     load_with(global, flags(global, args))
 }
 
-/// The configuration with these flags above it.
+/// The configuration, overridden by these flags.
 ///
 /// # Errors
 ///
@@ -100,10 +100,10 @@ pub fn load_with(global: &Global, flags: Vec<Given>) -> Result<Config, Failure> 
     Ok(config)
 }
 
-/// Whether a file with passwords is kept from the other users of this machine.
+/// Checks that other users of this machine cannot read a file with passwords.
 fn check_kept(path: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt as _;
-    // Standard input is no file, and a pipe or a device is nobody's to change the mode of.
+    // Standard input is not a file, and the mode of a pipe or a device is not the operator's to change.
     let Some(metadata) = std::fs::metadata(path)
         .ok()
         .filter(std::fs::Metadata::is_file)

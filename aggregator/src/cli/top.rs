@@ -5,8 +5,8 @@
 //! api.search  acme      812.4      310.0       2.1
 //! ```
 //!
-//! Asks an aggregator, which answers for the fleet from a bounded sketch. What is too little to be kept
-//! there is shown as a dash. What stays true: what could not be asked is named.
+//! Asks an aggregator, which answers for the fleet from a bounded sketch. Counts that are too small to be kept there
+//! are shown as a dash. What stays true: partitions without an answer are named.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -61,11 +61,11 @@ struct TopPair {
     excess: Option<u64>,
 }
 
-/// Runs the command. Where a partition could not be asked it ends with 1.
+/// Runs the command. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
 ///
-/// Where the aggregator does not answer, or the output cannot be written.
+/// If the aggregator does not answer, or the output cannot be written.
 pub fn run(global: &Global, args: &TopArgs) -> Result<Exit, Failure> {
     let by = match args.by {
         TopBy::Hits => "hits",
@@ -116,7 +116,7 @@ fn rows(answer: &UsageAnswer) -> Result<Vec<[String; 5]>, Failure> {
     let head = ["RESOURCE", "DOMAIN", "HITS/S", "REFUSED/S", "EXCESS/S"];
     let seconds = answer.to_us.saturating_sub(answer.from_us) as f64 / 1e6;
     let rate = |count: Option<u64>| match count {
-        // The beginning of the first minute says nothing of a second.
+        // At the beginning of the first minute there is less than a second to average over.
         Some(count) => format!("{:.1}", count as f64 / seconds.max(1.0)),
         None => "-".to_owned(),
     };

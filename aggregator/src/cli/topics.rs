@@ -1,11 +1,11 @@
-//! `tollgate topics`: what Kafka's topics are like, beside what they have to be like; and making them.
+//! `tollgate topics`: compares the settings of Kafka's topics with the required ones, and creates topics.
 //!
 //! ```text
 //! tollgate.hits: differs
 //!   cleanup.policy = compact: expected delete: compaction would take records that are needed
 //! ```
 //!
-//! A bare `topics` lists every setting. Knows nothing of what is needed: that table stands with the log.
+//! Without a command it lists every setting. Knows nothing of the requirements: their table is part of the log crate.
 
 use clap::Subcommand;
 
@@ -39,9 +39,9 @@ enum TopicsVerb {
 ///
 /// # Errors
 ///
-/// Where Kafka does not answer (69), does not let us (77), or the configuration is wrong (78).
+/// If Kafka does not answer (69) or refuses access (77), or the configuration is invalid (78).
 pub fn run(global: &Global, args: &TopicsArgs) -> Result<Exit, Failure> {
-    // Without the feature this says so.
+    // Without the feature `kafka` this fails with a message.
     let config = args.kafka.load(global, "topics")?;
     #[cfg(not(feature = "kafka"))]
     return Err(Failure::Bug(format!("kafka is configured: {config:?}")));
@@ -58,7 +58,7 @@ mod kafka {
     use tollgate_log::kafka::{KafkaConfig, Missing, Setting, TopicReport, Weight, survey};
     use tollgate_server::config::Config;
 
-    /// One topic, as programs read it.
+    /// One topic, for programs.
     #[derive(Serialize)]
     struct TopicView<'a> {
         schema: &'static str,

@@ -1,4 +1,4 @@
-//! Values of flags: durations, rates, instants, each with what was expected where it is wrong.
+//! Values of flags: durations, rates, instants. An error states what was expected.
 
 use std::net::IpAddr;
 
@@ -55,7 +55,7 @@ pub fn instant(text: &str) -> Result<Span, &'static str> {
     ))
 }
 
-/// The address under which an aggregator answers by HTTP, without an end slash.
+/// An aggregator's HTTP address, without a slash at the end.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub fn url(text: &str) -> Result<String, &'static str> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// A network, or an address as the network of itself.
+/// A network; an address is a network of one.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! A limits document under construction: resources, rules of descriptors, and what differs.
+//! A limits document under construction: resources, descriptor rules, and differences.
 //!
-//! Knows nothing of where it comes from. What stays true: names of resources are distinct and may stand in a document;
-//! a rule that could not stand in one becomes a difference.
+//! Knows nothing of the source. What stays true: names of resources are distinct and valid in a document; a rule that
+//! no document can express becomes a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,27 +10,27 @@ use serde::Serialize;
 use tollgate_shared::descriptors::{DescriptorRule, RULES_MAX};
 use tollgate_shared::names::NAME_BYTES_MAX;
 
-/// Something that a limits document does not say in the same way.
+/// Something that a limits document cannot express in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Where it stands in the source.
+    /// Its place in the source.
     pub place: String,
-    /// What is different.
+    /// The difference.
     pub text: String,
 }
 
-/// What is granted.
+/// A grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LimitGrant {
     /// A sliding window, as `5/m`.
     Rate(String),
-    /// So many in each period of a calendar, as `5/month`.
+    /// A number per calendar period, as `5/month`.
     Quota(String),
     Unlimited,
 }
 
 impl LimitGrant {
-    /// As fields of a resource, or of a domain that inherits another grant.
+    /// The fields of a resource, or of a domain that inherits another grant.
     fn fields(&self, inherited: Option<&Self>) -> String {
         let unstated = match (inherited, self) {
             (Some(Self::Rate(_)), Self::Quota(_)) => "rate = \"none\", ",
@@ -52,10 +52,10 @@ impl LimitGrant {
 #[derive(Clone, Debug)]
 pub(super) struct DraftResource {
     pub name: String,
-    /// All of them hold.
+    /// All of them apply.
     pub grants: Vec<LimitGrant>,
     pub shadow: bool,
-    /// What domains have of their own.
+    /// Domains with own grants.
     pub domains: Vec<(String, LimitGrant)>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct DraftResource {
 pub(super) struct Draft {
     names: BTreeSet<String>,
     resources: Vec<DraftResource>,
-    /// By the domain of the descriptors, lines of a document.
+    /// Lines of the document, by the domain of the descriptors.
     rules: BTreeMap<String, Vec<String>>,
     differences: Vec<Difference>,
 }
@@ -75,13 +75,13 @@ impl Draft {
         self.differences.push(Difference { place, text });
     }
 
-    /// A name for a resource that is like this one.
+    /// A name for a resource, similar to `wanted`.
     pub fn name(&mut self, wanted: &str) -> String {
         let plain: String = wanted
             .chars()
             .map(|c| match c {
                 '*' => '~',
-                // In a rule they would enclose a key.
+                // In a rule, braces enclose a key.
                 '{' => '(',
                 '}' => ')',
                 c if c.is_control() => '?',
@@ -110,7 +110,7 @@ impl Draft {
         self.resources.push(resource);
     }
 
-    /// Adds a rule, unless no document can say it. Returns whether it has.
+    /// Adds a rule, unless no document can express it. Returns whether it was added.
     pub fn rule(
         &mut self,
         place: &str,
@@ -140,7 +140,7 @@ impl Draft {
         true
     }
 
-    /// The document, and what differs.
+    /// The document, and the differences.
     pub fn finish(self, name: &str) -> (String, Vec<Difference>) {
         let mut text = format!(
             "# Converted from {}.\nversion = 1\nrules = 2\n",
@@ -190,8 +190,8 @@ fn write_resource(text: &mut String, resource: &DraftResource) {
     }
 }
 
-/// A domain that is made of these entries of a rule with so many keys: by their keys, or by their numbers where a key
-/// does not say which.
+/// The domain of a rule with these keys, built from these entries: named by their keys, or by their numbers if a key
+/// is ambiguous.
 pub(super) fn domain_of(keys: &[&str], entries: impl Iterator<Item = usize>) -> String {
     let placeholder = |at: usize| {
         let key = keys.get(at).copied().unwrap_or_default();
@@ -208,7 +208,7 @@ pub(super) fn domain_of(keys: &[&str], entries: impl Iterator<Item = usize>) -> 
     }
 }
 
-/// A text in TOML.
+/// A text, as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

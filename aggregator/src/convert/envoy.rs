@@ -7,10 +7,10 @@
 //! - key: tenant, value: acme, 30           rules = [{ keys = ["tenant"], resource = "edge.tenant", domain = "{tenant}" }]
 //! ```
 //!
-//! Each node with a limit is a resource with a rule; a value of a last key that has its own limit is a domain with
-//! limits of its own, where that means the same. Rules stand in the order in which the original looks: values before
-//! prefixes before the key alone. Scalars are read as they are written, as in the original: `1.10` and `True` are those
-//! texts. What stays true: each value of a key has a count of its own, as in the original.
+//! Each node with a limit becomes a resource with a rule; a value of a last key with its own limit becomes a domain
+//! with own limits, if that means the same. Rules stand in the order in which the original looks: values, then
+//! prefixes, then the key alone. Scalars are read literally, as in the original: `1.10` and `True` are these texts.
+//! What stays true: each value of a key has its own count, as in the original.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use tollgate_shared::names::check_name;
 
 use super::draft::{Draft, DraftResource, LimitGrant, domain_of};
 
-/// A truth value in any spelling of YAML 1.1, which the original reads.
+/// A boolean in any spelling of YAML 1.1, which the original reads.
 #[derive(Clone, Copy, Default)]
 struct Truth(bool);
 
@@ -75,7 +75,7 @@ struct RateLimit {
     other: BTreeMap<String, Value>,
 }
 
-/// Which values of a key a node is about.
+/// The values of a key that a node matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Values {
     One(String),
@@ -88,7 +88,7 @@ enum Values {
 struct NodeStep {
     key: String,
     values: Values,
-    /// All values have one count together.
+    /// All values share one count.
     shared: bool,
 }
 
@@ -111,12 +111,12 @@ impl Node {
         }
     }
 
-    /// Whether both are about the same values of one key.
+    /// Whether both match the same values of the same key.
     fn is_alike(&self, other: &Self) -> bool {
         self.key == other.key && self.values() == other.values()
     }
 
-    /// Whether it is about all the values that another is about, and more.
+    /// Whether it matches all values that another matches, and more.
     fn is_wider_than(&self, other: &Self) -> bool {
         let covers = match (self.values(), other.values()) {
             (Values::Any, _) => true,
@@ -128,7 +128,7 @@ impl Node {
         self.key == other.key && covers && !self.is_alike(other)
     }
 
-    /// Whether what is above its limit is let through in the original.
+    /// Whether the original lets through what is above its limit.
     const fn is_shadow(&self) -> bool {
         self.shadow_mode.0 || self.quota_mode.0
     }
@@ -139,7 +139,7 @@ impl Node {
 }
 
 impl NodeStep {
-    /// As a rule has it, and a name.
+    /// Its text in a rule, and in a name.
     fn text(&self) -> String {
         match &self.values {
             Values::Any => self.key.clone(),
@@ -148,7 +148,7 @@ impl NodeStep {
         }
     }
 
-    /// What a rule would read as something else.
+    /// Why a rule would be misread with it, if so.
     fn fault(&self) -> Option<&'static str> {
         match &self.values {
             _ if self.key.contains('=') => Some("a key with `=` in it cannot be said"),
@@ -188,9 +188,9 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
 struct EnvoyReading {
     domain: String,
     draft: Draft,
-    /// Some limit is a sliding window.
+    /// Whether some limit is a sliding window.
     slides: bool,
-    /// The resource of what is not limited, once it is needed.
+    /// The resource for unlimited values, once it is needed.
     unlimited: Option<String>,
 }
 
@@ -204,7 +204,7 @@ impl EnvoyReading {
 
     fn walk(&mut self, nodes: &[Node], above: &[NodeStep]) -> Result<(), String> {
         let mut order: Vec<&Node> = nodes.iter().collect();
-        // Of prefixes the first that matches counts in the original, too.
+        // Of several prefixes the first that matches counts, as in the original.
         order.sort_by_key(|node| match node.values() {
             Values::One(_) => 0,
             Values::From(_) => 1,
@@ -226,10 +226,10 @@ impl EnvoyReading {
             let wider = || nodes.iter().filter(|other| other.is_wider_than(node));
             let is_override = wider().any(|default| is_override(node, default, nodes, above));
             match &node.rate_limit {
-                // It stands with the key's default.
+                // The key's default includes it.
                 _ if is_override => {}
                 Some(limit) => self.limit(node, limit, nodes, &path)?,
-                // A value without a limit is an exception from the key's, or a prefix'.
+                // A value without a limit is an exception from a limit of its key, or of a prefix.
                 None if wider().any(|other| other.rate_limit.is_some()) => self.except(&path),
                 None => {}
             }
@@ -246,7 +246,7 @@ impl EnvoyReading {
         Ok(())
     }
 
-    /// A node with a limit: a resource, and the rule that leads to it.
+    /// Adds a node with a limit: a resource, and the rule that leads to it.
     fn limit(
         &mut self,
         node: &Node,
@@ -287,7 +287,7 @@ impl EnvoyReading {
         Ok(())
     }
 
-    /// A value that is not limited where its key is.
+    /// Adds a value that is not limited although its key is.
     fn except(&mut self, path: &[NodeStep]) {
         let name = match &self.unlimited {
             Some(name) => name.clone(),
@@ -306,7 +306,7 @@ impl EnvoyReading {
         self.lead(&place_of(path), path, &name);
     }
 
-    /// The rule from descriptors to a resource.
+    /// Adds the rule that leads from descriptors to a resource.
     fn lead(&mut self, place: &str, path: &[NodeStep], resource: &str) -> bool {
         let keys: Vec<String> = path.iter().map(NodeStep::text).collect();
         let varies = path.iter().enumerate();
@@ -373,15 +373,15 @@ impl EnvoyReading {
     }
 }
 
-/// Whether a node says what one value of a key has in place of the key's default, so that it is a domain with limits
-/// of its own: all keys before it have one value each, no prefix is before the key's default, and its value can be a
-/// domain's name.
+/// Whether a node is an override: a value of a key with its own limit instead of the key's default, which can be a
+/// domain with own limits. That requires that all keys before it have one value each, that no prefix comes before the
+/// key's default, and that its value is valid as a domain.
 fn is_override(node: &Node, default: &Node, siblings: &[Node], above: &[NodeStep]) -> bool {
     let Values::One(value) = node.values() else {
         return false;
     };
     let is_plain = !node.is_shadow() && !default.is_shadow() && !default.share_threshold.0;
-    // A network would stand for all its addresses.
+    // A network would match all its addresses.
     let is_name = check_name(&value).is_ok() && value.parse::<IpNet>().is_err();
     let mut wider = siblings.iter().filter(|other| other.is_wider_than(node));
     default.rate_limit.is_some()

@@ -7,10 +7,9 @@
 //!   conditions: ["descriptors[0]['method'] == 'GET'"]          rules = [{ keys = ["method=GET", "user"], … }]
 //!   variables: ["descriptors[0]['user']"]
 //! ```
-//!
-//! Limits with the same conditions and variables are windows of one resource. Entries are expected in the order in which
-//! the limit has its conditions and then its variables. What stays true: a limit with a condition that no rule can say is
-//! left out, since without it others would be limited, too.
+//! Limits with the same conditions and variables are windows of one resource. Entries are expected in the order in
+//! which the limit has its conditions and then its variables. What stays true: a limit with a condition that no
+//! rule can express is left out, since without the condition other requests would be limited as well.
 
 use std::collections::BTreeMap;
 
@@ -32,31 +31,31 @@ struct Limit {
     other: BTreeMap<String, Value>,
 }
 
-/// What the entry of a key has to be.
+/// A requirement on the entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     key: String,
     value: String,
-    /// Every value but this one.
+    /// Every value except this one matches.
     is_not: bool,
 }
 
 impl Condition {
-    /// As a rule has it.
+    /// Its text in a rule.
     fn text(&self) -> String {
         let operator = if self.is_not { "!=" } else { "=" };
         format!("{}{operator}{}", self.key, self.value)
     }
 }
 
-/// What a descriptor has to have for a limit, in the order of the source.
+/// What a descriptor needs to match a limit, in the order of the source.
 #[derive(Clone, Debug)]
 struct Keys {
     conditions: Vec<Condition>,
     variables: Vec<String>,
 }
 
-/// What all requests are limited by that have nothing else to be told apart by.
+/// The entry for limits without conditions and variables, which apply to all requests.
 const EVERY: (&str, &str) = ("generic_key", "all");
 
 /// Reads a list of limits.
@@ -98,7 +97,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
         };
         resources.push((limit.namespace.clone(), keys, resource));
     }
-    // The first rule that matches counts, so those that say most go first.
+    // The first rule that matches counts, so the most specific ones come first.
     resources.sort_by_key(|(_, keys, _)| std::cmp::Reverse(keys.rank()));
     for (namespace, keys, resource) in resources {
         lead(&mut draft, &namespace, &keys, resource);
@@ -125,19 +124,19 @@ fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource
 }
 
 impl Keys {
-    /// As a rule has them.
+    /// Their texts in a rule.
     fn texts(&self) -> Vec<String> {
         let conditions = self.conditions.iter().map(Condition::text);
         conditions.chain(self.free().map(str::to_owned)).collect()
     }
 
-    /// The variables that no condition is about.
+    /// The variables without a condition.
     fn free(&self) -> impl Iterator<Item = &str> {
         let is_free = |variable: &&String| !self.conditions.iter().any(|one| one.key == **variable);
         self.variables.iter().filter(is_free).map(String::as_str)
     }
 
-    /// What tells their counts apart.
+    /// The domain, which separates their counts.
     fn domain(&self) -> String {
         let conditions = self.conditions.iter().map(|one| &*one.key);
         let keys: Vec<&str> = conditions.chain(self.free()).collect();
@@ -145,7 +144,7 @@ impl Keys {
         domain_of(&keys, self.variables.iter().filter_map(entry))
     }
 
-    /// Whether both are of the same descriptors, and count them alike.
+    /// Whether both match the same descriptors, and count them alike.
     fn are_like(&self, other: &Self) -> bool {
         let sorted = |keys: &Self| {
             let mut keys = keys.clone();
@@ -156,7 +155,7 @@ impl Keys {
         sorted(self) == sorted(other)
     }
 
-    /// How much they say: values that have to be before those that must not be.
+    /// How specific they are: required values count before excluded ones.
     fn rank(&self) -> (usize, usize) {
         let equal = self.conditions.iter().filter(|one| !one.is_not);
         (equal.count(), self.conditions.len())

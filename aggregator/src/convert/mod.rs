@@ -1,12 +1,12 @@
-//! Limits of other limiters, written down as a limits document.
+//! Converts limits of other limiters to a limits document.
 //!
 //! ```text
-//! YAML of theirs ── envoy, limitador ──> draft ── print ──> document ── our own parser ──> checked
-//!                                         └── differences, a line for each thing that has no equal
+//! their YAML ── envoy, limitador ──> draft ── print ──> document ── our own parser ──> checked
+//!                                        └── differences, a line for each setting without an equivalent
 //! ```
 //!
-//! Knows nothing of files and output. What stays true: what is given out was read by the parser that `serve` reads
-//! with; what could not be taken over is named, never left out in silence.
+//! Knows nothing of files and output. What stays true: the result was read by the parser that `serve` uses; settings
+//! that cannot be converted are named, never left out silently.
 
 mod draft;
 mod envoy;
@@ -30,7 +30,7 @@ pub enum ConvertSource {
 pub struct Converted {
     /// The document.
     pub text: String,
-    /// What has no equal in it, in the order of the source.
+    /// Settings without an equivalent in it, in the order of the source.
     pub differences: Vec<Difference>,
 }
 
@@ -38,7 +38,7 @@ pub struct Converted {
 ///
 /// # Errors
 ///
-/// A line for each thing that cannot be read, or that no document can say.
+/// A line for each setting that cannot be read, or that no document can express.
 pub fn convert(source: ConvertSource, text: &str, name: &str) -> Result<Converted, String> {
     let draft = match source {
         ConvertSource::EnvoyRatelimit => envoy::read(text),

@@ -1,4 +1,4 @@
-//! Finds out about a fleet that runs already: where agents go, where its log is, what it limits.
+//! Asks a running fleet: where agents connect, where its log is, what it limits.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use tollgate_shared::time::Span;
 use super::plan::{AttachedLog, Log};
 use crate::exit::Failure;
 
-/// How many times its limit a resource is offered.
+/// How many times its limit is offered to a resource.
 const TIMES_THE_LIMIT: f64 = 2.0;
 
-/// Calls a second to one resource at most: a demonstration is no load test.
+/// The most calls per second to one resource: a demonstration is not a load test.
 const RATE_MAX: f64 = 2_000.0;
 
-/// Resources that are offered anything at most.
+/// The most resources that get calls.
 const RESOURCES_MAX: usize = 8;
 
 /// A fleet that runs already.
@@ -25,11 +25,11 @@ pub struct Attached {
     pub log: Log,
     /// Its limits.
     pub limits: Limits,
-    /// Resources that limit a domain, and calls a second that are above those limits.
+    /// Resources that limit a domain, and for each a rate of calls, per second, above that limit.
     pub resources: Vec<(String, f64)>,
 }
 
-/// Where an aggregator's log is, as it says under `/v1/log`.
+/// An aggregator's log, from `/v1/log`.
 #[derive(Debug, Deserialize)]
 struct LogView {
     kind: String,
@@ -52,7 +52,7 @@ struct LimitsView {
 ///
 /// # Errors
 ///
-/// Where nobody answers, or not as an aggregator does; where it limits nothing.
+/// If no aggregator answers, or it limits nothing.
 pub fn attach(url: &str) -> Result<Attached, Failure> {
     let log: LogView = get(url, "/v1/log")?;
     let limits: LimitsView = get(url, "/v1/limits")?;
@@ -92,7 +92,7 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
     })
 }
 
-/// Calls a second that fill the lowest tier's window and go on beyond it.
+/// A rate of calls, per second, that fills the lowest tier's window and exceeds it.
 fn offered_to(limits: &Limits, resource: &str) -> Option<f64> {
     let rate = limits.rate(resource)?;
     let class = limits.class(rate.default_class());

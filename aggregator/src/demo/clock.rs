@@ -1,5 +1,5 @@
-//! The two clocks of a demonstration: one that all processes of the machine share and that never steps,
-//! to measure delays by, and the wall's, to begin together by.
+//! The two clocks of a demonstration: the monotonic one, which all processes of the machine share, for delays; and
+//! the wall clock, for a common start.
 
 /// The monotonic clock that all processes of a machine share, in nanoseconds.
 pub fn monotonic_ns() -> u64 {

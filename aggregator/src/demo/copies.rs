@@ -1,14 +1,14 @@
-//! The demonstration's part with copies: a process that holds is killed with signal 9, and another one
-//! waits until its copies are back.
+//! The demonstration's part with copies: a process that holds copies is killed with signal 9, and another one waits
+//! until it can have them.
 //!
 //! ```text
 //! one      holds all copies of a domain         ── kill -9 ──► gone
-//! other    is refused, because it is full ............ takes them all again, confirmed
+//! other    is refused, because the domain is full ............ takes them all, confirmed
 //!                                                └─── copies_back_ms ───┘
 //! ```
 //!
-//! What stays true: nothing is told as back without the aggregators' word; and both processes are gone in
-//! the end, the one killed and the other ended, having given all back.
+//! What stays true: copies are reported as back only when the aggregators have confirmed it; in the end both
+//! processes are gone, one killed and the other ended after it has released all copies.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -23,13 +23,13 @@ use super::holder::HolderNotice;
 use super::inbox::Inbox;
 use super::plan::Log;
 
-/// How long a process may take to be there and to hold.
+/// How long a process may take to start and to hold its copies.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Beyond the agents' timeout: how long copies may take to be back before they are told as lost.
+/// How long, beyond the agents' timeout, copies may take to be back before they are reported as lost.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where dead agents are missed later than this nobody waits for it.
+/// With a longer agent timeout the part is left out.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
 /// What is held.
@@ -37,30 +37,30 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 pub struct Subject {
     /// The resource.
     pub resource: String,
-    /// A domain of this run.
+    /// A domain made for this run.
     pub domain: String,
     /// All its copies.
     pub copies: u32,
-    /// The resource is strict.
+    /// Whether the resource is strict.
     pub strict: bool,
-    /// After how long a silent agent is gone.
+    /// The silence after which an agent is gone.
     pub agent_timeout: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// Copies that the killed process held.
     pub held: u32,
-    /// Of those, the copies that nobody could have again in time.
+    /// Copies of these that could not be taken again in time.
     pub lost: u32,
-    /// From the kill to the moment at which another held them all, confirmed; none where that never was.
+    /// From the kill until the other process held them all, confirmed; `None` if that never happened.
     pub back: Option<Duration>,
 }
 
 impl Subject {
-    /// What these limits allow to be shown: the first resource of which one domain's copies can be taken
-    /// without taking much from others.
+    /// The subject that these limits allow: the first resource of which one domain's copies can be taken without
+    /// taking much from others.
     pub fn choose(limits: &Limits, run: &str, attached: bool) -> Option<Self> {
         let agent_timeout = Duration::from_micros(limits.engine().agent_timeout.as_micros());
         if TIMEOUT_MAX < agent_timeout {
@@ -72,7 +72,7 @@ impl Subject {
                 return None;
             };
             let copies = u32::try_from(of.limit_of(&domain)).ok()?;
-            // Of a fleet that others use no more than half is taken.
+            // In a fleet that others use, at most half is taken.
             let most = of.global.map_or(u64::MAX, |global| global / 2);
             let much = attached && most < u64::from(copies);
             let ignored = limits.namespace_of(of.name()).ignore_configured;
@@ -87,15 +87,15 @@ impl Subject {
     }
 }
 
-/// What the part needs of the demonstration.
+/// What the part needs from the demonstration.
 pub struct Scene<'a> {
-    /// What processes say.
+    /// Receives news of processes.
     pub inbox: &'a mut Inbox,
-    /// Where they say it.
+    /// Where processes send their news.
     pub sender: &'a Sender<News>,
     /// The log.
     pub log: &'a Log,
-    /// The file with the properties of its Kafka's clients.
+    /// The properties file of its Kafka clients.
     pub kafka_properties: &'a Path,
     /// The aggregator's address for agents.
     pub aggregator: &'a str,
@@ -104,11 +104,11 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Plays the part. None where others hold too much of the resource for anything to be shown.
+    /// Plays the part. `None` if others hold too much of the resource for a demonstration.
     ///
     /// # Errors
     ///
-    /// Where a process cannot be started, or does not say what it should in time.
+    /// If a process cannot be started, or does not report in time.
     pub fn play(&mut self, subject: &Subject) -> anyhow::Result<Option<Returned>> {
         let mut one = self.start(0, subject)?;
         let mut other = self.start(1, subject)?;

@@ -1,8 +1,8 @@
-//! What a call costs, measured beside the traffic of a demonstration.
+//! Measures the cost of a call, beside the traffic of a demonstration.
 //!
-//! p50 from blocks of 1,000 calls; p99 from single calls, with the empty timer's p99 beside it, since
-//! reading the clock twice costs as much as a call. Measured on a resource of its own, in short
-//! turns, so that the traffic is not disturbed; the calls are recorded and sent like all others.
+//! p50 from blocks of 1,000 calls; p99 from single calls, with the p99 of an empty measurement beside it, since
+//! reading the clock twice costs as much as a call. A separate resource is used, in short turns, so that the
+//! traffic is not disturbed; the calls are recorded and sent like all others.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use tollgate_agent::Rate;
 use super::clock::wall_us;
 use super::figures::percentile;
 
-/// A phase of the demonstration, as the parent announces it.
+/// A phase of the demonstration, as the parent process announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DemoPhase {
-    /// All is well.
+    /// The aggregator runs.
     Normal = 0,
-    /// The aggregator is away.
+    /// The aggregator does not run.
     Outage = 1,
-    /// It is back; what happens until things have settled belongs to neither.
+    /// The aggregator runs again; measurements until things have settled belong to neither phase.
     Back = 2,
 }
 
 impl DemoPhase {
-    /// The phase that is now.
+    /// The current phase.
     pub fn load(from: &AtomicU8) -> Self {
         match from.load(Ordering::Relaxed) {
             0 => Self::Normal,
@@ -36,22 +36,22 @@ impl DemoPhase {
     }
 }
 
-/// Calls of a block.
+/// Calls per block.
 const BLOCK_CALLS: u32 = 1_000;
 
 /// Single calls after each block.
 const SINGLE_CALLS: u32 = 100;
 
-/// Domains that the calls go round.
+/// Domains that the calls rotate over.
 const DOMAINS: usize = 50;
 
-/// From block to block.
+/// The time from one block to the next.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// What calls cost.
+/// The cost of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Nanoseconds a call, the median of blocks.
+    /// Nanoseconds per call, the median of blocks.
     pub p50_ns: u64,
     /// Nanoseconds of a single call, timer included.
     pub p99_ns: u64,
@@ -68,7 +68,7 @@ struct Samples {
     timers: Vec<u64>,
 }
 
-/// Measures calls of one handle.
+/// Measures calls on one handle.
 #[derive(Debug)]
 pub struct CostMeter {
     rate: Rate,
@@ -86,8 +86,7 @@ impl CostMeter {
         }
     }
 
-    /// Measures from the start on until it is over: what calls cost while all was well, and while the
-    /// aggregator was away.
+    /// Measures from the start to the end: the cost of calls while the aggregator ran, and while it did not.
     pub fn measure(
         &self,
         start_us: u64,
@@ -100,7 +99,7 @@ impl CostMeter {
             let before = phase();
             let mut turn = Samples::default();
             self.turn(&mut turn);
-            // A turn across a change of phase belongs to neither.
+            // A turn during which the phase changed belongs to neither.
             if before == phase() {
                 match before {
                     DemoPhase::Normal => normal.take(turn),

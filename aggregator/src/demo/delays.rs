@@ -1,35 +1,35 @@
-//! From the calls that filled windows to the agents that refused by them.
+//! Delays from calls that filled windows to the refusals by agents.
 //!
 //! ```text
 //! denial   filled at   ends     agent 1 entered it at   agent 2
 //! 7.3      10.000      11.000   10.002                  10.003      delay 3 ms
-//! 7.9      10.001      11.001   10.002                  -           unheard; refused by 8.0: until then
+//! 7.9      10.001      11.001   10.002                  -           not received; refused by 8.0, which covers it
 //! 8.0      10.150      11.150   10.152                  10.152      delay 2 ms, and 151 for 7.9
 //! ```
 //!
-//! A denial that an agent never entered, since a later one of its pair took its place on the way, held there
-//! only once that one came. What stays true: the longest wait covers such denials, too, and a denial after
-//! whose end nothing was heard any more adds none.
+//! An agent may never enter a denial because a later one of the same pair overtakes it; then the denial takes
+//! effect there only when the later one arrives. What stays true: the longest delay includes such denials; a denial
+//! adds none if the agent received nothing more about the pair after the denial's end.
 
 use std::collections::{BTreeMap, HashMap};
 
 use tollgate_model::End;
 
-/// The denials of one pair, as they follow each other in the log.
+/// A denial of a pair, in the order of the log.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     /// Partition, offset, entry.
     place: DenialPlace,
-    /// When the call was made that filled the window, by the clock that all processes share.
+    /// When the call that filled the window was made, by the monotonic clock.
     at_ns: u64,
-    /// For how long from then on the pair was denied; none: for ever.
+    /// How long the pair was denied from then on; `None`: for ever.
     for_us: Option<u64>,
 }
 
 /// Partition, offset and entry of a denial.
 pub(super) type DenialPlace = (u32, u64, u32);
 
-/// When an agent entered denials.
+/// When an agent entered each denial.
 pub(super) type EnteredDenials = HashMap<DenialPlace, u64>;
 
 /// Denials of pairs, to be measured.
@@ -38,19 +38,19 @@ pub(super) struct Delays {
     by_pair: BTreeMap<(String, String), Vec<Filled>>,
 }
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Measured {
-    /// Of each denial that every agent entered, how long the slowest took, in microseconds.
+    /// For each denial that every agent entered, the delay of the slowest, in microseconds.
     pub each_us: Vec<u64>,
     /// Denials that some agent did not enter.
     pub unheard: u64,
-    /// The longest time for which an agent did not refuse although the pair was denied.
+    /// The longest time during which an agent did not refuse although the pair was denied.
     pub longest_us: u64,
 }
 
 impl Delays {
-    /// The next denial of a pair: who caused it, and when its end is, by the wall clock.
+    /// Adds the next denial of a pair: the call that caused it, and its end by the wall clock.
     pub fn add(
         &mut self,
         pair: (String, String),
@@ -69,12 +69,12 @@ impl Delays {
         });
     }
 
-    /// How many there are.
+    /// The number of denials.
     pub fn count(&self) -> u64 {
         self.by_pair.values().map(|all| all.len() as u64).sum()
     }
 
-    /// The delays, by what each agent entered when.
+    /// The delays, given when each agent entered which denial.
     pub fn measure(&self, heard: &[EnteredDenials]) -> Measured {
         let mut measured = Measured::default();
         for denials in self.by_pair.values() {
@@ -120,7 +120,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Denials of one pair for a second each, filled at these milliseconds; what agents entered when.
+    /// Denials of one pair for a second each, filled at these milliseconds; `heard`: when agents entered which.
     fn measured(filled_ms: &[u64], heard: &[&[(usize, u64)]]) -> Measured {
         let mut delays = Delays::default();
         for (number, ms) in filled_ms.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Whether limits limited in a demonstration: of each pair what was let through, beside what its limits
-//! and one denial delay allow.
+//! Checks that limits had their effect in a demonstration: compares what was let through of each pair with what its
+//! limits and one denial delay allow.
 //!
-//! The check itself is the model's. Of each call the log says whether anybody guarded it, and how far its stamp
-//! was behind: so much earlier it leaves its window. Under a global limit a resource is judged as a whole, within
-//! two hops: a domain's copies come to the resource's partition as totals. Knows nothing of the log but that.
+//! The check itself is the model's. The log tells of each call whether it was guarded, and how far its stamp was
+//! behind: the call leaves its window that much earlier. Under a global limit a resource is checked as a whole,
+//! with two delays: a domain's copies reach the resource's partition as totals. Uses nothing else of the log.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,24 +14,23 @@ use super::player::{CallAnswer, PlayerLine};
 use super::schedule::Schedule;
 use super::verdict::names_of;
 
-/// How far the stamp of a call may be behind the instant at which the call was made: agents stamp by a
-/// clock that they read once a millisecond.
+/// How far the stamp of a call may be behind the call: agents stamp by a clock that they read once a millisecond.
 const CLOCK_STEP_US: u64 = 1_000;
 
-/// A call of one agent: resource, domain, and what became of it.
+/// A call of one agent: resource, domain, and its outcome.
 pub(super) type PairCall<'a> = (&'a str, &'a str, OfferedCall);
 
-/// What the log says of a copy that was let through.
+/// What the log has about a copy that was let through.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
     /// The agent's stamp, in microseconds.
     pub stamp_us: u64,
-    /// Whether the agent had heard no current watermark.
+    /// Whether the agent had no current watermark.
     pub is_unguarded: bool,
 }
 
-/// The calls of one agent that were made before an instant. `logged` is asked by resource, domain, and how
-/// many copies of the pair the agent let through before.
+/// The calls of one agent before an instant. `logged` is called with resource, domain, and how many copies of the
+/// pair the agent had let through before.
 pub(super) fn calls<'a>(
     schedule: &'a Schedule,
     seen: &[PlayerLine],
@@ -73,20 +72,20 @@ pub(super) fn calls<'a>(
     calls
 }
 
-/// What became of the check.
+/// The result of the check.
 #[derive(Debug, Default)]
 pub(super) struct EffectCheck {
-    /// What was let through and should not have been, a sentence each.
+    /// What was let through against the limits, a sentence each.
     pub violations: Vec<String>,
-    /// Copies that were let through and that the check holds to their limits.
+    /// Copies that were let through and that the check covers.
     pub judged: u64,
-    /// Copies that it does not: the log says that their agent had heard no aggregator of late, or they were
-    /// stamped so late that no window of a second can tell.
+    /// Copies that it does not cover: by the log their agent had no current watermark, or they were stamped so late
+    /// that a window of a second cannot be checked.
     pub unjudged: u64,
 }
 
-/// How far a copy's stamp may be behind its call for it to be judged in a window of a second, in
-/// microseconds; the model judges up to an eighth of any window.
+/// How far a copy's stamp may be behind its call to be checked in a window of a second, in microseconds; the model
+/// allows up to an eighth of any window.
 const JUDGED_LATE_US: u64 = 125_000;
 
 impl EffectCheck {
@@ -102,7 +101,7 @@ impl EffectCheck {
     }
 }
 
-/// Looks for what was let through and should not have been.
+/// Finds what was let through against the limits.
 pub(super) fn violations<'a>(
     limits: &Limits,
     calls: impl Iterator<Item = PairCall<'a>>,
@@ -152,7 +151,7 @@ pub(super) fn violations<'a>(
     found
 }
 
-/// A global limit, as what limits a resource as a whole.
+/// A global limit, as the limits of a whole resource.
 fn whole(global: Option<u64>) -> DomainLimits {
     DomainLimits {
         hard: global,
@@ -215,7 +214,7 @@ mod tests {
 
     #[test]
     fn more_than_a_limit_and_a_delay_is_found_by_pair() {
-        // 20 ms and the clock's step are 3 calls at most, and one call of each agent.
+        // 20 ms and the clock's step allow 3 calls at most, and one call of each agent.
         assert!(found(Some(95), None, &["acme"]).is_empty());
         let violations = found(Some(94), None, &["acme"]);
         assert_eq!(violations.len(), 1);
@@ -225,7 +224,7 @@ mod tests {
     #[test]
     fn a_global_limit_is_judged_over_all_domains() {
         assert!(found(None, None, &["acme", "beta"]).is_empty());
-        // Two hops: 41 ms are 5 calls.
+        // Two delays: 41 ms allow 5 calls.
         assert!(found(None, Some(93), &["acme", "beta"]).is_empty());
         let violations = found(None, Some(92), &["acme", "beta"]);
         assert_eq!(violations.len(), 1);

@@ -1,4 +1,4 @@
-//! The figures of a demonstration, as `formats` of the project defines them, from what was seen.
+//! Computes the figures of a demonstration, as the project's `formats` defines them.
 //!
 //! Pure arithmetic over lists. What stays true: a figure that cannot be computed is absent, never
 //! zero; and overshoot is taken per pair and window, for pairs that reached a limit.
@@ -15,13 +15,13 @@ pub struct WindowCount {
 }
 
 impl WindowCount {
-    /// How far it is over the ideal one, in percent of that.
+    /// How far it is above the ideal, in percent of the ideal.
     fn over_percent(self) -> f64 {
         (self.let_through as f64 - self.ideal as f64) * 100.0 / self.ideal as f64
     }
 }
 
-/// The value below which `share` (0 to 1) of the values lie: the nearest rank. None of none.
+/// The value below which `share` (0 to 1) of the values lie: the nearest rank. `None` without values.
 pub fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
     if values.is_empty() {
         return None;
@@ -37,17 +37,17 @@ pub fn percentile(values: &mut [u64], share: f64) -> Option<u64> {
 pub struct Overshoot {
     /// The median of the windows.
     pub median: f64,
-    /// The greatest.
+    /// The greatest of the windows.
     pub worst: f64,
-    /// The least: under-admission where negative.
+    /// The least: negative where too little was let through.
     pub least: f64,
-    /// Of all windows together.
+    /// That of all windows together.
     pub whole: f64,
-    /// How many windows there were.
+    /// The number of windows.
     pub windows: usize,
 }
 
-/// The overshoot of windows; none where no window had anything to compare with.
+/// The overshoot of windows; `None` if the ideal limiter let nothing through in any.
 pub fn overshoot(windows: impl Iterator<Item = WindowCount>) -> Option<Overshoot> {
     let mut sum = WindowCount::default();
     let mut percent: Vec<f64> = Vec::new();
@@ -67,7 +67,7 @@ pub fn overshoot(windows: impl Iterator<Item = WindowCount>) -> Option<Overshoot
     })
 }
 
-/// Counts by pair and window. A window is counted from the start of the demonstration.
+/// Counts by pair and window. Windows are numbered from the start of the demonstration.
 #[derive(Debug, Default)]
 pub struct Windows(BTreeMap<(u32, u32, u64), WindowCount>);
 
@@ -77,7 +77,7 @@ impl Windows {
         self.0.entry((resource, domain, window)).or_default()
     }
 
-    /// The counts of the pairs, and the windows, that are wanted.
+    /// The counts of the selected pairs and windows.
     pub fn select<'a>(
         &'a self,
         wanted: impl Fn(u32, u32, u64) -> bool + 'a,

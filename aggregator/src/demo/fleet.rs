@@ -1,7 +1,7 @@
-//! The processes of a demonstration: started, listened to, told things, and never left behind.
+//! The processes of a demonstration: starts them, reads their lines, sends them commands, and always ends them.
 //!
-//! Every child has our end of its standard input: whatever becomes of this process, they see its end
-//! and stop. What stays true: dropping a child's handle ends the child.
+//! Every child's standard input is a pipe from this process: however this process ends, children read its end and
+//! stop. What stays true: dropping a child's handle ends the child.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -17,41 +17,41 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::holder::HolderNotice;
 use super::player::PlayerNotice;
 
-/// What children find in their environment beside what this process finds there: how they reach each other.
+/// Variables that children get beside this process's environment: how they reach each other.
 pub static CHILDREN_FIND: OnceLock<Vec<(&'static str, OsString)>> = OnceLock::new();
 
-/// How often a child that was told to stop is looked at.
+/// How often to check whether a child that was asked to stop has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What children say, and what happens to us.
+/// News of children, and signals to this process.
 #[derive(Debug)]
 pub enum News {
     /// An aggregator listens on these addresses.
     Listening(Addresses),
     /// A line of an aggregator's log.
     Logged(String),
-    /// An agent told its counts.
+    /// A notice of an agent: its counts.
     Agent(usize, PlayerNotice),
-    /// A process that holds copies told what it holds.
+    /// A notice of a process that holds copies: what it holds.
     Holder(usize, HolderNotice),
     /// A child's output has ended.
     Ended(Who),
-    /// Somebody wants us to stop: 2 for SIGINT, 15 for SIGTERM.
+    /// This process was asked to stop: 2 for SIGINT, 15 for SIGTERM.
     Interrupted(i32),
 }
 
-/// Whose output.
+/// The child whose output it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The aggregator that was started as number so and so.
+    /// The aggregator with this number.
     Aggregator(u32),
     /// The agent with this index.
     Agent(usize),
-    /// The process with this index that holds copies.
+    /// The holder with this index.
     Holder(usize),
 }
 
-/// Where an aggregator listens.
+/// The addresses of an aggregator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// HTTP.
@@ -63,7 +63,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Reads the line by which an aggregator says where it listens.
+    /// Parses the line with which an aggregator reports its addresses.
     pub fn parse(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once("listening ")?;
         let of = |key: &str| {
@@ -79,7 +79,7 @@ impl Addresses {
     }
 }
 
-/// A child process that ends with its handle.
+/// A child process that ends when its handle is dropped.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
@@ -87,21 +87,21 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Starts this very program with other arguments, and reads its lines in the background.
+    /// Starts this program with other arguments, and reads its lines in the background.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn agent(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
         let told = move |line: &str| Some(News::Agent(index, serde_json::from_str(line).ok()?));
         Self::telling(args, told, news, Who::Agent(index))
     }
 
-    /// The same of a process that holds copies.
+    /// Starts a process that holds copies.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn holder(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
         let told = move |line: &str| Some(News::Holder(index, serde_json::from_str(line).ok()?));
         Self::telling(args, told, news, Who::Holder(index))
@@ -118,11 +118,11 @@ impl ChildGuard {
         Ok(kept)
     }
 
-    /// Starts an aggregator, the `number`-th of this demonstration.
+    /// Starts an aggregator, number `number` of this demonstration.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn aggregator(number: u32, args: &[String], news: Sender<News>) -> io::Result<Self> {
         let (mut kept, _, stderr) = Self::start(args, Stdio::null(), Stdio::piped())?;
         kept.reads(
@@ -155,7 +155,7 @@ impl ChildGuard {
         let mut child = Command::new(std::env::current_exe()?)
             .envs(CHILDREN_FIND.get().into_iter().flatten().cloned())
             .args(args)
-            // Its lines are read by us.
+            // This process parses its lines.
             .env("TOLLGATE_TELEMETRY_LOG_FORMAT", "text")
             .stdin(Stdio::piped())
             .stdout(stdout)
@@ -184,14 +184,14 @@ impl ChildGuard {
         });
     }
 
-    /// Tells it a line. A child that has gone hears nothing, which is seen elsewhere.
+    /// Sends it a line. If the child is gone, that is noticed elsewhere.
     pub fn tell(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
     }
 
-    /// Tells it that there is no more to do.
+    /// Closes its input: there is no more to do.
     pub fn close(&mut self) {
         self.stdin = None;
     }
@@ -202,7 +202,7 @@ impl ChildGuard {
         let _ = self.child.wait();
     }
 
-    /// Asks it to stop, and kills it if it has not within the time. Its status, if it stopped by itself.
+    /// Asks it to stop, and kills it if it has not stopped in time. Returns its status if it stopped by itself.
     pub fn stop(&mut self, within: Duration) -> Option<ExitStatus> {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
@@ -233,13 +233,13 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The directory in which a demonstration keeps its journal and notes; removed with its handle.
+/// The directory of a demonstration's journal and notes; removed when the handle is dropped.
 ///
 /// # Errors
 ///
-/// Where it cannot be made.
+/// If it cannot be created.
 pub fn place() -> io::Result<tempfile::TempDir> {
-    // There may be passwords of a Kafka in it.
+    // It may contain passwords for Kafka.
     let ours_alone = std::fs::Permissions::from_mode(0o700);
     tempfile::Builder::new()
         .prefix("tollgate-demo-")

@@ -1,13 +1,13 @@
-//! A process of the demonstration's part with copies: holds what it is told to, or waits for what another
-//! one holds.
+//! A process of the demonstration's part with copies: holds copies on command, or waits for those that another
+//! process holds.
 //!
 //! ```text
-//! stdin    take | follow MILLIS | end of file: give all back and end
+//! stdin    take | follow MILLIS | end of file: release all and end
 //! stdout   JSON lines: {"ready":..}, then {"held":..} or {"denied":..} with the monotonic clock
 //! ```
 //!
-//! It knows nothing of why it may be killed. What stays true: copies are told as held only with the
-//! aggregators' word on them.
+//! It knows nothing of why it may be killed. What stays true: copies are reported as held only when the aggregators
+//! have confirmed them.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, channel};
@@ -20,13 +20,13 @@ use tollgate_agent::{Cause, Confirmation, Copies, Hold, Refused};
 use super::clock::monotonic_ns;
 use super::part::AgentPart;
 
-/// How long it may take to hear of the resource, and each word of the aggregators.
+/// How long to wait for the resource's limits, and for each answer of the aggregators.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often what is denied is asked again, whatever is heard.
+/// How often a denied call is repeated, whatever the agent receives.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a holder is to do.
+/// The task of a holder.
 #[derive(Clone, Debug)]
 pub struct HolderPart {
     /// Its agent.
@@ -37,24 +37,24 @@ pub struct HolderPart {
     pub domain: String,
     /// Its copies.
     pub copies: u32,
-    /// The resource is strict.
+    /// Whether the resource is strict.
     pub strict: bool,
 }
 
-/// What a holder tells on its standard output.
+/// A line on a holder's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HolderNotice {
-    /// It has heard of the resource, or not in time.
+    /// Whether it received the resource's limits in time.
     Ready(bool),
-    /// It is refused, because the domain is full.
+    /// It was refused, because the domain is full.
     Denied {
         /// The monotonic clock.
         at_ns: u64,
     },
-    /// It holds copies, by the aggregators' word.
+    /// It holds copies, confirmed by the aggregators.
     Held {
-        /// So many.
+        /// The number of copies.
         copies: u32,
         /// The monotonic clock.
         at_ns: u64,
@@ -70,11 +70,11 @@ struct Holder {
     runtime: Runtime,
 }
 
-/// Does what it is told until its input ends.
+/// Carries out commands until its input ends.
 ///
 /// # Errors
 ///
-/// What the ends of its pipes say, and bad settings of the agent.
+/// Errors of its pipes, and invalid settings of the agent.
 pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
     let (sender, heard) = channel();
     let builder = part.agent.builder().on_heard(move |_| {
@@ -116,7 +116,7 @@ impl Holder {
         Ok(hold)
     }
 
-    /// Waits until the domain is full by others, and then until all its copies can be had.
+    /// Waits until others have filled the domain, and then until all its copies can be taken.
     fn follow(&self, within: Duration) -> io::Result<Option<Hold>> {
         let until = Instant::now() + within;
         while !self.is_full() {
@@ -145,7 +145,7 @@ impl Holder {
         matches!(peeked, Err(Refused::Denied(denied)) if denied.cause() == Cause::Full)
     }
 
-    /// Takes all, and says how many of them are not too many by the aggregators' word.
+    /// Takes all copies; returns how many of them the aggregators confirmed.
     fn take(&self) -> (Option<Hold>, u32) {
         if self.strict {
             let asked = self

@@ -1,6 +1,6 @@
-//! The news of a demonstration's processes, one after the other, and whatever is not wanted yet kept for
-//! later. Knows nothing of what is done about them. What stays true: no news is lost but lines of the
-//! aggregator's log, of which the last ones are kept.
+//! News of a demonstration's processes, in order; news that is not wanted yet is kept for later. Knows nothing of how
+//! news is used. What stays true: no news is lost, except lines of the aggregator's log, of which the last ones are
+//! kept.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,21 +13,21 @@ use super::fleet::News;
 /// Lines of the aggregator's log that are kept, to be shown if the demonstration fails.
 const LINES_KEPT: usize = 20;
 
-/// Somebody asked us to stop: the number of the signal.
+/// This process was asked to stop by the signal of this number.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted(pub i32);
 
-/// What has been said and not been heard yet.
+/// News that has arrived and was not used yet.
 pub struct Inbox {
     news: Receiver<News>,
-    /// Taken from `news` while waiting for something else.
+    /// Taken from `news` while waiting for other news.
     put_by: VecDeque<News>,
     last_log: VecDeque<String>,
 }
 
 impl Inbox {
-    /// One that hears what is said there.
+    /// An inbox for this receiver.
     pub fn new(news: Receiver<News>) -> Self {
         Self {
             news,
@@ -41,7 +41,7 @@ impl Inbox {
         self.last_log.iter()
     }
 
-    /// The next news, or none within the time.
+    /// The next news, or `None` if there is none in time.
     pub fn next(&mut self, within: Duration) -> anyhow::Result<Option<News>> {
         if let Some(news) = self.put_by.pop_front() {
             return Ok(Some(news));
@@ -60,7 +60,7 @@ impl Inbox {
         }
     }
 
-    /// Lets time pass, keeping for later what is said meanwhile.
+    /// Waits for a time, keeping the news that arrives meanwhile.
     pub fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
         let put_by = std::mem::take(&mut self.put_by);
         let until = Instant::now() + time;
@@ -74,7 +74,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits for something to be said, keeping everything else for later.
+    /// Waits for particular news, keeping all other for later.
     pub fn wait_for<T>(
         &mut self,
         within: Duration,

@@ -1,6 +1,6 @@
 //! Reads a whole log once, for the verdict: a journal beside its writer, or Kafka's topics.
 //!
-//! Limits come first, since records of partitions point at them. Knows nothing of verdicts.
+//! Limits are read first, since records of partitions refer to them. Knows nothing of verdicts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,11 +20,11 @@ pub trait LogSource {
     /// How many partitions hits have.
     fn partitions(&self) -> u32;
 
-    /// Gives every record of a partition, in order, as far as there are any now.
+    /// Passes every record of a partition to the callback, in order, to its present end.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     fn read(
         &mut self,
         stream: Stream,
@@ -32,11 +32,11 @@ pub trait LogSource {
         each: &mut dyn FnMut(&Delivered),
     ) -> anyhow::Result<()>;
 
-    /// Every limits version that the log knows.
+    /// Every limits version in the log.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     fn versions(&mut self) -> anyhow::Result<Versions> {
         let (mut book, mut versions) = (LimitsBook::default(), Versions::default());
         self.read(Stream::Limits, 0, &mut |delivered| {
@@ -50,7 +50,7 @@ pub trait LogSource {
     }
 }
 
-/// A journal, read without disturbing whoever writes it.
+/// A journal, read without disturbing its writer.
 pub struct JournalSource(JournalReader);
 
 impl JournalSource {
@@ -58,7 +58,7 @@ impl JournalSource {
     ///
     /// # Errors
     ///
-    /// Where there is none that this build reads.
+    /// If there is no journal that this build can read.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         let reader = JournalReader::open(dir, Arc::new(OsDisk))
             .with_context(|| dir.display().to_string())?;
@@ -88,11 +88,11 @@ impl LogSource for JournalSource {
     }
 }
 
-/// Topics of a Kafka, read to where they end now.
+/// Topics of Kafka, read to their present ends.
 ///
 /// # Errors
 ///
-/// Where this build has no Kafka.
+/// Always: this build has no Kafka.
 #[cfg(not(feature = "kafka"))]
 pub fn kafka(
     _bootstrap: &str,
@@ -103,11 +103,11 @@ pub fn kafka(
     anyhow::bail!("this build has no Kafka (feature `kafka`)")
 }
 
-/// Topics of a Kafka, read to where they end now.
+/// Topics of Kafka, read to their present ends.
 ///
 /// # Errors
 ///
-/// Where its settings are wrong.
+/// If its settings are invalid.
 #[cfg(feature = "kafka")]
 pub fn kafka(
     bootstrap: &str,

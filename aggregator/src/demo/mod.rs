@@ -1,15 +1,14 @@
-//! `tollgate demo`: the main job, seen.
+//! `tollgate demo`: shows a fleet at work.
 //!
 //! ```text
 //! aggregator (a process) ◄── hits ── agent 1, agent 2 (processes, each with its part of a schedule)
 //!        └── denials ──►
-//! this process: starts and stops them, shows what they say, and in the end reads the log and judges
+//! this process: starts and stops them, shows what they report, and in the end reads the log and checks
 //! ```
 //!
-//! The aggregator is killed for a while and started again. Then a process that holds copies is killed,
-//! and another one waits until they are back. In the end the independent model replays the log, and
-//! every refusal of an agent has to be justified by it. What stays true: no process is
-//! left behind, whatever ends this one.
+//! The aggregator is killed for a while and started again. Then a process that holds copies is killed, and another
+//! one waits until they are back. In the end the independent model replays the log, and the log has to justify
+//! every refusal of an agent. What stays true: no process is left behind, however this one ends.
 
 mod attach;
 mod clock;

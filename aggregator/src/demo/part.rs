@@ -1,6 +1,6 @@
-//! What every process of the demonstration is told of its agent: its name, and where it speaks.
+//! The settings of the agent of each child process: its name, and how it reaches the fleet.
 //!
-//! Knows nothing of what the process does with it. What stays true: all of them build it alike.
+//! Knows nothing of what the process does with it. What stays true: all processes build their agents alike.
 
 use std::path::PathBuf;
 
@@ -15,25 +15,25 @@ pub struct AgentPart {
     pub name: String,
     /// The aggregator's address for agents.
     pub aggregator: String,
-    /// Kafka, where hits and holds go to it directly.
+    /// Kafka, if hits and holds go to it directly.
     pub kafka: Option<KafkaPart>,
-    /// Whom it believes, and what it shows.
+    /// The CA that it trusts, and the certificate or token that it shows.
     pub reach: ReachArgs,
 }
 
-/// A Kafka that the agent writes to.
+/// The Kafka that the agent writes to.
 #[derive(Clone, Debug)]
 pub struct KafkaPart {
     /// Its address.
     pub bootstrap: String,
     /// The prefix of its topics.
     pub prefix: String,
-    /// The file with the properties of its clients.
+    /// The properties file of its clients.
     pub properties: Option<PathBuf>,
 }
 
 impl AgentPart {
-    /// A builder that knows all of it.
+    /// A builder with all these settings.
     pub fn builder(&self) -> AgentBuilder {
         let builder = Agent::builder()
             .name(&self.name)

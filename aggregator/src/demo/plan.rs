@@ -1,6 +1,6 @@
-//! What a demonstration is to be: which log, which traffic, under which limits.
+//! The plan of a demonstration: which log, which traffic, under which limits.
 //!
-//! Plain data: made from the command line, carried out elsewhere.
+//! Plain data, made from the command line and carried out elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use tollgate_limits::Limits;
 use super::replayed::AccessLog;
 use crate::reach::ReachArgs;
 
-/// What the log is.
+/// The kind of log.
 #[derive(Clone, Debug)]
 pub enum Log {
-    /// A journal in a directory of its own, thrown away in the end.
+    /// A journal in a directory of its own, removed in the end.
     Journal,
-    /// A Kafka that runs already; topics under a prefix of their own.
+    /// A running Kafka; the demonstration uses topics under its own prefix.
     Kafka {
         /// Its address.
         bootstrap: String,
         /// The prefix.
         prefix: String,
     },
-    /// A fleet that runs already: its agents' address, and where its log is.
+    /// A running fleet: the address for agents, and its log.
     Attached {
-        /// Where agents go.
+        /// The address for agents.
         agents: String,
         /// The fleet's journal, on this machine; or its Kafka.
         log: AttachedLog,
     },
 }
 
-/// The log of a fleet that runs already.
+/// The log of a running fleet.
 #[derive(Clone, Debug)]
 pub enum AttachedLog {
     /// A journal's directory.
@@ -48,7 +48,7 @@ pub enum AttachedLog {
 }
 
 impl Log {
-    /// What a process with an agent is told of the log; `properties` is the file that has them.
+    /// The arguments about the log for a process with an agent; `properties` is the file with Kafka's properties.
     pub fn agent_args(&self, properties: &Path) -> Vec<String> {
         let Self::Kafka { bootstrap, prefix } = self else {
             return Vec::new();
@@ -68,36 +68,36 @@ pub enum TrafficSource {
     MadeUp,
     /// An access log.
     AccessLog(Box<AccessLog>),
-    /// Calls above these resources' limits, at so many a second.
+    /// Calls above these resources' limits.
     Against {
-        /// Resource and rate.
+        /// Each resource and its rate in calls per second.
         resources: Vec<(String, f64)>,
         /// Names the domains of this run.
         run: String,
     },
 }
 
-/// What is to be demonstrated.
+/// What to demonstrate.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The log.
     pub log: Log,
-    /// What clients of its Kafka are told beside the address.
+    /// Properties of its Kafka clients, beside the address.
     pub kafka_properties: BTreeMap<String, String>,
     /// The traffic.
     pub source: TrafficSource,
-    /// The limits as text, already scaled where traffic is.
+    /// The limits as text, already scaled if the traffic is.
     pub limits_text: String,
-    /// The same as the judge needs them.
+    /// The same, parsed, for the model.
     pub limits: Limits,
     /// For how long calls are made.
     pub seconds: u64,
-    /// Of the traffic.
+    /// The seed of the traffic.
     pub seed: u64,
-    /// Shows nothing while it runs.
+    /// Whether to show nothing while it runs.
     pub quiet: bool,
-    /// Its processes speak TLS and show a token.
+    /// Whether its processes use TLS and show a token.
     pub tls: bool,
-    /// How its agents reach the fleet that it is attached to.
+    /// How its agents reach the fleet that the demonstration is attached to.
     pub reach: ReachArgs,
 }

@@ -1,14 +1,14 @@
-//! One agent process of a demonstration: plays its part of the schedule and writes down what it saw.
+//! One agent process of a demonstration: plays its part of the schedule and records what it saw.
 //!
 //! ```text
 //! stdin    start UNIX_MICROS | outage | back | end of file: stop at once
 //! stdout   JSON lines: {"ready":..}, then a count every 200 ms, then the last one with the figures
-//! file     one line a call: index, wall clock (us), monotonic clock (ns), a | r CODE
-//!          and one a denial that was heard: h, monotonic clock (ns), CODE
+//! file     one line per call: index, wall clock (us), monotonic clock (ns), a | r CODE
+//!          and one per denial that was received: h, monotonic clock (ns), CODE
 //! ```
 //!
-//! It knows nothing of limits. What stays true: a call is written down with the instant before it was
-//! made, and nothing is decided here.
+//! It knows nothing of limits. What stays true: a call is recorded with the instant before it was made; no decision
+//! is made here.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufWriter, Write as _};
@@ -26,27 +26,27 @@ use super::cost::{Cost, CostMeter, DemoPhase};
 use super::part::AgentPart;
 use super::schedule::Schedule;
 
-/// How often counts are told.
+/// How often counts are printed.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// How long the last batches may take to be sent.
 const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a player is to do.
+/// The task of a player.
 #[derive(Clone, Debug)]
 pub struct PlayerPart {
     /// Its agent.
     pub agent: AgentPart,
     /// The schedule, as JSON.
     pub schedule: PathBuf,
-    /// Where to write down what was seen.
+    /// The file for what it saw.
     pub seen: PathBuf,
 }
 
-/// What a player tells on its standard output.
+/// A line on a player's standard output.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlayerNotice {
-    /// The agent has heard of every resource and partition.
+    /// The agent has received watermarks of every resource and partition.
     pub ready: bool,
     /// Calls made.
     pub offered: u64,
@@ -60,9 +60,9 @@ pub struct PlayerNotice {
     pub waiting: u64,
     /// The last line, with the figures below.
     pub done: bool,
-    /// What calls cost while aggregators were there.
+    /// The cost of calls while aggregators ran.
     pub cost: Option<Cost>,
-    /// What they cost while the aggregator was away.
+    /// The cost of calls while the aggregator did not run.
     pub cost_blind: Option<Cost>,
     /// Hits that the recorder took.
     pub accepted: u64,
@@ -83,7 +83,7 @@ struct PlayerCounts {
 ///
 /// # Errors
 ///
-/// What files say, and bad settings of the agent.
+/// Errors of files, and invalid settings of the agent.
 pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
     let schedule: Schedule =
         serde_json::from_reader(io::BufReader::new(File::open(&part.schedule)?))?;
@@ -148,7 +148,7 @@ fn build(part: &PlayerPart, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Res
     Ok(builder.build()?)
 }
 
-/// Waits for the start, then goes on listening in the background. None: the parent has gone.
+/// Waits for the start, then continues to read commands in the background. `None`: the parent is gone.
 fn listen(phase: &Arc<AtomicU8>) -> io::Result<Option<u64>> {
     let mut lines = io::stdin().lines();
     let start = loop {
@@ -173,7 +173,7 @@ fn listen(phase: &Arc<AtomicU8>) -> io::Result<Option<u64>> {
                 _ => {}
             }
         }
-        // The parent has gone, whatever became of it: nobody is to be left behind.
+        // The parent is gone: end, so that no process is left behind.
         std::process::exit(crate::exit::Exit::Interrupted as i32);
     });
     Ok(Some(start))
@@ -217,8 +217,8 @@ fn make_calls(
     Ok(())
 }
 
-/// Sleeps until shortly before the instant and yields for the rest, so that calls are made when they
-/// are due and a core is still there for everybody else.
+/// Sleeps until shortly before the instant and yields for the rest, so that calls are made on time and the core
+/// stays available to other threads.
 fn wait_until(at_us: u64) {
     const YIELD_US: u64 = 60;
     loop {
@@ -293,12 +293,12 @@ pub enum PlayerLine {
     Heard {
         /// The monotonic clock after it, in nanoseconds.
         monotonic_ns: u64,
-        /// What it was caused by.
+        /// The code of its cause.
         code: Code,
     },
 }
 
-/// How a call was answered.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallAnswer {
     /// Let through.
@@ -309,11 +309,11 @@ pub enum CallAnswer {
     ByPolicy(String),
 }
 
-/// Reads back what a player wrote down.
+/// Reads the file of a player.
 ///
 /// # Errors
 ///
-/// What the file says; a line that no player writes.
+/// If the file cannot be read, or has a line that no player writes.
 pub fn read_seen(path: &Path) -> anyhow::Result<Vec<PlayerLine>> {
     let mut seen = Vec::new();
     for (number, line) in io::BufReader::new(File::open(path)?).lines().enumerate() {

@@ -1,8 +1,8 @@
-//! The densest stretch of an access log as a schedule, played faster than it was.
+//! The densest stretch of an access log as a schedule, played faster than recorded.
 //!
-//! Knows nothing of limits and of processes. What stays true: calls are in order of time, and read and spread as backtests
-//! read and spread them: stamps that are finer than a second are kept, and the requests of a whole second (or minute) lie
-//! evenly in it.
+//! Knows nothing of limits and of processes. What stays true: calls are in order of time, and are read and spread
+//! as in backtests: stamps that are finer than a second are kept, and the requests of a whole second (or minute)
+//! are spread evenly over it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,22 +13,22 @@ use tollgate_replay::backtest::read::{Input, ReadFault, RowReading, read};
 use tollgate_replay::backtest::tape::PlayOrder;
 use tollgate_replay::traffic::{FileReading, Wanted};
 
-/// An access log, and how it is to be read.
+/// An access log, and how to read it.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     /// The file.
     pub path: PathBuf,
     /// The resource that its requests hit.
     pub resource: String,
-    /// How many times faster than it was.
+    /// How many times faster than recorded to play it.
     pub speed: u32,
-    /// What is said of its form.
+    /// The settings for its format.
     pub wanted: Wanted,
-    /// Calls of whole seconds are spread over them.
+    /// Whether calls with whole-second stamps are spread over the second.
     pub spread: bool,
 }
 
-/// What was taken from an access log.
+/// The stretch taken from an access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyStretch {
     /// Lines of the log that are not blank, unreadable ones included.
@@ -39,16 +39,16 @@ pub struct BusyStretch {
     pub from_s: u64,
     /// Seconds of the log that the replay covers.
     pub covered_s: u64,
-    /// How the log is read.
+    /// How the log was read.
     pub read_as: Vec<FileReading>,
-    /// Over how long the calls of one stamp were spread; 0: they were not.
+    /// The time over which calls of one stamp were spread; 0: they were not.
     pub spread_us: u64,
-    /// What a reader has to know of how it was read.
+    /// Notes for people about how it was read.
     pub notes: Vec<String>,
 }
 
 impl Schedule {
-    /// The densest stretch of an access log that fills `seconds` at its speed, in any form that backtests read.
+    /// The densest stretch of an access log that fills `seconds` at its speed, in any format that backtests read.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Schedule {
     }
 }
 
-/// The slice of at most `span_s` seconds with the most requests; the first of several.
+/// The slice of at most `span_s` seconds with the most requests; of several, the first.
 fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
     let second = |at: usize| requests[at].0 / 1_000_000;
     let (mut best, mut from) = (0..0, 0);
@@ -140,7 +140,7 @@ fn densest(requests: &[(u64, u32)], span_s: u64) -> &[(u64, u32)] {
 fn scheduled(requests: &[(u64, u32)], from_s: u64, speed: u64, agents: u32) -> Vec<ScheduledCall> {
     let call = |(number, (at_us, domain)): (usize, &(u64, u32))| ScheduledCall {
         at_us: (at_us - from_s * 1_000_000) / speed,
-        // Turn by turn: the calls of one client then reach the limiter through every agent.
+        // Round robin, so that the calls of one client reach the limiter through every agent.
         agent: number as u32 % agents,
         resource: 0,
         domain: *domain,

@@ -1,4 +1,4 @@
-//! What a demonstration prints at its end: one JSON object, or a page for people.
+//! The report at the end of a demonstration: one JSON object, or a page for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::replayed::BusyStretch;
 use super::verdict::{PartCalls, Verdict};
 use tollgate_replay::traffic::FileReading;
 
-/// The report. Its fields are stable: they are only ever added to.
+/// The report. Its fields are stable: new ones may be added.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DemoReport {
-    /// The form of this object.
+    /// The schema's name.
     pub schema: &'static str,
     /// Calls made before the outage.
     pub offered: u64,
-    /// Of those, let through.
+    /// Of these, let through.
     pub let_through: u64,
-    /// Of those, refused under denials.
+    /// Of these, refused because of denials.
     pub refused: u64,
-    /// Of those, refused by an agent's own policy.
+    /// Of these, refused by an agent's own policy.
     pub refused_by_policy: u64,
     /// Hits that were let through although an ideal limiter over the log refuses them.
     pub excess: u64,
@@ -34,70 +34,70 @@ pub struct DemoReport {
     pub overshoot_percent_worst: Option<f64>,
     /// The least of them; below zero: under-admission.
     pub overshoot_percent_least: Option<f64>,
-    /// The same of all these windows together.
+    /// The same for all these windows together.
     pub overshoot_percent_whole: Option<f64>,
-    /// The same of pairs whose calls ask for several copies each, of which the ideal limiter lets nothing
-    /// through where not all have room, and Tollgate all where one has.
+    /// The same for pairs whose calls ask for several copies each. The ideal limiter lets none of them through if
+    /// not all have room, and Tollgate lets all through if one has.
     pub overshoot_percent_weighted: Option<f64>,
     /// How many windows were compared.
     pub overshoot_windows: usize,
     /// Refusals, outage included, that the independent model does not justify.
     pub unjustified_refusals: u64,
-    /// Pairs, and resources under a global limit, of which more was let through before the outage than
-    /// their limits, what was offered within one denial delay, and one call an agent.
+    /// Pairs, and resources under a global limit, of which more was let through before the outage than allowed: their
+    /// limits, the calls offered within one denial delay, and one call per agent.
     pub effect_violations: u64,
-    /// Copies let through before the outage that `effect_violations` judges.
+    /// Copies let through before the outage that `effect_violations` covers.
     pub effect_judged: u64,
-    /// Copies that it does not judge: their agent had heard no aggregator of late, or stamped them more than an
-    /// eighth of a second late.
+    /// Copies that it does not cover: their agent had no current watermark, or stamped them more than an eighth of a
+    /// second late.
     pub effect_unjudged: u64,
-    /// From the call that filled a window to the slowest agent's deny list.
+    /// From the call that filled a window until the slowest agent's deny list had the denial: the median.
     pub denial_delay_us_p50: Option<u64>,
-    /// The same.
+    /// The same: the 99th percentile.
     pub denial_delay_us_p99: Option<u64>,
     /// Denials before the outage.
     pub denials: u64,
-    /// Of those, denials that some agent did not enter.
+    /// Of these, denials that some agent did not enter.
     pub denials_unheard: u64,
-    /// A call, by blocks of 1,000.
+    /// The cost of a call, by blocks of 1,000.
     pub hit_ns_p50: Option<u64>,
-    /// A single call, timer included.
+    /// The cost of a single call, timer included.
     pub hit_ns_p99: Option<u64>,
-    /// The timer alone.
+    /// The cost of the timer alone.
     pub timer_ns_p99: Option<u64>,
-    /// A call while the aggregator was away.
+    /// The cost of a call while the aggregator did not run.
     pub hit_ns_p50_blind: Option<u64>,
     /// Hits that the recorders took, of all that were let through.
     pub accepted_percent: f64,
     /// Calls made from the outage on.
     pub outage_offered: u64,
-    /// Of those, let through.
+    /// Of these, let through.
     pub outage_let_through: u64,
-    /// Of those, refused.
+    /// Of these, refused.
     pub outage_refused: u64,
-    /// For how long the aggregator was away; none where it never was.
+    /// How long the aggregator did not run; null: it always ran.
     pub outage_ms: Option<u64>,
-    /// From its start until it was ready and the log had all that agents had recorded until then.
+    /// From its restart until it was ready and the log had everything that agents had recorded by then.
     pub caught_up_ms: Option<u64>,
-    /// The resource whose copies a process held that was killed; none where the limits have none to show.
+    /// The resource whose copies the killed process held; null if no resource of the limits is suitable.
     pub copies_resource: Option<String>,
     /// The copies that it held.
     pub copies_held: Option<u64>,
-    /// After how long a silent agent is gone.
+    /// The silence after which an agent is gone.
     pub copies_agent_timeout_ms: Option<u64>,
-    /// From the kill to the moment at which another process held all of them, confirmed by the
-    /// aggregator; none where that never was.
+    /// From the kill until another process held all of them, confirmed by the aggregator; null if that never
+    /// happened.
     pub copies_back_ms: Option<u64>,
-    /// Of the copies held, those that the other could not have again.
+    /// Of the copies held, those that the other process could not take.
     pub copies_lost: Option<u64>,
     /// Records of the log that the model could not read.
     pub log_records_unread: u64,
     /// The seed.
     pub seed: u64,
-    /// Where Kafka was the log: the prefix of its topics.
+    /// If Kafka was the log: the prefix of its topics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_prefix: Option<String>,
-    /// Where an access log was replayed: seconds of it that were covered.
+    /// If an access log was replayed: how many of its seconds were covered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log_covered_s: Option<u64>,
     /// Its lines.
@@ -106,16 +106,16 @@ pub struct DemoReport {
     /// Its unreadable lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log_skipped: Option<u64>,
-    /// How it was read: its form, and the field that is the client.
+    /// How it was read: its format, and the field with the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_log_read_as: Vec<FileReading>,
-    /// Over how long the calls of one whole second (or minute) were spread; 0: they were not.
+    /// The time over which the calls of one whole second (or minute) were spread; 0: they were not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log_spread_us: Option<u64>,
-    /// What a reader has to know of how it was read, for people.
+    /// Notes for people about how it was read.
     #[serde(skip)]
     pub access_log_notes: Vec<String>,
-    /// The first refusals that are not justified, a sentence each.
+    /// The first unjustified refusals, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unjustified_shown: Vec<String>,
     /// The first effect violations, a sentence each.
@@ -123,7 +123,7 @@ pub struct DemoReport {
     pub effect_shown: Vec<String>,
 }
 
-/// What agents counted of themselves.
+/// The agents' own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentCounts {
     /// Hits taken by recorders.
@@ -133,7 +133,7 @@ pub struct AgentCounts {
 }
 
 impl DemoReport {
-    /// Fills in the verdict.
+    /// The report of a verdict.
     pub fn of(
         verdict: Verdict,
         costs: &[(Option<Cost>, Option<Cost>)],
@@ -194,7 +194,7 @@ impl DemoReport {
         }
     }
 
-    /// Adds what was taken from an access log.
+    /// Adds facts about the access log.
     pub fn with_stretch(mut self, stretch: Option<&BusyStretch>) -> Self {
         self.access_log_covered_s = stretch.map(|stretch| stretch.covered_s);
         self.access_log_lines = stretch.map(|stretch| stretch.lines);
@@ -207,7 +207,7 @@ impl DemoReport {
         self
     }
 
-    /// Adds what came of the copies of a killed process.
+    /// Adds the result of the part with copies.
     pub(super) fn add_copies(&mut self, subject: &Subject, returned: &Returned) {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.copies_resource = Some(subject.resource.clone());
@@ -241,7 +241,7 @@ impl DemoReport {
         page
     }
 
-    /// What was offered, and what became of it.
+    /// The rows on calls and their outcome.
     fn calls_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         let which = match self.outage_ms {
             Some(_) => "calls before the outage",
@@ -264,7 +264,7 @@ impl DemoReport {
         );
     }
 
-    /// How far limits were overshot, and what the model found.
+    /// The rows on overshoot, and on what the model found.
     fn overshoot_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         row(
             "excess",
@@ -311,7 +311,7 @@ impl DemoReport {
         );
     }
 
-    /// How long denials and calls took.
+    /// The rows on delays of denials and the cost of calls.
     fn delays_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         row(
             "denial delay, p50",
@@ -336,7 +336,7 @@ impl DemoReport {
         );
     }
 
-    /// What happened while the aggregator was away.
+    /// The rows on the outage.
     fn outage_page(&self, row: &mut impl FnMut(&str, String, &str)) {
         if let Some(away) = self.outage_ms {
             row("aggregator away", format!("{away} ms"), "calls went on:");
@@ -378,8 +378,8 @@ impl DemoReport {
         );
     }
 
-    /// Whether the demonstration shows what it is to show: refusals, every one justified, limits that
-    /// limit, and no copy lost.
+    /// Whether the demonstration succeeded: there were refusals, all justified; limits had their effect; no copies
+    /// were lost.
     pub fn convinces(&self) -> bool {
         let all_back = self.copies_lost.is_none_or(|lost| lost == 0);
         0 < self.refused

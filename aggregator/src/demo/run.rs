@@ -1,4 +1,4 @@
-//! The run itself: prepare, start, play, kill and restart the aggregator, judge.
+//! Runs a demonstration: prepares, starts, plays, kills and restarts the aggregator, and checks the result.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -28,16 +28,16 @@ use tollgate_server::http::client::{Client, explained};
 /// Agent processes of a demonstration.
 pub const AGENTS: u32 = 2;
 
-/// How long a process may take to be there.
+/// How long a process may take to start.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long agents have after the end of the schedule to send what is left and to end.
+/// How long agents may take after the schedule to send the rest and to end.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
-/// From "all are ready" to the first call.
+/// The time from when all are ready until the first call.
 const LEAD_US: u64 = 300_000;
 
-/// The outage begins after this share of the run, and lasts for that share of it.
+/// The outage begins after the first share of the run, and lasts for the second.
 const OUTAGE: (f64, f64) = (0.65, 0.15);
 
 /// Partitions of the topics that a demonstration makes.
@@ -59,7 +59,7 @@ struct DemoStage {
 ///
 /// # Errors
 ///
-/// [`Interrupted`](super::Interrupted) after a signal; what files, processes and the log say.
+/// [`Interrupted`](super::Interrupted) after a signal; errors of files, processes and the log.
 pub fn run(plan: Plan) -> anyhow::Result<DemoReport> {
     let (sender, news) = channel();
     watch_signals(sender.clone())?;
@@ -164,7 +164,7 @@ impl DemoStage {
             (found, self.client) = secured::make(&self.place.path().join("keys"))?;
             self.view.say("keys were made: TLS 1.3, and a token");
         }
-        // Once for a process, as demonstrations are.
+        // Once per process, which runs one demonstration.
         let _ = CHILDREN_FIND.set(found);
         Ok(())
     }
@@ -192,7 +192,7 @@ impl DemoStage {
     fn start_aggregator(&mut self) -> anyhow::Result<()> {
         self.aggregators += 1;
         let number = self.aggregators;
-        // After an outage the same addresses: agents look for it where it was.
+        // After an outage the same addresses are used: agents expect the aggregator there.
         let or_any = |address: &str| {
             if address.is_empty() {
                 "127.0.0.1:0".to_owned()
@@ -210,8 +210,8 @@ impl DemoStage {
         match &self.plan.log {
             Log::Journal => args.extend(["--journal".to_owned(), arg(&self.journal())]),
             Log::Kafka { bootstrap, prefix } => {
-                // On Kafka limits are pushed by operators, unless a file says otherwise. A static
-                // member that comes back finds its partitions at once.
+                // On Kafka, operators push limits, unless the configuration has a file. A static
+                // member that returns gets its partitions at once.
                 let mut properties = self.plan.kafka_properties.clone();
                 properties.insert("group.instance.id".to_owned(), "demo".to_owned());
                 let config = format!(
@@ -249,7 +249,7 @@ impl DemoStage {
         self.wait_until_ready()
     }
 
-    /// Until the aggregator says that it has caught up.
+    /// Waits until the aggregator reports that it has caught up.
     fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let url = format!("http://{}", self.addresses.http);
         let opened = self.client.open(&url, None)?;
@@ -267,12 +267,12 @@ impl DemoStage {
         }
     }
 
-    /// The file that agents are told the properties of Kafka's clients by.
+    /// The file with the properties of agents' Kafka clients.
     fn kafka_properties(&self) -> PathBuf {
         self.place.path().join("kafka.properties")
     }
 
-    /// Nobody else may look into the directory.
+    /// Writes that file. Other users cannot read the directory.
     fn write_kafka_properties(&self) -> anyhow::Result<()> {
         let mut text = String::new();
         for (name, value) in &self.plan.kafka_properties {
@@ -337,7 +337,7 @@ impl DemoStage {
         Ok(agents)
     }
 
-    /// The run, from the first call to the agents' last words.
+    /// Plays the schedule, from the first call to the agents' last reports.
     fn play(
         &mut self,
         agents: &mut [ChildGuard],
@@ -386,7 +386,7 @@ impl DemoStage {
         Ok((told, outage))
     }
 
-    /// The part with copies, where the limits allow one.
+    /// Plays the part with copies, if the limits allow one.
     fn copies(&mut self, attached: bool) -> anyhow::Result<Option<(Subject, Returned)>> {
         let run = format!("{:x}", std::process::id());
         let Some(subject) = Subject::choose(&self.plan.limits, &run, attached) else {
@@ -454,7 +454,7 @@ impl DemoStage {
         };
         let mut source = self.source()?;
         let versions = source.versions()?;
-        // Of a fleet that it was attached to it has no keys.
+        // It has no keys of a fleet that it was attached to.
         let keys = Keyring::default().trusting_missing();
         let judge = ModelCheck::new(source.partitions(), keys);
         let mut bench = Bench::new(&evidence, judge);
@@ -513,7 +513,7 @@ impl DemoStage {
     }
 }
 
-/// When the aggregator is to be away, and what came of it.
+/// The outage of the aggregator, and its result.
 #[derive(Clone, Debug)]
 struct Outage {
     from: Duration,
@@ -522,7 +522,7 @@ struct Outage {
     lasted: Option<Duration>,
     /// When the aggregator was started again, once it is ready.
     again: Option<Instant>,
-    /// What each agent had recorded by then, as its first words after it say.
+    /// What each agent had recorded by then, from its first report afterwards.
     owed: Vec<Option<u64>>,
     caught_up: Option<Duration>,
 }
@@ -542,8 +542,8 @@ impl Outage {
         }
     }
 
-    /// Takes what an agent says after the outage; whether with it the log has, or gave up for good, all
-    /// that agents had recorded until the aggregator was back.
+    /// Handles an agent's report after the outage. Returns whether the log now has, or agents gave up for good,
+    /// everything that agents had recorded until the aggregator was back.
     fn heard(&mut self, agent: usize, told: &PlayerNotice) -> bool {
         let (Some(again), None) = (self.again, self.caught_up) else {
             return false;

@@ -1,8 +1,8 @@
-//! What is offered: which agent calls what, on whose behalf, and when.
+//! The schedule of calls: which agent calls which resource, for which domain, and when.
 //!
-//! Two sources: made-up tenants, some above their limits and some below, drawn from a seed; or an
-//! access log (`replayed`). Knows nothing of limits and of
-//! processes. What stays true: calls are in order of time, and one seed gives one schedule.
+//! Two sources: made-up tenants, some above their limits and some below, drawn from a seed; or an access log
+//! (`replayed`). Knows nothing of limits and of processes. What stays true: calls are in order of time, and a seed
+//! always gives the same schedule.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -34,13 +34,13 @@ pub struct Schedule {
     pub calls: Vec<ScheduledCall>,
 }
 
-/// A tenant of the made-up traffic: so many calls a second, in pulses.
+/// A tenant of the made-up traffic, with its rate and its active times.
 struct Tenant {
     resource: &'static str,
     domain: &'static str,
-    /// Calls a second while it is awake.
+    /// Calls per second while it is active.
     rate: f64,
-    /// Awake for so many seconds of every so many.
+    /// It is active for the first number of seconds in every period of the second number.
     awake_s: (f64, f64),
     /// Copies of each call.
     copies: u32,
@@ -50,13 +50,13 @@ struct Tenant {
 /// The gaps between a tenant's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gaps {
-    /// Exponential: calls of many users behind one tenant do not know of each other.
+    /// Exponential: the many users behind one tenant call independently.
     Random,
     /// Equal: a worker that paces itself.
     Even,
 }
 
-/// A tenant that is always awake.
+/// A tenant that is always active.
 const fn steady(resource: &'static str, domain: &'static str, rate: f64) -> Tenant {
     Tenant {
         resource,
@@ -68,7 +68,7 @@ const fn steady(resource: &'static str, domain: &'static str, rate: f64) -> Tena
     }
 }
 
-/// A tenant that is always awake, and whose calls are evenly spaced.
+/// A tenant that is always active, with evenly spaced calls.
 const fn even(resource: &'static str, domain: &'static str, rate: f64) -> Tenant {
     Tenant {
         gaps: Gaps::Even,
@@ -76,7 +76,7 @@ const fn even(resource: &'static str, domain: &'static str, rate: f64) -> Tenant
     }
 }
 
-/// A tenant that is always awake, and whose calls ask for several copies each.
+/// A tenant that is always active, with calls for several copies each.
 const fn weighted(resource: &'static str, domain: &'static str, rate: f64, copies: u32) -> Tenant {
     Tenant {
         copies,
@@ -84,7 +84,7 @@ const fn weighted(resource: &'static str, domain: &'static str, rate: f64, copie
     }
 }
 
-/// A tenant that is awake for so many seconds of every so many.
+/// A tenant that is active for a part of every period.
 const fn pulsing(
     resource: &'static str,
     domain: &'static str,
@@ -101,7 +101,7 @@ const fn pulsing(
     }
 }
 
-/// Above some limits, below others, in several shapes.
+/// Tenants above some limits and below others, in several patterns.
 ///
 /// `worker` paces itself just below its limit, and bursts far above it under the same name; `small`,
 /// `middle` and `large` ask for ten times their limit in calls of several copies.
@@ -132,7 +132,7 @@ const TENANTS: [Tenant; 23] = [
 ];
 
 impl Schedule {
-    /// The made-up tenants' calls for so many seconds, spread over so many agents.
+    /// The made-up tenants' calls for a number of seconds, distributed over a number of agents.
     pub fn made_up(seed: u64, seconds: u64, agents: u32) -> Self {
         let mut schedule = Self::default();
         let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed));
@@ -168,8 +168,8 @@ impl Schedule {
         schedule
     }
 
-    /// Calls above the limits of given resources, for a fleet whose limits are not ours to choose: a
-    /// domain of its own for each resource at each of these rates a second.
+    /// Calls above the limits of given resources, for a fleet whose limits are given: for each resource one domain
+    /// made for this run, at the given rate per second.
     pub fn against(
         resources: &[(String, f64)],
         run: &str,

@@ -1,4 +1,4 @@
-//! Keys of a demonstration: made for it in its directory, and gone with it.
+//! Keys of a demonstration: created in its directory, and removed with it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,17 +9,17 @@ use tollgate_tls::ClientFiles;
 use crate::exit::Failure;
 use crate::keys::{CertArgs, TokenArgs, certificates, tokens};
 
-/// The name that the aggregator's certificate is for.
+/// The name for which the aggregator's certificate is valid.
 const NAME: &str = "tollgate.demo";
 
 /// Variables of an environment.
 type Variables = Vec<(&'static str, OsString)>;
 
-/// Makes the keys; what the processes find in their environment, and how this one asks the aggregator.
+/// Creates the keys; returns the environment of the child processes, and a client for the aggregator.
 ///
 /// # Errors
 ///
-/// Where a file cannot be written.
+/// If a file cannot be written.
 pub fn make(dir: &Path) -> Result<(Variables, Client), Failure> {
     let cert = CertArgs {
         name: NAME.to_owned(),

@@ -1,9 +1,8 @@
-//! What a demonstration showed: calls, log and model brought together.
+//! The verdict on a demonstration: compares calls, log and model.
 //!
-//! The model replays the log and says what was denied and what was excess; an ideal in-line limiter,
-//! the model's too, is asked every offered call in order of time. Overshoot, excess and totals are
-//! taken of the part before the outage, since during it letting everything through is the promise;
-//! refusals are checked over all of it.
+//! The model replays the log and states what was denied and what was excess; an ideal in-line limiter, also of the
+//! model, decides every offered call in order of time. Overshoot, excess and totals cover only the part before the
+//! outage, since during it everything is meant to be let through; refusals are checked over the whole run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,14 +18,14 @@ use super::schedule::Schedule;
 use tollgate_log::Delivered;
 use tollgate_replay::judge::{ModelCheck, RuledBatch, Versions, to_model};
 
-/// How many unjustified refusals are kept to be shown.
+/// How many unjustified refusals are kept for the report.
 const SHOWN_MAX: usize = 10;
 
-/// What each agent did, and what stands in the log.
+/// What each agent did, and the facts of the run.
 pub struct Evidence<'a> {
     /// Names of the agents, by index.
     pub names: &'a [String],
-    /// What each was to do.
+    /// The schedule of each.
     pub schedules: &'a [Schedule],
     /// What each saw.
     pub seen: &'a [Vec<PlayerLine>],
@@ -34,14 +33,14 @@ pub struct Evidence<'a> {
     pub limits: &'a Limits,
     /// When the schedule began, in microseconds since the Unix epoch.
     pub start_us: u64,
-    /// When the aggregator was stopped; the end of time where it was not.
+    /// When the aggregator was stopped; the greatest instant if it was not.
     pub outage_us: u64,
 }
 
 /// Calls of one part of the demonstration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartCalls {
-    /// Made.
+    /// Calls made.
     pub offered: u64,
     /// Let through.
     pub let_through: u64,
@@ -54,47 +53,47 @@ pub struct PartCalls {
 /// The verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Before the outage.
+    /// Calls before the outage.
     pub calls: PartCalls,
-    /// From the outage on.
+    /// Calls from the outage on.
     pub later: PartCalls,
     /// What the ideal limiter would have let through of the calls before the outage.
     pub ideal_let_through: u64,
     /// Hits before the outage that were let through and that an ideal limiter over the log refuses.
     pub excess: u64,
-    /// Overshoot by pair and window, of pairs whose calls ask for one copy each; none where none of them
-    /// reached a limit.
+    /// Overshoot by pair and window, of pairs whose calls ask for one copy each; `None` if no such pair reached a
+    /// limit.
     pub overshoot: Option<Overshoot>,
-    /// The same of pairs whose calls ask for several copies. A call is let through whole as long as one of
-    /// its copies has room, so that one call a window may bring more than the limit: law 8 allows it.
+    /// The same for pairs whose calls ask for several copies. A call is let through whole as long as one of its
+    /// copies has room, so that one call per window may exceed the limit: law 8 allows it.
     pub overshoot_weighted: Option<Overshoot>,
-    /// Refusals that the model does not justify, in all of the demonstration.
+    /// Refusals that the model does not justify, in the whole run.
     pub unjustified: u64,
     /// The first of them, for people.
     pub unjustified_shown: Vec<String>,
-    /// From the call that filled a window to the slowest agent's deny list, in microseconds, each
-    /// denial before the outage once.
+    /// From the call that filled a window until the slowest agent's deny list had the denial, in microseconds, for
+    /// each denial before the outage.
     pub delays_us: Vec<u64>,
-    /// The longest time for which an agent did not refuse although the pair was denied.
+    /// The longest time during which an agent did not refuse although the pair was denied.
     pub longest_delay_us: u64,
     /// Denials of pairs before the outage, by the model.
     pub denials: u64,
-    /// Of those, denials that some agent did not hear of.
+    /// Of these, denials that some agent did not receive.
     pub unheard: u64,
     /// Pairs, and resources under a global limit, of which more was let through before the outage than
     /// their limits and one denial delay allow.
     pub effect_violations: u64,
-    /// Copies that were let through before the outage and that this check judged.
+    /// Copies that were let through before the outage and that this check covers.
     pub effect_judged: u64,
-    /// Copies that it could not judge: calls of an agent that had heard no aggregator of late, by the log's
-    /// marks, and calls stamped late by more than an eighth of a second.
+    /// Copies that it does not cover: by the marks in the log their agent had no current watermark, or they were
+    /// stamped more than an eighth of a second late.
     pub effect_unjudged: u64,
-    /// The first of them, for people.
+    /// The first violations, for people.
     pub effect_shown: Vec<String>,
 }
 
-/// The copies of one agent and pair that were let through, in order, and what the log says of those that
-/// it has.
+/// The copies of one agent and pair that were let through, in order, and what the log has about those that reached
+/// it.
 #[derive(Debug, Default)]
 struct PairCalls {
     monotonic_ns: Vec<u64>,
@@ -104,12 +103,12 @@ struct PairCalls {
 /// By resource and domain.
 type LetThrough = HashMap<String, HashMap<String, PairCalls>>;
 
-/// Works it out as the log is read.
+/// Computes the verdict while the log is read.
 pub struct Bench<'a> {
     evidence: &'a Evidence<'a>,
     judge: ModelCheck,
     let_through: Vec<LetThrough>,
-    /// By agent.
+    /// The denials that each agent entered, by agent.
     heard: Vec<EnteredDenials>,
     delays: Delays,
     reached: BTreeSet<(String, Option<String>)>,
@@ -117,7 +116,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Ready for the log's first record.
+    /// A bench that is ready for the log's first record.
     pub fn new(evidence: &'a Evidence<'a>, judge: ModelCheck) -> Self {
         let mut bench = Self {
             evidence,
@@ -158,7 +157,7 @@ impl<'a> Bench<'a> {
         bench
     }
 
-    /// The next record of a partition.
+    /// Takes the next record of a partition.
     pub fn record(&mut self, partition: u32, delivered: &Delivered, versions: &Versions) {
         let Some(ruled) = self.judge.apply(partition, delivered, versions) else {
             return;
@@ -235,7 +234,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Wall time of a monotonic instant, by the first call that was made.
+    /// The wall time of a monotonic instant, derived from the first call that was made.
     fn wall_of(&self, monotonic: u64) -> u64 {
         let first = self
             .evidence
@@ -255,7 +254,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The verdict, once the whole log has been read, and how many records nobody could read.
+    /// The verdict, once the whole log has been read, and the number of records that could not be decoded.
     pub fn verdict(mut self) -> (Verdict, u64) {
         for (agent, seen) in self.evidence.seen.iter().enumerate() {
             for one in seen {
@@ -345,8 +344,8 @@ impl<'a> Bench<'a> {
                 limiter.grant(at_us, domain, copies, copies)
             });
             self.verdict.ideal_let_through += u64::from(0 < granted);
-            // Where a global limit closed, who of all domains came first is chance: the resource is
-            // compared as a whole.
+            // If a global limit was reached, it is chance which domain came first: the resource is compared as a
+            // whole.
             let whole = self.reached.contains(&(resource.to_owned(), None));
             let unit = (call.resource, if whole { u32::MAX } else { call.domain });
             let length = *lengths.entry(unit).or_insert_with(|| {
@@ -393,8 +392,8 @@ impl Bench<'_> {
         self.verdict.longest_delay_us = measured.longest_us;
     }
 
-    /// Whether limits limited: the check of the model's crate, over the calls before the outage, with the
-    /// longest denial delay that was seen.
+    /// Checks that limits had their effect, with the check of the model's crate, over the calls before the outage
+    /// and with the longest denial delay of the run.
     fn look_for_effect(&mut self) {
         let evidence = self.evidence;
         let agents = evidence.schedules.iter().zip(evidence.seen);
@@ -419,8 +418,8 @@ impl Bench<'_> {
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The length of the windows in which a pair is compared: its longest tier window, and a second at
-/// least for its hard limit.
+/// The length of the windows in which a pair is compared: its longest tier window, and at least a second, for its
+/// hard limit.
 fn window_us(limits: &Limits, resource: &str, domain: &str) -> u64 {
     let Some(rate) = limits.rate(resource) else {
         return SECOND_US;
@@ -449,7 +448,7 @@ fn copies_of(schedule: &Schedule, index: usize) -> u32 {
 }
 
 impl Verdict {
-    /// p50 and p99 of the denial delay; none where no denial was heard.
+    /// p50 and p99 of the denial delay; `None` if no denial was received.
     pub fn delay_us(&self) -> Option<(u64, u64)> {
         let mut delays = self.delays_us.clone();
         Some((

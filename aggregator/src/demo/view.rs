@@ -1,4 +1,4 @@
-//! What is seen while a demonstration runs: bars on a terminal, plain lines elsewhere.
+//! The display while a demonstration runs: bars on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ struct Live {
 }
 
 impl View {
-    /// A view of a run with so many agents.
+    /// A display for a run with a number of agents.
     pub fn new(agents: usize, seconds: u64, quiet: bool) -> Self {
         let live = (!quiet && std::io::stderr().is_terminal()).then(|| Live::new(agents, seconds));
         let now = Instant::now();
@@ -43,7 +43,7 @@ impl View {
         self.began = Instant::now();
     }
 
-    /// Something happened that people should know.
+    /// Shows a message.
     pub fn say(&self, line: &str) {
         match &self.live {
             Some(live) => live.aggregator.set_message(line.to_owned()),
@@ -54,7 +54,7 @@ impl View {
         }
     }
 
-    /// The agents' latest counts.
+    /// Shows the agents' latest counts.
     pub fn show(&mut self, told: &[PlayerNotice]) {
         let passed = self.began.elapsed();
         match &self.live {
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// Clears what is live.
+    /// Clears the bars.
     pub fn end(&mut self) {
         if let Some(live) = self.live.take() {
             live.time.finish_and_clear();
@@ -93,7 +93,7 @@ impl View {
 impl Live {
     fn new(agents: usize, seconds: u64) -> Self {
         let all = MultiProgress::new();
-        // A template that does not parse is our mistake; a plain bar is no reason to stop a run.
+        // A template that does not parse is a bug, but a plain bar is better than to stop the run.
         let style = |template: &str| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
         };

@@ -1,8 +1,8 @@
-//! A CA of one's own, and certificates under it.
+//! A private CA, and certificates under it.
 //!
-//! Keys are of the curve P-256. The CA's name has a part of its key's hash in it, so that two CAs of one fleet, of which
-//! one follows the other, are told apart; and so that the key alone is enough to make certificates. What stays true: a
-//! certificate is made under the CA that stands in `ca.pem`, or not at all.
+//! Keys are of the curve P-256. The CA's name includes a part of its key's hash, so that two successive CAs of a
+//! fleet differ, and so that the key alone is enough to issue certificates. What stays true: a certificate is
+//! issued under the CA in `ca.pem`, or not at all.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ use crate::exit::Failure;
 
 const DAY: u64 = 86_400;
 
-/// Makes a CA, where there is none; what to say about it.
+/// Creates a CA if there is none; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// Where there is one, or a file cannot be written.
+/// If there is one, or a file cannot be written.
 pub fn make_ca(dir: &Path, days: u32) -> Result<Vec<String>, Failure> {
     let (cert, key) = (dir.join("ca.pem"), dir.join("ca.key"));
     for path in [&cert, &key] {
@@ -48,11 +48,11 @@ pub fn make_ca(dir: &Path, days: u32) -> Result<Vec<String>, Failure> {
     ])
 }
 
-/// Makes a certificate and its key; what to say about them.
+/// Creates a certificate and its key; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// Where a name is none, the CA is not there, or a file cannot be written.
+/// If a name is invalid, there is no CA, or a file cannot be written.
 pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     check_file_name(&args.name)?;
     if args.name == "ca" {
@@ -70,7 +70,7 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     let issuer_params = ca_params(&ca_pair);
     let names = [std::slice::from_ref(&args.name), &args.also].concat();
     for name in &names {
-        // `*.example` is for all hosts right below.
+        // `*.example` covers all hosts directly below it.
         let host = name.strip_prefix("*.").unwrap_or(name);
         check_name(host).map_err(|fault| Failure::Usage(fault.to_string()))?;
     }
@@ -82,7 +82,7 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     params.distinguished_name = named(&args.name);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // An aggregator shows the same to agents and to other aggregators.
+    // An aggregator shows the same certificate to agents and to other aggregators.
     params.extended_key_usages = vec![
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
@@ -105,7 +105,7 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     ])
 }
 
-/// The key's own bytes stand in its certificate.
+/// Checks that a certificate is of a key: the public key's bytes are in it.
 fn check_belongs(ca_cert: &Path, pair: &KeyPair) -> Result<(), Failure> {
     let wrong = |said: &str| Failure::Data(format!("{}: {said}", ca_cert.display()));
     let parsed = certificate_der(read(ca_cert)?.as_bytes());
@@ -135,7 +135,7 @@ fn named(name: &str) -> DistinguishedName {
     named
 }
 
-/// From yesterday, for clocks that are behind, so many days.
+/// Sets the validity: from yesterday, for clocks that are behind, for a number of days.
 fn set_validity(params: &mut CertificateParams, days: u32) {
     let at = |seconds: u64| {
         let text = utc::text(seconds);

@@ -1,6 +1,6 @@
-//! The keys under which aggregators sign their records in the log: one more line in `DIR/fleet.keys`.
+//! Adds a record key, with which aggregators sign their records in the log, to `DIR/fleet.keys`.
 //!
-//! What stays true: a key that is there stays, since records under it are checked as long as the log has them.
+//! What stays true: existing keys stay, since records under them are checked as long as the log has them.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ const HEADING: &str = "# Keys under which aggregators sign their records in the 
     # aggregators have all of them; which ones count, limits say (record_keys). A key stays here as long as the log has\n\
     # records under it.\n";
 
-/// Adds a key, under this id or under the first of k1, k2, … that is free; what to say about it.
+/// Adds a key, under this id or under the first of k1, k2, … that is free; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// Where the id is invalid or taken, or the file is bad, exposed or cannot be written.
+/// If the id is invalid or taken, or the file is invalid, readable by other users, or cannot be written.
 pub fn make(dir: &Path, id: Option<&str>) -> Result<Vec<String>, Failure> {
     let path = dir.join(FILE);
     let (keys, before) = match path.exists() {

@@ -1,7 +1,7 @@
-//! Keys of one's own: a CA, certificates, tokens and keys for aggregators' records, in files.
+//! Keys for fleets without a PKI: a CA, certificates, tokens and record keys, in files.
 //!
-//! What stays true: a file with a secret has mode 0600 from its first byte on, and appears whole or not at all; a CA is
-//! never overwritten.
+//! What stays true: a file with a secret is created with mode 0600, and appears complete or not at all; a CA is never
+//! overwritten.
 
 pub mod certificates;
 pub mod fleet;
@@ -48,7 +48,7 @@ pub struct TokenArgs {
     pub certificate: Option<String>,
 }
 
-/// A name that is a file's, too.
+/// Checks a name that is also used as a file name.
 fn check_file_name(name: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':');
     match matches!(name.len(), 1..=100) && name.chars().all(is_plain) && !name.starts_with('.') {
@@ -59,7 +59,7 @@ fn check_file_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Makes the directory, for its owner alone, where it is not there.
+/// Creates the directory, with access for its owner only, if it does not exist.
 fn make_dir(dir: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = fs::DirBuilder::new()
@@ -72,7 +72,7 @@ fn make_dir(dir: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Waits until nobody else changes this file; until the answer is dropped, nobody does.
+/// Locks a file against changes by other processes, until the result is dropped.
 fn lock(path: &Path) -> Result<File, Failure> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut beside = path.as_os_str().to_owned();
@@ -90,7 +90,7 @@ fn lock(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// Writes a file whole, with this mode, in place of another of its name.
+/// Writes a complete file with this mode, replacing one of the same name.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut beside = path.as_os_str().to_owned();
@@ -100,7 +100,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
         name: path.display().to_string(),
         source,
     };
-    // One that was left behind may have another mode.
+    // A temporary file left by an earlier process may have another mode.
     let _ = fs::remove_file(&beside);
     let written = OpenOptions::new()
         .write(true)

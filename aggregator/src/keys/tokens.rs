@@ -1,7 +1,7 @@
-//! Tokens: made, listed and revoked in the file that aggregators follow.
+//! Creates, lists and revokes tokens in the file that aggregators follow.
 //!
-//! The file keeps hashes; the token itself stands in a file of its own, for whoever is to show it, and nowhere else.
-//! Remarks and order in the tokens file stay as they are.
+//! The file has hashes; the token itself is only in a file of its own, for the process that is to show it. Comments
+//! and order in the tokens file are preserved.
 
 use std::path::Path;
 
@@ -18,14 +18,14 @@ use crate::exit::{Exit, Failure};
 const FILE: &str = "tokens.toml";
 const DAY: u64 = 86_400;
 
-/// What aggregators of other users may read; it has no secrets.
+/// The file has no secrets, so that aggregators that run as other users may read it.
 const MODE: u32 = 0o644;
 
-/// Makes a token, or lets a certificate stand for one; what to say about it.
+/// Creates a token, or grants the same to a certificate; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// Where there is one of this name, what it should allow cannot be, or a file cannot be written.
+/// If the name is taken, the grant is invalid, or a file cannot be written.
 pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     check_file_name(&args.name)?;
     make_dir(dir)?;
@@ -53,7 +53,7 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     let token = format!("{TOKEN_PREFIX}{}", hex(&rand::random::<[u8; 32]>()));
     tokens.insert(&args.name, Item::Table(entry(args, &token)?));
     let text = document.to_string();
-    // Whatever was asked for, aggregators have to be able to read it.
+    // Whatever the arguments were, the result has to be valid for aggregators.
     Tokens::parse(&path, &text).map_err(|fault| Failure::Usage(fault.to_string()))?;
     let mut lines = vec![format!(
         "{}: tokens.{}, which aggregators read",
@@ -76,7 +76,7 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// What its namespaces do not bound, though it may look so.
+/// A warning about what its namespaces do not restrict, although it may seem so.
 fn unbounded(args: &TokenArgs) -> Option<&'static str> {
     let has = |role: &str| args.roles.iter().any(|one| one == role);
     if args.namespaces.is_empty() {
@@ -126,21 +126,21 @@ fn entry(args: &TokenArgs, token: &str) -> Result<Table, Failure> {
     Ok(entry)
 }
 
-/// Takes a token out; what to say about it.
+/// Revokes a token; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// Where there is none of this name, or the file cannot be read or written.
+/// If there is no such token, or the file cannot be read or written.
 pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
     let path = dir.join(FILE);
-    // Where there is no file, there is nothing to wait for.
+    // Without a file there is no lock to wait for.
     read(&path)?;
     let _alone = lock(&path)?;
     let mut document = parsed(&path, &read(&path)?)?;
     let mut tokens = document.get_mut("tokens").and_then(Item::as_table_mut);
     let taken_out = tokens.as_mut().and_then(|tokens| tokens.remove(name));
     if let Some(tokens) = tokens.filter(|tokens| tokens.is_empty()) {
-        // Else nothing would be left of the file, which aggregators take for one that is not written yet.
+        // Otherwise the file would be empty, which aggregators take for a file that is not written yet.
         tokens.set_implicit(false);
     }
     if taken_out.is_none() {
@@ -165,21 +165,21 @@ pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
 }
 
 fn parsed(path: &Path, text: &str) -> Result<DocumentMut, Failure> {
-    // In the words that aggregators have for it, which quote no secret.
+    // With the same messages as aggregators, which quote no secret.
     Tokens::parse(path, text).map_err(|fault| Failure::Data(fault.to_string()))?;
     text.parse()
         .map_err(|_| Failure::Data(format!("{}: not TOML", path.display())))
 }
 
-/// What is listed.
+/// The list of tokens.
 #[derive(Debug, Serialize)]
 pub struct TokensView {
     schema: &'static str,
-    /// Them.
+    /// The tokens.
     pub tokens: Vec<TokenView>,
 }
 
-/// One of them.
+/// One token.
 #[derive(Debug, Serialize)]
 pub struct TokenView {
     name: String,
@@ -192,7 +192,7 @@ pub struct TokenView {
 }
 
 impl TokenView {
-    /// For people.
+    /// The token as a line for people.
     pub fn in_a_line(&self) -> String {
         let mut line = format!("{}  {}", escaped(&self.name), self.roles.join(","));
         if let Some(agents) = &self.agents {
@@ -216,7 +216,7 @@ impl TokenView {
 ///
 /// # Errors
 ///
-/// Where it cannot be read, or says what cannot be.
+/// If it cannot be read, or is invalid.
 pub fn listed(dir: &Path) -> Result<TokensView, Failure> {
     let path = dir.join(FILE);
     let tokens = Tokens::parse(&path, &read(&path)?);

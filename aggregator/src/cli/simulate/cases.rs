@@ -1,4 +1,4 @@
-//! Test cases: each line is played, printed with its results, and compared with what it expects.
+//! Test cases: plays each line, prints its results, and compares them with the expected ones.
 //!
 //! ```text
 //! five: 3 ops, 2 of 3 hits granted
@@ -6,8 +6,8 @@
 //! 0 of 1 as expected
 //! ```
 //!
-//! What stays true: in JSON stdout has the cases alone, one a line, and stderr the rest; a case that expects
-//! nothing is printed, and is neither right nor wrong.
+//! What stays true: with JSON, stdout has only the cases, one per line, and stderr the rest; a case without
+//! expectations is printed, and counts neither as right nor as wrong.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use super::super::output::{Format, Output};
 use super::super::{Global, input_name};
 use crate::exit::{Exit, Failure};
 
-/// Plays all cases of all files, in order. Any difference ends it with 1.
+/// Plays all cases of all files, in order. If any differs, the command exits with 1.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read, or a line of it is not a case.
+/// If a file cannot be read, or one of its lines is not a case.
 pub fn run(global: &Global, files: &[PathBuf]) -> Result<Exit, Failure> {
     let mut playing = Playing {
         format: global.format,
@@ -41,7 +41,7 @@ pub fn run(global: &Global, files: &[PathBuf]) -> Result<Exit, Failure> {
 struct Playing {
     format: Format,
     output: Output,
-    /// Cases that expect something.
+    /// Cases with expectations.
     compared: usize,
     as_expected: usize,
 }
@@ -115,7 +115,7 @@ fn name(case: &Value) -> String {
     escaped(case["name"].as_str().unwrap_or("(no name)")).to_string()
 }
 
-/// A case in one line, for people: what was asked, and what was granted or too much.
+/// A case in one line, for people: what was requested, and what was granted or excess.
 fn summary(case: &Value) -> String {
     let ops = case["ops"].as_array().map_or(&[][..], Vec::as_slice);
     let sum =

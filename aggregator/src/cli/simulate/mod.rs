@@ -1,7 +1,7 @@
-//! `tollgate simulate`: requests against limits, without an aggregator, in no time.
+//! `tollgate simulate`: plays requests against limits, without an aggregator, in simulated time.
 //!
 //! ```text
-//! --cases FILE…|-                       test vectors, one a line, each printed with its results, and compared
+//! --cases FILE…|-                       test vectors, one per line, each printed with its results, and compared
 //! --limits FILE --resource R --at …     a picture of the tiers over time
 //! --limits FILE --resource R --rate 20/s --for 10s
 //! ```
@@ -54,11 +54,11 @@ pub struct SimulateArgs {
     pub min: u64,
 }
 
-/// Runs the command. A picture in which something was refused ends well: it was asked for.
+/// Runs the command. A picture with refusals exits with 0, since they are its purpose.
 ///
 /// # Errors
 ///
-/// Where an input cannot be read, or is bad; or the command line asks for too much or too little.
+/// If an input cannot be read or is invalid, or the command line asks for too much or too little.
 pub fn run(global: &Global, args: &SimulateArgs) -> Result<Exit, Failure> {
     if !args.cases.is_empty() {
         return cases::run(global, &args.cases);
@@ -125,7 +125,7 @@ fn instants(args: &SimulateArgs) -> Result<Vec<Span>, Failure> {
                     "--rate and --for make {count} requests, expected 1 to {REQUESTS_MAX}"
                 )));
             }
-            // Each at its exact time, rounded down, so that no error adds up.
+            // Each at its exact time, rounded down, so that errors do not add up.
             let at = |n: u128| Span::from_micros((n * per_unit / hits) as u64);
             Ok((0..count).map(at).collect())
         }

@@ -1,6 +1,6 @@
-//! Plays requests of one domain through the in-line rules and notes what happens to each tier.
+//! Plays requests of one domain through the engine's rules and records what happens to each tier.
 //!
-//! Knows nothing of pictures. What stays true: the rules are the engine's own; this only looks on.
+//! Knows nothing of pictures. What stays true: the rules are the engine's own; this module only observes.
 
 use serde::Serialize;
 use tollgate_engine::rules::open_again::open_again;
@@ -13,17 +13,17 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_replay::fill;
 use tollgate_replay::picture::{Played, Step};
 
-/// What is asked for.
+/// The requests to play.
 pub struct Requests {
-    /// When, ascending.
+    /// Their instants, ascending.
     pub at: Vec<Span>,
-    /// Hits of each.
+    /// Copies of each request.
     pub copies: u64,
-    /// Below which it is refused.
+    /// The fewest copies of use; with room for fewer a request is refused.
     pub min: u64,
 }
 
-/// Plays requests; none where the resource has no limits on rates.
+/// Plays requests; `None` if the resource has no limits on rates.
 pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> Option<Played> {
     let rate = limits.rate(resource)?;
     let class = limits.class(rate.class_of(domain)).clone();
@@ -40,7 +40,7 @@ pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> 
         class,
     };
     for at in &asked.at {
-        // Whole days after the epoch, so that nothing saturates at its beginning.
+        // Many days after the epoch, so that nothing saturates at the beginning.
         let now = ORIGIN.saturating_add(*at);
         let request = Request {
             copies: asked.copies,
@@ -51,7 +51,7 @@ pub fn play(limits: &Limits, resource: &str, domain: &str, asked: &Requests) -> 
     Some(played)
 }
 
-/// Where simulated time begins.
+/// The start of simulated time.
 const ORIGIN: Timestamp = Timestamp::from_micros(1_000 * 86_400_000_000);
 
 fn step(
@@ -105,7 +105,7 @@ fn step(
     });
 }
 
-/// What was played, for programs.
+/// The result, for programs.
 pub fn report<'a>(played: &'a Played, global: Option<u64>) -> PlayReport<'a> {
     let micros = |at: Timestamp| at.since(ORIGIN).as_micros();
     PlayReport {
@@ -157,7 +157,7 @@ fn later(a: Until, b: Until) -> Until {
     }
 }
 
-/// What was played, for programs. Instants are counted from the first one.
+/// The result, for programs. Instants are relative to the start.
 #[derive(Serialize)]
 pub struct PlayReport<'a> {
     schema: &'static str,
