@@ -1,5 +1,5 @@
-//! Amendments through a real aggregator on its journal: what operators do by hand reaches agents, stands
-//! in the log with who and why, survives a restart, and is what an audit replays.
+//! Amendments through a real aggregator on its journal: operators' acts reach agents, stand in the log with
+//! author and reason, survive a restart, and are replayed by an audit.
 
 mod support;
 
@@ -34,7 +34,7 @@ impl World {
         Self::with("").await
     }
 
-    /// One whose aggregator is configured.
+    /// A world with this configuration of the aggregator.
     async fn with(config: &str) -> Self {
         Self::of(LIMITS, config).await
     }
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Uses up what a pair has of `api.search`, and waits until it is denied.
+    /// Uses up the limit of a pair of `api.search`, and waits until it is denied.
     async fn fill(&self, domain: &str, hits: u32) {
         for _ in 0..hits {
             let _ = self.search.hit(domain).expect("it has room");
@@ -69,7 +69,7 @@ impl World {
         until("it is denied", || is_denied(&self.search, domain)).await;
     }
 
-    /// How an operator's command ended, and what it said.
+    /// Runs an operator's command; returns its exit code and output.
     fn operator(&self, args: &[&str]) -> (i32, String) {
         let url = format!("http://{}", self.served.http);
         let more = ["--url", &url, "--by", "ann", "--reason", "a test"];
@@ -97,7 +97,7 @@ impl World {
         out.lines().map(read).collect()
     }
 
-    /// What an audit of the journal says, asking the model about everything.
+    /// The report of an audit of the journal, with the model for everything.
     fn audit(&self) -> Value {
         let args = ["audit", "--journal", "tollgate-data", "--model", "all"];
         let (code, out, err) = run(
@@ -132,7 +132,7 @@ async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it()
     assert!(0 < listed[0]["remaining_us"].as_u64().expect("it ends"));
     assert!(world.denials(&["--cause", "hard"]).is_empty());
 
-    // What cannot be done changes nothing.
+    // An act that cannot be done changes nothing.
     let before = world.version();
     let lift = ["denials", "lift", "api.search", "acme"];
     let refused = [
@@ -177,7 +177,7 @@ async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it()
     world.done(&lift);
     assert!(before < world.version());
     until("acme is let in", || !is_denied(&world.search, "acme")).await;
-    // Pardoned: what comes now is excess, and denies nobody until the window has room again.
+    // Pardoned: further hits are excess, and cause no denial until the window has room again.
     let excess = world.served.metric("tollgate_hits_excess_total");
     for _ in 0..50 {
         let _ = world.search.hit("acme").expect("pardoned");
@@ -236,7 +236,7 @@ async fn bans_hold_over_a_restart_and_a_kill_switch_lets_everybody_in() {
     .await;
     assert!(!is_denied(&world.export, "mallory"));
     let banned = world.denials(&["--cause", "banned"]);
-    // Everywhere is sandbox, too, whose copies trudy never had.
+    // `--everywhere` includes `sandbox`, although trudy never had copies of it.
     assert_eq!(banned.len(), 4, "{banned:?}");
     assert_eq!(world.served.metric("tollgate_amendments_total"), 2.0);
     let of_mallory = banned.iter().find(|denial| denial["domain"] == "mallory");
@@ -312,7 +312,7 @@ async fn a_ban_everywhere_that_would_miss_a_resource_is_refused() {
     world.done(&["ban", "--everywhere", "2001:db8:1:2::/64"]);
     let login = world.agent.rate("web.login");
     until("its network is denied", || {
-        // Whose network is banned is found where a call of his is ruled.
+        // A ban on a network is found in the partition of a call from it.
         login.hit("2001:db8:1:2::5").is_err()
     })
     .await;
@@ -343,7 +343,7 @@ async fn an_operator_ends_a_hold_and_it_stays_ended_while_its_agent_lists_it() {
             .is_some_and(|holds| holds.len() == 1)
     };
     world.served.await_json("/v1/holds", one);
-    // Two full beats later it is still ended.
+    // After two full heartbeats it is still ended.
     let beats = world.served.metric("tollgate_beats_total");
     until("beats have come", || {
         beats + 4.0 <= world.served.metric("tollgate_beats_total")
@@ -393,7 +393,7 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
         (Duration::from_secs(3_500)..Duration::from_secs(3_601)).contains(&wait)
     }));
     assert_eq!(world.served.json("/v1/holds")["holds"][0]["copies"], 1);
-    // What it gives back opens nothing.
+    // Releasing it frees nothing.
     drop(one);
     world.served.await_json("/v1/holds", |view| {
         view["holds"].as_array().is_some_and(Vec::is_empty)

@@ -1,5 +1,5 @@
-//! Promises of `tollgate audit`, on a journal that a real aggregator wrote under traffic and a kill: equal
-//! where it is, and where it is not, exactly where.
+//! Tests of `tollgate audit`, on a journal that a real aggregator wrote under traffic and a kill: it reports
+//! equality, and where something was altered, exactly where.
 
 mod support;
 
@@ -109,7 +109,7 @@ fn announced(record: &Delivered) -> Option<Announced> {
     Announced::decode(&record.bytes).ok()
 }
 
-/// The places of two neighbouring statements of a partition's first run, as indices of its denials.
+/// Two neighbouring statements of a partition's first run, as indices of its denials.
 fn neighbours(all: &All) -> (u32, usize) {
     for (stream, partition, records) in all {
         let places: Vec<_> = records
@@ -174,7 +174,7 @@ async fn a_journal_of_two_runs_and_a_kill_is_equal_and_so_is_its_export() {
         "{report:#}"
     );
     assert_eq!(number("effect_violations"), 0, "{report:#}");
-    // A small log: the model is asked about everything.
+    // A small log: the model checks everything.
     let model = |field: &str| report["model"][field].as_u64().unwrap();
     assert_eq!(model("statements"), number("announced_equal"), "{report:#}");
     assert_eq!(model("entries"), number("entries"), "{report:#}");
@@ -224,7 +224,7 @@ async fn whatever_is_altered_is_named_with_its_place() {
         change(of(all, Stream::Denials, partition));
     };
 
-    // An end that is a microsecond later.
+    // An end that is one microsecond later.
     let mut right = None;
     altered(dir.path(), "end", |all| {
         of_denials(all, &mut |records| {
@@ -248,7 +248,7 @@ async fn whatever_is_altered_is_named_with_its_place() {
     let (_, text, _) = run(dir.path(), &["audit", "--export", "end"]);
     assert!(text.contains("NOT equal: 1 difference"), "{text}");
 
-    // One statement less; its offset is kept, so that the hole is seen as well.
+    // One statement is missing; its offset is kept, so that the hole is seen as well.
     altered(dir.path(), "less", |all| {
         of_denials(all, &mut |records| drop(records.remove(at)));
     });
@@ -260,7 +260,7 @@ async fn whatever_is_altered_is_named_with_its_place() {
     );
     assert_eq!(report["differences"][0]["code"], code(&right).as_str());
 
-    // Two that have changed places.
+    // Two statements are swapped.
     altered(dir.path(), "swapped", |all| {
         of_denials(all, &mut |records| {
             let bytes = records[at].bytes.clone();
@@ -273,7 +273,7 @@ async fn whatever_is_altered_is_named_with_its_place() {
     let found = kinds(&report);
     assert!(found == ["order"] || found.contains(&"early"), "{report:#}");
 
-    // One that nobody caused.
+    // A statement without a cause.
     altered(dir.path(), "more", |all| {
         of_denials(all, &mut |records| {
             let mut invented = announced(&records[at]).unwrap();
@@ -308,7 +308,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
         records.position(|r| r.offset == caused.offset).unwrap()
     };
 
-    // A domain that was another one's.
+    // The domain of a hit is replaced by another one.
     altered(dir.path(), "hit", |all| {
         let records = of(all, Stream::Hits, partition);
         let at = position(records);
@@ -335,7 +335,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
     assert_eq!(first["offset"], caused.offset, "{report:#}");
     assert_eq!(first["partition"], partition, "{report:#}");
 
-    // A record less, whose offset is kept.
+    // A record is missing; its offset is kept.
     altered(dir.path(), "less", |all| {
         let records = of(all, Stream::Hits, partition);
         records.remove(position(records));
@@ -348,7 +348,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
         (&"gap".into(), &caused.offset.into())
     );
 
-    // A tick that an aggregator did not write so.
+    // A tick with a content that no aggregator wrote.
     let mut tick = 0;
     altered(dir.path(), "tick", |all| {
         let records = of(all, Stream::Hits, partition);
@@ -365,7 +365,7 @@ async fn an_altered_hit_or_tick_is_found_and_a_doubled_batch_is_a_remark() {
     assert_eq!((exit, &forged["kind"]), (1, &"forged".into()), "{report:#}");
     assert_eq!(forged["offset"], tick);
 
-    // A batch that came twice: once more at its offset, and once more at the end.
+    // A batch that occurs twice: once more at its offset, and once more at the end.
     for name in ["beside", "behind"] {
         altered(dir.path(), name, |all| {
             let records = of(all, Stream::Hits, partition);
@@ -417,7 +417,7 @@ async fn what_is_missing_or_bad_is_no_report() {
     assert_eq!(exit(&["--export", "nowhere"]).0, 66);
     assert_eq!(exit(&[]).0, 64);
     assert_eq!(exit(&["--export", "all", "--from", "whenever"]).0, 64);
-    // Of nothing nothing is said that looks like a report.
+    // An empty range results in no report.
     for (from, to, expected) in [
         ("@0:99999999", None, "what there is was appended from 20"),
         (
@@ -431,7 +431,7 @@ async fn what_is_missing_or_bad_is_no_report() {
         let (code, why) = exit(&[&["--export", "all", "--from", from], &to[..]].concat());
         assert!(code == 65 && why.contains(expected), "{from}: {code} {why}");
     }
-    // A segment of the journal whose bytes are not those that were written.
+    // A segment of the journal with altered bytes.
     let journal = dir.path().join("tollgate-data/hits-00000");
     let segment = std::fs::read_dir(journal).unwrap().next().unwrap().unwrap();
     let mut bytes = std::fs::read(segment.path()).unwrap();
@@ -443,7 +443,7 @@ async fn what_is_missing_or_bad_is_no_report() {
     assert!(why.contains("record "), "{why}");
 }
 
-/// Behind the first counted tick of a partition: where, by which rules, and the replay's digest there.
+/// The first counted tick of a partition: its offset, the rules in force, and the replay's digest after it.
 fn first_noted(source: &ExportSource, partition: u32, records: &[Delivered]) -> (u64, u32, u128) {
     let book = Arc::new(limits_of(source).unwrap());
     let mut replay = Replay::new(partition, PARTITIONS, Keyring::default(), book);
@@ -462,7 +462,7 @@ async fn what_owners_said_of_their_states_is_compared_with_the_replay() {
     let dir = written().await;
     let source = ExportSource::open(&dir.path().join("all")).unwrap();
     let partition = 2;
-    // Of one owner the state, of another an other one, of a third a digest of a form that is not ours.
+    // Of one aggregator the right digest, of another a different one, of a third a digest of an unknown form.
     let mut noted = (0, 0, 0);
     altered(dir.path(), "testified", |all| {
         let records = of(all, Stream::Hits, partition);

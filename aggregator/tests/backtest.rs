@@ -1,5 +1,5 @@
-//! Promises of `tollgate backtest`, by the binary: what it counts is what the independent model counts,
-//! whatever form the recording has; and what it cannot read it says.
+//! Tests of `tollgate backtest`, with the binary: its counts are those of the independent model, whatever form the
+//! recording has; and it reports what it cannot read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -78,7 +78,7 @@ fn traffic(draw: &mut ChaCha8Rng, calls: usize) -> Vec<Recorded> {
     (0..calls).map(call).collect()
 }
 
-/// Limits with tiers, hard and global limits and an override, drawn.
+/// Random limits with tiers, hard and global limits and an override.
 fn limits(draw: &mut ChaCha8Rng) -> String {
     let mut below = |n: u64| draw.next_u64() % n;
     let mut text = "version = 1\nrules = 2\n".to_owned();
@@ -107,7 +107,7 @@ fn limits(draw: &mut ChaCha8Rng) -> String {
     text
 }
 
-/// Calls and refused calls by pair, as the model has them.
+/// Calls and refused calls by pair, according to the model.
 fn of_model(text: &str, calls: &[Recorded]) -> BTreeMap<(String, String), (u64, u64, u64)> {
     let limits = Limits::parse(text).expect("good limits");
     let resources = to_model(&limits).resources;
@@ -174,7 +174,7 @@ fn every_pair_fares_as_the_independent_model_says() {
             ];
             let args: Vec<&str> = args.into_iter().chain(more).collect();
             let report = report(dir.path(), &args);
-            // Alone a file is played by all cores, and that must not be seen.
+            // A single file is played on all cores, and the result must not depend on that.
             let alone = [&["--limits", "0.toml"], &args[4..]].concat();
             assert_eq!(
                 self::report(dir.path(), &alone)["results"][0],
@@ -262,7 +262,7 @@ fn the_same_calls_in_any_form_come_to_the_same() {
         report["results"][0].clone()
     };
     let expected = of("calls.csv");
-    // Fifteen pairs and seconds; three a second leaves ten over at the most, and some are.
+    // Fifteen pairs and seconds; three per second leave at most ten over, and there are some.
     assert!(0 < expected["refused"].as_u64().unwrap());
     assert_eq!(expected["domains"], 3);
     for file in [

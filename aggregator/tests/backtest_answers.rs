@@ -1,5 +1,5 @@
-//! More promises of `tollgate backtest`, by the binary: what it reads from a log that is being written,
-//! which limits it suggests, and that its page shows what the report says.
+//! More tests of `tollgate backtest`, with the binary: what it reads from a log that is being written, which limits
+//! it suggests, and that its page agrees with the report.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn calls(seed: u64, count: usize) -> Vec<(u64, u64)> {
     (0..count).map(call).collect()
 }
 
-/// What a plain sliding window refuses: the slow and obvious count.
+/// What a plain sliding window refuses, counted in the slow and obvious way.
 fn refused(calls: &[(u64, u64)], limit: usize, window_us: u64) -> u64 {
     let mut granted: HashMap<u64, VecDeque<u64>> = HashMap::new();
     let mut refused = 0;
@@ -96,7 +96,7 @@ fn a_bucket_and_a_quota_are_suggested_where_limits_state_them() {
         .collect();
     assert_eq!(kinds, ["window", "bucket", "quota"]);
     let allowed = calls.len() as u64 / 100;
-    // As everybody would do it who had the numbers: whole microseconds of a copy are a copy's millionth.
+    // The straightforward computation with the same numbers: a whole microsecond refills a millionth of a copy.
     let refused_by_bucket = |burst: u64| -> u64 {
         let full = burst as i64 * 1_000_000;
         let mut levels: HashMap<u64, (u64, i64)> = HashMap::new();
@@ -170,7 +170,7 @@ fn a_journal_that_is_being_written_gives_hits_and_refused_calls() {
         (&strict["granted"], &strict["refused"]),
         (&5.into(), &25.into())
     );
-    // Of those 25 only what was let through when it was recorded is excess.
+    // Of those 25, only what was let through when it was recorded is excess.
     assert_eq!(strict["excess"], allowed - 5);
     assert_eq!(
         (&loose["granted"], &loose["refused"]),
@@ -309,7 +309,7 @@ fn a_steady_client_is_not_refused_for_stamps_of_whole_seconds() {
     }
 }
 
-/// Twelve clients of one network, each once a second, in stamps of whole seconds; one has a list that it made up.
+/// Twelve clients of one network, each once a second, with stamps of whole seconds; one forges a forwarding list.
 fn neighbours() -> String {
     let line = |at: u64, n: u64| {
         let forged = if n == 3 {

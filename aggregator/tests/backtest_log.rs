@@ -1,5 +1,5 @@
-//! Promises of `tollgate backtest` on logs of Tollgate's own: ranges, live traffic, and what cannot be
-//! answered: a beginning that retention has removed, and what a later build wrote.
+//! Tests of `tollgate backtest` on Tollgate's own logs: ranges, live traffic, and logs that it cannot use: with a
+//! beginning that retention has removed, or written by a later build.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn report(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&out).expect("an object")
 }
 
-/// How a command ends that has nothing to report.
+/// Runs a command that has nothing to report; returns its exit code and stderr.
 fn refused(dir: &Path, args: &[&str]) -> (i32, String) {
     let (code, out, err) = run(dir, args);
     assert_eq!(out, "", "{args:?}: {err}");
@@ -79,7 +79,7 @@ fn seen(report: &Value) -> u64 {
     report["inputs"]["seen"]["hits"].as_u64().expect("a number")
 }
 
-/// A record behind the last one of a partition.
+/// Appends a record to a partition.
 fn put(all: &mut All, stream: Stream, partition: u32, bytes: Vec<u8>) -> u64 {
     let records = of(all, stream, partition);
     let mut record = records.last().expect("a record").clone();
@@ -124,7 +124,7 @@ async fn a_range_has_what_was_appended_in_it_and_an_export_says_what_its_journal
     let of_part = report(dir.path(), &part);
     assert!(0 < expected && expected < 100);
     assert_eq!(seen(&of_part), expected, "{of_part:#}");
-    // What lies before a range is not missing in it.
+    // Records before a range do not count as missing.
     assert_eq!(of_part["inputs"]["seen"]["records_gone"], 0);
 
     // One partition, by offsets.
@@ -187,7 +187,7 @@ async fn a_beginning_that_retention_has_removed_is_said_with_what_there_is() {
             );
         }
     }
-    // From there on it is whole.
+    // From there on it is complete.
     report(
         dir.path(),
         &[&BACKTEST[..], &["cut", "--from", &late]].concat(),
@@ -216,7 +216,8 @@ async fn what_a_later_build_wrote_is_named_and_not_passed_over() {
         );
         assert!(err.contains("kind 79"), "{err}");
     }
-    // A form that cannot be read: aggregators keep it aside, and so is it here, unless that is not to be.
+    // A record that cannot be decoded: aggregators keep it as a dead letter, and a backtest skips it unless
+    // `--strict`.
     altered(dir.path(), "form", |all| {
         put(all, Stream::Hits, 2, vec![9, 1, 0xc0]);
     });

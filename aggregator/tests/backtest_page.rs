@@ -1,4 +1,4 @@
-//! The page of a backtest, opened in a browser: its plots have marks that can be seen.
+//! The page of a backtest, opened in a browser: the marks in its plots are visible.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The browser, by the name that Debian gives it.
+/// The browser, by its name on Debian.
 const BROWSER: &str = "chromium";
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// What the style sheet paints marks with, in a light scheme.
+/// The colours of marks in the style sheet, in a light scheme.
 const MARKS: [(&str, [u8; 3]); 5] = [
     ("granted", [0x3b, 0x82, 0xc4]),
     ("refused", [0xd1, 0x43, 0x2f]),
@@ -29,7 +29,7 @@ const MARKS: [(&str, [u8; 3]); 5] = [
     ("held", [0x4c, 0x7a, 0x3d]),
 ];
 
-/// The legend has a square of each, of some 200 pixels; plots have more.
+/// The legend has a square of each, of about 200 pixels; plots have more.
 const PIXELS_MIN: usize = 1_000;
 
 /// A screenshot of a page.

@@ -1,5 +1,5 @@
-//! Candidates through a real aggregator on its journal: ruled and counted, told to nobody but who asks, and
-//! put in force by one command.
+//! Candidates through a real aggregator on its journal: ruled and counted, shown only on request, and put in
+//! force by one command.
 
 mod support;
 
@@ -22,7 +22,7 @@ rate = "9/m"
 
 const PARTITIONS: u32 = 4;
 
-/// What is said of a resource, all partitions together.
+/// A field of a resource, summed over partitions.
 fn of(view: &Value, resource: &str, field: &str) -> u64 {
     let rows = view["candidates"].as_array().expect("a list").iter();
     let rows = rows.filter(|row| row["resource"] == resource);
@@ -71,7 +71,7 @@ async fn a_candidate_is_counted_beside_the_limits_and_announced_to_nobody() {
     assert_eq!(of(&view, "api.search", "candidate_denials"), 2);
     assert_eq!(numbers(&view, "api.loose"), [3, 1, 0, 2], "{view:#}");
 
-    // What is denied is denied by the limits in force.
+    // Denials come only from the limits in force.
     let denials = served.json("/v1/denials");
     let denied: Vec<&Value> = denials["denials"]
         .as_array()
@@ -112,8 +112,8 @@ async fn a_candidate_is_counted_beside_the_limits_and_announced_to_nobody() {
     let (code, out, err) = compare(&["--resource", "api.plain"]);
     assert_eq!((code, &*out), (65, ""), "{err}");
 
-    // The log says nothing of it, and an audit with the model about everything is equal, over a restart
-    // from a snapshot as well.
+    // The log has nothing of it, and an audit with the model for everything reports equality, also after a restart
+    // from a snapshot.
     served.signal("TERM");
     served.await_end();
     let served = serve(dir.path(), &[]);
@@ -166,7 +166,7 @@ async fn a_promoted_candidate_rules() {
     assert_eq!(file(), LIMITS);
     assert_eq!(promote(&[]).0, 0);
     assert_eq!(file().trim(), text.trim());
-    // Once: it is no candidate any more.
+    // Only once: afterwards it is not a candidate any more.
     let (code, _, err) = promote(&[]);
     assert_eq!(code, 65, "{err}");
     assert!(

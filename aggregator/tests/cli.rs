@@ -1,4 +1,4 @@
-//! Promises of the command line: exit codes, faults by path, results on stdout and nothing else there.
+//! Tests of the command line: exit codes, faults by path, results and nothing else on stdout.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn root(path: &str) -> String {
         .to_string()
 }
 
-/// One row: the arguments, the exit code, and what stderr or stdout must say.
+/// One row: the arguments, the exit code, and a text that stderr or stdout must contain.
 type Row<'a> = (&'a [&'a str], i32, &'a str);
 
 #[test]

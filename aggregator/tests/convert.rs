@@ -1,4 +1,4 @@
-//! `tollgate limits convert`: what becomes of configurations of other limiters, in their own formats.
+//! `tollgate limits convert`: converts configurations of other limiters, in their own formats.
 
 mod support;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use support::{directory, run};
 use tollgate_limits::Limits;
 
-/// The document, and what was said of what has no equal in it.
+/// The document, and the lines on settings without an equivalent.
 fn converted(from: &str, text: &str) -> (String, String) {
     let dir = directory("");
     std::fs::write(dir.path().join("theirs.yaml"), text).expect("a file");
@@ -165,7 +165,7 @@ fn a_list_of_limits_becomes_resources_and_rules() {
     "##);
 }
 
-/// Conditions in an order of their own, of one key twice, of keys that are variables too, and values with braces.
+/// Conditions in several orders, with one key twice, with keys that are variables too, and values with braces.
 const CONDITIONS: &str = r#"
 - { namespace: shop, max_value: 1, seconds: 60, conditions: ["path == '/x/{id}'", "a == '1'"], variables: [user] }
 - { namespace: shop, max_value: 2, seconds: 3600, conditions: ["a == '1' && path == '/x/{id}'"], variables: [user] }
@@ -208,7 +208,7 @@ fn conditions_keep_their_order_and_each_is_taken_over_or_named() {
     }
 }
 
-/// What a descriptor is limited by, as a gateway and the aggregators find it: hits of its windows, and the pair.
+/// What limits a descriptor, as a gateway and the aggregators find it: hits of its windows, and the pair.
 fn limited_by(
     limits: &Limits,
     domain: &str,
@@ -224,11 +224,11 @@ fn limited_by(
     let numbers = stated.split('"').filter_map(|text| text.split_once('/'));
     let hits = numbers.filter_map(|(hits, _)| hits.parse().ok());
     let hits: Vec<u64> = hits.collect();
-    // What has no limits is not limited.
+    // A resource without limits is not limited.
     (!hits.is_empty()).then_some((hits, found.resource, found.domain))
 }
 
-/// Everything that decides which limit is found: defaults, values, prefixes, exceptions, keys that come again, braces.
+/// All cases that decide which limit is found: defaults, values, prefixes, exceptions, repeated keys, braces.
 const LOOKED_UP: &str = "
 domain: shop
 descriptors:
@@ -258,7 +258,7 @@ descriptors:
       - { key: '{c}', rate_limit: { unit: minute, requests_per_unit: 13 } }
 ";
 
-/// As the original reads its configuration: every scalar is a text as it is written.
+/// The original's reading of its configuration: every scalar is a text as it is written.
 #[derive(serde::Deserialize)]
 struct Node {
     key: String,
@@ -278,7 +278,7 @@ struct Tree {
     descriptors: Vec<Node>,
 }
 
-/// As the original looks a limit up: by value, then the first prefix, then the key alone, one level for each entry.
+/// The original's search for a limit: by value, then the first prefix, then the key alone, one level for each entry.
 fn original(nodes: &[Node], entries: &[(&str, &str)]) -> Option<u64> {
     let ((key, value), rest) = entries.split_first()?;
     let of_key = || nodes.iter().filter(|node| node.key == *key);
@@ -326,14 +326,14 @@ fn each_descriptor_finds_the_limit_that_the_original_finds() {
             let hits = found.as_ref().map(|(hits, ..)| hits.clone());
             assert_eq!(hits, expected.map(|hits| vec![hits]), "{descriptor:?}");
             limited.extend(expected);
-            // As in the original, each descriptor has a count of its own.
+            // As in the original, each descriptor has its own count.
             if let Some((_, resource, domain)) = found {
                 let other = counts.insert((resource, domain), descriptor.clone());
                 assert_eq!(other, None, "{descriptor:?}");
             }
         }
     }
-    // What stands behind a `*` is never found, in the original either.
+    // A limit after a `*` is never found, in the original neither.
     let all = (1..=13).filter(|number| *number != 11);
     assert_eq!(limited, all.collect(), "each limit is found");
 }

@@ -1,4 +1,4 @@
-//! The main job end to end, as a user runs it: processes, sockets, a journal, an outage, a verdict.
+//! The demonstration end to end, as a user runs it: processes, sockets, a journal, an outage, a verdict.
 
 mod support;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 fn tollgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    // What the environment of a test run says is meant for the tests, not for agents.
+    // Variables of the test run are meant for the tests, not for agents.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
         command.env_remove(name);
     }
@@ -64,7 +64,7 @@ fn the_demonstration_refuses_and_every_refusal_is_justified() {
     );
     assert_eq!(number(&report, "log_records_unread"), 0);
     assert_eq!(report["accepted_percent"], 100.0, "{report}");
-    // One that held five was killed, and another one got them all: not before it was missed.
+    // A process that held five was killed, and another one got them all, but not before the killed one was gone.
     assert_eq!(report["copies_resource"], "demo.sandbox", "{report}");
     assert_eq!(number(&report, "copies_held"), 5);
     assert_eq!(number(&report, "copies_lost"), 0, "{report}");
@@ -109,7 +109,7 @@ fn an_access_log_is_replayed_at_the_limits_speed() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("access.log");
     let mut text = String::new();
-    // 20 minutes of a log: one client that asks twice a second, others now and then.
+    // 20 minutes of a log: one client that makes two requests a second, and others now and then.
     for second in 0..1_200 {
         let (minute, rest) = (second / 60, second % 60);
         let line = |client: u32| {
@@ -230,7 +230,7 @@ fn a_speed_that_the_limits_cannot_follow_is_refused() {
     assert_eq!(code, Some(64), "{error}");
 }
 
-/// A demonstration that has come to a line, and what it goes on to say: who reads no more must not stop it.
+/// A demonstration that has printed a line, and its further output: it must not stop if its reader does.
 fn demo_that_says(seconds: &str, said: &str) -> (Child, Lines<BufReader<ChildStderr>>) {
     let mut demo = tollgate()
         .args(["demo", "--seconds", seconds])
@@ -278,7 +278,7 @@ fn interrupted_while_copies_are_held_it_leaves_no_process_behind() {
 
 #[test]
 fn killed_it_leaves_no_process_behind() {
-    // What it leaves instead is its directory.
+    // Its directory is what it might leave behind instead.
     let place = tempfile::tempdir().expect("a directory");
     let mut demo = tollgate()
         .args(["demo", "--seconds", "30"])
@@ -302,7 +302,7 @@ fn killed_it_leaves_no_process_behind() {
     all_gone(&children);
 }
 
-/// Tells it to stop, as Ctrl-C does.
+/// Sends it SIGINT, as Ctrl-C does.
 fn interrupt(demo: &std::process::Child) {
     let pid = i32::try_from(demo.id())
         .ok()
@@ -311,7 +311,7 @@ fn interrupt(demo: &std::process::Child) {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
 }
 
-/// Waits until none of them lives.
+/// Waits until all of them have ended.
 #[track_caller]
 fn all_gone(children: &[u32]) {
     let until = Instant::now() + Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! What operators are given in `deploy/` names metrics that exist, every alert has its page, and what is
-//! shipped to run aggregators by can be run: its configuration is read, its ports, names and labels fit.
+//! Files for operators in `deploy/` name metrics that exist, every alert has its page, and the shipped
+//! configurations of aggregators work: they are valid, and ports, names and labels agree.
 
 mod support;
 
@@ -70,7 +70,7 @@ fn panels() -> Vec<String> {
         .collect()
 }
 
-/// The metrics that a text speaks of.
+/// The metrics that a text mentions.
 fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
@@ -89,7 +89,7 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
     let mut shown = metrics(&text);
     // Shown from the first wrong clock on.
     shown.insert("tollgate_agent_clock_moved_seconds".to_owned());
-    // Shown where TLS is spoken.
+    // Shown where TLS is used.
     shown.insert("tollgate_tls_certificate_expires_seconds".to_owned());
     let spoken_of: Vec<String> = rules()
         .into_iter()
@@ -136,7 +136,7 @@ fn of_kind(kind: &str) -> Yaml {
     found.remove(0)
 }
 
-/// Checks a configuration as `tollgate serve` would, and gives it back.
+/// Checks a configuration as `tollgate serve` does, and returns it.
 fn checked(name: &str, text: &str) -> tollgate_server::config::Config {
     match tollgate_server::config::Config::read(name, text, Vec::new(), "host") {
         Ok(config) => config,
@@ -144,7 +144,7 @@ fn checked(name: &str, text: &str) -> tollgate_server::config::Config {
     }
 }
 
-/// Files with keys lie in mounted secrets that their owner alone, and the pod's group, may read.
+/// Checks that files with keys are in mounted secrets that only their owner, and the pod's group, may read.
 fn check_secrets(pod: &Yaml, files: &[PathBuf]) {
     let list = |value: &Yaml| value.as_sequence().expect("a list").clone();
     let mounts = list(&pod["containers"][0]["volumeMounts"]);
@@ -160,12 +160,12 @@ fn check_secrets(pod: &Yaml, files: &[PathBuf]) {
     let modes = secrets
         .filter(|secret| secret.is_mapping())
         .map(|secret| &secret["defaultMode"]);
-    // A text to YAML 1.2, and an octal number to Kubernetes.
+    // YAML 1.2 reads a text, and Kubernetes an octal number.
     let modes: Vec<&str> = modes.map(|mode| mode.as_str().expect("a mode")).collect();
     assert_eq!(modes, ["0400", "0400"]);
 }
 
-/// Names that stay the same when a pod comes back: agents and members keep them.
+/// Checks that names stay the same when a pod is recreated: agents and members rely on them.
 fn check_names(container: &Yaml) {
     let variables = container["env"].as_sequence().expect("a list");
     let value = |name: &str| {
@@ -202,7 +202,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
     assert!(selectors.iter().all(|selector| *selector == labels));
     assert_eq!(of_kind("PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
 
-    // Nobody is root, and nothing is written but where it may be.
+    // No container runs as root, and only the intended directories are writable.
     assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], true);
     let container = &pod["spec"]["containers"][0];
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
@@ -213,7 +213,7 @@ fn the_kubernetes_manifest_is_one_stateful_set_that_its_other_objects_select() {
         assert!(asked["path"] == path && asked["port"] == "probe", "{probe}");
     }
 
-    // What it is configured by can be served, on the ports that everybody else names.
+    // Its configuration is valid, on the ports that all other files name.
     let map = of_kind("ConfigMap");
     let config = checked(
         "ConfigMap",

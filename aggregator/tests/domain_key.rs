@@ -1,5 +1,5 @@
-//! Domains as keyed hashes, end to end: what agents with a domain key do is ruled and told under hashes, found
-//! by whoever knows the name and has the key, and no name is in the log.
+//! Domains as keyed hashes, end to end: calls of agents with a domain key are ruled and announced under hashes, which
+//! anybody with the name and the key can find, and no name is in the log.
 
 mod support;
 
@@ -30,7 +30,7 @@ domains = { croesus-inc = 1 }
 
 const KEY: &str = "8f14e45fceea167a5a36dedd4bea2543";
 
-/// Every name that must not be found anywhere.
+/// The names that must not be found anywhere.
 const NAMES: [&str; 3] = ["midas-corp", "croesus-inc", "acme-ltd"];
 
 fn agent(dir: &Path, served: &Served) -> Agent {
@@ -140,7 +140,7 @@ async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
     let (_, why) = asked(&["explain", "api.search", "acme-ltd"], false);
     assert!(!why.contains(&place.to_string()), "{why}");
 
-    // What an operator does by name is done to the hash.
+    // An operator's act by name applies to the hash.
     let word = ["--reason", "a test"];
     let (code, told) = asked(
         &[&["reset", "api.search", "acme-ltd"], &word[..]].concat(),

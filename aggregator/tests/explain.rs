@@ -1,5 +1,5 @@
-//! Promises of `tollgate explain`, on the journal of a real aggregator: why a call was refused, and why
-//! it was not; the same from the journal, from an export, and by HTTP.
+//! Tests of `tollgate explain`, on the journal of a real aggregator: why a call was refused, and why it was not; with
+//! the same result from the journal, from an export, and by HTTP.
 
 mod support;
 
@@ -37,13 +37,13 @@ rate = "1/m"
 
 const PARTITIONS: u32 = 4;
 
-/// Two agents that stamp their hits as the test says.
+/// Two agents that stamp their hits as the test states.
 struct World {
     dir: tempfile::TempDir,
     served: Served,
     dealers: [Dealer; 2],
     sequence: u64,
-    /// Everything is counted from here; some seconds ago, so that stamps are of the past.
+    /// The start of the test's times; some seconds ago, so that stamps are in the past.
     origin: Timestamp,
 }
 
@@ -111,7 +111,7 @@ impl World {
             .await
     }
 
-    /// A burst, its cooldown, and the denial that follows from it: its code.
+    /// Makes a burst, its cooldown, and the denial that follows; returns the denial's code.
     async fn denied(&mut self) -> String {
         const ACME: (&str, &str) = ("api.search", "acme");
         self.batch("alpha", ACME, &[0, 100, 200, 300, 400], None)
@@ -125,7 +125,7 @@ impl World {
             .await;
         let partition = partition_of_pair(ACME.0, ACME.1, PARTITIONS);
         let code = format!("{partition}-{closed}-1-1");
-        // Ruled and recorded once the log has gone on behind it.
+        // It is ruled and recorded once the log has grown beyond it.
         let is_past = |shown: &Value| {
             let of = &shown["partitions"][partition as usize];
             closed + 8 < of["offset"].as_u64().unwrap()
@@ -300,7 +300,7 @@ async fn a_global_limit_names_the_agents_whose_hits_filled_it() {
     assert_eq!(number(&found["window"]["hits"]), 3);
     assert_eq!(found["window"]["by_agent"][0]["agent"], "alpha");
     assert_eq!(number(&found["window"]["by_agent"][0]["hits"]), 2);
-    // A domain that was open itself was refused for everybody's sake.
+    // A domain that was not denied itself was refused because of all domains' global limit.
     let at = world.at_us(600);
     let found = world.explain(&["api.wide", "c", "--at", &at]);
     assert_eq!(
@@ -324,7 +324,7 @@ async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
         }
         assert!(wall() < world.at(60_000), "{found:#}");
     };
-    // The bucket's end moves with its debt, of two; the quota's does not, and is stated with the third hit.
+    // The bucket's end moves with its debt of two; the quota's does not, and is stated with the third hit.
     for (resource, reason, lane, by_agent) in [
         (
             "api.bucket",

@@ -1,4 +1,4 @@
-//! `tollgate explain` where copies are limited: what was full, by whose copies, and when it had room again.
+//! `tollgate explain` for copy limits: what was full, by which holds, and when it had room again.
 
 mod support;
 
@@ -34,7 +34,7 @@ async fn take(copies: &Copies, domain: &str, n: u32) -> Hold {
     hold
 }
 
-/// Waits until a domain is denied, or is not any more.
+/// Waits until a domain is denied, or is not denied any more.
 async fn until(copies: &Copies, domain: &str, wanted: bool) -> Option<Denied> {
     let end = Instant::now() + DEADLINE;
     loop {

@@ -1,4 +1,4 @@
-//! What a gateway says of resources that it has just met, beside a real aggregator.
+//! What a gateway answers about resources that it did not know before, beside a real aggregator.
 
 mod support;
 
@@ -36,7 +36,7 @@ impl Gateway {
         Self { child, http }
     }
 
-    /// One that listens for gRPC as well, and whose lines go to this file; its address of gRPC.
+    /// A gateway that also listens for gRPC, and logs to this file; returns its gRPC address.
     fn start_grpc(log: &Path) -> (Self, String) {
         let child = tollgate()
             .args(["gateway", "--listen", "127.0.0.1:0", "--rls", "127.0.0.1:0"])
@@ -66,7 +66,7 @@ impl Gateway {
         }
     }
 
-    /// The one decision of a question.
+    /// The single decision on a question.
     fn decide(&self, question: &str) -> Value {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -113,7 +113,7 @@ fn what_is_wrong_is_said_or_the_answer_is_blind() {
         (hit("api.none"), "inaccessible"),
         (hit("closed.unknown"), "unconfigured"),
     ] {
-        // The first answers come before the aggregator has said anything about the resource.
+        // The first answers come before the aggregator has sent anything about the resource.
         let began = Instant::now();
         let refused = loop {
             let decision = gateway.decide(&question);
@@ -126,7 +126,7 @@ fn what_is_wrong_is_said_or_the_answer_is_blind() {
         let said = refused["cause"].as_str().unwrap();
         assert!(said.contains(cause), "{question}: {said}");
     }
-    // Of one that is limited well the same holds, and then it is sighted.
+    // The same holds for a resource whose limits are not reached; then the gateway is no longer blind there.
     let began = Instant::now();
     while gateway.decide(&hit("open.unknown"))["blind"] == true {
         assert!(began.elapsed() < DEADLINE);
@@ -152,7 +152,7 @@ fn strict_copies_are_granted_by_an_aggregator() {
     assert_eq!(refused["allowed"], false, "{refused}");
     let cause = refused["cause"].as_str().unwrap();
     assert!(cause.contains("as many copies in use as may be"), "{cause}");
-    // What programs make clients of.
+    // Programs generate clients from it.
     let described = served.json("/v1/openapi.json");
     assert!(described["paths"]["/v1/holds"].is_object(), "{described}");
 }
@@ -174,7 +174,7 @@ fn frames_that_nobody_asked_for_write_nothing_into_the_log() {
     let asked = frame(ping, 0, b"are you?");
     let all = [preface, frame(settings, 0, b""), forged, asked].concat();
     stream.write_all(&all).unwrap();
-    // Its answer comes behind everything else.
+    // Its answer comes after all other answers.
     let mut said = Vec::new();
     while !said.ends_with(b"are you?") {
         let mut byte = [0];

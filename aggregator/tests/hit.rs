@@ -1,4 +1,4 @@
-//! Promises of `tollgate hit`, kept by real processes: an agent here, an aggregator there.
+//! Tests of `tollgate hit`, with real processes: an agent and an aggregator.
 
 mod support;
 
@@ -86,10 +86,10 @@ fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
     assert_eq!(code, 1, "{stdout}{stderr}");
     assert!(stdout.contains("2 allowed, 2 refused"), "{stdout}");
     assert!(stdout.contains("refused: full"), "{stdout}");
-    // Given back with their time.
+    // They are released when their time is over.
     let (code, stdout, stderr) = hit(&["--hold", "10ms"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
-    // A hit is none of a resource that is limited by copies, and says so.
+    // A copy-limited resource takes no hits, and the message says so.
     let (code, stdout, _) = hit(&[]);
     assert_eq!(code, 1, "{stdout}");
     assert!(
@@ -101,7 +101,7 @@ fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
 #[test]
 fn hit_says_that_it_is_the_feed_that_cannot_be_reached() {
     let dir = directory(LIMITS);
-    // Nobody listens at the advertised address's port.
+    // Nothing listens at the advertised address.
     let served = serve(dir.path(), &["--advertise", "127.0.0.9"]);
     let address = served.agents.to_string();
     let args = [

@@ -1,5 +1,5 @@
-//! Copies through a real aggregator: agents hold, are confirmed and denied, die, and come back; and
-//! `tollgate holds` says who holds what.
+//! Copies through a real aggregator: agents hold, are confirmed and denied, die, and return; and `tollgate holds`
+//! lists the holds.
 
 mod support;
 
@@ -27,7 +27,7 @@ async fn agent(served: &Served, name: &str) -> Agent {
     agent_of(served, name, &["sandbox", "gpu"]).await
 }
 
-/// An agent that has heard the aggregator of these resources.
+/// An agent that has received the limits of these resources.
 async fn agent_of(served: &Served, name: &str, resources: &[&str]) -> Agent {
     let agent = Agent::builder()
         .name(name)
@@ -43,7 +43,7 @@ async fn agent_of(served: &Served, name: &str, resources: &[&str]) -> Agent {
 
 const BLACKLIST: &str = include_str!("../../config/cookbook/blacklist.toml");
 
-/// Waits until what was denied is not, or the other way round.
+/// Waits until a condition holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !holds() {
@@ -56,7 +56,7 @@ fn is_denied(copies: &Copies, domain: &str) -> bool {
     matches!(copies.peek(domain), Err(Refused::Denied(_)))
 }
 
-/// Who holds, as the command shows it to programs: resource, domain, agent, copies, state.
+/// The holds, as the command lists them for programs: resource, domain, agent, copies, state.
 fn listed(served: &Served, more: &[&str]) -> Vec<(String, String, String, u64, String)> {
     let url = format!("http://{}", served.http);
     let args = [&["holds", "--url", &url, "--format", "json"], more].concat();
@@ -166,7 +166,7 @@ async fn strict_copies_are_granted_before_use_and_never_too_many() {
     served.await_json("/v1/holds", |view| {
         view["holds"].as_array().is_some_and(Vec::is_empty)
     });
-    // The aggregator knows first; the word that the pair is open again is still on its way.
+    // The aggregator knows first; the lift of the pair's denial is still on its way.
     until("acme is open again", || !is_denied(&theirs, "acme")).await;
     let again = theirs.reserve_confirmed("acme", 1, DEADLINE).await;
     assert!(again.is_ok(), "{again:?}");
@@ -179,7 +179,7 @@ async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_se
     served.await_ready();
     let job = agent(&served, "job").await;
     let theirs = job.copies("sandbox");
-    // It takes, and is never heard again.
+    // It takes copies, and then is silent for ever.
     let mut dead = Dealer::named(served.agents, "dead", 1).await;
     let (_, partitions, _) = dead.hello().await;
     let sender = dead.sender(1);
@@ -239,7 +239,7 @@ async fn an_operator_lets_staged_copies_go_by_their_id_or_with_their_domain() {
     let texts = ids.map(|id| id.to_string());
     assert!(texts.iter().any(|id| view["holds"][0]["transfer"] == **id));
 
-    // What cannot be done changes nothing.
+    // A release that cannot be done changes nothing.
     let (first, other) = (&*texts[0], "0".repeat(32));
     let cases: [(&[&str], i32, &str); 6] = [
         (&["--transfer", "ab"], 64, "expected 32 hexadecimal digits"),
@@ -334,7 +334,7 @@ async fn the_cookbooks_blacklist_is_played_by_an_agent_as_its_table_says() {
             [] => continue,
             [who, "takes", asked, "gets", gets, ..] => {
                 let (asked, gets): (u32, u32) = (number(asked), number(gets));
-                // What was given back is had as soon as that is known here.
+                // Copies that were released can be taken as soon as the agent has received that.
                 if 0 < gets {
                     until(line, || !is_denied(&copies, who)).await;
                 }

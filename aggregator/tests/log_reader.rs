@@ -1,5 +1,5 @@
-//! The log is what `shared/LOG.md` says: a reader in another language, written from that page alone, reads the golden
-//! bytes of every record and a journal of a real aggregator as this one does.
+//! The log is as `shared/LOG.md` describes it: a reader in another language, written from that page alone, reads the
+//! golden bytes of every record and a journal of a real aggregator with the same result.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// What the reader says, a line for each record.
+/// The output of the reader, a line for each record.
 fn reader(args: &[&str], dir: &Path, input: &str) -> Vec<Value> {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/reader/tollgate_log.py");
     let child = Command::new(PYTHON)
@@ -173,7 +173,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn golden_bytes_of_every_kind_say_to_it_what_they_say() {
-    // The bytes are held by the wire's own tests; what they mean was written down by hand.
+    // The wire's own tests check the bytes; their meaning was written down by hand.
     let golden = include_str!("../../tests/reader/golden.txt");
     let expected = include_str!("../../tests/reader/golden.jsonl");
     let dir = tempfile::tempdir().expect("a directory");
@@ -226,7 +226,7 @@ fn records(source: &JournalSource, stream: Stream, partition: u32) -> Vec<Delive
     records
 }
 
-/// What is compared of a record of hits: its hits.
+/// The part of a record of hits that is compared: its hits.
 fn hits_of(record: &Record<'_>) -> Value {
     let Record::Hits(batch) = record else {
         return Value::Null;
@@ -241,7 +241,7 @@ fn hits_of(record: &Record<'_>) -> Value {
     hits.collect()
 }
 
-/// What is compared of a statement.
+/// The part of a statement that is compared.
 fn statement_of(announced: &Announced) -> Value {
     let name = match &announced.statement.scope {
         Scope::Pair(name) | Scope::Group(name) => Some(name),

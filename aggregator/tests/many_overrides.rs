@@ -1,7 +1,7 @@
-//! As many overrides as a document takes are read in no more time than that takes, wherever they stand; and rows beside
-//! it are more.
+//! Documents with as many overrides as fit are read fast, wherever the overrides stand in them; and rows beside a
+//! document may be more.
 //!
-//! What took time with the square of their number once took minutes. A test waits for half a minute
+//! Reading once took time with the square of their number: minutes. A test waits for half a minute
 //! ([`support::DEADLINE`]), so that such a time fails it and a busy machine does not.
 
 mod support;
@@ -29,7 +29,7 @@ fn document(head: &str, line: impl Fn(&mut String, usize)) -> String {
     text
 }
 
-/// One in which each override is a dotted key from the root of the document.
+/// A document in which each override is a dotted key from the root.
 fn dotted(default: u32) -> String {
     let head = format!("rate.\"api.search\".rate = \"{default}/s\"");
     document(&head, |text, n| {
@@ -93,7 +93,7 @@ fn many_rows_are_served_outlive_a_full_document_and_are_left_at_once() {
     let before = served.metric("tollgate_limits_version");
     std::fs::write(dir.path().join("limits.toml"), dotted(101)).unwrap();
     served.signal("HUP");
-    // Whoever asks meanwhile is answered, and what was in force stays so.
+    // Requests are answered meanwhile, and the version in force stays.
     let began = Instant::now();
     while served.metric("tollgate_limits_version") == before {
         let (status, body) = served.get("/readyz");
@@ -115,7 +115,7 @@ fn many_rows_are_served_outlive_a_full_document_and_are_left_at_once() {
     served.signal("HUP");
     served.signal("TERM");
     assert_eq!(served.await_end().0.code(), Some(0));
-    // What is longer than a document may be is refused by what to do instead.
+    // A document that is too long is refused with advice.
     let long = dotted(103) + &dotted(103);
     std::fs::write(dir.path().join("limits.toml"), &long).unwrap();
     let (code, stdout, stderr) = run(dir.path(), &["check", "limits.toml"]);

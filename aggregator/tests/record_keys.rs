@@ -1,5 +1,5 @@
-//! Aggregators' records under the fleet's key: what forges without it, how one key follows another under load, what an
-//! aggregator says that lacks one, and audits with and without.
+//! Aggregators' records under the fleet's key: forgeries without it, a change of keys under load, the message of an
+//! aggregator that lacks a key, and audits with and without keys.
 
 mod support;
 
@@ -48,8 +48,8 @@ fn stop(mut served: Served) {
     served.await_end();
 }
 
-/// Appends, to a journal that nobody has open, a total under zero bytes that fills the limit of all domains of
-/// `api.wide`.
+/// Appends, to a journal that no process has open, a total signed with zero bytes that fills the limit of all
+/// domains of `api.wide`.
 async fn forge(dir: &Path) {
     let config = JournalConfig {
         partitions: PARTITIONS,
@@ -160,7 +160,7 @@ async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
             "{command:?}: {text}{why}"
         );
     }
-    // What only the public key of zero bytes signed is found out without keys, too.
+    // A record that is signed only with the public key of zero bytes is recognised without keys, too.
     forge(dir.path()).await;
     for more in [&key_file[..], &[]] {
         let (exit, report, _) = audit(dir.path(), more);
@@ -229,7 +229,7 @@ async fn a_rotation_under_load_refuses_no_record_and_no_call() {
                 && partitions
                     .iter()
                     .all(|of| of["version"].as_u64() == Some(version(&view)));
-            // Some more under the new key.
+            // Some more rounds under the new key.
             rounds += usize::from(is_in_force);
             if 3 < rounds {
                 break;
@@ -282,7 +282,7 @@ async fn without_a_key_that_counts_an_aggregator_is_not_ready_and_says_why() {
     ];
     assert!(shown.iter().all(|text| !text.contains(&key)), "{shown:?}");
     stop(served);
-    // With the key all is as it was.
+    // With the key everything is as before.
     let served = keyed(dir.path());
     served.await_ready();
     assert_eq!(counted(&served), (0.0, 0.0));

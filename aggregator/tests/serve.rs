@@ -1,4 +1,4 @@
-//! Promises of `tollgate serve`, kept by a real process: the loop closes, kills lose nothing, ends are
+//! Tests of `tollgate serve`, with a real process: the loop from hit to denial works, kills lose nothing, shutdown is
 //! quick.
 
 #[path = "serve/log_lines.rs"]
@@ -29,7 +29,7 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
     let served = serve(dir.path(), &[]);
     served.await_ready();
     let mut subscriber = Subscriber::connect(served.feed).await;
-    // The subscription has arrived once a heartbeat has.
+    // The subscription has arrived once a heartbeat arrives.
     let (_, first) = subscriber.frame().await;
     let mut agent = Dealer::connect(served.agents, 1).await;
     let (instance, partitions, feed) = agent.hello().await;
@@ -57,7 +57,7 @@ async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
         Duration::from_secs(50) < remaining && remaining <= Duration::from_secs(61),
         "{remaining:?}"
     );
-    // Evidence reaches beyond the statement's own place.
+    // The watermark is beyond the statement's own log position.
     let evidence = told
         .evidence
         .iter()
@@ -191,8 +191,8 @@ async fn global_limits_are_ruled_over_all_partitions() {
     assert_eq!(served.metric("tollgate_totals_out_of_order_total"), 0.0);
 }
 
-/// Rules a journal beside its owner, from the beginning, and compares with what its owner says: at the
-/// offset that he names, each partition must have the digest that he names.
+/// Rules a journal beside its aggregator, from the beginning, and compares with the aggregator's digests: at the
+/// offset that it shows, each partition must have the digest that it shows.
 fn replay_agrees(served: &support::Served, dir: &Path) {
     let view = served.json("/v1/digests");
     let reader = JournalReader::open(dir.join("tollgate-data"), Arc::new(OsDisk)).unwrap();
@@ -250,7 +250,7 @@ fn places(view: &serde_json::Value) -> Vec<(String, String, u64)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_kill_9_the_journal_brings_back_the_same_state() {
     let dir = directory(LIMITS);
-    // Often enough that snapshots are taken under way.
+    // Often enough that snapshots are taken during the test.
     std::fs::write(
         dir.path().join("tollgate.toml"),
         "snapshot = { every = \"1s\", entries_max = 1000 }\n",
@@ -312,7 +312,7 @@ async fn sigterm_under_load_ends_within_5_s_and_nothing_acknowledged_is_lost() {
         let mut acknowledged = 0u64;
         let mut ids = 0;
         loop {
-            // 32 on their way at once; the socket's end ends the load.
+            // 32 on their way at once; the end of the socket ends the load.
             let mut sent = 0;
             for n in 0..32 {
                 let (partition, record) = agent.batch("api.wide", &format!("t{n}"), 10, 4);
@@ -382,7 +382,7 @@ async fn what_agents_may_not_write_is_refused_for_ever_with_a_reason() {
             "{answer:?}"
         );
     }
-    // What is no message at all ends the connection, and nobody else's.
+    // Bytes that are not a message end their connection, and no other.
     let mut other = Dealer::connect(served.agents, 2).await;
     agent.send_raw(b"\xffgarbage").await;
     assert_eq!(agent.try_receive().await, None);
@@ -430,7 +430,7 @@ async fn a_limits_file_is_pushed_on_sighup_and_a_bad_one_changes_nothing() {
         limits["version"].as_u64() > Some(first)
     });
     assert!(limits["text"].as_str().unwrap().contains("9/m"));
-    // The denial is lifted by the version's record: its partition has room again.
+    // The version's record lifts the denial: its partition has room again.
     served.await_json("/v1/denials", |shown| {
         shown["denials"].as_array().unwrap().is_empty()
     });

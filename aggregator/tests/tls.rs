@@ -1,4 +1,4 @@
-//! TLS, tokens and roles, by real processes and sockets: who is let in, and who is not.
+//! TLS, tokens and roles, with real processes and sockets: which callers are admitted, and which are refused.
 
 mod support;
 
@@ -85,7 +85,7 @@ fn who_has_no_right_to_report_lets_calls_through_and_says_why() {
         assert!(stderr.contains(why), "{why}: {stderr}");
         assert!(!stderr.contains("tg1_"), "no token is said: {stderr}");
     }
-    // Nor in what the aggregator says.
+    // Nor in what the aggregator outputs.
     let metrics = fleet.served.get("/metrics").1;
     assert!(
         4 <= fleet.ended("access") && 2 <= fleet.ended("tls"),
@@ -202,7 +202,7 @@ fn roles_say_who_looks_and_who_acts() {
         assert_eq!(code, expected, "{token:?} {words:?}: {stdout}{stderr}");
         assert!(stderr.contains(says), "{token:?} {words:?}: {stderr}");
     }
-    // Who did it is the token's name, with what the caller said of itself.
+    // The author is the token's name, followed by the name that the caller states.
     drop(fleet.served);
     let (_, stdout, stderr) = run(fleet.dir.path(), &["audit", "--journal", "tollgate-data"]);
     assert!(
@@ -232,7 +232,7 @@ fn a_certificate_stands_for_a_token() {
     });
 }
 
-/// What aggregators ask each other by, which nobody can do more with.
+/// Members ask each other with credentials that allow nothing else.
 #[test]
 fn members_show_their_certificate_and_look_alone() {
     let fleet = Fleet::start();
@@ -278,7 +278,7 @@ fn members_show_their_certificate_and_look_alone() {
     let (_, stdout, stderr) = ask(&[&hit[..], &["--wait", "500ms", "--blind"]].concat());
     assert!(stdout.contains("allowed (blind)"), "{stdout}{stderr}");
     assert!(stderr.contains("roles do not allow this"), "{stderr}");
-    // The certificate of the same name that another CA made is worth nothing.
+    // A certificate of the same name from another CA is refused.
     let others = directory(LIMITS);
     keys(others.path(), &["ca"]);
     keys(others.path(), &["cert", "tollgate"]);
@@ -374,11 +374,11 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
         stream.set_read_timeout(Some(DEADLINE)).expect("set");
         stream.write_all(bytes).expect("written");
         let mut answer = Vec::new();
-        // An alert at most, and the end.
+        // At most an alert, and the end.
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() < 32, "{answer:?}");
     }
-    // An agent without a CA file is told what it lacks, and one that has one too many.
+    // An agent without a CA file learns what it lacks, and so does one that has a CA file too many.
     let agents = fleet.served.agents.to_string();
     let clear = serve(fleet.path(), &["--journal", "clear-data"]);
     let clear = clear.agents.to_string();
@@ -398,7 +398,7 @@ fn plain_bytes_to_a_port_with_tls_end_their_connection_alone() {
     );
     let (_, _, stderr) = fleet.command(None, &[&hit[..], &[&clear]].concat());
     assert!(stderr.contains("the peer does not speak TLS"), "{stderr}");
-    // The probe asks nobody for anything, and says nothing but how the process is.
+    // The probe requires no token, and shows only the state of the process.
     assert_eq!(fleet.served.get("/healthz").0, 200);
     assert_eq!(fleet.served.get("/v1/denials").0, 404);
     assert_eq!(fleet.probe, fleet.served.http);
@@ -410,7 +410,7 @@ fn whatever_host_is_answered_with_tls_alone() {
     let fleet = Fleet::start();
     let (code, _, stderr) = fleet.command(Some("viewer"), &["denials", "--url", &fleet.url()]);
     assert_eq!(code, 0, "by the certificate's name: {stderr}");
-    // Without TLS a page in a browser could let its own name stand for this address.
+    // Without TLS a page in a browser could let its own name resolve to this address.
     let plain = format!("{CONFIG}\n[listen.insecure]\nhttp = \"trusted-network\"\n");
     std::fs::write(fleet.path().join("plain.toml"), plain).expect("written");
     let args = ["--config", "plain.toml", "--journal", "plain-data"];

@@ -1,4 +1,4 @@
-//! Keys and tokens that change while they are in use: what is taken, what is refused, and what it costs.
+//! Keys and tokens that change while they are in use: which changes take effect, which are refused, and their cost.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn a_token_that_is_taken_out_ends_its_connections() {
     );
     let (leaving, staying) = (leaver.rate("api.free"), stayer.rate("api.free"));
     until("both hear", || hears(&leaving) && hears(&staying));
-    // Under load, of both.
+    // Under load of both kinds.
     let load = || {
         for n in 0..500 {
             let domain = format!("d{n}");
@@ -52,7 +52,7 @@ fn hears(rate: &Rate) -> bool {
     rate.hit("acme").is_ok_and(|answer| !answer.blind())
 }
 
-/// Lets a token in for some seconds, and an agent that shows it; none where it was not heard before the token's end.
+/// Makes a token for some seconds, and an agent that shows it; `None` if the agent was not admitted before the end.
 fn brief(fleet: &Fleet, seconds: u64) -> Option<(Agent, u64)> {
     let of = |file: &str| fleet.path().join("keys").join(file);
     let (token, end) = (format!("tg1_brief-{seconds}"), utc::now() + seconds);
@@ -84,7 +84,7 @@ fn a_token_past_its_end_ends_its_connections() {
     let other = fleet.agent("checkout", "checkout-3");
     let staying = other.rate("api.free");
     until("the other hears", || hears(&staying));
-    // A loaded machine may need longer than the first has.
+    // A loaded machine may need longer than the first duration.
     let (agent, end) = [3, 20]
         .into_iter()
         .find_map(|seconds| brief(&fleet, seconds))
@@ -135,7 +135,7 @@ fn a_cut_session_counts_each_call_once_and_a_replayed_one_nothing() {
         let before = fleet.ended("tls");
         let mut thief = TcpStream::connect(fleet.served.agents).expect("connected");
         thief.set_read_timeout(Some(DEADLINE)).expect("set");
-        // The end may come while there is something to be sent.
+        // The connection may end while there is something to be sent.
         let _ = thief.write_all(&recorded[..length]);
         let _ = thief.shutdown(Shutdown::Write);
         let _ = thief.read_to_end(&mut Vec::new());
@@ -150,7 +150,7 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
     let fleet = Fleet::start();
     let (stays, turns) = two_agents(&fleet);
     let loads = [Load::of(&stays), Load::of(&turns)];
-    // As fast as they are made, so that files are looked at in the middle of being changed.
+    // As fast as they can be made, so that files are read in the middle of changes.
     for n in 1..=100 {
         keys(fleet.path(), &["cert", "tollgate"]);
         let name = format!("more-{n}");
@@ -161,7 +161,7 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
         let behind = fleet.served.metric("tollgate_tls_files_behind");
         behind == 0.0 && fleet.command(Some("more-100"), &list).0 == 0
     });
-    // And each of them in force before the next, with the token of one agent among them.
+    // And each of them is in force before the next, including the token of one agent.
     let rotations =
         std::env::var("TOLLGATE_TEST_ROTATIONS").map_or(3, |n| n.parse().expect("a number"));
     for n in 1..=rotations {
@@ -180,12 +180,13 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
                 stats.links_lost < turned.links_lost && stats.feeds_opened < turned.feeds_opened;
             before[0] < now[0] && before[1] < now[1] && is_new
         });
-        // An agent that is not back yet would come with the next token, and lose nothing with this one.
+        // The agent has to be back before the next turn: otherwise it would return with the next token and lose nothing
+        // with this one.
         let acknowledged = turns.stats().hits_acknowledged;
         until("its link is back", || {
             acknowledged < turns.stats().hits_acknowledged
         });
-        // Whoever comes now is served by the new certificate.
+        // New connections get the new certificate.
         assert_eq!(fleet.command(Some("viewer"), &list).0, 0);
     }
     for load in loads {
@@ -203,7 +204,7 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
     assert_eq!(stays.stats().links_lost, 0, "whose token stays");
 }
 
-/// One whose token stays, and one whose token turns: it shows what stands in `turning.token`.
+/// One agent whose token stays, and one whose token changes: it shows the one in `turning.token`.
 fn two_agents(fleet: &Fleet) -> (Agent, Agent) {
     for name in ["turn-0", "turn-1"] {
         keys(fleet.path(), &["token", name, "--role", "agent"]);
@@ -221,8 +222,8 @@ fn two_agents(fleet: &Fleet) -> (Agent, Agent) {
     agents
 }
 
-/// The next token, which aggregators know already, is shown from now on; the one before it is taken out; and one for the
-/// next time is made.
+/// From now on the next token, which aggregators know already, is shown; the previous one is revoked; and another is
+/// made for the next turn.
 fn turn(fleet: &Fleet, n: u32) {
     let (next, before) = (format!("turn-{}", n + 1), format!("turn-{}", n - 1));
     show(fleet, n);
@@ -232,7 +233,7 @@ fn turn(fleet: &Fleet, n: u32) {
 
 fn show(fleet: &Fleet, n: u32) {
     let of = |file: &str| fleet.path().join("keys").join(file);
-    // With its mode.
+    // Its mode is copied as well.
     std::fs::copy(of(&format!("turn-{n}.token")), of("turning.new")).expect("copied");
     std::fs::rename(of("turning.new"), of("turning.token")).expect("in its place");
 }
@@ -293,7 +294,7 @@ fn a_chain_that_callers_would_refuse_is_named() {
     assert!(said.contains(lacks), "{said}");
 }
 
-/// What is replaced in the configuration, by what, and what is said of that.
+/// A replacement in the configuration, and the message that it causes.
 const FAULTS: [(&str, &str, &str); 8] = [
     (
         "keys/tollgate.key",
@@ -333,7 +334,7 @@ const FAULTS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// Good files, one that is empty, and tokens that everybody may write.
+/// Valid files, an empty one, and a tokens file that everybody may write.
 fn files_of_every_kind() -> tempfile::TempDir {
     let dir = directory(LIMITS);
     let path = dir.path();
@@ -397,14 +398,14 @@ fn a_ca_is_not_overwritten_and_makes_nothing_in_anothers_name() {
     let dir = directory(LIMITS);
     let path = dir.path();
     keys(path, &["ca"]);
-    // A CA is not overwritten, and a certificate is not made under another one.
+    // A CA is not overwritten, and a certificate is not issued under another one.
     let (code, _, stderr) = run(path, &[&KEYS[..], &["ca"]].concat());
     assert_eq!(
         (code, stderr.contains("never overwritten")),
         (65, true),
         "{stderr}"
     );
-    // Nor for what no host is called.
+    // Nor for a name that no host can have.
     let (code, _, stderr) = run(path, &[&KEYS[..], &["cert", "x_y..z"]].concat());
     assert_eq!(
         (code, stderr.contains("x_y..z\": expected a host's name")),

@@ -1,7 +1,7 @@
-//! Files as they lie on disks: cut, padded, put together, in other encodings, exported by spreadsheets.
+//! Files as they occur in practice: cut, padded, concatenated, in other encodings, exported by spreadsheets.
 //!
-//! What stays true: dirt is no second client and no forged row, it costs its own line at most, and what cannot be
-//! read is an error that says what to do.
+//! What stays true: dirt causes neither a second client nor a forged row, costs at most its own line, and what cannot
+//! be read causes an error with advice.
 
 #[path = "support/rows.rs"]
 mod rows;
@@ -128,7 +128,7 @@ fn a_quoted_field_holds_line_breaks() {
             "1763632800,\"one\r\n1763632800,x,acme\",acme\r\n1763632801,\"\",acme\r\n",
             vec![],
         ),
-        // A quote that is not closed, that something follows, and that the end of the file closes.
+        // A quote that is not closed, one that text follows, and one that the end of the file closes.
         (
             "1763632800,x,acme\n1763632809,\"open,acme\n1763632801,x,acme\n",
             vec![3],
@@ -145,7 +145,7 @@ fn a_quoted_field_holds_line_breaks() {
             "1763632800,x,acme\n1763632801,\"y\",acme\n1763632809,\"open",
             vec![4],
         ),
-        // Within a field a quote is one.
+        // Within a field a quote is literal.
         (
             "1763632800,5\" pipe,acme\n1763632801,6\" pipe,acme\n",
             vec![],

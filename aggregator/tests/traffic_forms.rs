@@ -1,7 +1,6 @@
 //! Logs as servers write them: each call has its client and its instant, whichever form the file has.
 //!
-//! What stays true: no form
-//! is read with another field as the client, or with another instant, without a word.
+//! What stays true: no form is silently read with another field as the client, or with another instant.
 
 #[path = "support/rows.rs"]
 mod rows;

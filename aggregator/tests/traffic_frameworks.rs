@@ -1,6 +1,6 @@
-//! Lines as frameworks write them, and as tools hand them on that gather lines: each call has its client and its instant.
+//! Lines as frameworks write them, and as log collectors pass them on: each call has its client and its instant.
 //!
-//! What stays true: what lacks an instant, a year or a client is an error that says so, and is never read as something
+//! What stays true: a line that lacks an instant, a year or a client causes an error, and is never read as something
 //! else.
 
 #[path = "support/rows.rs"]
@@ -283,7 +283,7 @@ fn frameworks_and_clouds_that_log_fractions() {
     check(FINER_FRAMEWORKS, false);
 }
 
-/// What the user is told of twenty lines that cannot be read.
+/// The message to the user about twenty lines that cannot be read.
 fn fault(line: &str, wanted: &Wanted) -> String {
     let text = format!("{line}\n").repeat(CALLS as usize);
     read(text.as_bytes(), wanted).expect_err(line)
@@ -331,7 +331,7 @@ fn a_stamp_without_a_year_is_read_by_its_files_last_change() {
     assert_eq!(recorded.rows[..2], expected);
     let fault = read(text.as_bytes(), &wanted(None)).expect_err("no year");
     assert!(fault.contains("stamps have no year"), "{fault}");
-    // The log's own stamp has one.
+    // The log's own stamp has a year.
     let own: String = (0..CALLS)
         .map(|call| {
             format!(

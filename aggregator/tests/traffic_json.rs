@@ -1,6 +1,7 @@
-//! Logs in JSON as servers and clouds write them, one object a line or not: each call has its client and its instant.
+//! Logs in JSON as servers and clouds write them, one object per line or not: each call has its client and its
+//! instant.
 //!
-//! What stays true: of several instants and addresses in an object those of the request are taken.
+//! What stays true: if an object has several instants and addresses, those of the request are used.
 
 #[path = "support/rows.rs"]
 mod rows;

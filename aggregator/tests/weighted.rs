@@ -1,5 +1,5 @@
-//! Calls that cost more than one copy, calls that nobody could have refused, and what is left, through an
-//! aggregator on its journal and agents beside it.
+//! Calls that cost more than one copy, charges that cannot be refused, and what is left, through an aggregator on its
+//! journal and agents beside it.
 
 mod support;
 
@@ -55,7 +55,7 @@ async fn what_a_domain_can_never_be_granted_is_too_many_for_it() {
         Err(Refused::TooMany(too_many)) => Some(too_many.most()),
         _ => None,
     };
-    // Nobody here knows what limits acme has, until its denial says so.
+    // The agent does not know acme's limits until a denial states them.
     assert_eq!(is_too_many("acme", 500), None);
     until("acme is told", || is_too_many("acme", 500) == Some(100)).await;
     assert_eq!(is_too_many("gold", 500), None);
@@ -120,7 +120,7 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
         remaining(&mine) == Some(15) && remaining(&others) == Some(15)
     })
     .await;
-    // What an agent lets through itself it knows at once, and the other by the next notice.
+    // An agent knows at once what it lets through itself; another agent knows it by the next notice.
     let allowed = others.hit_n("acme", 5).expect("room");
     assert_eq!((allowed.remaining(), allowed.is_near()), (Some(10), true));
     let headers = allowed.headers();
@@ -148,7 +148,7 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves() {
-    // Of one partition so many wait at most; what comes on top is left out, and counted.
+    // At most so many of one partition wait; further ones are dropped, and counted.
     const WAITING: usize = 4_096;
     let (_dir, served, agent) = world().await;
     let crowd = agent.rate("api.crowd");
@@ -169,7 +169,7 @@ async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves
         }
     }
     assert!(0.0 < left_out, "more than is told came at once");
-    // Who comes later is told by and by, and nobody was refused meanwhile.
+    // The notice about a later pair comes after a while, and no call was refused meanwhile.
     let _ = crowd.hit("a late one").expect("room");
     until("it is told", || {
         let answer = crowd.peek("a late one").expect("room");
@@ -183,7 +183,7 @@ async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves
 async fn all_domains_near_the_global_limit_are_told_what_it_has_left() {
     let (_dir, _served, agent) = world().await;
     let global = agent.rate("api.global");
-    // Of a second that is over nobody is told, so that it is tried until a notice came within it.
+    // There are no notices about a second that is over, so this is repeated until a notice comes within it.
     let deadline = Instant::now() + DEADLINE;
     let left = loop {
         for number in 0..9 {

@@ -191,7 +191,7 @@ fn write_resource(text: &mut String, resource: &DraftResource) {
 }
 
 /// The domain of a rule with these keys, built from these entries: named by their keys, or by their numbers if a key
-/// is ambiguous.
+/// occurs twice or has braces.
 pub(super) fn domain_of(keys: &[&str], entries: impl Iterator<Item = usize>) -> String {
     let placeholder = |at: usize| {
         let key = keys.get(at).copied().unwrap_or_default();

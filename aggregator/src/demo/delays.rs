@@ -9,7 +9,7 @@
 //!
 //! An agent may never enter a denial because a later one of the same pair overtakes it; then the denial takes
 //! effect there only when the later one arrives. What stays true: the longest delay includes such denials; a denial
-//! adds none if the agent received nothing more about the pair after the denial's end.
+//! that an agent never entered adds none unless a later one arrived before its end.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,18 +1,18 @@
-//! Lines of the log say of which recovery, connection or request they are.
+//! Log lines name the recovery, connection or request that they belong to.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use super::support::{LIMITS, Served, directory, serve};
 
-/// A line that was said already, or is yet to come.
+/// A line that was logged already, or will be.
 fn line(served: &mut Served, text: &str) -> String {
     let said = served.said.iter().find(|line| line.contains(text));
     let said = said.cloned();
     said.unwrap_or_else(|| served.line_with(text))
 }
 
-/// A request that is refused with a line.
+/// Makes a request that is refused with a line.
 fn ask_as_a_stranger(served: &Served) {
     let mut stream = TcpStream::connect(served.http).unwrap();
     let request =
@@ -64,7 +64,7 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
     let passed_over = json(&line(&mut served, "a snapshot is passed over"));
     let expected = serde_json::json!({ "name": "recovery", "partition": 2 });
     assert_eq!(passed_over["span"], expected, "{passed_over}");
-    // Recoveries are over, and what they logged stands before the next line.
+    // Recoveries are over, and their lines come before the next line.
     served.await_ready();
     ask_as_a_stranger(&served);
     let refused = json(&line(&mut served, "elsewhere.example"));

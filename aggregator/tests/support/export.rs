@@ -1,4 +1,4 @@
-//! Exports that are read and written by hand: what an alteration does to what is said of them.
+//! Reads exports and writes altered ones, for tests of what is reported about alterations.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,7 +7,7 @@ use tollgate_log::{Delivered, Stream};
 use tollgate_replay::export::{ExportSource, Writer};
 use tollgate_replay::source::{ReadStep, Source};
 
-/// All records of an export, as somebody with a tool of his own might hold them.
+/// All records of an export.
 pub type All = Vec<(Stream, u32, Vec<Delivered>)>;
 
 /// Reads all of it.
@@ -27,7 +27,7 @@ pub fn read_all(source: &ExportSource) -> All {
     all.into_iter().map(read).collect()
 }
 
-/// Writes the export `all` of a directory anew, with digests that fit, after `alter` has had its way.
+/// Writes the export `all` of a directory again, altered by `alter`, with digests that fit.
 pub fn altered(dir: &Path, name: &str, alter: impl FnOnce(&mut All)) {
     let source = ExportSource::open(&dir.join("all")).expect("an export");
     let mut all = read_all(&source);

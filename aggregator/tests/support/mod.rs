@@ -1,6 +1,6 @@
-//! An aggregator as a process of its own, and the raw ends of its sockets, made from wire types alone.
+//! An aggregator as a process of its own, and raw sockets to it that use only wire types.
 //!
-//! Nothing here waits for a guessed time: what is waited for is an event, with a deadline.
+//! No test waits for a guessed time: each waits for an event, with a deadline.
 
 #![allow(dead_code)]
 
@@ -24,7 +24,7 @@ use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Snapshot};
 use zeromq::{Socket as _, SocketRecv as _, SocketSend as _, ZmqMessage};
 
-/// How long anything may take here before a test fails. Two cores may be shared by many tests.
+/// How long anything may take before a test fails. Many tests may share two cores.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub const LIMITS: &str = r#"
@@ -40,7 +40,7 @@ global = "3/s"
 /// The command line's binary.
 pub fn tollgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    // What the machine of the tests says must not get into them.
+    // Variables of the machine must not influence the tests.
     for (name, _) in std::env::vars() {
         if name.starts_with("TOLLGATE_") {
             command.env_remove(name);
@@ -150,7 +150,7 @@ impl Served {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Asks again and again until `found` is content with the answer.
+    /// Asks again and again until `found` accepts the answer.
     pub fn await_json(
         &self,
         path: &str,
@@ -168,7 +168,7 @@ impl Served {
         }
     }
 
-    /// Waits until everything is ruled that can be.
+    /// Waits until the aggregator is ready.
     pub fn await_ready(&self) {
         self.await_json("/readyz", |ready| ready["ready"] == true);
     }
@@ -192,7 +192,7 @@ impl Served {
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for the process to end, and says how, and how long that took.
+    /// Waits for the process to end; returns its status, and how long that took.
     pub fn await_end(&mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         loop {
@@ -259,7 +259,7 @@ pub struct Dealer {
 }
 
 impl Dealer {
-    /// One that has said hello; `life` tells its processes apart.
+    /// An agent that has sent its hello; `life` distinguishes its processes.
     pub async fn connect(agents: SocketAddr, life: u8) -> Self {
         Self::named(agents, "by-hand", life).await
     }
@@ -271,7 +271,7 @@ impl Dealer {
         dealer
     }
 
-    /// One that has said nothing.
+    /// An agent that has sent nothing.
     pub async fn silent(agents: SocketAddr, agent: &str, life: u8) -> Self {
         let mut socket = zeromq::DealerSocket::new();
         socket.connect(&format!("tcp://{agents}")).await.unwrap();
@@ -284,7 +284,7 @@ impl Dealer {
         }
     }
 
-    /// Who sends its batch of this sequence.
+    /// The sender of its batch with this sequence.
     pub fn sender(&self, sequence: u64) -> Sender<'_> {
         Sender {
             agent: &self.agent,
@@ -313,15 +313,15 @@ impl Dealer {
         FromAggregator::decode(message.get(0).unwrap()).unwrap()
     }
 
-    /// Sends, or says that the connection has ended.
+    /// Sends, or returns that the connection has ended.
     pub async fn try_send(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let message = ZmqMessage::from(bytes.to_vec());
         self.socket.send(message).await.map_err(|_| ())
     }
 
-    /// An answer; none once the connection has ended.
+    /// An answer; `None` once the connection has ended.
     pub async fn try_receive(&mut self) -> Option<FromAggregator> {
-        // A socket whose peer has gone says nothing more, so that silence is its end.
+        // If its peer is gone, a socket receives nothing more, so silence means the end.
         let silence = Duration::from_secs(3);
         let message = tokio::time::timeout(silence, self.socket.recv())
             .await
@@ -330,7 +330,7 @@ impl Dealer {
         FromAggregator::decode(message.get(0)?).ok()
     }
 
-    /// Says hello: the instance, and where the feed is.
+    /// Sends hello; returns the instance, and the feed's address.
     pub async fn hello(&mut self) -> (u128, u32, String) {
         let hello = FromAgent::Hello {
             nonce: 5,
@@ -400,7 +400,7 @@ impl Dealer {
         }
     }
 
-    /// Asks for what is in force, all parts.
+    /// Asks for a snapshot, and returns all its parts.
     pub async fn ask(&mut self, resources: &[&str]) -> Vec<Snapshot> {
         let ask = FromAgent::Ask {
             nonce: 9,

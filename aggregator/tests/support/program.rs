@@ -1,18 +1,18 @@
-//! Tests that need a program of somebody else's: run, ignored with the reason, or failed for want of it.
+//! Tests that need an external program: run, ignored with the reason, or failed because it is missing.
 //!
-//! Knows nothing of what is done with it. What stays true: without the program no test's body runs, and
-//! its outcome is never "ok".
+//! Knows nothing of what the tests do with it. What stays true: without the program no test's body runs, and its
+//! outcome is never "ok".
 
 use std::io::ErrorKind;
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Trial};
 
-/// The variable by which whoever runs the tests insists on such programs, with [`REQUIRED`] for value.
+/// The variable with which a test run insists on such programs, if it has the value [`REQUIRED`].
 const REQUIRE_VARIABLE: &str = "TOLLGATE_PROGRAMS";
 const REQUIRED: &str = "required";
 
-/// Runs tests that need a program, as `cargo test` wants it: to be the `main` of a target.
+/// Runs tests that need a program, as the `main` of a test target.
 pub fn run(program: &'static str, tests: &[(&'static str, fn())]) -> ExitCode {
     let is_required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == REQUIRED);
     let is_absent = is_absent(program);

@@ -1,4 +1,4 @@
-//! Reads recorded traffic as a backtest does, and gives its rows; and twenty calls of seven clients to write down.
+//! Reads recorded traffic as a backtest does, and returns its rows; and makes twenty calls of seven clients.
 
 #![allow(dead_code)]
 
@@ -7,18 +7,18 @@ use std::ops::ControlFlow;
 use tollgate_replay::traffic::rows::{FileReading, OpenedRows};
 use tollgate_replay::traffic::{Row, Rows, Wanted, open};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug)]
 pub struct RecordedFile {
     /// How it was read.
     pub told: FileReading,
-    /// Instants in microseconds, and clients; `-` where a row names none.
+    /// Instants in microseconds, and clients; `-` if a row names none.
     pub rows: Vec<(u64, String)>,
-    /// Lines that were refused, the first ten of them.
+    /// The first ten lines that were refused.
     pub refused: Vec<u64>,
 }
 
-/// The rows of a file with these bytes; or what the user is told.
+/// The rows of a file with these bytes; or the message to the user.
 pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("file");
@@ -55,13 +55,13 @@ pub const START_MS: u64 = 1_763_632_800_000;
 
 pub const CALLS: u64 = 20;
 
-/// One call, and the parts that forms put together.
+/// One call, and the parts from which forms are built.
 pub struct LoggedCall {
-    /// Its place in the file.
+    /// Its index in the file.
     pub number: u64,
     /// When it was made.
     pub ms: u64,
-    /// Who made it.
+    /// The client.
     pub ip: String,
 }
 
@@ -78,12 +78,12 @@ impl LoggedCall {
         self.ms / 1_000 % 60
     }
 
-    /// As access logs have it.
+    /// The instant, as in access logs.
     pub fn clf(&self) -> String {
         format!("20/Nov/2025:10:00:{:02} +0000", self.second())
     }
 
-    /// With milliseconds, as HAProxy has it.
+    /// The instant with milliseconds, as in HAProxy's logs.
     pub fn clf_ms(&self) -> String {
         format!(
             "20/Nov/2025:10:00:{:02}.{:03}",
@@ -104,7 +104,7 @@ impl LoggedCall {
         format!("{}.{:03}", self.ms / 1_000, self.ms % 1_000)
     }
 
-    /// Behind the instant of a combined log.
+    /// The part of a combined log after the instant.
     pub fn rest(&self) -> String {
         format!(
             "\"GET /{} HTTP/1.1\" 200 5 \"-\" \"Mozilla/5.0 (X11; Linux) Gecko\"",
@@ -120,7 +120,7 @@ pub type FormCase = (
     fn(&LoggedCall) -> String,
 );
 
-/// Reads twenty calls in each form: name, form and client as they are told, a line.
+/// Reads twenty calls in each form: name, the form and client that are reported, a line.
 pub fn check(forms: &[FormCase], whole_seconds: bool) {
     for (name, form, client, line) in forms {
         let text: String = (0..CALLS)

@@ -1,4 +1,4 @@
-//! A fleet of one that speaks TLS and asks for tokens; and somebody between it and its agents.
+//! A fleet of one aggregator that uses TLS and requires tokens; and a tap between it and its agents.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,12 +24,12 @@ client_ca = "keys/ca.pem"
 tokens_file = "keys/tokens.toml"
 "#;
 
-/// A resource that nobody reaches the limit of.
+/// A resource with a limit that no test reaches.
 const FREE: &str = "[rate.\"api.free\"]\nrate = \"1000000/s\"\n";
 
 pub const KEYS: [&str; 3] = ["keys", "--dir", "keys"];
 
-/// `tollgate keys` with these words, which has to end well.
+/// Runs `tollgate keys` with these arguments, which has to succeed.
 pub fn keys(dir: &Path, words: &[&str]) -> String {
     let (code, stdout, stderr) = run(dir, &[&KEYS[..], words].concat());
     assert_eq!(code, 0, "keys {words:?}: {stderr}");
@@ -103,7 +103,7 @@ impl Fleet {
         run_with(self.path(), words, &env)
     }
 
-    /// The address for HTTP, which the probes' stands in for in `served`.
+    /// The HTTP address; `served` has that of the probes instead.
     pub fn url(&self) -> String {
         let line = self
             .served
@@ -146,7 +146,7 @@ impl Fleet {
         self.agent_at(self.served.agents, token, name)
     }
 
-    /// The same, which knows the aggregator by this address.
+    /// The same, with this address of the aggregator.
     pub fn agent_at(&self, agents: SocketAddr, token: &str, name: &str) -> Agent {
         let of = |file: &str| self.path().join("keys").join(file);
         Agent::builder()
@@ -168,13 +168,13 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// A call each millisecond, on a thread of its own, of a resource whose limit nobody reaches.
+/// Makes a call each millisecond, on a thread of its own, of a resource whose limit is not reached.
 pub struct Load {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
-/// What calls met.
+/// The outcomes of the calls.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub calls: u64,
@@ -211,7 +211,7 @@ impl Load {
     }
 }
 
-/// Somebody between agents and an aggregator, who records the bytes of the first connection's agent, and cuts.
+/// A tap between agents and an aggregator, which records the bytes of the first connection's agent, and cuts.
 pub struct Tap {
     pub address: SocketAddr,
     recorded: Arc<Mutex<Vec<u8>>>,

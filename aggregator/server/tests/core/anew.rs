@@ -1,4 +1,4 @@
-//! A log of which more is gone than was read: topics that are made anew, and records that go by age.
+//! Logs that lose more than was read: topics that are recreated, and records that go by age.
 
 use tollgate_log::{LogEvent, Stream};
 use tollgate_server::core::event::Event;
@@ -10,7 +10,7 @@ use crate::bounds::domains;
 use crate::sharing::{State, digests, restore, twin};
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
-/// A fleet's log that has limits and no hits.
+/// A fleet's log with limits and without hits.
 fn without_hits() -> MemoryLog {
     let mut log = World::new(LIMITS).log;
     log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
@@ -31,7 +31,7 @@ fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
     restore(&mut world, &State::new());
     world.run_for(Span::from_secs(1));
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
-    // Ticks and a pointer to new limits are taken, and gone before they come back.
+    // The log takes ticks and an activation of new limits, and is gone before it delivers them.
     world.held = vec![Stream::Hits];
     world.push(&LIMITS.replace("5/m", "6/m"));
     world.run_for(Span::from_secs(1));
@@ -56,7 +56,7 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
     let mut again = World::after_a_loss(before.clone(), 2);
     again.clock = world.clock;
     let is_identity = |bytes: &[u8]| matches!(Record::decode(bytes), Ok(Record::Genesis(_)));
-    // The disk has room for small records, and for identities it has none.
+    // The disk has room for small records, but none for identities.
     again.fate = Box::new(move |_, record| match is_identity(record) {
         true => Fate::Refused,
         false => Fate::Taken,
@@ -72,7 +72,7 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
         assert!(is_identity(&first.bytes), "{at:?}");
     }
     assert_eq!(again.why_not_ready(), Vec::<String>::new());
-    // Its ticks were not on their way for as long as that.
+    // The long time for which its ticks were on their way does not count.
     let since = again.clock.saturating_sub(hit_at);
     let left = rest(&again).expect("it is told anew");
     let expected = lasts.saturating_sub(since);

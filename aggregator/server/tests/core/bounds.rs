@@ -1,4 +1,4 @@
-//! What waits for the log has a bound, and at the bound nothing is lost: the partition waits.
+//! Records that wait for the log are bounded, and at the bound nothing is lost: the partition waits.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use tollgate_shared::wire::record::kind;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 use crate::{LIMITS, WIDE};
 
-/// Domains whose pairs with a resource lie in one partition.
+/// Domains whose pairs with a resource belong to one partition.
 pub fn domains(resource: &str, partition: u32) -> impl Iterator<Item = String> {
     (0..)
         .map(|n| format!("d{n}"))
         .filter(move |domain| partition_of_pair(resource, domain, PARTITIONS) == partition)
 }
 
-/// Statements whose evidence the log has, of one partition.
+/// The number of a partition's statements whose decision records the log has.
 fn recorded(log: &MemoryLog, partition: u32) -> usize {
     let records = log.streams[&(Stream::Denials, partition)].iter();
     let statements = records.filter(|record| record.bytes[1] != kind::GENESIS);
@@ -49,10 +49,10 @@ fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
     let why = again.why_not_ready();
     assert!(why[0].contains("evidence and totals"), "{why:?}");
     let waiting = again.gauges().denials_waiting as usize;
-    // No more than the bound and what one record caused.
+    // At most the bound and what one record caused.
     assert!((65_536..65_536 + 500).contains(&waiting), "{waiting}");
     again.fate = Box::new(|_, _| Fate::Taken);
-    // What is in force is told in steps that a subscriber can follow.
+    // Statements in force are published in steps that a subscriber can follow.
     let mut steps = Vec::new();
     for _ in 0..100 {
         let before = again.told();
@@ -68,7 +68,7 @@ fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
         .filter(|frame| &*frame.resource == "once")
     {
         told += frame.told.len();
-        // Nobody who takes evidence may miss what lies below it.
+        // A watermark must not run ahead of statements that were not published yet.
         let of_all = frame.evidence.iter().any(|one| one.partition == 1);
         assert!(told == SAID || !of_all, "after {told}");
     }
@@ -87,7 +87,7 @@ fn tagged(partition: u32, record: &[u8]) -> Vec<u8> {
     [record, &tag].concat()
 }
 
-/// Where the totals of `wide` go, and a partition that they come from.
+/// The partition to which the totals of `wide` go, and a source partition.
 fn target_and_source() -> (u32, u32) {
     let target = partition_of_resource("wide", PARTITIONS);
     (target, (target + 1) % PARTITIONS)
@@ -97,7 +97,7 @@ fn target_and_source() -> (u32, u32) {
 fn totals_for_a_partition_that_has_stopped_wait_in_the_log_and_not_in_memory() {
     let (target, source) = target_and_source();
     let mut world = World::new(LIMITS);
-    // A kind that is not known and may not be skipped.
+    // A kind that is unknown and may not be skipped.
     let stop = world.put(Stream::Hits, target, tagged(target, &[1, 127]));
     world.settle();
     assert!(world.why_not_ready()[0].contains("stopped"));
@@ -107,7 +107,7 @@ fn totals_for_a_partition_that_has_stopped_wait_in_the_log_and_not_in_memory() {
     world.settle();
     assert_eq!(world.gauges().totals_waiting, 0);
     assert!(world.snapshots.iter().any(|(of, ..)| *of == source));
-    // A build that knows the kind takes them up from there.
+    // A build that knows the kind continues from there.
     let records = world.log.streams.get_mut(&(Stream::Hits, target)).unwrap();
     let before = records[stop as usize - 1].bytes.clone();
     records[stop as usize].bytes = before;
@@ -115,7 +115,7 @@ fn totals_for_a_partition_that_has_stopped_wait_in_the_log_and_not_in_memory() {
     again.clock = world.clock;
     again.run_for(Span::from_millis(500));
     let everybody = again.pair("wide", "*").state.unwrap();
-    // Of what is above the limit as much again counts, as excess.
+    // Beyond the limit, as much again counts, as excess.
     let granted = everybody.last_second.min(WIDE);
     assert_eq!(granted + again.counters().global_excess, 300);
     assert_eq!(again.totals().len(), 300);
@@ -143,7 +143,7 @@ fn a_source_waits_at_the_bound_for_the_log_to_have_its_totals() {
         "{why:?}"
     );
     let waiting = world.gauges().totals_waiting as usize;
-    // No more than the bound and one delivery.
+    // At most the bound and one delivery.
     assert!((65_536..65_536 + 10).contains(&waiting), "{waiting}");
     world.fate = Box::new(|_, _| Fate::Taken);
     world.run_for(Span::from_secs(1));

@@ -1,4 +1,4 @@
-//! Copies, from an agent's record to what is told and shown: verdicts on the agent's own topic,
+//! Copies, from an agent's record to what is published and shown: verdicts on the agent's own topic,
 //! denials and lifts on the resource's, the list of holds, and the same after a restart.
 
 use tollgate_server::core::event::{Event, Peer, Request};

@@ -1,5 +1,4 @@
-//! What outlives a core: totals and evidence in the log, snapshots, and the same state for who comes
-//! after.
+//! What outlives a core: totals and decision records in the log, snapshots, and the same state in its successor.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +33,10 @@ fn a_core_that_comes_to_an_old_log_ends_in_the_same_state_and_announces_what_is_
     let denials = world.counters().denials;
     assert!(denials > 3, "{denials}");
     let log = world.log.clone();
-    // Two that come after, and meet the partitions in other orders.
+    // Two successors, which receive the partitions in other orders.
     for seed in [2, 3] {
         let mut again = World::on(log.clone(), seed);
-        // Nothing that this one appends may take part in the comparison.
+        // Appends of the successor must not take part in the comparison.
         again.fate = Box::new(|_, _| Fate::Refused);
         again.settle();
         let strip = |world: &mut World| -> Vec<(u64, String)> {
@@ -52,7 +51,8 @@ fn a_core_that_comes_to_an_old_log_ends_in_the_same_state_and_announces_what_is_
         assert_eq!(again.told(), 0, "not before it knows the log's time");
         again.fate = Box::new(|_, _| Fate::Taken);
         again.run_for(Span::from_secs(1));
-        // What has ended meanwhile (an hour has gone by) is not told; evidence is recorded again.
+        // Denials that have ended meanwhile (an hour has passed) are not published; decision records are appended
+        // again.
         assert_eq!(again.counters().denials, denials);
     }
 }
@@ -146,7 +146,7 @@ fn evidence_of_what_was_said_is_in_the_log_in_the_end() {
     assert_eq!(found.len(), 40);
 }
 
-/// What was hit in a world of snapshot tests: enough for some snapshots of each partition.
+/// A world of snapshot tests with hits: enough for some snapshots of each partition.
 fn busy_world() -> World {
     let mut world = World::new(LIMITS);
     let mut random = Random(11);
@@ -231,7 +231,7 @@ fn a_snapshot_waits_until_all_that_it_caused_is_in_the_log() {
     }
 }
 
-/// Cuts all partitions of hits off, as a power cut does, and begins the next generation there.
+/// Cuts the end off all partitions of hits, as a power cut does, and begins the next generation there.
 fn cut(log: &mut MemoryLog, keep: usize) {
     for partition in 0..PARTITIONS {
         let records = log.streams.get_mut(&(Stream::Hits, partition)).unwrap();
@@ -273,8 +273,8 @@ fn a_log_read_from_its_beginning_has_the_limits_that_ruled_then_whatever_snapsho
         }
     }
     world.run_for(Span::from_secs(1));
-    // One partition was restored under the new limits, and the log has lost its end. The others were
-    // restored before them, and are past them when that is seen.
+    // One partition was restored under the new limits, and the log has lost its end. The others were restored
+    // before the new limits, and have passed them when the loss is noticed.
     let late = by_partition(&world).remove(&0).expect("a snapshot");
     let mut log = world.log.clone();
     cut(&mut log, 40);
@@ -333,7 +333,7 @@ fn a_snapshot_of_a_lost_future_is_not_restored_when_the_log_has_grown_past_it() 
     assert_eq!(again.counters().snapshots_refuted, lost.len() as u64);
     assert!(PARTITIONS as usize <= again.snapshots.len());
     let (whole, _) = state_of(&again.log, BTreeMap::new());
-    // Whatever could not be removed, and whatever comes first: none of a lost future is taken.
+    // Whichever snapshots could not be removed, and whichever come first: none of a lost future is used.
     let (restored, _) = state_of(&again.log, by_partition(&world));
     assert_eq!(restored, whole);
     again.snapshots.extend(lost);
@@ -366,7 +366,7 @@ fn before_a_snapshot_is_proved_its_end_may_have_gone_by_age() {
             next: wanted + 1 + u64::from(partition),
         }));
     }
-    // In partition 0 only the record that would have proved it is gone.
+    // In partition 0 only the record that would have verified it is gone.
     assert_eq!(again.counters().gaps, u64::from(PARTITIONS) - 1);
     assert_eq!(again.dropped, []);
     for (before, after) in partitions.iter().zip(again.digests().partitions) {

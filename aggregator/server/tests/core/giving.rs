@@ -1,4 +1,4 @@
-//! What is in force, given to agents that ask: in parts, while the aggregator goes on.
+//! Snapshots for agents: sent in parts, while the aggregator continues.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn parts(world: &World, nonce: u64) -> Vec<&Snapshot> {
         .collect()
 }
 
-/// The partitions of which a part says how far they were ruled.
+/// The partitions for which a part states a watermark.
 fn partitions(part: &Snapshot) -> impl Iterator<Item = u32> {
     part.evidence.iter().map(|one| one.partition)
 }
@@ -64,7 +64,7 @@ fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
     assert_eq!(parts(&world, 7).len(), 0, "nothing before the turn ends");
     world.step(Event::Turn);
     assert_eq!(parts(&world, 7).len(), 1);
-    // The aggregator goes on between the parts.
+    // The aggregator continues between the parts.
     close(&mut world, 4_500..4_600);
     world.settle();
     let parts = parts(&world, 7);
@@ -80,7 +80,7 @@ fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
     let once: BTreeSet<&String> = listed.iter().collect();
     assert_eq!(once.len(), listed.len(), "nothing is listed twice");
     assert!((0..4_500).all(|number| once.contains(&format!("d{number}"))));
-    // What was closed meanwhile may be listed, and then stands above the evidence.
+    // Pairs that were denied meanwhile may be listed; their statements are then beyond the watermark.
     let later = parts[1..].iter().flat_map(|part| &part.topics);
     for told in later.flat_map(|topic| &topic.told) {
         let evidence = &parts[0].evidence[told.partition as usize];
@@ -152,7 +152,7 @@ fn no_part_is_made_for_an_agent_that_takes_none() {
     world.settle();
     assert_eq!(parts(&world, 7).len(), 1);
     assert_eq!(parts(&world, 8).len(), 3, "nobody else waits for it");
-    // What it asks anew is what it is given once it takes something.
+    // Its newest query is the one that is answered once it takes something.
     ask(&mut world, "deaf", 9);
     world.settle();
     assert_eq!(parts(&world, 9).len(), 0);

@@ -1,4 +1,4 @@
-//! Promises of the core, held in a world without I/O: identity, time, announcements, refusals.
+//! Tests of the core in a world without I/O: identity, time, announcements, refusals.
 
 mod anew;
 mod bounds;
@@ -26,7 +26,7 @@ use world::{Fate, MemoryLog, PARTITIONS, World};
 /// The global limit of `wide`.
 pub const WIDE: u64 = 40;
 
-/// What most of these worlds are ruled by.
+/// The limits of most of these worlds.
 pub const LIMITS: &str = r#"
 version = 1
 rules = 2
@@ -78,7 +78,7 @@ fn nothing_is_appended_for_agents_before_the_identity_is_there() {
         ),
         "{last:?}"
     );
-    // It is tried again, and then everything goes its way.
+    // It is tried again, and then everything works.
     world.fate = Box::new(|_, _| Fate::Taken);
     world.run_for(Span::from_secs(1));
     world.hit("search", "acme", 1);
@@ -93,7 +93,7 @@ fn nothing_is_appended_for_agents_before_the_identity_is_there() {
 #[test]
 fn a_version_that_comes_while_a_pointer_is_under_way_rules_every_partition_too() {
     let mut world = World::new(LIMITS);
-    // The pointers to the second version are in the log and have not come back.
+    // The activations of the second version are in the log and were not read yet.
     world.held = vec![Stream::Hits];
     world.push(&LIMITS.replace("5/m", "6/m"));
     world.push(&LIMITS.replace("5/m", "7/m"));
@@ -116,7 +116,7 @@ fn a_version_that_comes_while_a_pointer_is_under_way_rules_every_partition_too()
 fn never_more_than_one_tick_is_on_its_way() {
     let mut world = World::new(LIMITS);
     let before = world.log.count(kind::TICK);
-    // The log takes them and does not give them back.
+    // The log takes them and does not deliver them.
     world.held = vec![Stream::Hits];
     world.run_for(Span::from_secs(5));
     let sent = world.log.count(kind::TICK) - before;
@@ -124,7 +124,7 @@ fn never_more_than_one_tick_is_on_its_way() {
     world.held.clear();
     world.run_for(Span::from_secs(5));
     let later = world.log.count(kind::TICK) - before - sent;
-    // Twenty a partition in five seconds, one each 250 ms.
+    // Twenty per partition in five seconds, one each 250 ms.
     assert!((19 * 4..=21 * 4).contains(&later), "{later}");
 }
 
@@ -215,7 +215,7 @@ fn an_agent_hears_of_a_record_once_it_is_ruled_or_after_a_second() {
     world.hit("search", "acme", 1);
     world.settle();
     assert_eq!(answered(&world), 1);
-    // The log has it, and nobody has ruled it.
+    // The log has it, and it is not ruled yet.
     world.held = vec![Stream::Hits];
     world.hit("search", "acme", 1);
     world.run_for(Span::from_millis(900));
@@ -228,7 +228,7 @@ fn an_agent_hears_of_a_record_once_it_is_ruled_or_after_a_second() {
     world.held.clear();
     world.settle();
     assert_eq!(answered(&world), 3);
-    // Where it is ruled elsewhere, that the log has it is all there is to say.
+    // If another aggregator rules the partition, the answer says only that the log has the record.
     world.held = vec![Stream::Hits];
     world.hit("search", "acme", 1);
     world.settle();

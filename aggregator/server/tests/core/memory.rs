@@ -1,4 +1,4 @@
-//! A log in memory, what becomes of appends to it, and chance by a seed.
+//! A log in memory, the fates of appends to it, and seeded random numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use tollgate_log::{Delivered, Stream};
 
 use crate::world::PARTITIONS;
 
-/// What becomes of an append.
+/// The fate of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The log takes it and says so.
+    /// The log takes it and acknowledges it.
     Taken,
-    /// The log does not take it and says so.
+    /// The log does not take it and answers so.
     Refused,
-    /// The log takes it and says that it did not: the answer was lost.
+    /// The log takes it but answers that it did not: the acknowledgement was lost.
     Denied,
 }
 
-/// Decides by stream and record.
+/// Decides the fate by stream and record.
 pub type Fates = Box<dyn FnMut(Stream, &[u8]) -> Fate>;
 
-/// The log: what it has, and who follows it from where. It outlives a core.
+/// The log's records. It outlives a core.
 #[derive(Clone, Default)]
 pub struct MemoryLog {
     pub streams: BTreeMap<(Stream, u32), Vec<Delivered>>,
@@ -52,7 +52,7 @@ pub struct Following {
     pub said_caught_up: bool,
 }
 
-/// A small generator: splitmix64.
+/// A small random number generator: splitmix64.
 #[derive(Clone)]
 pub struct Random(pub u64);
 

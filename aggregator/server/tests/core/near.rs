@@ -1,4 +1,4 @@
-//! Who is near a limit: told on a topic of its own, at a bounded rate, and no part of what is ruled.
+//! Notices about pairs near a limit: published on a separate topic, at a bounded rate, and without effect on rulings.
 
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::time::Span;
@@ -63,7 +63,7 @@ fn a_pair_is_told_as_near_from_its_share_of_the_limit_on() {
 fn notices_are_no_part_of_what_is_ruled_and_beyond_the_bound_are_left_out() {
     let mut world = World::new(LIMITS);
     world.run_for(Span::from_secs(1));
-    // Four of five, in one turn: each is near, and more than are told at once.
+    // Four of five, in one turn: each is near, and they are more than are published at once.
     let domains: Vec<String> = (0..40_000).map(|n| format!("d{n}")).collect();
     let of_first = |domain: &&String| {
         tollgate_shared::names::partition_of_pair("search", domain, PARTITIONS) == 0
@@ -87,7 +87,7 @@ fn notices_are_no_part_of_what_is_ruled_and_beyond_the_bound_are_left_out() {
         counters.notices_shed
     );
     assert_eq!(world.told(), 0, "nobody is denied");
-    // Whoever reads the same log again tells nobody, and nobody is denied there either.
+    // An aggregator that replays the same log publishes no notices, and denies no pair either.
     let mut again = World::on(world.log.clone(), 1);
     again.clock = world.clock;
     again.run_for(Span::from_secs(1));

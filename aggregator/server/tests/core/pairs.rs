@@ -1,4 +1,4 @@
-//! Several owners of each partition: they say the same, and notice where they do not.
+//! Several ruling aggregators of each partition: they come to the same states, and notice if they do not.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tollgate_shared::wire::testimony::StateDigest;
 use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
-/// What was said in a partition: the offset that it is about, the digest, the group.
+/// The state digests in a partition: the offset that each is about, the digest, the group.
 fn said(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
     let records = &log.streams[&(Stream::Hits, partition)];
     let of = |bytes: &[u8]| match Record::decode(bytes) {
@@ -74,7 +74,7 @@ fn two_groups_come_to_the_same_states_and_say_so() {
     };
     assert!((0..PARTITIONS).all(|partition| groups(partition).contains(&"b".to_owned())));
 
-    // Whoever comes after both compares with both.
+    // An aggregator that comes after both compares with both.
     let all = second.log.count(kind::TESTIMONY) as u64;
     let mut third = World::in_group(second.log.clone(), 3, "a");
     third.settle();
@@ -195,7 +195,7 @@ fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile
         let of_each = partitions.map(|of| (of.offset, of.digest));
         of_each.collect::<Vec<_>>()
     };
-    // One who rules the whole log from its beginning, and adds nothing to it.
+    // An aggregator that rules the whole log from its beginning, and adds nothing to it.
     let mut twin = World::on(doubting.log.clone(), 4);
     twin.fate = Box::new(|_, _| Fate::Refused);
     twin.settle();
@@ -216,7 +216,7 @@ fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile
     assert!(0 < saved(&doubting, 0), "nobody has said otherwise since");
 }
 
-/// The log as an aggregator rules it that forgets every third batch of hits.
+/// The log as a faulty aggregator rules it, which ignores every third batch of hits.
 fn misread(log: &MemoryLog) -> MemoryLog {
     let mut log = log.clone();
     for ((stream, _), records) in &mut log.streams {
@@ -240,7 +240,7 @@ fn whoever_misreads_a_partition_is_found_out_by_all_who_rule_it() {
     busy(&mut wrong);
     let counters = wrong.counters();
     assert!(0 < counters.states_differing, "{counters:?}");
-    // Another aggregator that reads the log as it is finds the same.
+    // Another aggregator that reads the log as it is comes to the same state.
     let mut log = first.log.clone();
     for (at, records) in &mut log.streams {
         let appended = &wrong.log.streams[at][records.len()..];

@@ -1,4 +1,4 @@
-//! Keys for aggregators' records: what counts under which limits, how one key follows another, and what lacks one.
+//! Record keys: which keys count under which limits, how one key replaces another, and aggregators that lack one.
 
 use tollgate_log::Stream;
 use tollgate_shared::keyring::Keyring;
@@ -26,7 +26,7 @@ fn key(text: &str) -> MacKey {
     MacKey::derive(text.as_bytes())
 }
 
-/// The limits, under which these ids count.
+/// Limits under which the keys with these ids count.
 fn limits(ids: &str) -> String {
     LIMITS.replace("rules = 2", &format!("rules = 2\nrecord_keys = {ids}"))
 }
@@ -37,7 +37,7 @@ fn world(ids: &str, keys: Keyring) -> World {
     world
 }
 
-/// Puts a total into the log that no record had, and that fills the limit of all domains of `wide`.
+/// Appends a total that no record caused, and that fills the limit of all domains of `wide`.
 fn forge(world: &mut World, key: &MacKey) {
     let target = partition_of_resource("wide", PARTITIONS);
     let source = ((target + 1) % PARTITIONS, 1 << 40);
@@ -47,7 +47,7 @@ fn forge(world: &mut World, key: &MacKey) {
     world.settle();
 }
 
-/// Uses `wide` from every partition, and `search` beyond its limit.
+/// Makes hits on `wide` from every partition, and on `search` beyond its limit.
 fn traffic(world: &mut World, rounds: usize) {
     for round in 0..rounds {
         for source in 0..PARTITIONS {
@@ -59,7 +59,7 @@ fn traffic(world: &mut World, rounds: usize) {
     }
 }
 
-/// Partition by partition: how far it was ruled, under what, and its state.
+/// By partition: how far it was ruled, under which version, and its state.
 fn states(world: &mut World) -> Vec<(u64, u64, String)> {
     let view = world.digests();
     let partitions = view.partitions.into_iter();
@@ -133,7 +133,7 @@ fn a_rotation_in_steps_refuses_no_record_and_replays_alike() {
     let counters = world.counters();
     assert_eq!((counters.forged, counters.totals_bridged), (0, 0));
     assert!(world.why_not_ready().is_empty());
-    // What came last is under the last key alone.
+    // The last records are under the last key alone.
     for partition in 0..PARTITIONS {
         let records = &world.log.streams[&(Stream::Hits, partition)];
         let last = records.iter().rfind(|record| needs_tag(&record.bytes));
@@ -155,7 +155,7 @@ fn a_rotation_in_one_step_loses_totals_and_refuses_nobody() {
     world.run_for(Span::from_secs(10));
     traffic(&mut world, 4);
     assert!(world.why_not_ready().is_empty());
-    // Five copies of each domain of search have room, and `wide` is far from its limit.
+    // Five copies of each domain of `search` have room, and `wide` is far from its limit.
     let told = world.frames.iter().flat_map(|frame| &frame.told);
     let mut scopes = told.map(|told| &told.statement.scope);
     assert!(scopes.all(|scope| *scope != Scope::Resource));
@@ -165,7 +165,7 @@ fn a_rotation_in_one_step_loses_totals_and_refuses_nobody() {
 fn no_tick_follows_an_own_activation_under_the_key_of_before() {
     let mut world = World::with_keys(MemoryLog::default(), 1, keys(&["k1"]));
     world.push(LIMITS);
-    // The last tick is back and the next not due: so it is the activation that is on its way, for a second.
+    // The last tick was read and the next is not due: so it is the activation that is on its way, for a second.
     world.run_for(Span::from_millis(100));
     world.held = vec![Stream::Hits];
     world.read_limits_file(&limits("[\"k1\"]"));
@@ -180,7 +180,7 @@ fn no_tick_follows_an_own_activation_under_the_key_of_before() {
 
 #[test]
 fn no_digest_follows_the_activation_of_the_first_keys_under_a_checksum() {
-    // What is delivered at once is drawn: a tick may come alone, in front of the activation behind it.
+    // The number of records in a delivery is random: a tick may come alone, before the activation behind it.
     for seed in 1..=8 {
         let mut world = World::in_group_with_keys(MemoryLog::default(), seed, "g", keys(&["k1"]));
         world.read_limits_file(&limits("[\"k1\"]"));
@@ -193,7 +193,7 @@ fn no_digest_follows_the_activation_of_the_first_keys_under_a_checksum() {
 #[test]
 fn a_tick_that_came_too_late_for_its_key_is_sent_again() {
     let mut world = world("[\"k1\"]", keys(&["k1", "k2"]));
-    // Another brings in limits that end the key, before this one hears of them.
+    // Another aggregator activates limits that end the key, before this one learns of them.
     let mut other = World::with_keys(world.log.clone(), 2, keys(&["k1", "k2"]));
     other.clock = world.clock;
     other.push(&limits("[\"k2\"]"));

@@ -1,4 +1,4 @@
-//! Limits that come late, lose or are bad, and records that cannot be ruled.
+//! Limits that come late, lose a conflict or are invalid, and records that cannot be ruled.
 
 use tollgate_log::Stream;
 use tollgate_server::core::event::{Event, LimitsFile};
@@ -14,13 +14,13 @@ use crate::world::{Fate, MemoryLog, PARTITIONS, STRANGER, World};
 #[test]
 fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
     let mut world = World::new(LIMITS);
-    // Another owner of the same log brings in a version, points at it, and rules on.
+    // Another aggregator on the same log pushes a version, activates it, and rules on.
     let mut other = World::on(world.log.clone(), 2);
     other.clock = world.clock;
     other.push(&LIMITS.replace("5/m", "2/m"));
     other.hit("search", "acme", 3);
     other.settle();
-    // This one is given the partitions first.
+    // This one receives the partitions first.
     world.log = other.log.clone();
     world.fate = Box::new(|_, _| Fate::Refused);
     world.held = vec![Stream::Limits];
@@ -46,7 +46,7 @@ fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
     assert_eq!(world.told(), 1);
 }
 
-/// What somebody else would append who follows another file.
+/// The push of another aggregator that follows another file.
 fn push_of_a_rival(world: &World, limits: &str) -> Vec<u8> {
     let mut rival = World::on(world.log.clone(), 2);
     rival.clock = world.clock;
@@ -71,7 +71,7 @@ fn a_file_is_pushed_once_and_what_others_push_later_stays() {
         world.pair("search", "acme").state.unwrap().constraints[0].limit,
         3
     );
-    // As SIGHUP does it.
+    // As on SIGHUP.
     world.push(LIMITS);
     assert_eq!(world.counters().pushes, pushes + 1);
     world.hit("search", "acme", 5);
@@ -84,7 +84,7 @@ fn a_file_is_pushed_once_and_what_others_push_later_stays() {
 
 #[test]
 fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
-    // Another one, and the one that was in force and still is.
+    // Another document, and the one that was in force and still is.
     for (text, limit) in [(LIMITS.replace("5/m", "4/m"), 4), (LIMITS.to_owned(), 5)] {
         let mut world = World::new(LIMITS);
         world.held = vec![Stream::Limits];
@@ -104,7 +104,7 @@ fn a_file_that_is_read_again_while_it_is_pushed_is_pushed_again() {
 #[test]
 fn limits_that_lose_a_race_are_pushed_again() {
     let mut world = World::new(LIMITS);
-    // Somebody else pushes at the same time: his chunk is in the log before ours.
+    // Another aggregator pushes at the same time: its record is in the log before ours.
     let theirs = push_of_a_rival(&world, &LIMITS.replace("5/m", "3/m"));
     world.held = vec![Stream::Limits];
     world.put(Stream::Limits, 0, theirs);
@@ -149,7 +149,7 @@ fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
     world.put(Stream::Hits, partition, cut.clone());
     world.put(Stream::Hits, partition, vec![7, 7, 7]);
     let at = world.put(Stream::Hits, partition, vec![1, 0x80 | 40, 1]);
-    // Signed by somebody without the key.
+    // Signed by a writer without the key.
     let stranger = MacKey::derive(b"not the fleet's");
     let tick = Tick {
         log: STRANGER,
@@ -171,7 +171,7 @@ fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
         partition,
         RecordPen::new(&stranger, partition).pointer(&pointer),
     );
-    // Of this fleet, and to a version that does not exist.
+    // Of this fleet, and for a version that does not exist.
     let forged = LimitsActivation {
         version: 0,
         digest: [9; 32],

@@ -1,4 +1,4 @@
-//! Partitions that come and go: restored beside the loop, caught up, ruled, and let go without a trace.
+//! Partitions that come and go: restored beside the loop, caught up, ruled, and revoked without a trace.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use tollgate_shared::time::Span;
 use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
 
-/// Snapshots as the `state` topic would have them, in the order in which they were written.
+/// Snapshots as in the topic `state`, in the order in which they were written.
 pub(crate) type State = Vec<(u32, u64, Chunks)>;
 
-/// Answers what is to be restored from the newest snapshot of each partition, as the fleet's reader does.
+/// Answers requests to restore with the newest snapshot of each partition, as the fleet's reader does.
 pub(crate) fn restore(world: &mut World, state: &State) {
     while let Some((partition, attempt, known)) = world.restores.pop() {
         let newest = state
@@ -53,7 +53,7 @@ pub(crate) fn digests(world: &mut World) -> Vec<(u32, u64, String)> {
     view.partitions.into_iter().map(of).collect()
 }
 
-/// What one says who rules the whole log from its beginning, and adds nothing to it.
+/// The digests of an aggregator that rules the whole log from its beginning, and adds nothing to it.
 pub(crate) fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
     let mut twin = World::on(log.clone(), 9);
     twin.fate = Box::new(|_, _| Fate::Refused);
@@ -61,10 +61,10 @@ pub(crate) fn twin(log: &MemoryLog) -> Vec<(u32, u64, String)> {
     digests(&mut twin)
 }
 
-/// What was told of a partition at an offset: its digest.
+/// The digest of a partition at an offset.
 type Seen = BTreeMap<(u32, u64), String>;
 
-/// Takes down what a core tells of its states; what was told before of the same offset must be the same.
+/// Records the states that a core shows; earlier ones of the same offsets must be the same.
 fn look(world: &mut World, seen: &mut Seen) {
     for of in world.digests().partitions {
         if of.stage == "restoring" || of.offset == 0 {
@@ -76,7 +76,7 @@ fn look(world: &mut World, seen: &mut Seen) {
     }
 }
 
-/// The same, of one who rules the whole log record by record.
+/// The states of an aggregator that rules the whole log record by record.
 fn all_states(log: &MemoryLog) -> Seen {
     let mut twin = World::on(log.clone(), 9);
     twin.fate = Box::new(|_, _| Fate::Refused);
@@ -144,7 +144,7 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
         let (mut state, mut log) = (State::new(), world.log.clone());
         let mut seen = Seen::new();
         for round in 0..8 {
-            // Somebody new, at another moment, with snapshots of whoever was before.
+            // A new aggregator, at another moment, with snapshots of its predecessors.
             let clock = world
                 .clock
                 .saturating_add(Span::from_millis(random.below(3_000)));
@@ -209,7 +209,7 @@ fn a_partition_beyond_those_that_there_should_be_is_named_until_it_goes() {
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
 }
 
-/// Has partition 0 read without a snapshot on a log that begins at offset 7.
+/// Lets partition 0 be read without a snapshot from a log that begins at offset 7.
 fn headless(world: &mut World) {
     world.held = vec![Stream::Hits];
     world.step(Event::Assigned(vec![0]));
@@ -246,7 +246,7 @@ fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
     headless(&mut world);
     assert_waits(&mut world, "the log begins at offset 7");
     assert_eq!(world.counters().gaps, 0);
-    // It looks again and again, and rules nothing meanwhile.
+    // It looks for snapshots again and again, and rules nothing meanwhile.
     world.run_for(Span::from_secs(4));
     assert!(world.restores.is_empty());
     world.run_for(Span::from_secs(2));
@@ -254,12 +254,12 @@ fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
     restore(&mut world, &State::new());
     begins_at_7(&mut world);
     assert_waits(&mut world, "the log begins at offset 7");
-    // The other group has gone: what there is must do, and it is said.
+    // The other group is gone: the remaining records have to do, and that is logged.
     world.step(Event::RuledToo([2].into()));
     world.run_for(Span::from_secs(6));
     restore(&mut world, &State::new());
     begins_at_7(&mut world);
-    // One may have come meanwhile.
+    // A snapshot may have come meanwhile.
     assert_waits(&mut world, "being restored");
     restore(&mut world, &State::new());
     begins_at_7(&mut world);
@@ -292,7 +292,7 @@ fn another_group_that_knows_no_more_is_not_waited_for_without_end() {
 fn a_beginning_that_is_gone_is_a_gap_for_who_is_alone() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     headless(&mut world);
-    // One may have come meanwhile.
+    // A snapshot may have come meanwhile.
     assert_waits(&mut world, "being restored");
     restore(&mut world, &State::new());
     begins_at_7(&mut world);
@@ -331,7 +331,7 @@ fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
     world.step(Event::Revoked(vec![denied.partition]));
     assert!(world.pair("search", "acme").denial.is_none());
     world.frames.clear();
-    // What was on its way when it was revoked is ignored.
+    // Records that were on their way when it was revoked are ignored.
     let records = vec![Delivered {
         offset: 1_000,
         ..world.log.streams[&(Stream::Hits, denied.partition)][1].clone()
@@ -421,7 +421,7 @@ fn a_snapshot_of_another_log_is_refuted_and_an_older_one_of_this_log_is_taken() 
     hit(&mut world, 1_200);
     let lost = std::mem::take(&mut world.snapshots);
     assert!(PARTITIONS as usize <= lost.len().min(state.len()));
-    // The log is brought back as it was, and goes on another way, beyond all that was lost.
+    // The log is restored from a backup, and then grows differently, beyond the records that were lost.
     let mut world = World::shared(old, 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));
     world.run_for(Span::from_millis(100));
@@ -442,7 +442,7 @@ fn a_snapshot_of_another_log_is_refuted_and_an_older_one_of_this_log_is_taken() 
     again.settle();
     assert_eq!(again.dropped.len(), lost.len());
     assert!(again.restores.is_empty());
-    // None of this log was refuted with them: less is read than from the beginning.
+    // No snapshot of this log was rejected with them: less is read than from the beginning.
     let records = again.log.streams.iter();
     let hits = records.filter(|((stream, _), _)| *stream == Stream::Hits);
     let all: usize = hits.map(|(_, records)| records.len()).sum();

@@ -1,4 +1,4 @@
-//! New limits rule what is denied again a slice a turn, and nobody else waits for it.
+//! New limits rule existing denials again one slice per turn, and no other partition waits for it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn limits(limit: u32) -> String {
     )
 }
 
-/// Partition 1 has so many denied pairs.
+/// A world with this many denied pairs in partition 1.
 fn denied(count: usize) -> World {
     let mut world = World::new(&limits(1));
     let all: Vec<String> = domains("once", 1).take(count).collect();
@@ -36,7 +36,7 @@ fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
     let mut world = denied(DENIED);
     world.read_limits_file(&limits(2));
     let before = world.told();
-    // The pointer has been appended and met, and the first slices are ruled.
+    // The activation has been appended and read, and the first slices are ruled.
     while world.told() == before {
         assert!(!world.round(), "no denial was lifted");
     }
@@ -102,7 +102,7 @@ fn slices_wait_while_the_log_takes_no_evidence() {
     world.run_for(Span::from_secs(2));
     let lifted = world.counters().lifts as usize;
     assert!((65_536..65_536 + 1_024).contains(&lifted), "{lifted}");
-    // No state of the middle of a record is shown or saved.
+    // No state in the middle of a record is shown or saved.
     assert!(
         world
             .digests()

@@ -1,4 +1,4 @@
-//! Partitions are ruled on several threads, and nothing that is ruled depends on how many there are.
+//! Partitions are ruled on several threads, and no ruling depends on their number.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use tollgate_shared::time::Span;
 use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
 
-/// Everything that a core came to: the log with all that it appended, its frames, snapshots and states.
+/// The results of a core: the log with all that it appended, its frames, snapshots and states.
 #[derive(Debug, PartialEq, Eq)]
 struct Came {
     log: Vec<((Stream, u32), Vec<Delivered>)>,
@@ -50,7 +50,7 @@ fn threads(count: usize) -> Option<NonZeroUsize> {
     NonZeroUsize::new(count)
 }
 
-/// What a core comes to that reads the log, rules on for a minute, and takes snapshots.
+/// The results of a core that reads the log, rules on for a minute, and takes snapshots.
 fn come(log: &MemoryLog, count: usize) -> Came {
     let mut world = World::on(log.clone(), 2);
     world.rule_on(threads(count));

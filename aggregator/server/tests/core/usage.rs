@@ -1,4 +1,4 @@
-//! Who uses most: counted by pair, over every partition, and the same on any machine.
+//! The heaviest users: counted by pair, over every partition, and with the same result on any machine.
 
 use tollgate_log::Stream;
 use tollgate_server::core::usage::{By, TopFilter, TopView, keep_greatest};
@@ -105,7 +105,7 @@ fn pairs_are_counted_by_hits_excess_and_refused_calls_over_all_partitions() {
     assert_eq!(names(&by_hits)[..2], ["d0", "d1"], "{by_hits:?}");
     assert_eq!(by_hits.pairs.len(), 10);
     let first = &by_hits.pairs[0];
-    // 5 a minute are let through by an ideal limiter.
+    // An ideal limiter lets 5 per minute through.
     assert_eq!(
         (first.hits, first.excess, first.refused),
         (Some(20), Some(15), Some(7))
@@ -119,12 +119,12 @@ fn pairs_are_counted_by_hits_excess_and_refused_calls_over_all_partitions() {
     );
     assert_eq!(names(&top(&mut world, By::Refused)), ["d0"]);
 
-    // Whoever reads the same log says the same.
+    // An aggregator that replays the same log has the same counts.
     let mut again = World::on(world.log.clone(), 2);
     again.clock = world.clock;
     again.settle();
     assert_eq!(top(&mut again, By::Hits).pairs, by_hits.pairs);
-    // A quiet partition's counts leave with time, as its own ticks tell.
+    // A quiet partition's counts expire with time, which its own ticks advance.
     world.run_for(Span::from_secs(180));
     world.hit("search", "new", 1);
     world.settle();

@@ -1,5 +1,5 @@
-//! A world for the core without I/O: a log in memory, a clock that is moved by hand, and all that was
-//! published, answered and kept aside. What happens in it is a function of its seed.
+//! A world for the core without I/O: a log in memory, a clock that is moved by hand, and a record of all that was
+//! published, answered and kept as dead letters. What happens in it is a function of its seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -30,7 +30,7 @@ pub use crate::memory::{Fate, Fates, MemoryLog, Random};
 
 pub const PARTITIONS: u32 = 4;
 
-/// Where the world's wall clock begins.
+/// The start of the world's wall clock.
 const BASE: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
 pub struct World {
@@ -38,9 +38,9 @@ pub struct World {
     pub log: MemoryLog,
     pub clock: Span,
     pub frames: Vec<Frame>,
-    /// What was published on agents' own topics.
+    /// Verdicts published on agents' own topics.
     pub verdicts: Vec<VerdictFrame>,
-    /// What was published of pairs near their limits.
+    /// Notices published about pairs near their limits.
     pub notices: Vec<NoticeFrame>,
     pub answers: Vec<FromAggregator>,
     pub asides: Vec<Aside>,
@@ -49,11 +49,11 @@ pub struct World {
     pub snapshots: Vec<(u32, u64, Chunks)>,
     /// Snapshots that were dropped: partition, offset.
     pub dropped: Vec<(u32, u64)>,
-    /// Partitions that are to be restored: partition, attempt, what is known.
+    /// Partitions that are to be restored: partition, attempt, the limits that are known.
     pub restores: Vec<(u32, u64, Box<Known>)>,
-    /// Decides what becomes of each append.
+    /// Decides the fate of each append.
     pub fate: Fates,
-    /// Streams that are delivered nothing for the moment.
+    /// Streams that are not delivered for the moment.
     pub held: Vec<Stream>,
     pub random: Random,
     follows: BTreeMap<(Stream, u32), Following>,
@@ -63,7 +63,7 @@ pub struct World {
     sequences: BTreeMap<u32, u64>,
     /// Whether deliveries of hits are ruled together.
     together: bool,
-    /// Deliveries that are to be.
+    /// Deliveries that are to be ruled together.
     deliveries: Vec<LogEvent>,
 }
 
@@ -87,19 +87,19 @@ fn begin(log: &MemoryLog, snapshots: BTreeMap<u32, Vec<Chunks>>) -> Start {
 }
 
 impl World {
-    /// A core on a log that is new.
+    /// A core on a new log.
     pub fn new(limits: &str) -> Self {
         let mut world = Self::on(MemoryLog::default(), 1);
         world.push(limits);
         world
     }
 
-    /// A core on a log as it was left.
+    /// A core on an existing log.
     pub fn on(log: MemoryLog, seed: u64) -> Self {
         Self::restored(log, seed, BTreeMap::new())
     }
 
-    /// The same with snapshots, restored on so many threads.
+    /// The same with snapshots, on a number of threads.
     pub fn restored_on(
         threads: Option<NonZeroUsize>,
         log: MemoryLog,
@@ -123,12 +123,12 @@ impl World {
         Self::made(Core::new, log, seed, snapshots, None)
     }
 
-    /// A core of a fleet, which rules nothing before it is assigned something.
+    /// A core of a fleet, which rules nothing before partitions are assigned to it.
     pub fn shared(log: MemoryLog, seed: u64) -> Self {
         Self::made(Core::shared, log, seed, BTreeMap::new(), None)
     }
 
-    /// A core of a group that rules all partitions, beside other groups that do so.
+    /// A core of a group that rules all partitions, as other groups do.
     pub fn in_group(log: MemoryLog, seed: u64, group: &str) -> Self {
         Self::restored_in_group(log, seed, group, BTreeMap::new())
     }
@@ -143,19 +143,19 @@ impl World {
         Self::made(Core::new, log, seed, snapshots, Some(group))
     }
 
-    /// A core on a log that has lost its end, as a journal's may be after a power cut: its next generation is to
-    /// be begun everywhere.
+    /// A core on a log that has lost its end, as a journal may after a power cut: the next generation has to be begun
+    /// in every partition.
     pub fn after_a_loss(log: MemoryLog, seed: u64) -> Self {
         Self::with_keys_after_a_loss(log, seed, Keyring::default())
     }
 
-    /// A core that has these keys for aggregators' records.
+    /// A core with these record keys.
     pub fn with_keys(log: MemoryLog, seed: u64, keys: Keyring) -> Self {
         let start = begin(&log, BTreeMap::new());
         Self::started(Core::new, log, seed, start, (None, keys))
     }
 
-    /// The same in a group, whose members say what their states were.
+    /// The same in a group, whose members append state digests.
     pub fn in_group_with_keys(log: MemoryLog, seed: u64, group: &str, keys: Keyring) -> Self {
         let start = begin(&log, BTreeMap::new());
         Self::started(Core::new, log, seed, start, (Some(group), keys))
@@ -233,7 +233,7 @@ impl World {
         world
     }
 
-    /// From now on what is delivered of several partitions is ruled together, on so many threads.
+    /// From now on deliveries of several partitions are ruled together, on a number of threads.
     pub fn rule_on(&mut self, threads: Option<NonZeroUsize>) {
         if let Some(threads) = threads {
             self.core.rule_on(threads);
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// Appends what waits, each by its fate.
+    /// Takes the appends that wait, each by its fate.
     fn take_appends(&mut self) -> bool {
         let any = !self.appends.is_empty();
         while let Some((stream, partition, ticket, record)) = self.appends.pop_front() {
@@ -365,7 +365,7 @@ impl World {
         any
     }
 
-    /// Puts a record into the log, whoever wrote it.
+    /// Puts a record into the log, as any writer could.
     pub fn put(&mut self, stream: Stream, partition: u32, record: Vec<u8>) -> u64 {
         let appended = Timestamp::from_millis(self.wall().as_millis());
         let records = self.log.streams.entry((stream, partition)).or_default();
@@ -378,7 +378,7 @@ impl World {
         offset
     }
 
-    /// Delivers some of what is there, to followers in an order that the seed decides.
+    /// Delivers some of the records, to followers in an order that the seed decides.
     fn deliver(&mut self) -> bool {
         let mut keys: Vec<(Stream, u32)> = self.follows.keys().copied().collect();
         for index in (1..keys.len()).rev() {
@@ -397,7 +397,7 @@ impl World {
             let records = self.log.streams.get(&(stream, partition));
             let there = records.map_or(0, Vec::len);
             if there < following.next {
-                // The log ends before: as the real ones do it, delivery goes on at its end.
+                // The log ends before: like a real log, it continues delivery at its end.
                 let (wanted, next) = (following.next as u64, there as u64);
                 following.next = there;
                 self.step(Event::Log(LogEvent::Following {
@@ -447,7 +447,7 @@ impl World {
         any
     }
 
-    /// Lets everything happen that can at this instant.
+    /// Lets everything happen that can happen at this instant.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
             if self.round() {
@@ -457,7 +457,7 @@ impl World {
         panic!("it does not come to rest");
     }
 
-    /// Appends, delivers and takes one turn; says whether nothing is left to be done at this instant.
+    /// Appends, delivers and takes one turn; returns whether nothing is left to be done at this instant.
     pub fn round(&mut self) -> bool {
         let appended = self.take_appends();
         let delivered = self.deliver();
@@ -475,7 +475,7 @@ impl World {
         }
     }
 
-    /// Reads a limits file and waits until it rules.
+    /// Reads a limits file and waits until it is in force.
     pub fn push(&mut self, limits: &str) {
         self.read_limits_file(limits);
         self.run_for(Span::from_secs(1));
@@ -505,7 +505,7 @@ impl World {
         (partition, writer.as_slice().to_vec())
     }
 
-    /// The bytes of a batch of one hit of each of these domains, which lie in one partition, now.
+    /// The bytes of a batch of one hit of each of these domains, which belong to one partition, now.
     pub fn batch_of(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
         let partition = partition_of_pair(resource, &domains[0], PARTITIONS);
         let sender = self.sender("a", partition);
@@ -517,7 +517,7 @@ impl World {
         writer.as_slice().to_vec()
     }
 
-    /// What an agent says of itself in its next record for a partition.
+    /// The sender of an agent's next record for a partition.
     pub fn sender(&mut self, agent: &'static str, partition: u32) -> Sender<'static> {
         let sequence = self.sequences.entry(partition).or_default();
         *sequence += 1;
@@ -590,7 +590,7 @@ impl World {
         }
     }
 
-    /// Statements that were told on the feed: the resource, and how often.
+    /// The number of statements published on the feed.
     pub fn told(&self) -> usize {
         self.frames.iter().map(|frame| frame.told.len()).sum()
     }
