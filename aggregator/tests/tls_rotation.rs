@@ -180,8 +180,8 @@ fn rotating_certificates_and_tokens_under_load_refuses_nobody() {
                 stats.links_lost < turned.links_lost && stats.feeds_opened < turned.feeds_opened;
             before[0] < now[0] && before[1] < now[1] && is_new
         });
-        // The agent has to be back before the next turn: otherwise it would return with the next token and lose nothing
-        // with this one.
+        // The agent has to be back before the next turn: otherwise it would return with the next token and lose
+        // nothing with this one.
         let acknowledged = turns.stats().hits_acknowledged;
         until("its link is back", || {
             acknowledged < turns.stats().hits_acknowledged

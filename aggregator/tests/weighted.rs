@@ -148,7 +148,7 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves() {
-    // At most so many of one partition wait; further ones are dropped, and counted.
+    // At most this many pairs of one partition wait; further ones are dropped, and counted.
     const WAITING: usize = 4_096;
     let (_dir, served, agent) = world().await;
     let crowd = agent.rate("api.crowd");

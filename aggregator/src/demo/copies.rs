@@ -91,7 +91,7 @@ impl Subject {
 pub struct Scene<'a> {
     /// Receives news of processes.
     pub inbox: &'a mut Inbox,
-    /// Where processes send their news.
+    /// Given to processes to send their news.
     pub sender: &'a Sender<News>,
     /// The log.
     pub log: &'a Log,

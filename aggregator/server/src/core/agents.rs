@@ -1,4 +1,4 @@
-//! Requests of agents: where the feed is, to append a record, what is in force.
+//! Requests of agents: for the feed's address, to append a record, for a snapshot.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -24,7 +24,7 @@ const RESOURCES_MAX: usize = 10_000;
 /// Denials that are shown of each candidate: the newest.
 const SHOWN_MAX: usize = 20;
 
-/// What was ruled of one resource since its candidate last changed.
+/// The counts of one resource since its candidate last changed.
 #[derive(Debug)]
 struct Compared {
     /// The version that was compared last. While it stays the same, so do limits and candidate.

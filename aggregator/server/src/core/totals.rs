@@ -298,7 +298,7 @@ mod tests {
         let (mut totals, mut next) = (with_three(), 0);
         totals.applied(RESOURCE, 12);
         assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);
-        // What the engine says again is known, in either order.
+        // A total that the engine reports again is known, in either order.
         totals.due(RESOURCE.into(), due(17, Some(12)));
         assert_eq!(totals.len(), 1);
         totals.acknowledged(RESOURCE, Ticket(1));

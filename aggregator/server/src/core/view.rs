@@ -180,9 +180,9 @@ impl Serialize for Normalised {
 pub struct SwitchView {
     /// The namespace; `*`: all that have no switches of their own.
     pub namespace: String,
-    /// In place of `ignore_configured`; null: as the document says.
+    /// Overrides `ignore_configured`; null: as the document states.
     pub ignore_configured: Option<bool>,
-    /// In place of `allow_unconfigured`; null: as the document says.
+    /// Overrides `allow_unconfigured`; null: as the document states.
     pub allow_unconfigured: Option<bool>,
 }
 

@@ -95,7 +95,7 @@ impl ConnectionTotal {
 }
 
 impl Edge {
-    /// An edge with these bounds, for a process with descriptors for so many connections.
+    /// An edge with these bounds, for a process with descriptors for this number of connections.
     pub fn new(bounds: Bounds, descriptors: usize) -> Self {
         let slots_max = descriptors.min(bounds.connections);
         let slots_max = slots_max.clamp(1, Semaphore::MAX_PERMITS);

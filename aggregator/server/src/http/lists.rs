@@ -30,7 +30,8 @@ const ROWS_DEFAULT: usize = 1_000;
 /// Rows that the core hands over at a time: that takes it about 0.4 ms.
 const SLICE: usize = 256;
 
-/// Denials beyond the shown ones are counted one by one: so many at a time, about 0.1 ms, and at most so many times.
+/// Denials beyond the shown ones are counted one by one: [`COUNTED`] at a time, which takes about 0.1 ms, and at most
+/// [`COUNTS_MAX`] times.
 const COUNTED: usize = 1_000;
 const COUNTS_MAX: usize = 10;
 

@@ -128,7 +128,7 @@ struct Shown {
     callers: Arc<callers::Callers>,
 }
 
-/// Where the log is and where agents go, for commands on the same machine or the same Kafka.
+/// The log, and the address for agents, for commands on the same machine or the same Kafka.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogView {
     /// The schema's name.

@@ -131,7 +131,7 @@ impl Flights {
         self.begin(whose, 0).hellos += 1;
     }
 
-    /// A query whose names take so many bytes goes to the core.
+    /// A query whose names take `names_bytes` goes to the core.
     pub(super) fn ask(&mut self, whose: Whose, names_bytes: usize) {
         self.begin(whose, names_bytes + APPEND_BYTES);
     }

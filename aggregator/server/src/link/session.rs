@@ -86,7 +86,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection to an aggregator of a log with so many partitions.
+    /// A new connection to an aggregator of a log with this number of partitions.
     pub const fn new(partitions: u32) -> Self {
         Self {
             partitions,

@@ -42,7 +42,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// An empty backlog, for so many threads.
+    /// An empty backlog, for this number of threads.
     pub fn new(threads: NonZeroUsize) -> Self {
         Self {
             events: VecDeque::new(),
@@ -134,7 +134,7 @@ impl Backlog {
     }
 }
 
-/// What is ruled of one partition at once.
+/// The part of one partition's events that is ruled at once.
 struct Share {
     partition: u32,
     bytes: usize,
@@ -151,7 +151,7 @@ impl Share {
         }
     }
 
-    /// Takes so many more bytes if they fit. The first event always fits, whatever its size.
+    /// Takes more bytes if they fit. The first event always fits, whatever its size.
     fn takes(&mut self, bytes: usize) -> bool {
         let is_taken = self.bytes == 0 || self.bytes + bytes <= SHARE_BYTES;
         if is_taken {

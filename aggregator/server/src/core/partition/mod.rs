@@ -89,7 +89,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Partition `index` of so many, which has ruled nothing.
+    /// Partition `index` of this number of partitions, which has ruled nothing.
     pub fn new(index: u32, partitions: u32) -> Self {
         Self {
             index,
