@@ -247,7 +247,7 @@ fn next_part(
 
 /// The room that the groups and descriptor rules of public limits take in a part, in statements.
 fn groups_told(public: &Public) -> usize {
-    /// A statement may take as much, or slightly more.
+    /// No more than what a statement may take.
     const TOLD_BYTES: usize = 400;
     const HEADS: usize = 48;
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);

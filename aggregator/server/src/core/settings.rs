@@ -32,7 +32,7 @@ pub struct Settings {
     /// When snapshots are taken, if they are.
     pub snapshots: Option<Policy>,
     /// How many statements, and how many totals, of one partition may wait for the log before nothing more of it is
-    /// ruled: [`WAITING_MAX`](super::recordings::WAITING_MAX), except in tests that reach the bound.
+    /// ruled: [`WAITING_MAX`](super::recordings::WAITING_MAX), except in simulations that are to reach the bound.
     pub waiting_max: usize,
 }
 

@@ -126,7 +126,7 @@ impl Partition {
         let since = self.snapshots.saving.take();
         if saved {
             self.snapshots.saved_at = Some(clock);
-            // Without a start time the snapshot is from before the partition was revoked, and is ignored.
+            // Without a start time it is a snapshot from before the partition was revoked.
             if let Some(since) = since {
                 self.snapshots.took = clock.saturating_sub(since);
                 // The newest snapshot is of this log now.

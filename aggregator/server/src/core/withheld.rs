@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A record before the identity of its generation would have a log position of the previous generation, which a log
-//! that lost its end may have used already. A tick that waited would make the log's time late by as long. What stays
-//! true: appends to a partition keep their order; no more of them wait than their senders have on their way at once.
+//! that lost its end may have used already. A tick that waited would make the log's time seem later than it is, by as
+//! long. What stays true: appends to a partition keep their order; no more of them wait than their senders have on
+//! their way at once.
 
 use std::collections::VecDeque;
 

@@ -4,9 +4,9 @@
 //! only aggregators may write, batches of other agents, malformed ones, and those for unknown partitions are
 //! refused with a reason, and never reach the log. Knows nothing of rules.
 //!
-//! What stays true: an agent that does not read its answers costs other agents nothing, and is not read
-//! itself; an agent repeats by its own rules what was lost with its connection;
-//! a connection that sends anything else than hello, append and ask of one agent ends.
+//! What stays true: an agent that does not read its answers costs other agents nothing, and is not read itself; an
+//! agent repeats by its own rules what was lost with its connection; a connection that sends anything else than
+//! hello, append and ask of one agent ends.
 
 mod fault;
 mod flights;
