@@ -1,8 +1,8 @@
-//! Agents' epochs as one resource knows them: their holds, and the ids that stay ended.
+//! The agents' epochs that one resource knows: their holds, and the ids of holds that stay ended.
 //!
-//! Knows nothing of beats and of silence. What stays true: an epoch's live copies are the sum of
-//! its live holds, and its lost ones are counted; a number that was ended is refused until the epoch is over, or until more were
-//! ended than are remembered.
+//! Knows nothing of heartbeats and silence. What stays true: an epoch's live copies are the sum of its live holds,
+//! and its lost holds are counted. A hold number that was ended is refused until the epoch is over, or until it is
+//! forgotten because more than [`ENDED_IDS_MAX`] were ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use super::effects::AgentIx;
 use super::excess::ExcessOf;
 use super::table::NIL;
 
-/// Ended ids that are remembered of one epoch. Beyond it the least is forgotten: ids rise, so it is
-/// the one least likely to be listed still, and one that was ended by its age would be ended by its
-/// start again.
+/// How many ended ids are remembered for one epoch. Beyond it the least id is forgotten. Ids rise, so the least one
+/// is the least likely to be listed by a heartbeat still; and if its hold was ended by age, its start would end it
+/// again.
 pub const ENDED_IDS_MAX: usize = 4_096;
 
 #[derive(Clone, Debug)]
@@ -24,14 +24,14 @@ pub(super) struct AgentState {
     pub(super) epoch: u128,
     /// A fingerprint of name and epoch.
     pub(super) mark: u64,
-    /// The first of its holds, live and lost ones.
+    /// The first in the list of its holds, live and lost.
     pub(super) head: u32,
     pub(super) live_copies: u64,
-    /// Holds of it that are kept as lost.
+    /// How many of its holds are kept as lost.
     pub(super) lost: u32,
-    /// What a beat's digest is compared with: its live holds.
+    /// Digest of its live holds, to compare with the digest in a heartbeat.
     pub(super) holdings: Holdings,
-    /// What of its live holds was too much.
+    /// The excess of its live holds.
     pub(super) excess: ExcessOf,
     pub(super) ended: BTreeSet<u64>,
     pub(super) over: bool,
@@ -45,7 +45,7 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    /// The number of an epoch, which is made if need be.
+    /// The number of an epoch; a new epoch gets one.
     pub(super) fn intern(&mut self, name: &str, epoch: u128) -> AgentIx {
         if let Some(found) = self.find(name, epoch) {
             return found;

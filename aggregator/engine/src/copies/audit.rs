@@ -1,7 +1,7 @@
-//! Everything counted again from the holds, beside the counts that are kept.
+//! Counts everything again from the holds, and compares the sums with the counts that are kept.
 //!
-//! For tests after every step, and for an operator who asks whether a resource's counts are right.
-//! Knows nothing of operations. What stays true: it changes nothing.
+//! For tests, after every step, and for operators who check a resource's counts. Knows nothing of
+//! operations. What stays true: an audit changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub enum Miscount {
         /// As held.
         held: u64,
     },
-    /// A hold that stands in one order and not in another.
+    /// The lists of holds by agent, by age and by id differ in length.
     #[error("{by_agent} holds by agent, {by_age} by age, {by_id} by id")]
     Lists {
         /// Found by agent.
@@ -69,19 +69,19 @@ pub enum Miscount {
         /// Found by id.
         by_id: u64,
     },
-    /// An epoch that is over holds something.
+    /// An epoch that is over still has holds.
     #[error("agent {name:?}: its epoch is over, and it has holds")]
     HoldsAfterEnd {
         /// Its name.
         name: String,
     },
-    /// What was too much of a hold that does not count, or more than it has, is remembered.
+    /// An excess is remembered for a hold that does not count, or exceeds the hold's copies.
     #[error("agent {name:?}: an excess without a live hold of as many copies")]
     Excess {
         /// Its name.
         name: String,
     },
-    /// An agent has another number of lost holds than is counted.
+    /// An agent's number of lost holds differs from its count of them.
     #[error("agent {name:?}: its lost holds are not as many as are counted")]
     Lost {
         /// Its name.
@@ -113,7 +113,7 @@ impl<'a> Sums<'a> {
 }
 
 impl Copies {
-    /// Counts everything again.
+    /// Counts everything again from the holds.
     ///
     /// # Errors
     ///

@@ -1,19 +1,19 @@
-//! What agents say about themselves: beats, going, coming back, and the end of an epoch.
+//! Heartbeats of agents: listing holds, going silent, coming back, and the end of an epoch.
 //!
 //! ```text
-//! full beat     all holds of the epoch: what is counted and not listed was released (the release
-//!               was lost); what is listed and not counted is counted (its hold was lost, or the
-//!               agent comes back); what was ended stays ended
-//! digest beat   the same in eight bytes: equal, or a full one is wanted
-//! gone          its holds count no more, and are kept as lost
-//! epoch over    nothing of it is kept but that it is over
+//! full beat     lists all holds of the epoch. A hold that is counted and not listed was released (the
+//!               release was lost). A hold that is listed and not counted is counted now (the message
+//!               about it was lost, or the agent comes back). A hold that was ended stays ended
+//! digest beat   the same in eight bytes: equal, or the agent has to send a full beat
+//! gone          the agent's holds stop counting and are kept as lost
+//! epoch over    only the fact that the epoch is over is kept
 //! forgotten     not even that
 //! ```
 //!
-//! A reserve that still awaits its verdict is not held yet: the agent names its number apart, so
-//! that a beat neither brings it in nor takes it away. Knows nothing of silence or sequences. What
-//! stays true: nothing is held by a gone agent; after a full beat the epoch holds what it listed,
-//! less what was ended or could not be claimed.
+//! A reserve that still awaits its verdict is not held yet. The agent lists its number separately,
+//! so a heartbeat neither adds nor removes it. Knows nothing of silence or sequences. What stays
+//! true: a gone agent holds nothing; after a full beat the epoch holds what it listed, except holds
+//! that were ended or could not be claimed.
 
 use std::ops::RangeInclusive;
 
@@ -26,10 +26,11 @@ use super::holds::Flags;
 use super::ops::{Ask, excess_of};
 use super::state::Copies;
 
-/// What an epoch says it holds of some numbers.
+/// The part of an epoch's holds that one full heartbeat lists.
 #[derive(Clone, Debug)]
 pub struct List<'a> {
-    /// The numbers that it is about: what is counted among them and not listed was released.
+    /// The range of numbers that the list covers: a counted hold in this range that is not listed
+    /// was released.
     pub numbers: RangeInclusive<u64>,
     /// The holds.
     pub listed: &'a [Listed<'a>],
@@ -38,7 +39,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// A list of everything.
+    /// A list that covers all numbers.
     pub fn whole(listed: &'a [Listed<'a>], awaiting: &'a [u64]) -> Self {
         Self {
             numbers: 0..=u64::MAX,
@@ -48,21 +49,21 @@ impl<'a> List<'a> {
     }
 }
 
-/// What comes of a digest beat.
+/// Result of a digest beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestBeat {
-    /// The epoch holds what is counted.
+    /// The agent's digest equals that of the counted holds.
     Equal,
-    /// It holds something else: a full beat is wanted.
+    /// The digests differ: the agent has to send a full beat.
     Differs,
 }
 
 impl Copies {
-    /// Applies a list of what an epoch holds. Verdicts are given on holds that come to count, or
-    /// cannot.
+    /// Applies a list of the holds of an epoch. Gives a verdict on each hold that begins to count,
+    /// or cannot.
     ///
-    /// First everything shrinks that was released, then grows what is new, in the list's order; so
-    /// a lost release makes no excess.
+    /// First all listed holds shrink to their listed copies and unlisted ones end; then new holds
+    /// are counted, in the order of the list. So a lost release causes no excess.
     ///
     /// # Errors
     ///
@@ -104,8 +105,8 @@ impl Copies {
         Ok(())
     }
 
-    /// Compares what an epoch says it holds with what is counted, `awaiting` left out. What is kept
-    /// as lost is dropped where they are equal: the agent does not hold it any more.
+    /// Compares the agent's digest with that of the counted holds, without those in `awaiting`. If
+    /// they are equal, holds kept as lost are dropped: the agent does not hold them any more.
     ///
     /// # Errors
     ///
@@ -134,7 +135,8 @@ impl Copies {
         if counted != holdings {
             return Ok(DigestBeat::Differs);
         }
-        // Hardly ever: a beat that finds nothing amiss must not cost more the more is held.
+        // Seldom true. A heartbeat that finds no difference must cost the same however many holds
+        // there are.
         if self.has_lost(agent) {
             for slot in self.slots_of(agent) {
                 if self.holds.facts(slot).flags.lost {
@@ -145,8 +147,8 @@ impl Copies {
         Ok(DigestBeat::Equal)
     }
 
-    /// An agent has gone silent: its holds count no more. What it has staged stays. Its holds are
-    /// kept as lost, for a return. Returns the copies that came back.
+    /// An agent has gone silent: its holds stop counting and are kept as lost, in case it returns.
+    /// Copies that it has staged stay staged. Returns the number of copies that came back.
     pub fn agent_gone(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
         let released = self.copies_of(agent);
         let from = out.scopes_said();
@@ -159,9 +161,9 @@ impl Copies {
         released
     }
 
-    /// An epoch is over, because its successor says so or it said so itself: nothing of it counts
-    /// or is kept, and it may do nothing more. What it has staged stays. Returns the copies that
-    /// came back.
+    /// An epoch is over: its successor or the epoch itself has said so. None of its holds counts or
+    /// is kept, and its operations are refused from now on. Copies that it has staged stay staged.
+    /// Returns the number of copies that came back.
     pub fn epoch_over(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
         let released = self.drop_all_of(agent, out);
         if let Some(found) = self.agents.get_mut(agent)
@@ -174,8 +176,8 @@ impl Copies {
         released
     }
 
-    /// Forgets an epoch, also that it is over and which ids were ended: its number is given anew.
-    /// Returns the copies that came back, if it still held any.
+    /// Forgets an epoch, together with the fact that it is over and the ids that were ended; its
+    /// number is reused. Returns the number of copies that came back if it still held any.
     pub fn forget(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
         let released = self.drop_all_of(agent, out);
         if let Some(found) = self.agents.get(agent)
@@ -204,8 +206,8 @@ impl Copies {
         released
     }
 
-    /// The first pass of a beat: marks a hold that is here as listed, and takes from it what it has
-    /// more than is listed.
+    /// First pass of a heartbeat: marks a known hold as listed, and removes the copies that it has
+    /// beyond the listed ones.
     fn shrink_to(&mut self, agent: AgentIx, entry: &Listed<'_>, out: &mut Effects) {
         let number = entry.number;
         let Some(slot) = self.holds.find(HoldId { agent, number }) else {
@@ -218,7 +220,7 @@ impl Copies {
         }
     }
 
-    /// The second pass: a hold comes to count as it is listed. None: it did already.
+    /// Second pass: the hold counts as listed. `None`: it already did.
     fn grow_to(
         &mut self,
         id: HoldId,
@@ -262,7 +264,7 @@ impl Copies {
         } else {
             self.resize(slot, copies, out);
         }
-        // What was too much of it before still is.
+        // The excess that the hold had before remains.
         self.remember(facts.id, taken);
         let taken = self.excess_of(facts.id);
         let held = self.domains.at(facts.domain).copies();
@@ -302,8 +304,8 @@ impl Copies {
         HoldVerdict::Counted(self.hold_in_place_of(&ask, None, flags, out))
     }
 
-    /// A beat lists a hold that was seized and is not known: its seize was lost. What is staged is
-    /// claimed, and what of it the agent has released since goes.
+    /// A heartbeat lists a seized hold that is unknown: the seize was lost. The hold claims what is
+    /// staged, less the copies that the agent has released since.
     fn claim_listed(
         &mut self,
         id: HoldId,

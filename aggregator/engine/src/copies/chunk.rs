@@ -1,14 +1,14 @@
-//! A piece of a table, which a frozen copy shares until one side changes it.
+//! A piece of a table, which a frozen copy of the table shares until one side changes it.
 //!
 //! ```text
-//! own      [entry entry …]                  read and written where it lies
+//! own      [entry entry …]                  read and written in place
 //! shared   own after a freeze               the first change copies this piece alone, or takes it
-//!                                           back where the frozen copy is gone
+//!                                           back if the frozen copy has been dropped
 //! ```
 //!
-//! A freeze costs a count for each piece, whatever lies in it, so that it is no pause; what it saves is
-//! paid piece by piece by the changes behind it. Knows nothing of what lies in it. What stays true:
-//! nobody sees a change that the other side made.
+//! A freeze costs one reference count for each piece, whatever its size, so it causes no pause. The
+//! copying is paid later, piece by piece, by the changes. Knows nothing of what the entries mean. What
+//! stays true: neither side sees a change that the other side made.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum Chunk<T> {
 }
 
 impl<T: Copy> Chunk<T> {
-    /// Nothing yet, and room for so many entries.
+    /// An empty chunk with room for `entries` entries.
     pub(super) fn with_room(entries: usize) -> Self {
         Self::Own(Vec::with_capacity(entries))
     }
@@ -33,7 +33,7 @@ impl<T: Copy> Chunk<T> {
         }
     }
 
-    /// The entries, to be changed.
+    /// The entries, for changes.
     #[inline]
     pub(super) fn all_mut(&mut self) -> &mut Vec<T> {
         if let Self::Shared(_) = self {
@@ -41,7 +41,7 @@ impl<T: Copy> Chunk<T> {
         }
         match self {
             Self::Own(own) => own,
-            // Its own by now; the copy would be made here otherwise.
+            // The chunk is its own by now; otherwise the copy would be made here.
             Self::Shared(shared) => Arc::make_mut(shared),
         }
     }
@@ -82,7 +82,7 @@ impl<T> std::fmt::Debug for Chunk<T> {
     }
 }
 
-/// With the same room: what is not full goes on being filled.
+/// A copy with the same capacity, so that a chunk that is not full can still be filled.
 fn copy_of<T: Copy>(entries: &Vec<T>) -> Vec<T> {
     let mut copy = Vec::with_capacity(entries.capacity());
     copy.extend_from_slice(entries);

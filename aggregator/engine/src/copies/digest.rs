@@ -1,13 +1,13 @@
 //! A digest of the state that is kept up to date entry by entry.
 //!
 //! ```text
-//! digest = the sum over all entries of (128 bits of hash of what the entry says)
+//! digest = the sum over all entries of (128 bits of hash of the entry's words)
 //! ```
 //!
-//! A sum does not depend on the order in which entries came, so two owners that took different ways
-//! to one state agree, and an operation costs the hash of the entry it touches. Knows no state.
-//! What stays true: equal states have equal digests under one key of names. It tells owners apart
-//! that disagree by accident; it is no signature.
+//! A sum does not depend on the order of entries, so two aggregators that reached one state in
+//! different ways get the same digest, and an operation costs only the hash of the entry that it
+//! changes. Knows no state. What stays true: equal states have equal digests under one key of
+//! names. The digest shows accidental differences between aggregators; it is no signature.
 
 use std::hash::Hasher as _;
 
@@ -18,10 +18,10 @@ use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher128};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum(u128);
 
-/// What an entry says, as words.
+/// The content of an entry, as words.
 pub(super) type DigestWords = [u64; 5];
 
-/// What kind of entry the words are of; the first byte that is hashed.
+/// The kind of an entry; its number is the first byte that is hashed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DigestKind {
     Hold = 1,

@@ -1,8 +1,8 @@
 //! Domains that hold copies: how many, and how they are limited.
 //!
-//! Twenty-eight bytes, a bucket and the name for each domain; it leaves with its last hold. Knows
-//! nothing of holds beyond their number. What stays true: a domain is here exactly while a hold, a
-//! lost hold of a gone agent or a transfer refers to it.
+//! A domain takes 28 bytes, a bucket and its name, and is removed with its last hold. Knows nothing
+//! of holds beyond their number. What stays true: a domain is here exactly while a hold, a lost
+//! hold of a gone agent or a transfer refers to it.
 
 use std::hash::Hasher as _;
 
@@ -11,8 +11,8 @@ use siphasher::sip::SipHasher13;
 use super::names::{NameCells, NameRef};
 use super::table::{Chained, NIL, Table};
 
-/// The secret under which names are hashed: a caller who picks domains must not be able to pick a
-/// bucket. The same for all owners of a log, because digests are compared.
+/// The secret under which names are hashed: a caller who chooses domain names must not be able to
+/// choose a bucket. All aggregators that rule a log use the same key, because they compare digests.
 #[derive(Clone, Copy)]
 pub struct NameKey {
     /// The first half.
@@ -27,7 +27,7 @@ impl std::fmt::Debug for NameKey {
     }
 }
 
-/// One domain. Words of four bytes, so that no padding is paid for.
+/// One domain. Words of four bytes, to avoid padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopiesDomain {
     copies: [u32; 2],
@@ -82,7 +82,7 @@ impl Domains {
         }
     }
 
-    /// A copy of this moment, which shares the memory of domains and names.
+    /// A copy of the present state; it shares the memory of domains and names.
     pub(super) fn freeze(&mut self) -> Self {
         Self {
             table: self.table.freeze(),
@@ -98,13 +98,13 @@ impl Domains {
         hasher.finish() as u32
     }
 
-    /// The first domain of the chain in which one of this tag is or would be.
+    /// The first slot of the chain for this tag.
     #[inline]
     pub(super) fn first(&self, tag: u32) -> u32 {
         self.table.first(tag)
     }
 
-    /// Reads a domain and its name.
+    /// Reads a domain and its name into the cache.
     #[inline]
     pub(super) fn touch(&self, slot: u32) -> u32 {
         let domain = self.table.at(slot);
@@ -119,7 +119,7 @@ impl Domains {
         })
     }
 
-    /// Brings a domain in that is not here, with nothing counted and nobody referring to it yet.
+    /// Adds a domain that is not here yet, with no copies counted and no references.
     pub(super) fn insert(&mut self, name: &str, tag: u32, class: u32) -> u32 {
         let name = self.names.keep(name);
         self.table.insert(CopiesDomain {
@@ -158,7 +158,7 @@ impl Domains {
         self.table.at_mut(slot).refs += 1;
     }
 
-    /// One reference less; with the last one the domain leaves.
+    /// Removes one reference; with the last one the domain is removed.
     #[inline]
     pub(super) fn unrefer(&mut self, slot: u32) {
         let domain = self.table.at_mut(slot);

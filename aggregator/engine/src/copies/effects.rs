@@ -1,21 +1,21 @@
-//! What an operation says beside its result: scopes that closed or opened, holds that ended,
-//! verdicts for an agent.
+//! What an operation causes beside its result: scopes that closed or opened, holds that ended, verdicts
+//! for an agent.
 //!
 //! ```text
 //! hold 2 of b       full: group probation          the scope is denied until it has room again
 //! release 2 of b    open: group probation          the denial is lifted
 //! ```
 //!
-//! One value is used again for record after record, so that saying something allocates nothing
-//! once it has grown. Knows nothing of denials that are in force: a scope that was closed before
-//! may be said to be closed again, one may open that nobody closed. What stays true: of two
-//! statements about one scope the later one holds.
+//! One [`Effects`] value is reused for every record, so that adding a statement allocates nothing once
+//! the value has grown. Knows nothing of denials in force: a scope may be stated as closed twice, and
+//! one may open that never closed. What stays true: of two statements about one scope the later one
+//! holds.
 
 pub use tollgate_shared::holdings::TransferId;
 
 use super::groups::GroupIx;
 
-/// An agent's epoch in one resource, by its number; valid until it is forgotten.
+/// Number of an agent's epoch in one resource; valid until the epoch is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentIx(pub(super) u32);
 
@@ -28,7 +28,7 @@ pub struct HoldId {
     pub number: u64,
 }
 
-/// Which limit was nearest.
+/// Which limit was nearest to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
     /// The domain's.
@@ -39,28 +39,28 @@ pub enum Limiter {
     Resource,
 }
 
-/// What a reserve was granted.
+/// Result of a reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Copies; none: nothing has changed.
+    /// Copies granted; 0: nothing has changed.
     pub granted: u32,
-    /// What kept it below the copies that were asked for.
+    /// The limit that kept the grant below the copies asked for.
     pub by: Option<Limiter>,
 }
 
-/// What was too much of copies that are in use already.
+/// The excess of copies that are in use already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Copies that a reserve would not have granted; they are counted all the same.
     pub excess: u32,
-    /// What would not have let them.
+    /// The limit that had no room for them.
     pub by: Option<Limiter>,
 }
 
 /// Why an operation was refused. A refused operation has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpRefused {
-    /// The hold is not counted: never taken, released, lost or somebody else's.
+    /// The hold is not counted: it was never taken, was released, is lost, or belongs to another agent.
     #[error("unknown hold")]
     UnknownHold,
     /// The hold has fewer copies.
@@ -68,11 +68,11 @@ pub enum OpRefused {
     TooManyCopies {
         /// Copies that it has.
         held: u32,
-        /// Copies that were asked.
+        /// Copies that were asked for.
         asked: u32,
     },
-    /// Nothing is staged under the id: never was, seized already, or let go at its end, at its greatest
-    /// age or by an operator.
+    /// Nothing is staged under the id: nothing ever was, or the copies were seized already, or let go
+    /// at their end, at their greatest age or by an operator.
     #[error("unknown transfer")]
     UnknownTransfer,
     /// Something is staged under the id already.
@@ -81,7 +81,7 @@ pub enum OpRefused {
     /// The hold's id is in use.
     #[error("a hold of this id exists already")]
     HoldExists,
-    /// The hold was ended by its age or by an operator, and stays so.
+    /// The hold was ended by its age or by an operator, and stays ended.
     #[error("the hold was ended")]
     HoldEnded,
     /// The agent's epoch is over.
@@ -90,33 +90,33 @@ pub enum OpRefused {
     /// An operation without copies.
     #[error("0 copies, expected at least 1")]
     NoCopies,
-    /// More copies wanted at least than at most.
+    /// The minimum is above the maximum.
     #[error("min {min} above copies {copies}")]
     MinAboveCopies {
-        /// The least that were wanted.
+        /// The least number of copies wanted.
         min: u32,
-        /// The most.
+        /// The greatest number of copies wanted.
         copies: u32,
     },
-    /// The resource keeps as many holds as it may. They are not counted.
+    /// The resource keeps as many holds as its bound allows. The copies are not counted.
     #[error("as many holds are kept as may be")]
     AtCapacity,
 }
 
-/// What an agent is told about a hold that its beat listed.
+/// The verdict for the agent on a hold that its heartbeat listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldVerdict {
-    /// Counted now; so much of it was too much.
+    /// The hold counts now, with this excess.
     Counted(Taken),
     /// It was ended by its age or by an operator: the agent must stop using it.
     Ended,
     /// It names a transfer that it cannot claim.
     UnknownTransfer,
-    /// As many holds are kept as may be; it is not counted.
+    /// The resource keeps as many holds as its bound allows; this one is not counted.
     NotCounted,
 }
 
-/// What is denied to everybody in it while it is full.
+/// A scope that is denied to all its domains while it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CopiesScope<'a> {
     /// A domain.
@@ -127,7 +127,7 @@ pub enum CopiesScope<'a> {
     Resource,
 }
 
-/// A hold that ended without its holder's doing.
+/// A hold that ended without an operation of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedHold {
     /// The hold.
@@ -136,7 +136,7 @@ pub struct EndedHold {
     pub copies: u32,
 }
 
-/// What was said while operations were applied.
+/// The effects of the operations applied so far.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     text: String,
@@ -161,7 +161,7 @@ enum Kind {
 }
 
 impl Effects {
-    /// Nothing said yet.
+    /// No effects yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -174,7 +174,7 @@ impl Effects {
         self.verdicts.clear();
     }
 
-    /// Scopes, each with whether it is full now, in the order in which it was said.
+    /// Scopes, each with whether it is full now, in the order of the statements.
     pub fn scopes(&self) -> impl Iterator<Item = (CopiesScope<'_>, bool)> {
         self.scopes.iter().map(|said| (self.scope(said), said.full))
     }
@@ -205,18 +205,18 @@ impl Effects {
         self.scopes.push(said);
     }
 
-    /// How much has been said about scopes.
+    /// Number of statements about scopes so far.
     pub(super) fn scopes_said(&self) -> usize {
         self.scopes.len()
     }
 
-    /// Takes back what was said since `from`: copies changed hands, and no count has moved.
+    /// Drops the statements about scopes since `from`: copies changed hands, but no count has changed.
     pub(super) fn unsay(&mut self, from: usize) {
         self.scopes.truncate(from);
     }
 
-    /// Puts what was said since `from` in the order of scopes and keeps of each scope the last
-    /// statement. Operations on many holds walk them in an order that a restored state has not.
+    /// Sorts the statements since `from` by scope and keeps the last one of each scope. Operations on
+    /// many holds walk them in an order that differs in a restored state.
     pub(super) fn settle(&mut self, from: usize) {
         let text = &self.text;
         let tail = &mut self.scopes[from..];

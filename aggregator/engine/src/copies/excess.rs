@@ -1,11 +1,12 @@
-//! What of a hold was too much when it was counted, for as long as it counts.
+//! The excess of holds: how many copies of a hold were too many when it was counted, kept for as long as it
+//! counts.
 //!
 //! ```text
-//! hold 3 of b     2 too many, by probation    said, and remembered: an agent that missed it asks
-//! release 1       1 too many                  what was too much goes first
-//! its agent gone  nothing                     ruled anew should it come back
-//! seized          nothing                     whoever staged it had its verdict; but as any other it may be
-//!                                             too much when its agent comes back
+//! hold 3 of b     2 too many, by probation    announced and remembered: an agent that missed the verdict asks
+//! release 1       1 too many                  the excess is released first
+//! its agent gone  nothing                     ruled again if the agent comes back
+//! seized          nothing                     the agent that staged the copies had its verdict; but the new hold
+//!                                             may be too much, like any other, when its agent comes back
 //! ```
 //!
 //! Holds without excess, nearly all of them, cost nothing. Knows no limits. What stays true: only a hold
@@ -18,18 +19,18 @@ use super::digest::{DigestKind, Sum};
 use super::effects::{HoldId, Limiter, Taken};
 use super::state::Copies;
 
-/// Of one epoch's holds, by number.
+/// The excess of one epoch's holds, by hold number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExcessOf(BTreeMap<u64, Excess>);
 
-/// Of one hold.
+/// The excess of one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     pub(super) copies: u32,
     pub(super) by: By,
 }
 
-/// What was full. Numbers of groups change with the limits, a hold's set of groups never does.
+/// Which limit was full. Numbers of groups change with the limits; the set of groups of a hold never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct By(u32);
 
@@ -46,7 +47,7 @@ impl By {
         u64::from(self.0)
     }
 
-    /// What is written as this number, for a hold under so many groups.
+    /// The limit that was written as this number, for a hold under `groups` groups.
     pub(super) fn from_number(number: u64, groups: usize) -> Option<Self> {
         let number = u32::try_from(number).ok()?;
         ((number as usize) < groups + 2).then_some(Self(number))
@@ -63,7 +64,7 @@ impl ExcessOf {
         self.0.iter().map(|(number, excess)| (*number, *excess))
     }
 
-    /// Sets a hold's excess; none takes it away.
+    /// Sets a hold's excess; `None` removes it.
     fn set(&mut self, (mark, number): (u64, u64), to: Option<Excess>, sum: &mut Sum) {
         let before = match to {
             Some(excess) => self.0.insert(number, excess),
@@ -78,10 +79,10 @@ impl ExcessOf {
         }
     }
 
-    /// So many copies of a hold are gone: those that were too many first.
+    /// Subtracts released copies of a hold from its excess.
     #[inline]
     pub(super) fn lessen(&mut self, hold: (u64, u64), copies: u32, sum: &mut Sum) {
-        // Asked for every release, and nearly always empty.
+        // Called for every release, and the map is nearly always empty.
         if self.0.is_empty() {
             return;
         }
@@ -102,7 +103,7 @@ impl ExcessOf {
 }
 
 impl Copies {
-    /// What of a hold was too much when it came to count and has not been released since.
+    /// The part of a hold's excess, as of when it began to count, that has not been released since.
     pub fn excess_of(&self, id: HoldId) -> Taken {
         let agent = self.agents.get(id.agent);
         let found = agent.and_then(|agent| agent.excess.get(id.number));
@@ -127,7 +128,7 @@ impl Copies {
         }
     }
 
-    /// All copies of a hold are too many, by its domain, whatever its limit says: it is banned.
+    /// All copies of a hold are too many, by its domain, whatever the limit: the domain is banned.
     pub fn all_too_much(&mut self, id: HoldId) {
         if let Ok((_, facts)) = self.live(id) {
             let all = Excess {
@@ -138,12 +139,12 @@ impl Copies {
         }
     }
 
-    /// Nothing of a hold is too much, whatever the limits say: it was granted.
+    /// No copy of a hold is too many, whatever the limits: the hold was granted.
     pub fn nothing_too_much(&mut self, id: HoldId) {
         self.set_excess(id, None);
     }
 
-    /// Remembers what of the copies that just came to count was too much.
+    /// Remembers the excess of copies that just began to count.
     pub(super) fn remember(&mut self, id: HoldId, taken: Taken) {
         let (Some(by), true) = (taken.by, 0 < taken.excess) else {
             return;
@@ -166,7 +167,7 @@ impl Copies {
         self.set_excess(id, Some(Excess { copies, by }));
     }
 
-    /// Sets a hold's excess; none takes it away.
+    /// Sets a hold's excess; `None` removes it.
     pub(super) fn set_excess(&mut self, id: HoldId, excess: Option<Excess>) {
         if let Some(agent) = self.agents.get_mut(id.agent) {
             let hold = (agent.mark, id.number);

@@ -5,9 +5,9 @@
 //! the domain leaves blue      set {red}           holds from before still name {blue, red}
 //! ```
 //!
-//! A set is interned, because a million holds are taken under a handful of them. Knows nothing of
+//! Sets are interned, because a million holds are taken under a handful of them. Knows nothing of
 //! domains and holds beyond their number. What stays true: a group stays while limits name it or a
-//! hold was taken under it; the groups of a set stand in the order of their names.
+//! hold was taken under it; the groups of a set are ordered by name.
 
 use std::collections::BTreeMap;
 
@@ -25,16 +25,16 @@ pub(super) const NO_GROUPS: u32 = 0;
 pub(super) struct CopiesGroup {
     pub(super) name: Box<str>,
     pub(super) copies: u64,
-    /// The effective limit; none: the limits in force do not know the group.
+    /// The effective limit; `None`: the limits in force do not have the group.
     pub(super) limit: Option<u64>,
-    /// Sets that it is in.
+    /// Number of sets that contain it.
     sets: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Set {
     groups: Box<[u32]>,
-    /// Holds and transfers under it.
+    /// Number of holds and transfers under it.
     refs: u64,
     mark: u64,
 }
@@ -47,7 +47,7 @@ pub(super) struct Groups {
     sets: Vec<Set>,
     by_groups: BTreeMap<Box<[u32]>, u32>,
     free_sets: Vec<u32>,
-    /// For each class of the limits in force: its set.
+    /// The set of each class of the limits in force.
     set_of_class: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Groups {
         self.set_of_class[class as usize]
     }
 
-    /// The set of the groups with these names, which are made if need be.
+    /// The set of the groups with these names; unknown groups are added.
     pub(super) fn set_of_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> u32 {
         let groups = names.map(|name| self.intern_group(name)).collect();
         self.intern_set(groups)
@@ -125,13 +125,13 @@ impl Groups {
         self.sets[set as usize].mark
     }
 
-    /// Sets that something is under, in no order that means anything.
+    /// Sets that have holds or transfers, in arbitrary order.
     pub(super) fn sets_in_use(&self) -> impl Iterator<Item = u32> {
         let used = self.sets.iter().zip(0u32..).filter(|(set, _)| 0 < set.refs);
         used.map(|(_, number)| number)
     }
 
-    /// All groups that limits name or holds were taken under, by name.
+    /// All groups that limits name or that have holds, by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = &CopiesGroup> {
         self.by_name
             .values()
@@ -155,7 +155,7 @@ impl Groups {
         }
     }
 
-    /// Counts copies out; says which groups have room that had none.
+    /// Counts copies out, and calls `opened` for each group that was full and has room now.
     #[inline]
     pub(super) fn count_out(&mut self, set: u32, copies: u64, mut opened: impl FnMut(&str)) {
         for &number in &self.sets[set as usize].groups {
@@ -174,7 +174,7 @@ impl Groups {
         self.sets[set as usize].refs += 1;
     }
 
-    /// One less.
+    /// One hold or transfer fewer is under a set.
     #[inline]
     pub(super) fn unrefer(&mut self, set: u32) {
         self.sets[set as usize].refs -= 1;
@@ -234,7 +234,7 @@ impl Groups {
         number
     }
 
-    /// Drops sets that nothing is under and that no class has, then groups that nobody names.
+    /// Drops sets that have no hold and no class, then groups that no set and no limits name.
     fn sweep(&mut self) {
         let mut wanted = vec![false; self.sets.len()];
         wanted[NO_GROUPS as usize] = true;

@@ -1,4 +1,4 @@
-//! Holds as they lie in memory: found by id, walked by agent, and by start.
+//! Holds in memory: found by id, and listed by agent and by start.
 //!
 //! ```text
 //! 52 bytes   id, domain, set of groups, copies, start, and five links:
@@ -6,9 +6,9 @@
 //!            before and behind it among the holds of the same half second
 //! ```
 //!
-//! A hold of a gone agent is *lost*: it stays here, counted nowhere, so that an agent that was only
-//! cut off finds it again under the groups it was taken under. Knows nothing of counts. What stays
-//! true: a hold stands in exactly one bucket, one agent's list and one half second's list.
+//! A hold of a gone agent is *lost*: it stays here but is counted nowhere, so that an agent that
+//! was only cut off gets it back under the groups that it was taken under. Knows nothing of counts.
+//! What stays true: a hold is in exactly one bucket, one agent's list and one half second's list.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,20 @@ use super::agents::Agents;
 use super::effects::{AgentIx, HoldId};
 use super::table::{Chained, NIL, Table};
 
-/// Starts within the same 2^19 µs (524 ms) share a list: about a tick, so that a tick looks at
-/// hardly any hold that is not old enough yet, and an hour of holds needs 7,000 lists.
+/// Holds that started within the same 2^19 µs (524 ms) share a list. That is about one tick, so a
+/// tick looks at hardly any hold that is not old enough yet, and an hour of holds needs 7,000
+/// lists.
 const AGE_SHIFT: u32 = 19;
 
-/// Sets of groups have 29 bits; the rest says what kind of hold it is.
+/// Numbers of sets have 29 bits; the other bits are flags of the hold.
 const SET_BITS: u32 = 29;
 const STRICT: u32 = 1 << 31;
 const SEIZED: u32 = 1 << 30;
 const LISTED: u32 = 1 << 29;
-/// The domain's slot has 31 bits.
+/// A domain's slot has 31 bits; this is the remaining one.
 const LOST: u32 = 1 << 31;
 
-/// What a hold says.
+/// The facts about a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) id: HoldId,
@@ -41,7 +42,7 @@ pub(super) struct Facts {
     pub(super) flags: Flags,
 }
 
-/// What kind of hold it is.
+/// Flags of a hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     /// Granted before use, by `reserve`.
@@ -69,7 +70,7 @@ impl Flags {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Hold {
-    // What a walk along a chain reads stands together: mostly one line of the cache.
+    // The fields that a walk along a chain reads are adjacent: mostly one cache line.
     number: [u32; 2],
     agent: u32,
     chain: u32,
@@ -128,7 +129,7 @@ impl Holds {
         }
     }
 
-    /// A copy of this moment, which shares the memory of holds.
+    /// A copy of the present state; it shares the memory of holds.
     pub(super) fn freeze(&mut self) -> Self {
         Self {
             table: self.table.freeze(),
@@ -136,7 +137,7 @@ impl Holds {
         }
     }
 
-    /// Live and lost holds.
+    /// Number of live and lost holds.
     pub(super) fn len(&self) -> u32 {
         self.table.len()
     }
@@ -175,20 +176,20 @@ impl Holds {
         hash(id.agent.0, id.number)
     }
 
-    /// The first hold of the chain in which one of this hash is or would be.
+    /// The first slot of the chain for this hash.
     #[inline]
     pub(super) fn first(&self, hash: u32) -> u32 {
         self.table.first(hash)
     }
 
-    /// Reads a hold.
+    /// Reads a hold into the cache.
     #[inline]
     pub(super) fn touch(&self, slot: u32) -> u32 {
         let hold = self.table.at(slot);
         hold.chain ^ hold.of_age.behind
     }
 
-    /// Reads what taking this hold out will read.
+    /// Reads the neighbours that removing this hold will change.
     pub(super) fn read_neighbours(&self, slot: u32) -> u32 {
         let hold = self.table.at(slot);
         let neighbours = [hold.of_agent, hold.of_age];
@@ -197,7 +198,7 @@ impl Holds {
         near.fold(0, |sum, slot| sum ^ self.table.at(slot).of_age.before)
     }
 
-    /// Puts a hold in; its id is not here yet.
+    /// Adds a hold whose id is not here yet.
     pub(super) fn insert(&mut self, facts: &Facts, agents: &mut Agents) -> u32 {
         let head = agents.get(facts.id.agent).map_or(NIL, |agent| agent.head);
         let bucket = facts.start.as_micros() >> AGE_SHIFT;
@@ -229,7 +230,7 @@ impl Holds {
         slot
     }
 
-    /// Takes a hold out.
+    /// Removes a hold.
     pub(super) fn remove(&mut self, slot: u32, agents: &mut Agents) {
         let hold = self.table.at(slot);
         let (agent, bucket) = (AgentIx(hold.agent), hold.age_bucket());
@@ -265,7 +266,7 @@ impl Holds {
         hold.domain_and_lost = hold.domain_and_lost & !LOST | if lost { LOST } else { 0 };
     }
 
-    /// Whether a beat that is being applied listed it.
+    /// Whether the heartbeat that is being applied listed the hold.
     pub(super) fn listed(&self, slot: u32) -> bool {
         self.table.at(slot).set_and_flags & LISTED != 0
     }
@@ -275,13 +276,12 @@ impl Holds {
         hold.set_and_flags = hold.set_and_flags & !LISTED | if listed { LISTED } else { 0 };
     }
 
-    /// An agent's holds from its first one on, in no order that means anything.
+    /// An agent's holds from its first one on, in arbitrary order.
     pub(super) fn of_agent(&self, head: u32) -> impl Iterator<Item = u32> {
         self.walk(head, |hold| hold.of_agent.behind)
     }
 
-    /// Holds that started at `last` or before, in the order of half seconds; within one in no order
-    /// that means anything.
+    /// Holds that started at or before `last`, by half second; in arbitrary order within one.
     pub(super) fn up_to(&self, last: Timestamp) -> impl Iterator<Item = u32> {
         let buckets = self.ages.range(..=last.as_micros() >> AGE_SHIFT);
         buckets
@@ -335,7 +335,7 @@ impl Links {
     }
 }
 
-/// Numbers rise by one, agents are numbered from zero: both are spread over all bits.
+/// Numbers rise by one and agents are numbered from zero, so both are spread over all bits.
 #[inline]
 fn hash(agent: u32, number: u64) -> u32 {
     let mixed = (number ^ u64::from(agent) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -369,7 +369,8 @@ mod tests {
             }
         }
         let longest = buckets.iter().max().copied().unwrap_or_default();
-        // 4,096 thrown into 4,096 at random: more than 10 in one is once in 4,000 tries.
+        // With 4,096 keys thrown into 4,096 buckets at random, more than 10 in one bucket occurs
+        // once in 4,000 tries.
         assert!(longest <= 10, "{longest}");
     }
 }

@@ -1,11 +1,11 @@
-//! What limits one resource's copies, in the form that the rules ask: one look-up for a domain.
+//! The limits on one resource's copies, in the form that the rules use: one look-up for a domain.
 //!
 //! ```text
 //! domain ── who ──> class ──> (limit of the domain, the groups it belongs to)
 //! ```
 //!
-//! Knows nothing of documents and plans, of holds or of time. What stays true: every limit in it is
-//! effective, that is, at most the global one; groups stand in the order of their names.
+//! Knows nothing of documents and plans, of holds or of time. What stays true: every limit here is
+//! effective, that is, at most the global one; groups are ordered by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use tollgate_limits::{CopiesResource, NameTable};
 
 use super::names::CELLS_MAX;
 
-/// Holds, gone ones included, and staged transfers that one resource keeps where nothing else is
-/// said. Each costs about a hundred bytes at most.
+/// How many holds (lost ones included) and staged transfers one resource keeps, unless its limits
+/// state another number. Each costs about a hundred bytes at most.
 pub const HOLDS_MAX: u32 = 1 << 22;
 
 /// The limits on one resource's copies.
@@ -26,7 +26,7 @@ pub struct CopyLimits {
     pub(super) max_age: Option<Span>,
     pub(super) holds_max: u32,
     pub(super) groups: Box<[GroupLimit]>,
-    /// Class 0 is that of everybody who is not in `who`.
+    /// Class 0 is the class of all domains that are not in `who`.
     pub(super) classes: Box<[CopiesClass]>,
     who: NameTable,
     class_of_who: Box<[u32]>,
@@ -39,7 +39,7 @@ pub(super) struct GroupLimit {
     pub(super) limit: u64,
 }
 
-/// What domains share that are limited alike.
+/// What domains share that are limited in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CopiesClass {
     pub(super) limit: u64,
@@ -47,7 +47,7 @@ pub(super) struct CopiesClass {
     pub(super) groups: Box<[u32]>,
 }
 
-/// Puts limits together, one statement after the other.
+/// Builds limits, one statement after the other.
 #[derive(Clone, Debug)]
 pub struct CopyLimitsBuilder {
     limit: u64,
@@ -59,7 +59,7 @@ pub struct CopyLimitsBuilder {
 }
 
 impl CopyLimits {
-    /// Limits that give each domain `limit` copies, and nothing else.
+    /// Limits that allow each domain `limit` copies, and state nothing else.
     pub fn builder(limit: u64) -> CopyLimitsBuilder {
         CopyLimitsBuilder {
             limit,
@@ -105,21 +105,21 @@ impl From<&CopiesResource> for CopyLimits {
 }
 
 impl CopyLimitsBuilder {
-    /// Copies of all domains together; none: unbounded.
+    /// The limit on the copies of all domains together; `None`: unbounded.
     #[must_use]
     pub fn global(mut self, copies: Option<u64>) -> Self {
         self.global = copies;
         self
     }
 
-    /// How long a hold may last; none: without end.
+    /// How long a hold may last; `None`: without end.
     #[must_use]
     pub fn max_age(mut self, span: Option<Span>) -> Self {
         self.max_age = span;
         self
     }
 
-    /// The most holds and transfers that are kept; what comes on top is not counted.
+    /// How many holds and transfers are kept; any beyond that are not counted.
     #[must_use]
     pub fn holds_max(mut self, holds: u32) -> Self {
         self.holds_max = holds.min(CELLS_MAX);
@@ -146,7 +146,7 @@ impl CopyLimitsBuilder {
         self
     }
 
-    /// The limits, each lowered to the global one.
+    /// The limits, each lowered to the global one if that is less.
     pub fn build(self) -> CopyLimits {
         let cap = |limit: u64| self.global.map_or(limit, |global| limit.min(global));
         let default = CopiesClass {

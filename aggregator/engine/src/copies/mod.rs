@@ -1,13 +1,14 @@
-//! Copies: how many of a resource are held at a time, by whom, and that none is lost for ever.
+//! Copies: how many of a resource are held at a time, by which agent and domain; and that no copy is
+//! lost for ever.
 //!
 //! ```text
 //! limits    what limits a domain, by one look-up          ops      reserve, hold, release, transfer,
-//! state     every count, and the steps that move them              seize, an operator's end
-//! holds     holds by id, by agent, by age                 beats    what agents say they hold; gone,
-//! groups    groups, and the sets that holds are under              back, over
-//! staging   copies between two agents                     ticks    what time ends
-//! silence   who has not beaten for how many ticks         views    who holds what
-//! table     entries in chunks, which a frozen copy        excess   what of a hold was too much
+//! state     every count, and the steps that change them            seize, an end by an operator
+//! holds     holds by id, by agent, by age                 beats    what agents list as held; agents that
+//! groups    groups, and the sets that holds are under              are gone, return, or are over
+//! staging   copies between two agents                     ticks    what ends because of time
+//! silence   how many ticks each agent has been silent     views    which holds there are, and whose
+//! table     entries in chunks, which a frozen copy        excess   how many copies of a hold were too many
 //!           shares
 //! ```
 //!
@@ -16,9 +17,9 @@
 //! groups that the domain belonged to when they were taken.) Knows no records, sequences or
 //! partitions; time enters by operations and ticks.
 //!
-//! What stays true after every operation: no count is below zero, every count is the sum of its
-//! live holds and staged copies, and nothing is held by a gone agent; see [`Copies::audit`]. An
-//! operation that is refused has changed nothing.
+//! What stays true after every operation: no count is below zero, every count is the sum of its live
+//! holds and staged copies, and a gone agent holds nothing; see [`Copies::audit`]. A refused
+//! operation has changed nothing.
 
 mod agents;
 mod audit;

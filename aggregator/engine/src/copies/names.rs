@@ -1,13 +1,13 @@
-//! Names of domains in cells of their own size, used again when a name leaves.
+//! Names of domains in cells of their own size; a cell is reused when its name is removed.
 //!
 //! ```text
 //! class 0   8 bytes   [acme····][globex··]
 //! class 1  16 bytes   [203.0.113.200···]
 //! ```
 //!
-//! A boxed string costs 16 bytes of pointer and 24 or more of allocator for a name of eight; domains
-//! come and go with their holds, so an arena that only grows would not do either. Knows nothing of
-//! who has which name. What stays true: a handle is valid until it is freed.
+//! For a name of eight bytes, a boxed string costs 16 bytes of pointer and 24 or more of allocator.
+//! Domains come and go with their holds, so an arena that only grows would not do either. Knows
+//! nothing of which domain has which name. What stays true: a handle is valid until it is freed.
 
 use tollgate_shared::names::NAME_BYTES_MAX;
 
@@ -18,10 +18,10 @@ const CELL: usize = 8;
 const CLASSES: usize = NAME_BYTES_MAX / CELL;
 /// Cells in a chunk: small, because most classes stay empty.
 const CHUNK: usize = 256;
-/// The cells that one class can have: a handle keeps 24 bits for them.
+/// The most cells that one class can have: a handle has 24 bits for the cell.
 pub(super) const CELLS_MAX: u32 = (1 << 24) - 1;
 
-/// Where a name lies: its length less one, and the cell among those of its size.
+/// Where a name is: its length less one, and the number of its cell among those of its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameRef(u32);
 
@@ -62,7 +62,7 @@ impl NameCells {
         }
     }
 
-    /// A copy of this moment, which shares all chunks.
+    /// A copy of the present state; it shares all chunks.
     pub(super) fn freeze(&mut self) -> Self {
         let classes = self.classes.iter_mut().map(|class| Class {
             chunks: class.chunks.iter_mut().map(Chunk::share).collect(),
@@ -74,7 +74,7 @@ impl NameCells {
         }
     }
 
-    /// Keeps a name of 1 to [`NAME_BYTES_MAX`] bytes.
+    /// Stores a name of 1 to [`NAME_BYTES_MAX`] bytes.
     pub(super) fn keep(&mut self, name: &str) -> NameRef {
         let size = name.len().div_ceil(CELL) * CELL;
         let class = &mut self.classes[size / CELL - 1];
@@ -86,7 +86,7 @@ impl NameCells {
         at
     }
 
-    /// Gives a name's cell back.
+    /// Frees a name's cell.
     pub(super) fn free(&mut self, name: NameRef) {
         self.classes[name.class()].free.push(name.cell() as u32);
     }
@@ -99,7 +99,7 @@ impl NameCells {
         &self.classes[name.class()].chunks[name.cell() / CHUNK].all()[start..start + name.len()]
     }
 
-    /// The name. Bytes came from text, so they are text.
+    /// The name. The bytes were copied from text, so they are valid UTF-8.
     pub(super) fn text(&self, name: NameRef) -> &str {
         std::str::from_utf8(self.bytes(name)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Operations on one hold: reserve, hold, release, transfer, seize, and the operator's end.
+//! Operations on one hold: reserve, hold, release, transfer, seize, and ending it by an operator.
 //!
 //! ```text
 //! limit 10 a domain, probation {b} 3
@@ -6,11 +6,11 @@
 //! hold 2 of b          excess 1: probation had room for one; both are counted; probation is full
 //! release 2 of b       probation has room again
 //! reserve 1..=5 of b   granted 1, kept below 5 by probation
-//! transfer 1, ttl 10s  still counted; seized by anybody once, or let go at the first tick from
-//!                      then + 10 s on, or from the greatest age of the copies on
+//! transfer 1, ttl 10s  still counted; seized once, by any agent, or let go at the first tick at or after
+//!                      then + 10 s, or when the copies reach their greatest age
 //! ```
 //!
-//! Knows nothing of beats and of time. What stays true: a refused operation has changed nothing.
+//! Knows nothing of heartbeats and of time. What stays true: a refused operation has changed nothing.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ use super::table::NIL;
 pub struct Ask<'a> {
     /// The hold's id.
     pub id: HoldId,
-    /// When they were taken: their age begins here.
+    /// When they were taken: their age is counted from here.
     pub at: Timestamp,
     /// On whose behalf.
     pub domain: &'a str,
@@ -36,28 +36,29 @@ pub struct Ask<'a> {
     pub copies: u32,
 }
 
-/// What an operation to come will look up.
+/// What a coming operation will look up.
 #[derive(Clone, Copy, Debug)]
 pub enum Ahead<'a> {
     /// A hold that will begin or end.
     Hold(HoldId),
-    /// A domain that will be asked about.
+    /// A domain that will be looked up.
     Domain(&'a str),
 }
 
 impl Copies {
-    /// Reads what operations to come will look up, and changes nothing.
+    /// Reads what coming operations will look up, and changes nothing.
     ///
-    /// An operation waits for memory most of its time, one read after the other. The reads of
-    /// different operations do not depend on each other, so the processor waits for all of them at
-    /// once. Worth a call for every record with several operations; measured, not needed.
+    /// An operation spends most of its time waiting for memory, one read after the other. The reads of
+    /// different operations do not depend on each other, so the processor can wait for all of them at
+    /// once. Worth a call for every record with several operations: measured to be faster; never needed
+    /// for correctness.
     pub fn read_ahead(&self, ahead: &[Ahead<'_>]) {
-        // More than a processor keeps on their way at once would push each other out.
+        // More reads at a time than the processor keeps in flight would evict each other.
         const AT_ONCE: usize = 32;
         let mut sum = 0;
         for ahead in ahead.chunks(AT_ONCE) {
-            // Hashes first: with a few instructions for each read many reads are on their way. And no
-            // search before the last pass: one that guesses wrongly throws away what was begun behind it.
+            // Hashes first: with few instructions for each read, many reads are in flight. No search
+            // before the last pass: a mispredicted branch would discard the reads begun after it.
             let mut hashes = [0; AT_ONCE];
             for (hash, ahead) in hashes.iter_mut().zip(ahead) {
                 *hash = match ahead {
@@ -142,8 +143,8 @@ impl Copies {
         Ok(Grant { granted, by })
     }
 
-    /// Counts copies that are in use already, whatever the limits say. A hold of the same id, from
-    /// an earlier reserve, is replaced.
+    /// Counts copies that are in use already, whatever the limits. Replaces a hold of the same id from an
+    /// earlier reserve.
     ///
     /// # Errors
     ///
@@ -156,12 +157,12 @@ impl Copies {
         Ok(self.hold_in_place_of(&ask, before, Flags::default(), out))
     }
 
-    /// Gives copies back; with the last one the hold is over.
+    /// Releases copies; with the last one the hold is over.
     ///
     /// # Errors
     ///
-    /// [`OpRefused`] for no copies, for a hold that the epoch does not hold, and for more copies than
-    /// it has.
+    /// [`OpRefused`] for no copies, for a hold that the epoch does not have, and for more copies than the
+    /// hold has.
     pub fn release(&mut self, id: HoldId, copies: u32, out: &mut Effects) -> Result<(), OpRefused> {
         let (slot, facts) = self.live_with(id, copies)?;
         if facts.copies == copies {
@@ -172,14 +173,14 @@ impl Copies {
         Ok(())
     }
 
-    /// Moves copies of a hold to the staging area, where they still count until somebody seizes
-    /// them, or a tick lets them go: the first at or after `at` + `ttl`, or an earlier one if they reach
-    /// the greatest age of a hold before.
+    /// Moves copies of a hold to the staging area. They still count until an agent seizes them or a tick
+    /// lets them go: the first tick at or after `at` + `ttl`, or an earlier one at which they have
+    /// reached the greatest age of a hold.
     ///
     /// # Errors
     ///
-    /// [`OpRefused`] as for [`release`](Self::release), for an id under which something is staged, and
-    /// at the bound.
+    /// [`OpRefused`] as for [`release`](Self::release), for an id under which copies are staged already,
+    /// and at the bound.
     pub fn transfer(
         &mut self,
         id: HoldId,
@@ -215,13 +216,13 @@ impl Copies {
         Ok(())
     }
 
-    /// Claims everything staged under an id, for a new hold of any agent, also the one that staged
-    /// it. The hold is of the same domain and groups and as old as the copies are; see
-    /// [`hold_of`](Self::hold_of). Returns how many they are.
+    /// Claims everything staged under an id, for a new hold of any agent, including the one that staged
+    /// it. The hold has the domain, the groups and the start of the copies; see
+    /// [`hold_of`](Self::hold_of). Returns the number of copies.
     ///
     /// # Errors
     ///
-    /// [`OpRefused`] where nothing is staged (any more), for an id that is in use or was ended, and an
+    /// [`OpRefused`] if nothing is staged (any more), for an id that is in use or was ended, and for an
     /// epoch that is over.
     pub fn seize(
         &mut self,
@@ -244,12 +245,12 @@ impl Copies {
         Ok(staged.copies)
     }
 
-    /// Ends a hold by an operator's word: its copies come back, and beats that list it do not bring
-    /// it back. Returns the copies; none if its agent was gone.
+    /// Ends a hold on behalf of an operator: its copies come back, and later heartbeats that list it do
+    /// not restore it. Returns the number of copies; 0 if its agent was gone.
     ///
     /// # Errors
     ///
-    /// [`OpRefused::UnknownHold`] for a hold that nobody has.
+    /// [`OpRefused::UnknownHold`] if there is no hold with this id.
     pub fn end_hold(&mut self, id: HoldId, out: &mut Effects) -> Result<u32, OpRefused> {
         let slot = self.holds.find(id).ok_or(OpRefused::UnknownHold)?;
         let facts = self.holds.facts(slot);
@@ -258,17 +259,17 @@ impl Copies {
         Ok(if facts.flags.lost { 0 } else { facts.copies })
     }
 
-    /// Lets staged copies go by an operator's word. Returns how many.
+    /// Lets staged copies go on behalf of an operator. Returns how many.
     ///
     /// # Errors
     ///
-    /// [`OpRefused::UnknownTransfer`] where nothing is staged.
+    /// [`OpRefused::UnknownTransfer`] if nothing is staged.
     pub fn end_transfer(&mut self, id: TransferId, out: &mut Effects) -> Result<u32, OpRefused> {
         let staged = self.unstage(id, out).ok_or(OpRefused::UnknownTransfer)?;
         Ok(staged.copies)
     }
 
-    /// Whether a hold may begin under this id; what is there already is its slot.
+    /// Whether a hold may begin under this id; `Some` is the slot of the hold that has the id already.
     fn may_begin(&self, ask: &Ask<'_>) -> Result<Option<u32>, OpRefused> {
         if ask.copies == 0 {
             return Err(OpRefused::NoCopies);
@@ -293,7 +294,7 @@ impl Copies {
         Ok((slot, facts))
     }
 
-    /// Counts copies in use, after what stood under the id has left.
+    /// Counts copies in use, after the previous hold of this id has been removed.
     pub(super) fn hold_in_place_of(
         &mut self,
         ask: &Ask<'_>,
@@ -333,7 +334,7 @@ impl Copies {
             flags,
         };
         if let Some(slot) = lost {
-            // The domain must not leave in between.
+            // The domain must not be removed in between.
             self.domains.refer(facts.domain);
             self.end(slot, out);
             self.begin(&facts);
@@ -346,7 +347,7 @@ impl Copies {
         self.say_full(asked.name, limit, held, asked.set, out);
     }
 
-    /// Staged copies become a hold; nothing is counted twice or out in between.
+    /// Turns staged copies into a hold; in between nothing is counted twice or not at all.
     pub(super) fn claim(
         &mut self,
         from: TransferId,
@@ -372,7 +373,7 @@ impl Copies {
     }
 }
 
-/// The most copies that room lets through, and what kept them below.
+/// How many of `copies` the room allows, and the limit that allows no more.
 fn largest(copies: u32, room: DomainRoom) -> (u32, Option<Limiter>) {
     match u32::try_from(room.copies) {
         Ok(least) if least < copies => (least, Some(room.by)),
@@ -380,7 +381,7 @@ fn largest(copies: u32, room: DomainRoom) -> (u32, Option<Limiter>) {
     }
 }
 
-/// What is too much of copies that are counted whatever the room.
+/// The excess of copies that are counted whatever the room.
 pub(super) fn excess_of(copies: u32, room: DomainRoom) -> Taken {
     let (granted, by) = largest(copies, room);
     Taken {

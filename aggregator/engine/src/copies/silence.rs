@@ -1,14 +1,14 @@
-//! Who has gone silent: beats on one side, counted ticks on the other.
+//! Which agents have gone silent: their heartbeats compared with counted ticks.
 //!
 //! ```text
 //! timeout 2s = 4 ticks     beat at tick 10     gone with tick 14
 //! kept for 6 ticks more                        forgotten with tick 20, unless it beats before
 //! ```
 //!
-//! Silence is counted in ticks that are in the log, so that a log that stalls buries nobody, and
-//! two owners bury the same. One for each partition, over all its resources. Knows nothing of
-//! holds. What stays true: an agent is gone exactly when the ticks of the timeout have been counted
-//! since its last beat.
+//! Silence is counted in ticks that are in the log. So while the log stalls no agent counts as
+//! gone, and two aggregators come to the same result. There is one [`Silence`] for each partition,
+//! over all its resources. Knows nothing of holds. What stays true: an agent is gone exactly when
+//! the ticks of the timeout have been counted since its last heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,12 +18,12 @@ use tollgate_shared::time::Span;
 /// The length of the slot that a counted tick stands for.
 pub const TICK: Span = Span::from_millis(500);
 
-/// The ticks of a timeout, at least one.
+/// The number of ticks in a timeout, at least one.
 pub fn ticks_of(timeout: Span) -> u64 {
     timeout.as_micros().div_ceil(TICK.as_micros()).max(1)
 }
 
-/// Agents by their last beat.
+/// Agents by their last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence<A> {
     ticks: u64,
@@ -33,22 +33,22 @@ pub struct Silence<A> {
     by_going: BTreeSet<(u64, A)>,
 }
 
-/// Whom a tick has passed; each ascending.
+/// Agents whose time a tick has ended; each list ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed<A> {
     /// Silent for the whole timeout.
     pub gone: Vec<A>,
-    /// Gone for as long as the gone are kept.
+    /// Gone for as long as gone agents are kept.
     pub forgotten: Vec<A>,
 }
 
 impl<A: Ord + Clone> Silence<A> {
-    /// Nobody has beaten yet.
+    /// No agent has sent a heartbeat yet.
     pub fn new() -> Self {
         Self::restore(0, [], [])
     }
 
-    /// An agent has beaten. Whether it comes back from gone.
+    /// Notes an agent's heartbeat. Returns whether the agent was gone and comes back.
     pub fn beat(&mut self, agent: &A) -> bool {
         let returned = self.remove_gone(agent);
         if let Some(before) = self.last_beat.insert(agent.clone(), self.ticks) {
@@ -58,7 +58,7 @@ impl<A: Ord + Clone> Silence<A> {
         returned
     }
 
-    /// An agent's epoch is over: nobody waits for its beats.
+    /// An agent's epoch is over: no more heartbeats are expected.
     pub fn over(&mut self, agent: &A) {
         self.remove_gone(agent);
         if let Some(before) = self.last_beat.remove(agent) {
@@ -66,7 +66,7 @@ impl<A: Ord + Clone> Silence<A> {
         }
     }
 
-    /// A tick has been counted.
+    /// Counts a tick.
     pub fn tick(&mut self, timeout_ticks: u64, kept_ticks: u64) -> Passed<A> {
         self.ticks += 1;
         let forgotten = take_due(&mut self.by_going, self.ticks, kept_ticks);
@@ -87,7 +87,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.gone.contains_key(agent)
     }
 
-    /// Whether an agent beats, or is gone and not forgotten.
+    /// Whether an agent beats, or is gone but not forgotten.
     pub fn knows(&self, agent: &A) -> bool {
         self.last_beat.contains_key(agent) || self.gone.contains_key(agent)
     }
@@ -97,17 +97,17 @@ impl<A: Ord + Clone> Silence<A> {
         self.by_going.first().map(|(_, agent)| agent)
     }
 
-    /// Agents that beat, and those that are gone and not forgotten.
+    /// Number of agents that beat, or are gone but not forgotten.
     pub fn len(&self) -> usize {
         self.last_beat.len() + self.gone.len()
     }
 
-    /// Whether nobody is known.
+    /// Whether no agent is known.
     pub fn is_empty(&self) -> bool {
         self.last_beat.is_empty() && self.gone.is_empty()
     }
 
-    /// The ticks that had been counted when an agent beat last, if it beats.
+    /// How many ticks had been counted at an agent's last heartbeat, if it beats.
     pub fn last_beat_of(&self, agent: &A) -> Option<u64> {
         self.last_beat.get(agent).copied()
     }
@@ -117,7 +117,7 @@ impl<A: Ord + Clone> Silence<A> {
         self.ticks
     }
 
-    /// Agents from this one on that beat, ascending.
+    /// Agents that beat, ascending from this one on.
     pub fn beating_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
         let from = (Bound::Included(agent), Bound::Unbounded);
         self.last_beat
@@ -125,18 +125,19 @@ impl<A: Ord + Clone> Silence<A> {
             .map(|(agent, at)| (agent, *at))
     }
 
-    /// Agents that beat, ascending, each with the ticks counted before its last beat.
+    /// Agents that beat, ascending, each with the number of ticks counted before its last
+    /// heartbeat.
     pub fn beating(&self) -> impl Iterator<Item = (&A, u64)> {
         self.last_beat.iter().map(|(agent, at)| (agent, *at))
     }
 
-    /// Agents that are gone, ascending, each with the tick that it went with.
+    /// Agents that are gone, ascending, each with the tick at which it was counted as gone.
     pub fn gone(&self) -> impl Iterator<Item = (&A, u64)> {
         self.gone.iter().map(|(agent, at)| (agent, *at))
     }
 
-    /// The state that [`ticks`](Self::ticks), [`beating`](Self::beating) and [`gone`](Self::gone)
-    /// told.
+    /// Restores the state from what [`ticks`](Self::ticks), [`beating`](Self::beating) and
+    /// [`gone`](Self::gone) returned.
     pub fn restore(
         ticks: u64,
         beating: impl IntoIterator<Item = (A, u64)>,

@@ -1,15 +1,15 @@
 //! A resource's copies as bytes: the canonical form of the state.
 //!
 //! ```text
-//! 2                                                         form of the snapshot
-//! now  [domain]  [group]  [[group of a set]]                names by order, sets by names
+//! 2                                                         format of the snapshot
+//! now  [domain]  [group]  [[group of a set]]                names in order, sets by their names
 //! [agent: name, epoch, over, [ended], [hold], [excess]]     by name and epoch, holds by number
 //! [transfer]                                                by id
 //! ```
 //!
-//! Counts are not written, they are the sums of what is. Knows nothing of limits: whoever restores
-//! brings the version that was in force. What stays true: equal states have equal bytes, whatever
-//! way led to them; bytes that are no snapshot are refused, whatever they are.
+//! Counts are not written: they are sums over the holds. Knows nothing of limits: the caller that restores a
+//! snapshot passes the version that was in force. What stays true: equal states have equal bytes, however they
+//! were reached; bytes that are not a snapshot are refused, whatever they are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,28 +29,28 @@ use crate::varint;
 
 const FORM: u8 = 2;
 
-/// Why bytes are no snapshot of a resource's copies.
+/// Why bytes are not a snapshot of a resource's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreFault {
-    /// Of a form that this build does not know.
+    /// A format that this build does not know.
     #[error("form {found}, expected {FORM}")]
     Form {
-        /// The form found.
+        /// The format found.
         found: u8,
     },
-    /// The bytes end too early, or a number is not as it is written.
+    /// The bytes end too early, or a number is not in its canonical encoding.
     #[error("ends within {what}")]
     Truncated {
         /// What was being read.
         what: &'static str,
     },
-    /// A value that cannot stand there.
+    /// A value that is not valid there.
     #[error("{what} out of order or out of range")]
     Value {
         /// What was read.
         what: &'static str,
     },
-    /// Something stands behind the end.
+    /// There are bytes after the end.
     #[error("{bytes} bytes behind the end")]
     Trailing {
         /// How many.
@@ -68,7 +68,7 @@ impl Copies {
         bytes
     }
 
-    /// The state that was written, under the limits that were in force.
+    /// Restores the state that was written, under the limits that were in force.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Copies {
     }
 }
 
-/// Writes; knows the numbers of domains and sets in the snapshot.
+/// Writes a snapshot; knows the numbers that domains and sets have in it.
 struct Pen<'a> {
     copies: &'a Copies,
     bytes: &'a mut Vec<u8>,
@@ -156,7 +156,7 @@ impl<'a> Pen<'a> {
 
     fn agents(&mut self) {
         let copies = self.copies;
-        // An epoch that has nothing is as good as unknown.
+        // An epoch that holds nothing is equal to an unknown one.
         let known: Vec<_> = copies
             .agents
             .in_order()
@@ -220,7 +220,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// Reads; puts what it reads into a state that was empty.
+/// Reads a snapshot into a state that was empty.
 struct SnapshotReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -240,7 +240,8 @@ impl<'a> SnapshotReader<'a> {
             before = Some(name);
             let asked = self.copies.ask(name);
             let slot = self.copies.come_in(&asked);
-            // Held here until all is read, so that a domain nobody refers to is found out.
+            // Referred to until everything is read, so that a domain without another reference is
+            // detected.
             self.copies.domains.refer(slot);
             self.domains.push(slot);
         }
@@ -401,7 +402,7 @@ impl<'a> SnapshotReader<'a> {
         }
     }
 
-    /// Only domains and sets that something refers to may have been listed.
+    /// Ends the reading: domains and sets without a reference must not have been listed.
     fn done(mut self) -> Result<Copies, RestoreFault> {
         let before = self.copies.domains.len();
         for slot in std::mem::take(&mut self.domains) {

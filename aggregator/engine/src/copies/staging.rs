@@ -1,7 +1,8 @@
 //! The staging area: copies on their way from one agent to another.
 //!
-//! They still count, belong to nobody, and are let go at their end, or when they are too old. Knows
-//! nothing of counts. What stays true: what is staged stands under its id, its end and its start.
+//! They still count, belong to no agent, and are let go at their end, or when they are too old.
+//! Knows nothing of counts. What stays true: a transfer is listed under its id, its end and its
+//! start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +17,8 @@ pub(super) struct Staged {
     pub(super) set: u32,
     pub(super) copies: u32,
     pub(super) strict: bool,
-    /// When the copies were taken; kept over transfers, because a greatest age is about how long
-    /// copies are held, whoever holds them.
+    /// When the copies were taken. Transfers keep it, because a greatest age limits how long copies
+    /// are held, by whichever agents.
     pub(super) start: Timestamp,
     /// When they are let go at the latest.
     pub(super) end: Timestamp,
@@ -39,7 +40,7 @@ impl Staging {
         self.by_id.get(&id)
     }
 
-    /// Stages under an id that is free.
+    /// Stages copies under an id that is free.
     pub(super) fn insert(&mut self, id: TransferId, staged: Staged) {
         self.by_id.insert(id, staged);
         self.by_end.insert((staged.end, id));
@@ -53,31 +54,31 @@ impl Staging {
         Some(staged)
     }
 
-    /// The one that ends first, if it ends by `now`.
+    /// The transfer that ends first, if it ends by `now`.
     pub(super) fn due(&self, now: Timestamp) -> Option<TransferId> {
         let (end, id) = self.by_end.first()?;
         (*end <= now).then_some(*id)
     }
 
-    /// The one that was taken first, if it was taken by `last`.
+    /// The transfer whose copies were taken first, if they were taken by `last`.
     pub(super) fn taken_by(&self, last: Timestamp) -> Option<TransferId> {
         let (start, id) = self.by_start.first()?;
         (*start <= last).then_some(*id)
     }
 
-    /// Everything staged, by id.
+    /// All transfers, by id.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
         self.by_id.iter().map(|(id, staged)| (*id, staged))
     }
 
-    /// Everything staged, by the end that its transfer gave it.
+    /// All transfers, by the end that was stated when they were staged.
     pub(super) fn by_end(&self) -> impl Iterator<Item = (TransferId, &Staged)> {
         self.by_end
             .iter()
             .filter_map(|(_, id)| Some((*id, self.by_id.get(id)?)))
     }
 
-    /// Everything staged that was taken at `from` or later, by its start and id.
+    /// All transfers of copies that were taken at `from` or later, by start and id.
     pub(super) fn by_start(&self, from: Timestamp) -> impl Iterator<Item = (TransferId, &Staged)> {
         self.by_start
             .range((from, TransferId(0))..)

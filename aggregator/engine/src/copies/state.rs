@@ -1,9 +1,9 @@
 //! The state of one resource's copies, and the few steps in which it changes.
 //!
-//! Every operation is put together from these steps: a hold comes to count or ceases to, copies are
-//! staged or let go. Each step keeps all counts, the digest and what agents hold in line, so that
-//! no operation can forget one. Knows nothing of why a step is taken. What stays true: every count
-//! is the sum of the live holds and the staged copies under it.
+//! Every operation consists of these steps: a hold begins or ceases to count, copies are staged or let go. Each
+//! step keeps all counts, the digest and the agents' digests consistent, so that no operation can forget one. Knows
+//! nothing of why a step is taken. What stays true: every count is the sum of the live holds and the staged copies
+//! under it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::holds::{Facts, Holds};
 use super::limits::CopyLimits;
 use super::staging::{Staged, Staging};
 
-/// The copies of one resource: who holds how many, under which limits.
+/// The copies of one resource: which holds there are, and under which limits.
 ///
 /// A function of the operations alone: the same operations in the same order give the same results
 /// and the same [digest](Self::digest), also across [snapshots](Self::snapshot).
@@ -33,30 +33,30 @@ pub struct Copies {
     pub(super) holds: Holds,
     pub(super) staging: Staging,
     pub(super) total: u64,
-    /// Of them, those that were not granted before use.
+    /// How many of them were not granted before use.
     pub(super) optimistic: u64,
     pub(super) now: Timestamp,
     pub(super) sum: Sum,
     pub(super) counters: CopiesCounters,
 }
 
-/// What happened at bounds, since this value was made. Not part of the state.
+/// What happened at bounds since this value was created. Not part of the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiesCounters {
-    /// Holds and transfers that were not counted, because as many were kept as may be.
+    /// Holds and transfers that were not counted, because as many as allowed were kept.
     pub not_counted: u64,
     /// Ended ids that were forgotten before their epoch was over.
     pub ended_forgotten: u64,
 }
 
-/// Room for a domain, and where it is least.
+/// Room for a domain, and the limit with the least room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DomainRoom {
     pub(super) copies: u64,
     pub(super) by: Limiter,
 }
 
-/// A domain that an operation is about, which need not be here yet.
+/// A domain that an operation names, which need not be here yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedDomain<'a> {
     pub(super) name: &'a str,
@@ -67,7 +67,7 @@ pub(super) struct AskedDomain<'a> {
 }
 
 impl Copies {
-    /// Nobody holds anything.
+    /// A state without holds.
     pub fn new(limits: Arc<CopyLimits>, key: NameKey) -> Self {
         let mut copies = Self {
             first_class: 0,
@@ -87,11 +87,10 @@ impl Copies {
         copies
     }
 
-    /// A copy of this moment, to be written elsewhere while this one goes on.
+    /// A copy of the present state, which can be written elsewhere while this one goes on.
     ///
-    /// Shares the memory of holds, domains and names until either side changes it, piece by piece: it
-    /// costs some nanoseconds for every hundred holds, and what agents, staged copies, groups and holds with excess
-    /// take.
+    /// Shares the memory of holds, domains and names until either side changes it, piece by piece. It costs some
+    /// nanoseconds for every hundred holds, and a copy of the agents, staged copies, groups and excess.
     pub fn freeze(&mut self) -> Self {
         Self {
             limits: Arc::clone(&self.limits),
@@ -111,16 +110,16 @@ impl Copies {
 
     /// Brings a version of the limits into force.
     ///
-    /// Takes nothing away: what is above a lowered limit stays until it is released, and holds keep
-    /// the groups they were taken under. Says nothing about scopes; whoever keeps denials asks
-    /// [`is_full`](Self::is_full) about those in force. Costs the groups and classes of the
-    /// version, not the domains: each finds its new limits when it is met.
+    /// Takes nothing away: copies above a lowered limit stay until they are released, and holds keep the groups
+    /// that they were taken under. States nothing about scopes; the caller, which keeps the denials, calls
+    /// [`is_full`](Self::is_full) for those in force. The cost depends on the groups and classes of the version,
+    /// not on the domains: the new limits of a domain are looked up at its next use.
     pub fn new_limits(&mut self, limits: Arc<CopyLimits>) {
         let past = self.limits.classes.len() as u32;
         let count = limits.classes.len() as u32;
         match self.first_class.checked_add(past) {
             Some(first) if first.checked_add(count).is_some() => self.first_class = first,
-            // After four thousand million classes: count from zero again, with none met yet.
+            // After 2^32 classes: number them from zero again, with no domain looked up yet.
             _ => {
                 let slots: Vec<u32> = self.domains.slots().collect();
                 for slot in slots {
@@ -133,13 +132,13 @@ impl Copies {
         self.limits = limits;
     }
 
-    /// The number of an agent's epoch, for operations on its holds; valid until it is
-    /// [forgotten](Self::forget). Ask once a record.
+    /// The number of an agent's epoch, for operations on its holds; valid until it is [forgotten](Self::forget).
+    /// One call for each record is enough.
     pub fn agent(&mut self, name: &str, epoch: u128) -> AgentIx {
         self.agents.intern(name, epoch)
     }
 
-    /// What bounds have cost since this value was made.
+    /// What bounds have cost since this value was created.
     pub fn counters(&self) -> CopiesCounters {
         self.counters
     }
@@ -162,8 +161,7 @@ impl Copies {
         }
     }
 
-    /// The class of a domain that is here. Met for the first time under these limits, it is looked
-    /// up by name.
+    /// The class of a domain that is here. It is looked up by name at the domain's first use under these limits.
     #[inline]
     pub(super) fn class_at(&mut self, slot: u32) -> u32 {
         let known = self.domains.class_at(slot).checked_sub(self.first_class);
@@ -174,14 +172,14 @@ impl Copies {
         })
     }
 
-    /// As [`class_at`](Self::class_at), for those who only look.
+    /// As [`class_at`](Self::class_at), without storing the result.
     pub(super) fn class_seen(&self, slot: u32) -> u32 {
         let known = self.domains.class_at(slot).checked_sub(self.first_class);
         known.unwrap_or_else(|| self.limits.class_of(self.domains.name(slot)))
     }
 
-    /// Room for more copies of a domain under today's groups. Of equally near limits the domain's
-    /// is named first, then groups by name.
+    /// Room for more copies of a domain under the groups in force. Among limits with equal room the domain's is
+    /// named first, then groups by name.
     #[inline]
     pub(super) fn room(&self, asked: &AskedDomain<'_>) -> DomainRoom {
         let held = asked.slot.map_or(0, |slot| self.domains.at(slot).copies());
@@ -251,7 +249,7 @@ impl Copies {
         Ok((slot, facts))
     }
 
-    /// A domain's slot; it comes in if it is not here.
+    /// A domain's slot; the domain is added if it is not here.
     pub(super) fn come_in(&mut self, asked: &AskedDomain<'_>) -> u32 {
         match asked.slot {
             Some(slot) => slot,
@@ -275,7 +273,7 @@ impl Copies {
         }
     }
 
-    /// A hold ends; what it counted opens scopes.
+    /// A hold ends; scopes that it counted in may open.
     pub(super) fn end(&mut self, slot: u32, out: &mut Effects) {
         let facts = self.holds.facts(slot);
         if facts.flags.lost {
@@ -289,7 +287,7 @@ impl Copies {
         self.domains.unrefer(facts.domain);
     }
 
-    /// A live hold has other copies from now on, at least one.
+    /// Changes the copies of a live hold, to at least one.
     pub(super) fn resize(&mut self, slot: u32, copies: u32, out: &mut Effects) {
         let facts = self.holds.facts(slot);
         let new = Facts { copies, ..facts };
@@ -315,7 +313,7 @@ impl Copies {
         self.note(&new, true);
     }
 
-    /// A live hold's agent is gone: it is kept, and counts no more.
+    /// A live hold's agent is gone: the hold is kept, and stops counting.
     pub(super) fn lose(&mut self, slot: u32, out: &mut Effects) {
         let facts = self.holds.facts(slot);
         self.count_out(&facts, out);
@@ -325,7 +323,7 @@ impl Copies {
         self.note(&self.holds.facts(slot), true);
     }
 
-    /// A lost hold counts again, under the groups it was taken under.
+    /// A lost hold counts again, under the groups that it was taken under.
     pub(super) fn find_again(&mut self, slot: u32, copies: u32) {
         self.note(&self.holds.facts(slot), false);
         self.holds.set_lost(slot, false);
@@ -336,7 +334,7 @@ impl Copies {
         self.count_in(&facts);
     }
 
-    /// Copies that left a hold are staged: they go on counting.
+    /// Stages copies that left a hold; they still count.
     pub(super) fn stage(&mut self, id: TransferId, staged: Staged) {
         self.domains.refer(staged.domain);
         self.groups.refer(staged.set);
@@ -350,7 +348,7 @@ impl Copies {
         self.staging.insert(id, staged);
     }
 
-    /// Staged copies leave the staging area.
+    /// Removes staged copies from the staging area.
     pub(super) fn unstage(&mut self, id: TransferId, out: &mut Effects) -> Option<Staged> {
         let staged = self.staging.remove(id)?;
         self.counts_out(
@@ -366,7 +364,7 @@ impl Copies {
         Some(staged)
     }
 
-    /// An id stays ended until its epoch is over.
+    /// Remembers an id as ended until its epoch is over.
     pub(super) fn stays_ended(&mut self, id: HoldId) {
         let Some(agent) = self.agents.get_mut(id.agent) else {
             return;
@@ -387,7 +385,7 @@ impl Copies {
         }
     }
 
-    /// Says which of the scopes that a hold of a domain counts in are full.
+    /// Adds a statement for each scope of a hold of a domain that is full.
     pub(super) fn say_full(&self, name: &str, limit: u64, held: u64, set: u32, out: &mut Effects) {
         if limit <= held {
             out.say(CopiesScope::Domain(name), true);
@@ -460,7 +458,7 @@ impl Copies {
         }
     }
 
-    /// What the agent's own digest says of a live hold.
+    /// Updates the agent's own digest for a live hold.
     fn hold_digest(&mut self, facts: &Facts, more: bool) {
         if let Some(agent) = self.agents.get_mut(facts.id.agent) {
             let (number, copies) = (facts.id.number, facts.copies);

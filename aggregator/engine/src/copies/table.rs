@@ -1,37 +1,37 @@
 //! A table that grows one entry at a time: slots in chunks, found through chains.
 //!
 //! ```text
-//! chunks   [slot slot slot …] [slot slot …]     a slot never moves; freed ones are used again
+//! chunks   [slot slot slot …] [slot slot …]     a slot never moves; freed ones are reused
 //! heads    bucket -> first slot of its chain     one more bucket with each entry beyond the last
 //! ```
 //!
-//! A growing vector or hash map would copy everything once in a while: half of it stands empty, and
-//! the copy is a pause at a million holds. Linear hashing splits one bucket at an insertion instead,
-//! so an entry costs itself and four bytes, and no insertion costs more than a chunk. A frozen copy
-//! shares the chunks. Knows nothing of what lies in it. What stays true: every live entry is in exactly
-//! one chain; the order of chains and slots is never shown to anybody.
+//! A growing vector or hash map would copy everything once in a while: half of its memory is empty, and
+//! the copy is a pause at a million holds. Linear hashing splits one bucket at an insertion instead, so
+//! an entry costs its size and four bytes, and no insertion costs more than a chunk. A frozen copy
+//! shares the chunks. Knows nothing of what the entries mean. What stays true: every live entry is in
+//! exactly one chain; the order of chains and slots is visible nowhere outside.
 
 use super::chunk::Chunk;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Slots in a chunk: some kilobytes, since the first change to one that a frozen copy shares copies it,
+/// Slots in a chunk: some kilobytes. The first change to a chunk that a frozen copy shares copies it,
 /// and a record may change a few hundred.
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 7;
 
-/// Heads in a chunk, as many bytes.
+/// Heads in a chunk: as many bytes.
 const HEADS: usize = 1 << HEADS_BITS;
 const HEADS_BITS: u32 = 10;
 
-/// An entry that carries its chain.
+/// An entry that contains the link of its chain.
 pub(super) trait Chained: Copy {
     /// The next slot in the chain, or in the list of free slots.
     fn chain(&self) -> u32;
     /// Sets it.
     fn set_chain(&mut self, next: u32);
-    /// The hash by which it is found. Only asked of live entries.
+    /// The hash by which it is found. Only called for live entries.
     fn hash(&self) -> u32;
 }
 
@@ -59,7 +59,7 @@ impl<T: Chained> Table<T> {
         table
     }
 
-    /// A copy of this moment, which shares all chunks.
+    /// A copy of the present state; it shares all chunks.
     pub(super) fn freeze(&mut self) -> Self {
         Self {
             chunks: self.chunks.iter_mut().map(Chunk::share).collect(),
@@ -79,13 +79,13 @@ impl<T: Chained> Table<T> {
         &self.chunks[(slot >> CHUNK_BITS) as usize].all()[slot as usize & (CHUNK - 1)]
     }
 
-    /// The entry in a slot, to be changed; what its hash is made of must stay.
+    /// The entry in a slot, for changes; the fields that its hash depends on must stay the same.
     #[inline]
     pub(super) fn at_mut(&mut self, slot: u32) -> &mut T {
         &mut self.chunks[(slot >> CHUNK_BITS) as usize].all_mut()[slot as usize & (CHUNK - 1)]
     }
 
-    /// The slot of the entry with this hash that is meant.
+    /// The slot of the entry with this hash for which `is_meant` is true.
     #[inline]
     pub(super) fn find(&self, hash: u32, is_meant: impl Fn(&T) -> bool) -> Option<u32> {
         let mut slot = self.head(self.bucket_of(hash));
@@ -99,7 +99,7 @@ impl<T: Chained> Table<T> {
         None
     }
 
-    /// The first slot of the chain in which an entry of this hash is or would be.
+    /// The first slot of the chain for this hash.
     #[inline]
     pub(super) fn first(&self, hash: u32) -> u32 {
         self.head(self.bucket_of(hash))
@@ -140,7 +140,7 @@ impl<T: Chained> Table<T> {
         self.len -= 1;
     }
 
-    /// The slots of all live entries, in no order that means anything.
+    /// The slots of all live entries, in arbitrary order.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         (0..self.buckets).flat_map(move |bucket| {
             let mut slot = self.head(bucket);
@@ -184,7 +184,7 @@ impl<T: Chained> Table<T> {
     fn bucket_of(&self, hash: u32) -> u32 {
         let mask = self.buckets.next_power_of_two() - 1;
         let bucket = hash & mask;
-        // Buckets that do not exist yet are still part of the one they will be split from.
+        // A bucket that does not exist yet is still part of the one from which it will be split.
         if bucket < self.buckets {
             bucket
         } else {
@@ -212,7 +212,7 @@ impl<T: Chained> Table<T> {
         self.buckets += 1;
     }
 
-    /// Adds a bucket and moves into it what belongs there from the one it shared.
+    /// Adds a bucket, and moves its entries into it from the bucket that they shared.
     fn split(&mut self) {
         let new = self.buckets;
         let level = (new + 1).next_power_of_two();
@@ -268,7 +268,7 @@ mod tests {
             table.find(key.wrapping_mul(0x9e37_79b1), |entry| entry.key == key)
         };
         for round in 0..20_000u32 {
-            // A walk that inserts more than it removes, and meets every key several times.
+            // Inserts more than it removes, and uses every key several times.
             let key = round.wrapping_mul(2_654_435_761) % 4_096;
             match slots.remove(&key) {
                 Some(slot) if round % 3 == 0 => table.remove(slot),

@@ -9,7 +9,7 @@ use super::*;
 
 const S: u64 = 1_000_000;
 
-/// A resource, and what was said of it last.
+/// A resource, and the effects of the last operation on it.
 struct Played {
     copies: Copies,
     out: Effects,
@@ -147,7 +147,8 @@ fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
 
 #[test]
 fn copies_on_their_way_between_agents_open_and_close_nothing() {
-    // Full, and below the limit by less than what is moved: for neither has a count moved.
+    // Full, and below the limit by less than what is transferred: in both cases no count has
+    // changed.
     for limit in [3, 4] {
         let mut played = under(CopyLimits::builder(limit).global(Some(4)));
         played.hold("A", 1, "a", 3);
@@ -171,7 +172,7 @@ fn a_tick_earlier_than_one_before_it_changes_nothing() {
     assert_eq!(played.copies.now(), at(9 * S));
     assert_eq!(played.copies.snapshot(), snapshot);
     assert_eq!(played.copies.digest(), digest);
-    // What was too old at nine seconds is not young again.
+    // A hold that was too old at nine seconds is not young again.
     assert_eq!(played.beat("A", &[listed(1, "a", 1)]), [HoldVerdict::Ended]);
 }
 
@@ -238,7 +239,7 @@ fn what_returns_counts_even_where_others_have_taken_its_place() {
 fn a_lost_release_is_healed_by_the_next_full_beat_before_anything_new_is_judged() {
     let mut played = under(CopyLimits::builder(2));
     played.hold("A", 1, "a", 2);
-    // Hold 1 was released and hold 2 taken, and neither arrived.
+    // The release of hold 1 and the reserve of hold 2 were lost.
     let verdicts = played.beat("A", &[listed(2, "a", 2)]);
     assert_eq!(verdicts, [counted(0, None)]);
     assert_eq!(played.of("a"), 2);
@@ -281,7 +282,7 @@ fn a_hold_that_is_too_old_ends_with_the_tick_and_is_not_brought_back() {
     let ended: Vec<u64> = played.out.ended().iter().map(|e| e.hold.number).collect();
     assert_eq!(ended, [1]);
     assert_eq!(played.beat("A", &[listed(1, "a", 2)]), [HoldVerdict::Ended]);
-    // Another one that was as old already when the beat first named it.
+    // Another hold, which was already too old when a heartbeat first listed it.
     assert_eq!(played.beat("A", &[listed(2, "a", 2)]), [HoldVerdict::Ended]);
 }
 

@@ -1,4 +1,4 @@
-//! What time does to copies: transfers end, holds and staged copies grow too old.
+//! What time does to copies: transfers end, and holds and staged copies grow too old.
 //!
 //! ```text
 //! max_age 1h    taken at 10:00:00.3    ended by the first tick at or after 11:00:00.3
@@ -6,8 +6,8 @@
 //! ttl 2h        staged at 10:30:00.3   let go as a hold would end: at or after 11:00:00.3
 //! ```
 //!
-//! Knows nothing of how ticks come about. What stays true: between ticks time stands still, and a
-//! tick earlier than one before it changes nothing.
+//! Knows nothing of how ticks are made. What stays true: between ticks time stands still, and a tick with
+//! an earlier time than the last one changes nothing.
 
 use tollgate_shared::time::Timestamp;
 
@@ -16,8 +16,8 @@ use super::staging::Staging;
 use super::state::Copies;
 
 impl Copies {
-    /// Brings time in: lets go what is staged and due or too old, and ends holds that are older than they
-    /// may be; the latter are listed in [`Effects::ended`], by agent and number, and stay ended.
+    /// Advances the time: lets staged copies go that are due or too old, and ends holds that are too old.
+    /// [`Effects::ended`] lists those holds, by agent and number; they stay ended.
     pub fn tick(&mut self, now: Timestamp, out: &mut Effects) {
         if now < self.now {
             return;
@@ -36,14 +36,14 @@ impl Copies {
         out.settle(from);
     }
 
-    /// Whether a hold of this start has reached the greatest age at the last tick.
+    /// Whether a hold with this start has reached the greatest age at the last tick.
     pub(super) fn too_old(&self, start: Timestamp) -> bool {
         self.limits
             .max_age
             .is_some_and(|age| start.saturating_add(age) <= self.now)
     }
 
-    /// The last start that has reached the greatest age, if any can have.
+    /// The latest start that has reached the greatest age, if there is one.
     fn last_too_old(&self) -> Option<Timestamp> {
         let age = self.limits.max_age?;
         let last = self.now.as_micros().checked_sub(age.as_micros())?;
@@ -62,7 +62,7 @@ impl Copies {
         for slot in old {
             let facts = self.holds.facts(slot);
             self.end(slot, out);
-            // A lost hold is forgotten: should its agent come back, its start says how old it is.
+            // A lost hold is forgotten: if its agent comes back, the listed start shows its age.
             if !facts.flags.lost {
                 out.ended.push(EndedHold {
                     hold: facts.id,

@@ -1,7 +1,7 @@
-//! What can be seen of a resource's copies: counts, full scopes, who holds what.
+//! Views of a resource's copies: counts, full scopes, holds.
 //!
-//! Knows nothing that the state does not. What stays true: looking changes nothing, and everything
-//! is shown in an order that does not depend on how the state came about.
+//! Knows only the state. What stays true: looking changes nothing, and everything is shown in an order that
+//! does not depend on how the state was reached.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ pub struct Count<'a> {
     pub name: &'a str,
     /// Copies.
     pub copies: u64,
-    /// The effective limit; none: unbounded, or unknown to the limits in force.
+    /// The effective limit; `None`: unbounded, or not in the limits in force.
     pub limit: Option<u64>,
 }
 
@@ -33,12 +33,12 @@ impl Count<'_> {
     }
 }
 
-/// What is the matter with a hold.
+/// Whether a hold counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldState {
     /// It counts.
     Live,
-    /// Its agent is gone; it counts no more.
+    /// Its agent is gone; it does not count any more.
     Lost,
 }
 
@@ -80,14 +80,14 @@ pub struct StagedView<'a> {
     pub copies: u32,
     /// When they were taken.
     pub start: Timestamp,
-    /// When they are let go: at the end that their transfer gave them, or at the greatest age that the
-    /// limits in force allow, whichever comes first.
+    /// When they are let go: at the end that was stated when they were staged, or at the greatest age under the
+    /// limits in force, whichever comes first.
     pub end: Timestamp,
     /// Whether they were granted before use.
     pub strict: bool,
 }
 
-/// Where a hold stands among those that people see, and where it lies.
+/// Sort key of a hold in the order that people see, and its slot.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct AgeOrder<'a> {
     start: Timestamp,
@@ -107,18 +107,18 @@ impl Copies {
         }
     }
 
-    /// Of all copies those that were in use before they were granted. Where reserve is strict these
-    /// are counted apart: they were taken while blind.
+    /// How many of all copies were in use before they were granted. Where reserve is strict, agents took these
+    /// while blind.
     pub fn optimistic(&self) -> u64 {
         self.optimistic
     }
 
-    /// Live holds, lost ones, and staged transfers together; what is bounded.
+    /// Number of live holds, lost ones, and staged transfers; this is what is bounded.
     pub fn kept(&self) -> u64 {
         u64::from(self.holds.len()) + u64::from(self.staging.len())
     }
 
-    /// Domains that hold or staged copies.
+    /// Number of domains that have holds or staged copies.
     pub fn domains(&self) -> u32 {
         self.domains.len()
     }
@@ -153,7 +153,7 @@ impl Copies {
         counts.filter(|count| 0 < count.copies).collect()
     }
 
-    /// All groups that limits name or that something was taken under, by name.
+    /// All groups that limits name or that have holds, by name.
     pub fn counts_of_groups(&self) -> impl Iterator<Item = Count<'_>> {
         self.groups.by_name().map(|group| Count {
             name: &group.name,
@@ -162,7 +162,7 @@ impl Copies {
         })
     }
 
-    /// The groups that a domain belongs to today, by name.
+    /// The groups that a domain belongs to under the limits in force, by name.
     pub fn groups_of(&self, domain: &str) -> impl Iterator<Item = Count<'_>> {
         let class = self.limits.class_of(&admit_domain(domain));
         let set = self.groups.set_of_class(class);
@@ -173,7 +173,7 @@ impl Copies {
         })
     }
 
-    /// The count of a scope. A group that the limits do not know is unbounded.
+    /// The count of a scope. A group that the limits do not have is unbounded.
     pub fn count_of<'a>(&self, scope: CopiesScope<'a>) -> Count<'a> {
         match scope {
             CopiesScope::Domain(name) => self.domain(name),
@@ -203,7 +203,7 @@ impl Copies {
         self.groups.at(group).map_or("", |group| &group.name)
     }
 
-    /// The number of an epoch that is known already.
+    /// The number of an epoch, if it is known.
     pub fn known_agent(&self, name: &str, epoch: u128) -> Option<AgentIx> {
         self.agents.find(name, epoch)
     }
@@ -230,7 +230,7 @@ impl Copies {
         self.agents.get(agent).map_or(0, |agent| agent.live_copies)
     }
 
-    /// What an epoch's digest beat must say.
+    /// The digest that an epoch's digest beat must contain.
     pub fn holdings_of(&self, agent: AgentIx) -> Holdings {
         let agent = self.agents.get(agent);
         agent.map_or_else(Holdings::default, |agent| agent.holdings)
@@ -252,8 +252,8 @@ impl Copies {
         self.oldest_first_from(Timestamp::ZERO)
     }
 
-    /// The same, of holds that were taken at `from` or later. Of a half second's holds those that are not asked
-    /// for are put in no order, so that a page costs little more than what it shows.
+    /// The same, for holds that were taken at `from` or later. Only as many holds of a half second are sorted
+    /// as the caller reads, so a page costs little more than what it shows.
     pub fn oldest_first_from(&self, from: Timestamp) -> impl Iterator<Item = HoldView<'_>> {
         self.holds.by_age_from(from).flat_map(move |slots| {
             let later = slots.filter(|slot| from <= self.holds.start(*slot));
@@ -263,7 +263,7 @@ impl Copies {
         })
     }
 
-    /// Everything staged that was taken at `from` or later, by its start and id.
+    /// All transfers of copies that were taken at `from` or later, by start and id.
     pub fn staged_by_start(&self, from: Timestamp) -> impl Iterator<Item = StagedView<'_>> {
         self.staging
             .by_start(from)
@@ -282,7 +282,7 @@ impl Copies {
         }
     }
 
-    /// Everything staged, by the end that its transfer gave it, whether or not it is let go before.
+    /// All transfers, by the end that was stated when they were staged, even if they are let go earlier.
     pub fn staged(&self) -> impl Iterator<Item = StagedView<'_>> {
         self.staging
             .by_end()
@@ -299,13 +299,13 @@ impl Copies {
         self.now
     }
 
-    /// A digest of everything that a later operation could depend on, the limits excepted. Equal
-    /// states have equal digests under one key of names.
+    /// A digest of everything that a later operation could depend on, without the limits. Equal states have
+    /// equal digests under one key of names.
     pub fn digest(&self) -> u128 {
         self.sum.at(self.now.as_micros())
     }
 
-    /// Bytes on the heap, limits and names of agents and groups excepted.
+    /// Bytes on the heap, without limits and names of agents and groups.
     pub fn heap_bytes(&self) -> usize {
         self.holds.heap_bytes()
             + self.domains.heap_bytes()

@@ -1,15 +1,16 @@
-//! What lasts of amendments: which pairs and domains are banned, and which pairs are pardoned.
+//! Lasting effects of amendments: which pairs, domains and networks are banned, and which pairs are
+//! pardoned.
 //!
 //! ```text
-//! ban      api.search, mallory, until 18:00     denied until then, whatever the windows say
-//! ban      everywhere, mallory                  denied on every resource until it is taken back
-//! pardon   api.search, acme, until 12:00:07     no denial is stated before; counted as ever
+//! ban      api.search, mallory, until 18:00     denied until then, whatever the windows allow
+//! ban      everywhere, mallory                  denied on every resource until an operator unbans it
+//! pardon   api.search, acme, until 12:00:07     no denial is stated before then; hits count as usual
 //! ```
 //!
 //! There is one entry for each scope that an operator named, however often, until it has ended by log
-//! time. Knows nothing of how entries came to be written. What stays true: an entry whose end a counted
-//! tick has reached is gone, and one that a later amendment overrides leaves nothing behind, so that what
-//! is here is a function of the log, and as large as what is in force.
+//! time. Knows nothing of how the acts were written. What stays true: an entry is removed when a counted
+//! tick reaches its end, and an entry that a later amendment overrides leaves nothing behind. So the
+//! content is a function of the log, and as large as what is in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
@@ -27,11 +28,11 @@ use crate::pairs::Identity;
 pub(super) struct Ban {
     /// When it ends by itself.
     pub until: Timestamp,
-    /// The version that it came with.
+    /// The version of the amendment.
     pub version: u64,
 }
 
-/// What amendments say of one pair.
+/// What amendments state about one pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OfPair {
     /// Its ban.
@@ -40,7 +41,7 @@ pub(super) struct OfPair {
     pub pardon: Option<Timestamp>,
 }
 
-/// Whom an entry is about.
+/// What an entry is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whom {
     /// One pair.
@@ -57,23 +58,23 @@ pub(super) struct Amended {
     pairs: BTreeMap<Identity, OfPair>,
     domains: BTreeMap<Box<str>, Ban>,
     networks: NetworkBans,
-    /// The ends that come, each of an entry that is here.
+    /// The coming ends, each of an entry that is here.
     ends: BTreeSet<(Timestamp, Whom)>,
     digest: u128,
 }
 
 impl OfPair {
-    /// Whether a hit at `at` is one of the banned.
+    /// Whether a hit at `at` is banned.
     pub fn is_banned(&self, at: Timestamp) -> bool {
         self.ban.is_some_and(|ban| at < ban.until)
     }
 
-    /// Whether no denial is stated at `now`.
+    /// Whether denials are withheld at `now`.
     pub fn is_pardoned(&self, now: Timestamp) -> bool {
         self.pardon.is_some_and(|until| now < until)
     }
 
-    /// The denial that is stated at `now` where the limits alone would state `own`.
+    /// The denial to state at `now`, where `own` is the one by limits alone.
     pub fn denial(&self, own: Option<Denial>, now: Timestamp) -> Option<Denial> {
         let own = own.filter(|_| !self.is_pardoned(now));
         match self.ban.filter(|ban| now < ban.until) {
@@ -82,7 +83,7 @@ impl OfPair {
         }
     }
 
-    /// The instants at which some of it is over.
+    /// The instants at which its ban or its pardon ends.
     fn ends(&self) -> impl Iterator<Item = Timestamp> {
         let ends = [self.ban.map(|ban| ban.until), self.pardon];
         ends.into_iter().flatten()
@@ -107,7 +108,7 @@ impl Ban {
 }
 
 impl Amended {
-    /// What is said of a pair: of several bans the one that lasts longest.
+    /// What amendments state about a pair; of several bans the one that lasts longest.
     #[inline]
     pub fn of(&self, identity: Identity, resource: &str, domain: &str) -> OfPair {
         if self.pairs.is_empty() && self.domains.is_empty() && self.networks.len() == 0 {
@@ -124,7 +125,7 @@ impl Amended {
         found
     }
 
-    /// What is said of a pair by itself.
+    /// What amendments state about the pair itself, without bans of its domain or networks.
     pub fn pair(&self, identity: Identity) -> OfPair {
         self.pairs.get(&identity).copied().unwrap_or_default()
     }
@@ -134,7 +135,7 @@ impl Amended {
         self.domains.get(domain).copied()
     }
 
-    /// Says something else of a pair.
+    /// Sets what amendments state about a pair.
     pub fn set_pair(&mut self, identity: Identity, said: OfPair) {
         let before = self.pairs.remove(&identity);
         if let Some(before) = before {
@@ -153,7 +154,7 @@ impl Amended {
         self.pairs.insert(identity, said);
     }
 
-    /// Bans a domain everywhere, or does not any more.
+    /// Bans a domain on every resource; `None` lifts the ban.
     pub fn set_domain(&mut self, domain: &str, ban: Option<Ban>) {
         if let Some(before) = self.domains.remove(domain) {
             self.digest = self.digest.wrapping_sub(domain_mark(domain, before));
@@ -166,14 +167,14 @@ impl Amended {
         }
     }
 
-    /// The ban of a network, on a resource or everywhere; `None` for what is not a network, too.
+    /// The ban of a network, on a resource or everywhere; `None` also if `domain` is not a network.
     pub fn network(&self, resource: Option<&str>, domain: &str) -> Option<Ban> {
         let mut text = NetworkText::default();
         let network = banned_network(domain, &mut text).ok()?;
         self.networks.get(resource, network)
     }
 
-    /// Bans a network, in its one spelling, or does not any more.
+    /// Bans a network, given in its canonical spelling; `None` lifts the ban.
     pub fn set_network(&mut self, resource: Option<&str>, network: &str, ban: Option<Ban>) {
         let whom = || Whom::Network(resource.map(Into::into), network.into());
         if let Some(before) = self.networks.set(resource, network, ban) {
@@ -188,7 +189,7 @@ impl Amended {
         }
     }
 
-    /// A counted tick: lets go of what has ended.
+    /// Removes the entries that have ended by a counted tick at `now`.
     pub fn end_by(&mut self, now: Timestamp) {
         while let Some((end, _)) = self.ends.first()
             && *end <= now
@@ -226,7 +227,7 @@ impl Amended {
         }
     }
 
-    /// What is said of pairs, ascending.
+    /// What amendments state about single pairs, ascending.
     pub fn pairs(&self) -> impl Iterator<Item = (Identity, OfPair)> {
         self.pairs.iter().map(|(identity, said)| (*identity, *said))
     }
@@ -246,7 +247,7 @@ impl Amended {
         self.pairs.len() + self.domains.len() + self.networks.len()
     }
 
-    /// A number that depends on what is here alone.
+    /// A digest of the content alone.
     pub fn digest(&self) -> u128 {
         self.digest
     }
@@ -257,8 +258,8 @@ impl Amended {
         }
     }
 
-    /// Forgets an end of an entry that is taken out: who bans one domain again and again would else leave
-    /// an end behind each time.
+    /// Forgets the end of an entry that is removed. Otherwise each new ban of the same domain would leave
+    /// an end behind.
     fn will_not_end(&mut self, end: Timestamp, whom: impl FnOnce() -> Whom) {
         if end < Timestamp::MAX {
             self.ends.remove(&(end, whom()));
@@ -354,7 +355,7 @@ mod tests {
         );
         amended.end_by(at(50));
         assert_eq!((amended.len(), amended.digest()), (1, other.digest()));
-        // Nobody's end is forgotten because it was written twice.
+        // An end is not forgotten because an entry was written twice.
         amended.set_domain("d", ban(60));
         amended.set_domain("d", ban(70));
         amended.end_by(at(60));

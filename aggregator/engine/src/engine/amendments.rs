@@ -1,16 +1,16 @@
-//! Amendments: what operators do by hand, from the place of the pointer that brings them in.
+//! Amendments: what operators do by hand, from the log position of the activation that brings them in.
 //!
 //! ```text
 //! acme is denied until 12:00:07
-//! pardon at 12:00:02    lifted; until 12:00:07 nothing is stated of acme, and counted as ever
+//! pardon at 12:00:02    lifted; until 12:00:07 no denial of acme is stated; its hits count as usual
 //! reset  at 12:00:02    lifted; its windows are empty, its tiers inactive
 //! refund 3              three hits are taken out of its windows: lifted, or denied for less long
-//! ban until 18:00       denied until then: what comes all the same is excess
+//! ban until 18:00       denied until then: hits that arrive all the same are excess
 //! ```
 //!
-//! Each is done at the greater of the pair's time and the pointer's record. Knows nothing of who did
-//! it and of limits documents. What stays true: an amendment of a pair that nobody has met changes
-//! nothing, a ban excepted, and what it says is said of scopes that it names alone.
+//! An amendment takes effect at the pair's time or the time of the activation record, whichever is later. Knows
+//! nothing of the operator and of limits documents. What stays true: an amendment of an unknown pair changes
+//! nothing, unless it is a ban, and it causes statements only about the scopes that it names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ use crate::copies::{Copies, HoldId, TransferId};
 use crate::pairs::Identity;
 use tollgate_limits::Resource;
 
-/// When an amendment is done.
+/// Version and instant of an amendment.
 #[derive(Clone, Copy)]
 pub(super) struct When {
     /// Its number among the versions.
     pub version: u64,
-    /// When its pointer was appended, and not before log time.
+    /// When its activation was appended, or log time if that is later.
     pub at: Timestamp,
 }
 
 impl Engine {
-    /// Does what an operator wrote.
+    /// Applies what an operator wrote.
     pub(super) fn amend(
         &mut self,
         when: When,
@@ -73,7 +73,7 @@ impl Engine {
                     until: *until,
                     version: when.version,
                 };
-                // What has ended by log time would never be let go.
+                // A ban that has ended by log time would never be removed.
                 let ban = Some(ban).filter(|_| when.at < *until);
                 self.set_ban(when, (resource.as_deref(), domain), ban, place, rulings);
             }
@@ -83,12 +83,12 @@ impl Engine {
             Act::ReleaseHold { .. } | Act::ReleaseHolds { .. } | Act::ReleaseTransfer { .. } => {
                 self.release_holds(act, place, rulings);
             }
-            // It is limits.
+            // These change limits.
             Act::Switch { .. } | Act::Set(_) | Act::SetMany(_) => {}
         }
     }
 
-    /// Does something to a pair that is ruled here, and rules its denial again.
+    /// Applies `touch` to a pair that is ruled here, and rules its denial again.
     fn touch(
         &mut self,
         when: When,
@@ -121,7 +121,7 @@ impl Engine {
         self.rule_one_again(again, touch, place, rulings);
     }
 
-    /// Bans a domain or a network or takes its ban back, and rules again whatever that may close or open.
+    /// Bans a domain or a network, or lifts its ban, and rules again each scope that this may close or open.
     fn set_ban(
         &mut self,
         when: When,
@@ -152,7 +152,7 @@ impl Engine {
                 self.amended.set_pair(identity, OfPair { ban, ..said });
                 match of_copies || self.steps.newest().limits.copies(resource).is_none() {
                     true => BTreeMap::from([(identity, Arc::from(resource))]),
-                    // Its copies are counted elsewhere, and so it is denied there.
+                    // Its copies are counted in another partition, which denies it.
                     false => BTreeMap::new(),
                 }
             }
@@ -180,8 +180,8 @@ impl Engine {
         }
     }
 
-    /// The pairs in a network that are denied, ascending. Of others no name is known here: they are denied from
-    /// their next entry.
+    /// The denied pairs in a network, ascending. The names of its other pairs are not known here: they are
+    /// denied from their next entry.
     fn denied_within(&self, resource: Option<&str>, network: &str, at: Timestamp) -> Vec<Again> {
         let network = network_of_domain(network);
         let is_within = |domain: &str| {
@@ -208,8 +208,8 @@ impl Engine {
         within.into_values().collect()
     }
 
-    /// The pairs of a domain that have a name here: those of configured resources that are ruled or
-    /// counted here, and those that are denied.
+    /// The pairs of a domain whose names are known here: on configured resources that are ruled or counted
+    /// here, and denied ones.
     fn scopes_of(&self, domain: &str, at: Timestamp) -> BTreeMap<Identity, Arc<str>> {
         let limits = &self.steps.newest().limits;
         let configured = limits
@@ -233,9 +233,9 @@ impl Engine {
         configured.chain(denied).collect()
     }
 
-    /// Ends the holds that an operator means, the oldest first: their copies come back, and beats that
-    /// list them do not bring them back. Their agents are told. Then lets go the staged copies that are
-    /// meant, of which nobody is told: they are nobody's.
+    /// Ends the holds that an operator selected, the oldest first: their copies come back, heartbeats that list
+    /// them do not restore them, and their agents get verdicts. Then lets the selected staged copies go; these
+    /// belong to no agent, so there is no verdict.
     fn release_holds(&mut self, act: &Act, place: &mut Place, rulings: &mut Rulings) {
         let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
             return;
@@ -270,7 +270,7 @@ impl Engine {
         *place = voice.place;
     }
 
-    /// How many holds and staged transfers an operator's release means.
+    /// How many holds and staged transfers an operator's release selects.
     pub fn holds_meant(&self, act: &Act) -> usize {
         let index = resource_of_holds(act).and_then(|of| self.holders.find(of).ok());
         let held = index.and_then(|index| self.holders.all().get(index));
@@ -324,14 +324,14 @@ fn meant(copies: &Copies, act: &Act) -> Vec<(HoldId, Arc<str>, u128)> {
         .collect()
 }
 
-/// The transfers that an act ends, by the end that each was given.
+/// The transfers that an act ends, by the end that was stated when they were staged.
 fn staged_meant(copies: &Copies, act: &Act) -> Vec<TransferId> {
     match act {
         Act::ReleaseTransfer { transfer, .. } => {
             let staged = copies.staged_under(*transfer);
             staged.map(|staged| staged.id).into_iter().collect()
         }
-        // Who clears a domain means all of its copies; what is staged is no agent's.
+        // An operator who clears a domain means all of its copies; staged copies belong to no agent.
         Act::ReleaseHolds {
             domain,
             agent: None,

@@ -1,16 +1,17 @@
-//! A beat: its agent lives, and what it says it holds is compared with what is counted.
+//! Applies an agent's heartbeat: the agent lives, and the holds that it lists are compared with those
+//! counted.
 //!
 //! ```text
-//! digest as counted          nothing to say
-//! another digest             a list is wanted
-//! list                       what is counted and not listed comes back, what is listed and not
-//!                            counted is counted: a verdict for each
-//! a resource not named       nothing of it is held
-//! a number asked about       how it stands; where copies are not counted, what its operation was told
+//! digest as counted          no verdict
+//! another digest             the agent has to send a list
+//! list                       copies that are counted and not listed come back; holds that are listed and
+//!                            not counted are counted: a verdict for each
+//! a resource not named       the agent holds nothing of it
+//! a number asked about       its status; where copies are not counted, the verdict on its operation again
 //! ```
 //!
-//! Knows nothing of operations. What stays true: after lists of everything the epoch holds what it
-//! said, less what was ended or could not be counted.
+//! Knows nothing of operations. What stays true: after lists of everything the epoch holds what it listed,
+//! except holds that were ended or could not be counted.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use super::senders::Clock;
 use crate::copies::{AgentIx, DigestBeat, Effects, HoldId, HoldVerdict, List, Taken};
 
 impl Engine {
-    /// Applies a beat.
+    /// Applies a heartbeat.
     pub(super) fn beat(
         &mut self,
         offset: u64,
@@ -71,7 +72,7 @@ impl Engine {
             };
             self.nothing_held_beside(&who, clock, named, &mut voice);
         }
-        // After everything else, so that no statement's place depends on it.
+        // After everything else, so that no log position of a statement depends on it.
         for part in beat.parts() {
             if let Some(door) = doors.get(part.resource as usize) {
                 let resource = beat.resource(part.resource);
@@ -129,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// The sender holds nothing of the resources that its beat does not name.
+    /// Ends what the sender holds of resources that its heartbeat does not name.
     fn nothing_held_beside(
         &mut self,
         who: &Who,
@@ -147,15 +148,15 @@ impl Engine {
                     let nothing = List::whole(&[], &[]);
                     list_of(held, who, agent, clock, &nothing, out, voice);
                 }
-                // It takes a place all the same: an epoch that has given everything back is known or
-                // not, depending on whether this engine was restored since.
+                // Takes a log position all the same: whether an epoch that has released everything is
+                // still known depends on whether this engine was restored since.
                 None => voice.next(),
             }
         }
     }
 }
 
-/// Applies a list to one resource, and tells what came of what it lists.
+/// Applies a list to one resource, and adds the verdicts on what it lists.
 fn list_of(
     held: &mut Held,
     who: &Who,
@@ -167,7 +168,7 @@ fn list_of(
 ) {
     let at = clock.appended.end_of_millisecond();
     let before = held.copies.copies_of(agent);
-    // It fails for an epoch that is over alone, and those were sent away.
+    // Fails only for an epoch that is over, and such records were refused before.
     if held.copies.full_beat(agent, at, list, out).is_err() {
         return;
     }
@@ -196,7 +197,7 @@ fn list_of(
     }
 }
 
-/// What an agent is told about a hold that its beat listed.
+/// The verdict for the agent on a hold that its heartbeat listed.
 fn told(
     held: &Held,
     id: HoldId,
@@ -233,8 +234,8 @@ fn told(
     }
 }
 
-/// Answers for numbers of a resource whose copies are not counted here, as their operations were answered:
-/// whoever missed that verdict would wait for ever.
+/// Repeats the verdicts on numbers of a resource whose copies are not counted here: an agent that missed
+/// the first verdict would wait for ever.
 fn tell_of_uncounted(
     who: &Who,
     door: Admission,
@@ -244,7 +245,8 @@ fn tell_of_uncounted(
 ) {
     let (in_use, awaited): (NumberAnswer, NumberAnswer) = match door {
         Admission::Counted { .. } => return,
-        // Nothing is known of a reserve that was let through: it is asked for anew, and let through anew.
+        // A reserve that was let through is not remembered: the agent asks for it again, and it is let
+        // through again.
         Admission::Free => (
             |number| VerdictSays::Counted {
                 number,
@@ -271,10 +273,10 @@ fn tell_of_uncounted(
     }
 }
 
-/// What is said of a number.
+/// The verdict on a number.
 type NumberAnswer = fn(u64) -> VerdictSays;
 
-/// A beat of an epoch that is over: whatever it holds is not counted.
+/// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
 fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();

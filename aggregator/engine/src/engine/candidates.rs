@@ -1,14 +1,14 @@
-//! Candidates: limits that a resource would have, ruled beside those that it has.
+//! Candidates: limits on trial for a resource, ruled beside those in force.
 //!
 //! ```text
-//! api.search, acme   5 a second: denied from the fifth hit on     stated, as ever
-//!   candidate        3 a second: would be denied from the third   counted, and told to nobody
+//! api.search, acme   5 a second: denied from the fifth hit on     stated, as usual
+//!   candidate        3 a second: would be denied from the third   only counted
 //! ```
 //!
-//! The same hits in the same order, on pairs of their own: what is denied is denied by the real limits
-//! alone, so a candidate that is looser than they are is not offered what they refused. Knows nothing of
-//! who looks at the counts. What stays true: nothing here changes a statement, a real pair, or whether one
-//! is taken in at the cap; it is a function of the log, as everything else, and part of the digest.
+//! A candidate rules the same hits in the same order, on pairs of its own. Only the real limits deny, so a
+//! candidate that is looser never sees the calls that they refused. Knows nothing of who reads the counts.
+//! What stays true: nothing here changes a statement, a real pair, or whether a pair is accepted at the
+//! cap; like everything else it is a function of the log, and part of the digest.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::{PairEvent, Ruled};
 use tollgate_limits::RateClass;
 
-/// An entry as its real pair was ruled.
+/// An entry, and how its real pair was ruled.
 pub(super) struct Beside<'a> {
     pub resource: &'a str,
     pub domain: &'a str,
@@ -30,14 +30,14 @@ pub(super) struct Beside<'a> {
     pub place: Place,
     pub at: Timestamp,
     pub event: PairEvent,
-    /// No hit of it would be granted, whatever the limits.
+    /// The pair is banned: no hit is granted, whatever the limits.
     pub banned: bool,
-    /// What became of it.
+    /// The ruling on the real pair.
     pub ruled: Ruled,
 }
 
 impl Engine {
-    /// Rules an entry by the candidate. Says when that closes the pair, if it was open before.
+    /// Rules an entry by the candidate. `Some` if that closes a pair that was open before.
     pub(super) fn rule_beside(
         &mut self,
         class: &RateClass,
@@ -80,7 +80,7 @@ impl Engine {
             return None;
         }
         counts.count(entry.ruled, ruled);
-        // What has ended by log time is over, though the pair's own time has not come to it.
+        // A denial that has ended by log time is over, even if the pair's own time is earlier.
         let over = now.max(self.now());
         let end = end.filter(|end| over < *end && before.is_none_or(|before| before <= over))?;
         counts.closed += 1;
@@ -93,7 +93,7 @@ impl Engine {
         })
     }
 
-    /// Does to a candidate's pair what an operator did to the real one.
+    /// Applies an operator's act to the candidate's pair as well.
     pub(super) fn touch_candidate(
         &mut self,
         identity: Identity,
@@ -126,12 +126,12 @@ impl Engine {
         self.candidates.close();
     }
 
-    /// Pairs that are ruled by candidates.
+    /// Number of pairs that candidates rule.
     pub fn candidate_pairs(&self) -> u64 {
         self.candidates.alive().count()
     }
 
-    /// The lowest version by which any pair in memory was ruled last.
+    /// The ordinal of the oldest version by which any pair in memory was ruled last.
     pub(super) fn oldest_ordinal(&self) -> Option<u32> {
         let real = self.table.oldest_ordinal();
         let beside = self.candidates.oldest_ordinal();
@@ -140,7 +140,7 @@ impl Engine {
 }
 
 impl CandidateCounts {
-    /// Counts an entry that the real limits ruled one way and the candidate another.
+    /// Counts an entry with the rulings of the real limits and of the candidate.
     fn count(&mut self, real: Ruled, candidate: Ruled) {
         add(&mut self.granted, candidate.granted);
         add(&mut self.excess, candidate.excess);

@@ -1,14 +1,14 @@
-//! Totals in order: which hits record of which partition was totalled last for a resource.
+//! Order of totals: which hits record of which partition was totalled last for a resource.
 //!
 //! ```text
 //! partition 3 totals its records 10, 17, 20 for api.search: previous none, 10, 17
-//! at the resource's partition 20 comes first: previous 17 was not applied, so neither is 20
+//! if 20 arrives first at the resource's partition: its previous, 17, was not applied, so 20 is refused
 //! ```
 //!
-//! So that each granted hit counts once under the global limit, and in order. Knows nothing of what
-//! a total counts. What stays true: chains are never forgotten, whatever the limits say meanwhile,
-//! since a chain with a hole would stay broken; there is one for each globally limited resource and
-//! partition.
+//! So each granted hit counts once under the global limit, and in order. Knows nothing of what a
+//! total counts. What stays true: chains are never forgotten, even while the limits have no global
+//! limit, since a chain with a gap would stay broken. There is one for each globally limited
+//! resource and partition.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,20 @@ use crate::pairs::{Identities, mix};
 /// Both ends of this partition's chains.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chains {
-    /// By resource: the offset of the own record that was totalled last.
+    /// By resource: the offset of this partition's record that was totalled last.
     due: BTreeMap<Box<str>, u64>,
     /// By resource and source partition: the source offset of the total that was applied last.
     applied: BTreeMap<(Box<str>, u32), u64>,
     digest: u128,
 }
 
-/// Which end a link belongs to: it separates the two in the digest.
+/// Replaces the source partition in the digest of the `due` links, to tell the two kinds of links
+/// apart.
 const DUE: u64 = u64::MAX;
 
 impl Chains {
-    /// The own record at `offset` has a total for `resource`: the offset of the one before it.
+    /// Notes that this partition's record at `offset` has a total for `resource`; returns the
+    /// offset of the total before it.
     pub fn total(&mut self, identities: &Identities, resource: &str, offset: u64) -> Option<u64> {
         let before = match self.due.get_mut(resource) {
             Some(last) => Some(std::mem::replace(last, offset)),
@@ -38,10 +40,10 @@ impl Chains {
         before
     }
 
-    /// Takes note of a total of another partition's record; false if it is not the next one.
+    /// Notes a total of another partition's record; false if it is not the next one of its chain.
     ///
-    /// In a log whose beginning is gone (`began` is false) a source is taken up where it is met
-    /// first, since what came before it cannot come any more.
+    /// In a log whose beginning is gone (`began` is false) the first total of a source is accepted
+    /// whatever its previous one, since earlier totals can no longer arrive.
     pub fn apply(
         &mut self,
         identities: &Identities,
@@ -61,7 +63,7 @@ impl Chains {
         follows
     }
 
-    /// A number that depends on the links alone.
+    /// A digest of the links alone.
     pub fn digest(&self) -> u128 {
         self.digest
     }

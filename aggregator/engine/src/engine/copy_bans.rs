@@ -1,16 +1,15 @@
-//! Bans of domains on copy-limited resources: nothing more is granted, and what is held stays held.
+//! Bans of domains on copy-limited resources: nothing more is granted, but holds stay.
 //!
 //! ```text
-//! ban sandbox, acme, until 18:00    denied until then; acme holds what it holds
+//! ban sandbox, acme, until 18:00    denied until then; acme keeps its holds
 //! reserve 2 of acme                 granted 0, by the domain
-//! hold 2 of acme                    in use already: counted, and 2 too many
-//! release 2 of acme                 no lift: it is banned still
+//! hold 2 of acme                    in use already: counted, with an excess of 2
+//! release 2 of acme                 no lift: acme is still banned
 //! ```
 //!
-//! A domain may be banned and full at once. Full has no end, so of the two it is the one that is said last, and
-//! when there is room again the ban is said in place of a lift. Knows nothing of what banning is for. What
-//! stays true: while a domain is banned no statement opens it, and its holds are those that it would have
-//! had.
+//! A domain may be banned and full at once. Full has no end, so its denial is the one that is stated last; when
+//! there is room again, the ban is stated instead of a lift. Knows nothing of why a domain is banned. What
+//! stays true: while a domain is banned no statement opens it, and its holds are the same as without the ban.
 
 use std::sync::Arc;
 
@@ -42,7 +41,7 @@ impl Engine {
         counts_here(limits, resource, (self.partition, self.partitions))
     }
 
-    /// Whether what an operation takes is banned: where the namespace heeds denials at all.
+    /// Whether an operation takes copies for a banned domain, in a namespace that heeds denials.
     pub(super) fn is_banned_op(&self, index: usize, op: &HoldOp<'_>) -> bool {
         let (Does::Hold { domain, .. } | Does::Reserve { domain, .. }) = op.does else {
             return false;
@@ -60,7 +59,8 @@ impl Engine {
             .is_banned(self.now())
     }
 
-    /// Rules the ban of a domain's copies: it is denied if it is banned, and said again to be full if it is.
+    /// Rules a domain's ban again: states the denial if it is banned, and then the one of a full domain if it
+    /// is full.
     pub(super) fn rule_copies_again(
         &mut self,
         again: Again,
@@ -82,8 +82,8 @@ impl Engine {
         *place = voice.place;
     }
 
-    /// Denies the banned domains that took copies and are not denied yet: the ban is older than the limits
-    /// on their resource, or than what let its namespace be heeded again.
+    /// Denies banned domains that took copies and are not denied yet. In these cases the ban is older than the
+    /// limits on their resource, or than the switch by which their namespace heeds denials again.
     pub(super) fn deny_banned(
         &mut self,
         banned: Vec<BannedPair>,
@@ -105,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Where copies came back to a banned domain that was full, it is not open: the ban is said instead.
-    /// Looks at what a record said from the `from`th statement on.
+    /// States the ban instead of a lift where copies came back to a banned domain that was full. Checks the
+    /// statements of a record from the `from`th on.
     pub(super) fn keep_banned(&mut self, from: usize, rulings: &mut Rulings) {
         if self.amended.len() == 0 {
             return;
@@ -130,7 +130,7 @@ impl Engine {
     }
 }
 
-/// What a banned domain's reserve is told: none.
+/// The verdict on a banned domain's reserve: 0 granted.
 pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
     let Does::Reserve { domain, copies, .. } = op.does else {
         return None;
@@ -143,7 +143,7 @@ pub(super) fn nothing_granted(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Optio
     })
 }
 
-/// What a banned domain's hold is told: all of it is too much.
+/// The verdict on a banned domain's hold: all of it is excess.
 pub(super) fn all_too_much(
     copies_held: &mut Copies,
     id: HoldId,
@@ -165,7 +165,7 @@ pub(super) fn all_too_much(
     })
 }
 
-/// The domain that an operation takes copies for, as statements name it.
+/// The domain for which an operation takes copies, as statements name it.
 pub(super) fn domain_of(op: &HoldOp<'_>) -> Option<Arc<str>> {
     match op.does {
         Does::Hold { domain, .. } | Does::Reserve { domain, .. } => {

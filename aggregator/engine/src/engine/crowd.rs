@@ -1,15 +1,15 @@
-//! Whose epoch is given up where a partition has as many as it remembers.
+//! Which epoch is given up when a partition has as many as it remembers.
 //!
 //! ```text
-//! bound 5     web-1: 1 epoch    web-2: 1    bad: 3, of which the second was heard longest ago
-//! web-3 comes                   bad gives up its second: later records of it are only counted
+//! bound 5     web-1: 1 epoch    web-2: 1    bad: 3, the second of which has been silent for longest
+//! web-3 comes                   bad's second epoch is given up: later records of it are only counted
 //! ```
 //!
-//! The name that has most gives up its longest-silent epoch, so that one that starts again and again, on
-//! purpose or not, takes its own places and nobody else's. Of names that have equally many the one gives
-//! up whose epoch has been silent for longest. Knows nothing of sequences. What stays true: who is given up
-//! depends on the log alone; an epoch that was given up is known as such for as long as its sequences would
-//! have been, unless as many were given up after it as are remembered at all.
+//! The name with the most epochs gives up its longest-silent one. So an agent that starts again and again,
+//! on purpose or not, takes places of its own name only. Among names with equally many, the one gives up
+//! whose epoch has been silent for longest. Knows nothing of sequences. What stays true: which epoch is
+//! given up depends on the log alone. A given-up epoch is remembered as such for as long as its sequences
+//! would have been, unless as many as are remembered at all were given up after it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,29 +18,29 @@ use tollgate_shared::time::Timestamp;
 
 use crate::pairs::{Identity, mix};
 
-/// An epoch, by the log time at which it was heard last; none before the first counted tick.
+/// An epoch, and the log time of its last record; `None` before the first counted tick.
 pub(super) type HeardEpoch = (Option<Timestamp>, Identity);
 
 /// Epochs by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowd {
     by_name: BTreeMap<Identity, BTreeSet<HeardEpoch>>,
-    /// Names by how many epochs they have, and then by the longest silence.
+    /// Names by number of epochs, then by the longest silence.
     ranks: BTreeSet<(usize, Reverse<HeardEpoch>, Identity)>,
 }
 
 impl Crowd {
-    /// A name has one epoch more.
+    /// Adds an epoch to a name.
     pub fn enter(&mut self, name: Identity, heard: HeardEpoch) {
         self.change(name, |epochs| epochs.insert(heard));
     }
 
-    /// A name has one epoch less.
+    /// Removes an epoch from a name.
     pub fn leave(&mut self, name: Identity, heard: HeardEpoch) {
         self.change(name, |epochs| epochs.remove(&heard));
     }
 
-    /// The longest-silent epoch of the name that has most.
+    /// The longest-silent epoch of the name with the most epochs.
     pub fn to_give_up(&self) -> Option<Identity> {
         let (_, Reverse((_, who)), _) = self.ranks.last()?;
         Some(*who)
@@ -82,7 +82,7 @@ impl GivenUp {
         self.epochs.contains_key(&who)
     }
 
-    /// An epoch is given up at this log time. At the bound the first one is forgotten.
+    /// Notes that an epoch was given up at this log time. At the bound the earliest one is forgotten.
     pub fn put(&mut self, who: Identity, log: Option<Timestamp>, max: u64) {
         if max <= self.epochs.len() as u64
             && let Some((_, first)) = self.since.first().copied()
@@ -92,7 +92,7 @@ impl GivenUp {
         self.restore(who, log);
     }
 
-    /// Puts in an epoch as a snapshot has it.
+    /// Adds an epoch from a snapshot.
     pub fn restore(&mut self, who: Identity, log: Option<Timestamp>) {
         self.remove(who);
         self.since.insert((log, who));
@@ -100,8 +100,8 @@ impl GivenUp {
         self.digest = self.digest.wrapping_add(Self::digest_of(who, log));
     }
 
-    /// A tick was counted: those given up before `forgotten` are not known any more. Those of before the
-    /// first counted tick count from this one.
+    /// Counts a tick: forgets epochs whose log time is `forgotten`. The time of those given up before the
+    /// first counted tick starts at this one.
     pub fn tick(&mut self, log: Timestamp, forgotten: impl Fn(Timestamp) -> bool) {
         while let Some((since, who)) = self.since.first().copied() {
             match since {
@@ -112,12 +112,12 @@ impl GivenUp {
         }
     }
 
-    /// Every one of them, in the order of their hashes.
+    /// All of them, in the order of their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Identity, Option<Timestamp>)> + '_ {
         self.epochs.iter().map(|(who, log)| (*who, *log))
     }
 
-    /// A number that depends on what is remembered alone.
+    /// A digest of the content alone.
     pub fn digest(&self) -> u128 {
         self.digest
     }
@@ -130,7 +130,7 @@ impl GivenUp {
     }
 
     fn digest_of(who: Identity, log: Option<Timestamp>) -> u128 {
-        // Apart from that of an epoch that is remembered.
+        // Differs from the digest of an epoch that is remembered.
         let digest = mix(who.0, u64::MAX);
         mix(digest, log.map_or(u64::MAX, Timestamp::as_micros))
     }

@@ -1,8 +1,9 @@
-//! The denials that were stated and may be in force, with the names that only they keep.
+//! The denials that were stated and may be in force, with the names of their scopes, which are kept
+//! only here.
 //!
-//! Ordered by the scopes' hashes, so that every walk over them is the same on any machine. Knows
-//! nothing of why a scope is closed. What stays true: every denial whose end lies after log time is
-//! here; others may be here for a while, and nobody sees them.
+//! Ordered by the scopes' hashes, so that every walk has the same order on any machine. Knows nothing
+//! of why a scope is closed. What stays true: every denial whose end lies after log time is here;
+//! ended ones may remain for a while, but no view shows them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +21,7 @@ use crate::pairs::Identity;
 pub struct LiveDenial {
     /// The resource.
     pub resource: Arc<str>,
-    /// The domain; none: everybody.
+    /// The domain; `None`: everybody.
     pub domain: Option<Arc<str>>,
     /// Where it was stated last.
     pub place: Place,
@@ -57,52 +58,52 @@ impl LiveDenial {
     }
 }
 
-/// How a scope stands after an entry, and how it stood before.
+/// How a scope stands before and after an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub identity: Identity,
-    /// The place of the entry.
+    /// The log position of the entry.
     pub place: Place,
     /// The pair's time.
     pub now: Timestamp,
-    /// What ended by then is over for everybody: see [`super::Engine::now`].
+    /// What ended by then is over for every pair: see [`super::Engine::now`].
     pub over: Timestamp,
     /// The end that was stated last.
     pub before: Option<Timestamp>,
-    /// The denial by now.
+    /// The denial after the entry.
     pub denial: Option<Denial>,
 }
 
-/// The bits of a scope's hash that choose its shard: the first ones, so that the shards' order is the
-/// hashes' order.
+/// The bits of a scope's hash that select its shard: the first ones, so that the shards are in the
+/// order of the hashes.
 const SHARD_BITS: u32 = 8;
 
 type DenialShard = BTreeMap<Identity, LiveDenial>;
 
-/// All of them.
+/// All denials of a partition.
 #[derive(Clone, Debug)]
 pub(super) struct Denials {
-    /// Each is shared with frozen copies until it changes: a copy of all costs nothing, and the first
-    /// change after it copies one shard.
+    /// Each shard is shared with frozen copies until it changes: a copy of all of them is cheap, and
+    /// the first change to a shard after it copies that shard alone.
     shards: Vec<Arc<DenialShard>>,
     len: usize,
-    /// Where the sweep goes on.
+    /// Where the next sweep begins.
     hand: Identity,
 }
 
-/// A copy of all of them at one moment.
+/// A copy of all denials at one moment.
 #[derive(Debug)]
 pub(super) struct FrozenDenials {
     shards: Vec<Arc<DenialShard>>,
     now: Timestamp,
 }
 
-/// Some denials, and how far the walk over all has come with them.
+/// One step of a walk over all denials.
 #[derive(Debug)]
 pub(super) struct Walked {
-    /// Those of them that are in force.
+    /// The denials of this step that are in force.
     pub in_force: Vec<(Identity, LiveDenial)>,
-    /// The last one that was looked at; none: there are no more.
+    /// The last one that was looked at; `None`: there are no more.
     pub upto: Option<Identity>,
 }
 
@@ -118,7 +119,7 @@ impl Default for Denials {
 }
 
 impl FrozenDenials {
-    /// Those in force, by the scopes' hashes.
+    /// The denials in force, by the scopes' hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Identity, &LiveDenial)> {
         after(&self.shards, self.now)
     }
@@ -138,8 +139,8 @@ fn shard_of(identity: Identity) -> usize {
 }
 
 impl Denials {
-    /// Says what has changed about a scope; nothing, where the end in force is what it was. `names`
-    /// gives its resource and domain.
+    /// States what has changed about a scope; nothing if the end in force is the same. `names` returns
+    /// its resource and domain.
     pub fn follow(
         &mut self,
         standing: Standing,
@@ -149,7 +150,7 @@ impl Denials {
         let Standing {
             identity, place, ..
         } = standing;
-        // What had ended by itself at the pair's time needs no lift.
+        // A denial that had ended by itself at the pair's time needs no lift.
         let in_force = standing.before.filter(|end| standing.now < *end);
         if in_force == standing.denial.map(|denial| denial.end) {
             if standing.before.is_some() && in_force.is_none() {
@@ -159,7 +160,7 @@ impl Denials {
         }
         match standing.denial {
             Some(denial) => {
-                // Who is denied already has its names here.
+                // The names of a scope that is denied already are here.
                 if let Some(live) = self.live_mut(identity) {
                     (live.place, live.denial) = (place, denial);
                     rulings.statements.push(live.said(Says::Denied(denial)));
@@ -178,7 +179,7 @@ impl Denials {
         }
     }
 
-    /// A scope is denied: states it.
+    /// Denies a scope, and states it.
     pub fn deny(&mut self, identity: Identity, live: LiveDenial, rulings: &mut Rulings) {
         rulings
             .statements
@@ -186,8 +187,8 @@ impl Denials {
         self.put(identity, live);
     }
 
-    /// A denial in force is over before its end: states the lift. What ended by `over` needs none, and
-    /// may not be here any more.
+    /// Ends a denial before its time, and states the lift. A denial that ended by `over` needs no
+    /// lift, and may not be here any more.
     pub fn lift(
         &mut self,
         identity: Identity,
@@ -210,7 +211,7 @@ impl Denials {
         Arc::make_mut(shard).get_mut(&identity)
     }
 
-    /// A denial has ended by itself.
+    /// Removes a denial that has ended by itself.
     pub fn end(&mut self, identity: Identity) -> Option<LiveDenial> {
         let shard = self.shards.get_mut(shard_of(identity))?;
         if !shard.contains_key(&identity) {
@@ -220,7 +221,7 @@ impl Denials {
         Arc::make_mut(shard).remove(&identity)
     }
 
-    /// Puts in a denial as a snapshot has it.
+    /// Adds a denial from a snapshot.
     pub fn put(&mut self, identity: Identity, live: LiveDenial) {
         if let Some(shard) = self.shards.get_mut(shard_of(identity)) {
             let before = Arc::make_mut(shard).insert(identity, live);
@@ -228,7 +229,7 @@ impl Denials {
         }
     }
 
-    /// A copy of those that end after `now`, whose memory is shared until it changes.
+    /// A copy of the denials that end after `now`; it shares their memory until that changes.
     pub fn freeze(&self, now: Timestamp) -> FrozenDenials {
         FrozenDenials {
             shards: self.shards.clone(),
@@ -241,14 +242,14 @@ impl Denials {
         after(&self.shards, now)
     }
 
-    /// The same in the order in which they are said again under a new generation.
+    /// The same, in the order in which they are stated again under a new generation.
     pub fn to_say_again(&self, now: Timestamp) -> Vec<(Identity, LiveDenial)> {
         let live = self.after(now);
         live.map(|(identity, live)| (identity, live.clone()))
             .collect()
     }
 
-    /// Looks at the `count` denials behind `behind` (from the first one on for none).
+    /// Looks at the next `count` denials after `behind`; `None`: from the first one on.
     pub fn walk(&self, behind: Option<Identity>, now: Timestamp, count: usize) -> Walked {
         let mut walked = Walked {
             in_force: Vec::new(),
@@ -278,7 +279,7 @@ impl Denials {
         self.len
     }
 
-    /// Drops those that have ended among the next `count`.
+    /// Looks at the next `count` denials, and drops those that have ended.
     pub fn sweep(&mut self, now: Timestamp, count: usize) {
         let from = self.hand.0.checked_sub(1).map(Identity);
         let (mut ended, mut seen) = (Vec::new(), 0);

@@ -1,11 +1,12 @@
-//! When owners of a partition compare what they came to: by the log's time alone, so that all choose the same ticks.
+//! When aggregators publish state digests of a partition: determined by log time alone, so that all choose the same
+//! ticks.
 
 use tollgate_shared::time::{Span, Timestamp};
 
-/// How much log time lies between two digests.
+/// Log time between two digests.
 const EVERY: Span = Span::from_secs(10);
 
-/// Whether a tick that moved log time from `before` to `after` is the first that counts of its 10 s.
+/// Whether a counted tick that moved log time from `before` to `after` is the first one in its 10 s.
 pub fn is_digest_due(before: Option<Timestamp>, after: Option<Timestamp>) -> bool {
     let tens = |at: Timestamp| at.as_micros() / EVERY.as_micros();
     after.is_some() && before.map(tens) != after.map(tens)

@@ -1,14 +1,14 @@
 //! What a partition knows of agents: the sequence numbers of their batches, and their clocks.
 //!
 //! ```text
-//! highest 200   199 … 72 are told apart one by one; 71 is older than the window: not ruled
+//! highest 200   199 … 72 are remembered one by one; 71 is older than the window: not ruled
 //! clock         append − sent: 900 ms, 400 ms, 650 ms within a minute: stamps move by 400 ms
 //! ```
 //!
-//! An agent here is a process: a name and an epoch, known by a keyed hash of both. Knows nothing of
-//! hits. What stays true: time is log time, so that a stalled log forgets nobody; an agent is
-//! forgotten at the first counted tick more than ten minutes of log time after its last fresh batch; at the
-//! bound one is given up for a new one, see `crowd`.
+//! An agent here is a process: a name and an epoch, known by a keyed hash of both. Knows nothing of hits.
+//! What stays true: time is log time, so no agent is forgotten while the log stalls; an agent is forgotten
+//! at the first counted tick more than ten minutes of log time after its last fresh batch; at the bound one
+//! is given up for a new one, see `crowd`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,28 +17,28 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::crowd::{Crowd, GivenUp, HeardEpoch};
 use crate::pairs::{Identity, mix};
 
-/// Sequences below the highest that are told apart.
+/// How many sequences below the highest are remembered one by one.
 const WINDOW: u64 = 128;
 /// Log time for which an agent is remembered after its last fresh batch.
 const KEPT: Span = Span::from_secs(600);
-/// The unit of log time over which the least append − sent is kept.
+/// The unit of log time for which the least append − sent is kept.
 const MINUTE: Span = Span::from_secs(60);
-/// The least append − sent that is still no clock error, in microseconds.
+/// The greatest difference between append and sent that is not taken as a clock error, in microseconds.
 const TOLERATED_US: u64 = 250_000;
 
 /// Whether a batch is to be ruled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// It was not seen; its stamps move by this.
+    /// It was not seen before; its stamps move by this.
     Fresh {
         /// Microseconds to add to its stamps.
         move_us: i64,
     },
-    /// It was.
+    /// It was seen before.
     Duplicate,
-    /// Nobody can say any more.
+    /// It is too old to decide.
     OlderThanWindow,
-    /// It is of an agent that was given up for others, since there were as many as are remembered.
+    /// It is of an agent that was given up, because as many as allowed are remembered.
     GivenUp,
 }
 
@@ -50,15 +50,15 @@ pub(super) struct Epoch {
     pub highest: u64,
     /// Bit n: the sequence n + 1 below the highest was seen.
     pub below: u128,
-    /// Log time at the last fresh batch; none until a tick was counted.
+    /// Log time at the last fresh batch; `None` until a tick was counted.
     pub last: Option<Timestamp>,
     /// The minute of log time of the last fresh batch.
     pub minute: u64,
-    /// The highest sequence among its applied hold operations and beats; 0: none.
+    /// The highest sequence of its applied hold operations and heartbeats; 0: none.
     pub in_turn: u64,
     /// The least append − sent in that minute, in microseconds.
     pub least_us: i64,
-    /// The same of the minute before it, if there was a batch in it.
+    /// The same for the minute before it, if there was a batch in it.
     pub least_before_us: Option<i64>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Epoch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Epochs {
     epochs: BTreeMap<Identity, Epoch>,
-    /// When they were heard last, so that a tick need not look at all of them. Those without a
+    /// By the log time of their last record, so that a tick need not look at all of them. Those without a
     /// counted tick come first.
     silent_since: BTreeSet<HeardEpoch>,
     crowd: Crowd,
@@ -75,7 +75,7 @@ pub(super) struct Epochs {
     digest: u128,
 }
 
-/// A batch as far as it matters here.
+/// The facts about a batch that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     /// The agent's name, whatever its epoch.
@@ -86,8 +86,8 @@ pub(super) struct Batch {
 }
 
 impl Epochs {
-    /// Takes note of a batch. `log` is log time, `epochs_max` how many agents are remembered: beyond it one
-    /// is given up for a new one.
+    /// Notes a batch. `log` is log time. `epochs_max` is how many agents are remembered: beyond it one is
+    /// given up for a new one.
     pub fn batch(
         &mut self,
         who: Identity,
@@ -116,8 +116,8 @@ impl Epochs {
         Freshness::Fresh { move_us }
     }
 
-    /// Whether hold operations or a beat of this sequence come in turn: after all that were applied.
-    /// If so, they are taken to be applied now.
+    /// Whether hold operations or a heartbeat of this sequence come after all that were applied. If so, the
+    /// sequence is noted as applied.
     pub fn in_turn(&mut self, who: Identity, sequence: u64) -> bool {
         let Some(epoch) = self.epochs.get(&who).copied() else {
             return false;
@@ -135,7 +135,7 @@ impl Epochs {
         rises
     }
 
-    /// Gives up one agent, or more where the bound has become lower, so that a new one finds room.
+    /// Gives up an agent, or more if the bound was lowered, so that there is room for a new one.
     fn make_room(&mut self, log: Option<Timestamp>, epochs_max: u64) {
         while epochs_max <= self.epochs.len() as u64
             && let Some(who) = self.crowd.to_give_up()
@@ -146,19 +146,19 @@ impl Epochs {
         }
     }
 
-    /// How many agents were given up since this was asked last.
+    /// How many agents were given up since the last call.
     pub fn take_times_given_up(&mut self) -> u64 {
         std::mem::take(&mut self.times_given_up)
     }
 
-    /// A tick was counted: forgets agents that have been silent for too long.
+    /// Counts a tick: forgets agents that have been silent for too long.
     pub fn tick(&mut self, log: Timestamp) {
         let is_old = |since: Timestamp| since.saturating_add(KEPT) < log;
         self.given_up.tick(log, is_old);
         while let Some((last, who)) = self.silent_since.first().copied() {
             match last {
                 None => {
-                    // Heard before the first counted tick: its ten minutes begin here.
+                    // Its last record was before the first counted tick: its ten minutes begin here.
                     if let Some(epoch) = self.epochs.get(&who).copied() {
                         let last = Some(log);
                         self.put(who, Epoch { last, ..epoch });
@@ -170,17 +170,17 @@ impl Epochs {
         }
     }
 
-    /// A number that depends on what is remembered alone.
+    /// A digest of the content alone.
     pub fn digest(&self) -> u128 {
         self.digest.wrapping_add(self.given_up.digest())
     }
 
-    /// Agents that were given up, in the order of their hashes, each with the log time at which it was.
+    /// Agents that were given up, in the order of their hashes, each with the log time of that.
     pub fn given_up(&self) -> impl Iterator<Item = (Identity, Option<Timestamp>)> + '_ {
         self.given_up.iter()
     }
 
-    /// Puts in an agent that was given up, as a snapshot has it.
+    /// Adds a given-up agent from a snapshot.
     pub fn put_given_up(&mut self, who: Identity, log: Option<Timestamp>) {
         self.given_up.restore(who, log);
     }
@@ -195,7 +195,7 @@ impl Epochs {
         self.epochs.iter().map(|(who, epoch)| (*who, *epoch))
     }
 
-    /// Puts in an agent in place of what was known of it.
+    /// Adds an agent, replacing what was known of it.
     pub fn put(&mut self, who: Identity, epoch: Epoch) {
         self.remove(who);
         self.digest = self.digest.wrapping_add(epoch.digest(who));
@@ -214,8 +214,7 @@ impl Epochs {
 }
 
 impl Epoch {
-    /// Marks a sequence as seen; what to do with its batch if it is not fresh, and then nothing has
-    /// changed.
+    /// Marks a sequence as seen. `Some` if its batch is not fresh; then nothing has changed.
     fn seen(&mut self, sequence: u64, known: bool) -> Option<Freshness> {
         if !known {
             return None;
@@ -224,7 +223,7 @@ impl Epoch {
             .checked_sub(self.highest)
             .filter(|above| *above != 0)
         {
-            // The highest so far becomes one of those below; the rest moves down with it.
+            // The highest so far joins the bits below; they move down with it.
             let moved = |bits: u128, by: u64| match u32::try_from(by) {
                 Ok(by) => bits.checked_shl(by).unwrap_or(0),
                 Err(_) => 0,
@@ -248,11 +247,11 @@ impl Epoch {
         None
     }
 
-    /// Takes note of a batch's clock and says by how much, in microseconds, its stamps move: by the
-    /// least append − sent over the last whole minute of log time and the current one, this batch
-    /// included, if that exceeds 250 ms either way. A clock that was ahead and has been put right is told
-    /// by its batch: one that is far less ahead than the least moves back by no more than it is ahead
-    /// itself, or the agent's hits would be too old to count for two minutes.
+    /// Notes a batch's clock. Returns by how many microseconds its stamps move: by the least append − sent
+    /// over the last whole minute of log time and the current one, this batch included, if that exceeds 250
+    /// ms either way. If a clock was ahead and has been corrected, its batch shows it: a batch that is far
+    /// less ahead than the least moves back by no more than it is ahead itself. Otherwise the agent's hits
+    /// would be too old to count for two minutes.
     fn clock(&mut self, batch: Batch, log: Option<Timestamp>, known: bool) -> i64 {
         let minute = log.unwrap_or_default().as_micros() / MINUTE.as_micros();
         let behind_us = batch.appended.signed_micros_since(batch.sent);
@@ -437,7 +436,7 @@ mod tests {
             .given_up()
             .for_each(|(who, log)| again.put_given_up(who, log));
         assert_eq!(again.digest(), epochs.digest());
-        // What was given up is forgotten when its sequences would have been.
+        // A given-up agent is forgotten when its sequences would have been.
         epochs.tick(at(10_000));
         assert_eq!((epochs.len(), epochs.digest()), (0, 0));
     }

@@ -4,13 +4,13 @@
 //! batch of agent a, sequence 7, sent 12:00:00.010, appended 12:00:00.012
 //!   fresh? by how much is its clock wrong?
 //!   entry 0   api.search, acme, 12:00:00.004   -> its pair is opened, ruled, closed; a statement
-//!                                                 if that changed until when it is denied
-//!   at the end, one total for each globally limited resource, of what was granted and of the excess
+//!                                                 if the end of its denial changed
+//!   at the end, one total for each globally limited resource: the granted copies, and the excess
 //!   that every constraint of its domain counted
 //! ```
 //!
-//! Knows nothing of other kinds of records. What stays true: no entry of a known pair allocates
-//! anything unless there is something to say about it.
+//! Knows nothing of other kinds of records. What stays true: an entry of a known pair allocates nothing unless it
+//! causes a statement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,29 +35,29 @@ use tollgate_limits::{Limits, RateClass};
 /// A hit stamped longer than this before its append is only counted.
 pub const TOO_OLD: Span = Span::from_secs(600);
 
-/// Blocks that a record looks at for pairs that have left, and how many of them it takes back: for
-/// each entry more than it can bring in, and little enough that nobody waits for it.
+/// How many blocks a record searches for evicted pairs, and how many of those it frees: for each entry more than
+/// it can add, but few enough to cause no pause.
 const SWEEP_BLOCKS: u32 = 64;
 const SWEEP_BLOCKS_PER_ENTRY: u32 = 32;
 const SWEEP_PAIRS: u32 = 64;
 const SWEEP_PAIRS_PER_ENTRY: u32 = 2;
 const SWEEP_ENTRIES_MAX: u32 = 500;
 
-/// Entries that are looked at before the first of them is ruled: enough to wait for memory once for
-/// all of them, few enough that none is forgotten by the cache.
+/// Entries that are looked up before the first of them is ruled: enough to wait for memory once for all of them,
+/// few enough to stay in the cache.
 const AHEAD: usize = 24;
 
 /// One resource of a batch.
 struct Context<'l, 'a> {
     name: &'a str,
-    /// The name as statements share it, once there is one.
+    /// The name, shared by statements, once there is one.
     shared_name: Option<Arc<str>>,
     rule: Rule<'l>,
     prefix: Prefix,
     counts: Counts,
     /// Calls let through.
     calls: u64,
-    /// What counts against the global limit, in the order of the entries; only if there is one.
+    /// Copies that count against the global limit, in the order of the entries; empty without such a limit.
     told: Vec<GlobalCopies>,
 }
 
@@ -77,7 +77,7 @@ enum Unkept {
     AtCap,
 }
 
-/// An entry that comes soon.
+/// An entry that will be ruled soon.
 struct Ahead<'a> {
     /// Its number in the record.
     number: u32,
@@ -106,19 +106,19 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Whether one of its pairs is near its limit.
+    /// Whether a pair of this resource is near its limit.
     fn is_near(&self, pair: &Pair, class: &RateClass) -> bool {
         let percent = self.rule.near();
         percent.is_some_and(|percent| pair.is_near(class, percent))
     }
 
-    /// Counts what became of an entry's copies.
+    /// Counts an entry's copies by their ruling.
     fn count(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         self.counts.count(ruled, hit);
         self.tell(ruled, hit, at);
     }
 
-    /// Tells the global limit, if there is one, of an entry's copies.
+    /// Adds an entry's copies to the total for the global limit, if there is one.
     fn tell(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         let copies = ruled.granted.saturating_add(ruled.counted);
         if 0 < copies && self.rule.global().is_some() {
@@ -133,8 +133,9 @@ impl Context<'_, '_> {
 
     /// Counts an entry without a pair.
     ///
-    /// At the cap its resource's global limit is told what a pair that remembers nothing would tell it, so a flood
-    /// of new domains is limited together, and a single entry of a great many copies closes it for nobody.
+    /// At the cap, it adds to the total for the global limit what a pair without memory would add. So a flood of
+    /// new domains is limited together, and a single entry of very many copies does not close the resource for
+    /// everybody.
     fn meet_unkept(
         &mut self,
         unkept: Unkept,
@@ -193,7 +194,7 @@ impl Engine {
             self.conclude(offset, context, rulings);
         }
         rulings.evicted += self.table.take_evicted();
-        // A record that brings in as much as fits takes back no more than a part of that at once.
+        // A record that adds many pairs frees only a part of as many at once.
         let entries = entries.min(SWEEP_ENTRIES_MAX);
         self.table.sweep(
             SWEEP_BLOCKS + entries * SWEEP_BLOCKS_PER_ENTRY,
@@ -238,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// A context for each resource that a batch names, and for each index of the batch its context:
-    /// a batch may name a resource twice.
+    /// The contexts of the resources that a batch names, and for each resource index of the batch its context: a
+    /// batch may name a resource twice.
     fn contexts<'l, 'a>(
         &self,
         limits: &'l Limits,
@@ -379,7 +380,7 @@ impl Engine {
         rulings.candidates.extend(closed);
     }
 
-    /// Opens the pair of an entry; fails if it has none here.
+    /// Opens the pair of an entry; fails if the entry has no pair here.
     #[inline]
     fn open_pair(
         &mut self,
@@ -410,14 +411,13 @@ impl Engine {
         Err(unkept)
     }
 
-    /// Whether a pair belongs to another partition. Asked of new pairs alone: whoever is known
-    /// belongs here.
+    /// Whether a pair belongs to another partition. Called for new pairs only: a known pair belongs here.
     fn is_misrouted(&self, resource: &str, domain: &str) -> bool {
         1 < self.partitions
             && names::partition_of_pair(resource, domain, self.partitions) != self.partition
     }
 
-    /// Gives the counts of one resource of a batch, and the total that is due.
+    /// Adds the counts of one resource of a batch to the rulings, and the total that is due.
     fn conclude(&mut self, offset: u64, context: Context<'_, '_>, rulings: &mut Rulings) {
         if context.counts != Counts::default() {
             rulings.counts.push(ResourceCounts {
@@ -440,13 +440,12 @@ impl Engine {
     }
 }
 
-/// Pairs that are ruled at once.
+/// How many pairs are kept at a time.
 fn cap_of(limits: &Limits) -> u64 {
     limits.engine().pairs_per_partition_max
 }
 
-/// Sums up copies by millisecond and guard, ascending. A sum that does not fit is the greatest that does:
-/// no global limit is as high.
+/// Sums up copies by millisecond and guard, ascending. The sums saturate: no global limit is as high.
 fn by_millisecond(mut told: Vec<GlobalCopies>) -> Vec<Total> {
     told.sort_unstable_by_key(|told| (told.ms, told.unguarded));
     let mut sums: Vec<Total> = Vec::new();

@@ -1,16 +1,16 @@
-//! Who holds what in a partition: its copy-limited resources, and the agents behind the holds.
+//! The copy-limited resources of a partition, and the agents that hold their copies.
 //!
 //! ```text
 //! web-1, epoch 7   beats          its holds count
-//!                  gone           silent for the timeout, in counted ticks: they count no more, and
-//!                                 are kept for ten minutes of ticks, for a return
-//!                  over           its successor said so, or it did: nothing of it is kept
-//!                  forgotten      not even that it was over
+//!                  gone           silent for the timeout, in counted ticks: its holds stop counting, and
+//!                                 are kept for ten minutes of ticks, in case it returns
+//!                  over           its successor or the epoch itself said so: none of its holds is kept
+//!                  forgotten      not even the fact that it was over is kept
 //! ```
 //!
-//! Here is what touches several resources at once: an agent goes, an epoch ends, a tick, a version.
-//! Knows nothing of records. What stays true: nothing is held by a gone agent or an epoch that is
-//! over; every agent that holds something beats, so that each is gone some time.
+//! Here is what changes several resources at once: an agent goes, an epoch ends, a tick, a limits version.
+//! Knows nothing of records. What stays true: a gone agent or an epoch that is over holds nothing; every
+//! agent that has holds also beats, so that each is gone some time after its last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::copies::{Copies, CopyLimits, Effects, NameKey};
 use crate::pairs::{Identities, mix};
 use tollgate_limits::Limits;
 
-/// Counted ticks for which the gone are kept and epochs that are over are known: ten minutes, as
-/// long as sequences are.
+/// Counted ticks for which gone agents are kept and ended epochs are remembered: ten minutes, as long as
+/// sequences are.
 const KEPT_TICKS: u64 = 1_200;
 
 /// An agent's process.
@@ -41,35 +41,35 @@ pub(super) struct Who {
 pub(super) struct Held {
     pub name: Arc<str>,
     pub copies: Copies,
-    /// Whether its denials are stated: not where its namespace ignores what is configured.
+    /// Whether its denials are stated: false if its namespace ignores what is configured.
     pub stated: bool,
     pub denied: DeniedScopes,
 }
 
-/// All of a partition.
+/// All copy-limited resources and agents of a partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
     /// By name.
     held: Vec<Held>,
     pub silence: Silence<Who>,
-    /// Epochs that are over, with the tick since when.
+    /// Epochs that are over, each with the tick at which it ended.
     over: BTreeMap<Who, u64>,
     over_since: BTreeSet<(u64, Who)>,
-    /// Used again for record after record.
+    /// Reused for every record.
     out: Effects,
 }
 
-/// What a sign of life says.
+/// What a record shows about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     /// The agent was gone.
     pub returned: bool,
-    /// Another epoch of the same name lives beside it.
+    /// Another epoch of the same name is alive too.
     pub twin: bool,
 }
 
 impl Held {
-    /// Says what has changed about the scopes that were touched.
+    /// States what has changed about the scopes in `out`.
     pub fn follow(&mut self, out: &Effects, voice: &mut StatementSink<'_>) {
         for (scope, _) in out.scopes() {
             self.denied
@@ -79,7 +79,7 @@ impl Held {
 }
 
 impl Holders {
-    /// A copy of this moment, which shares the memory of holds.
+    /// A copy of the present state; it shares the memory of holds.
     pub fn freeze(&mut self) -> Self {
         let held = self.held.iter_mut().map(|held| Held {
             name: Arc::clone(&held.name),
@@ -96,8 +96,8 @@ impl Holders {
         }
     }
 
-    /// The number of a resource, which is made if need be; valid until the next version. None if the
-    /// limits do not limit it by copies.
+    /// The index of a resource, which is added if necessary; valid until the next version. `None` if it is
+    /// not limited by copies.
     pub fn open(
         &mut self,
         name: &str,
@@ -127,12 +127,12 @@ impl Holders {
         })
     }
 
-    /// Where a resource is, or would be.
+    /// The index of a resource, or the one at which it would be inserted.
     pub fn find(&self, name: &str) -> Result<usize, usize> {
         self.held.binary_search_by(|held| (*held.name).cmp(name))
     }
 
-    /// A resource, and the buffer for what is done to it.
+    /// A resource, and a cleared buffer for the effects of operations on it.
     pub fn at(&mut self, index: usize) -> Option<(&mut Held, &mut Effects)> {
         self.out.clear();
         Some((self.held.get_mut(index)?, &mut self.out))
@@ -143,7 +143,7 @@ impl Holders {
         &self.held
     }
 
-    /// Puts in a resource as a snapshot has it; whether it was not there yet.
+    /// Adds a resource from a snapshot; false if it is here already.
     pub fn put(&mut self, held: Held) -> bool {
         match self.find(&held.name) {
             Ok(_) => false,
@@ -154,14 +154,14 @@ impl Holders {
         }
     }
 
-    /// Agents that beat, are gone or over, and not forgotten.
+    /// Number of agents that beat, are gone or over, and are not forgotten.
     pub fn agents(&self) -> u64 {
         (self.silence.len() + self.over.len()) as u64
     }
 
-    /// Makes room for one agent more where there are as many as may be: whoever has been gone for longest is
-    /// forgotten, or the epoch that has been over for longest. Neither holds anything, so nothing is to be
-    /// said; one that returns counts anew. False if all of them live.
+    /// Makes room for one more agent at the bound: forgets the agent that has been gone for longest, else
+    /// the epoch that has been over for longest. Neither holds anything, so this causes no statement; if one
+    /// returns, it is counted as a new one. False if all of them live.
     pub fn make_room(&mut self, agents_max: u64) -> bool {
         while agents_max <= self.agents() {
             if let Some(who) = self.silence.longest_gone().cloned() {
@@ -181,7 +181,7 @@ impl Holders {
         true
     }
 
-    /// Whether an agent has been heard of, and was not forgotten.
+    /// Whether an agent is known and not forgotten.
     pub fn knows(&self, who: &Who) -> bool {
         self.silence.knows(who) || self.over.contains_key(who)
     }
@@ -191,18 +191,18 @@ impl Holders {
         self.over.contains_key(who)
     }
 
-    /// Epochs that are over, ascending, each with the tick since when.
+    /// Epochs that are over, ascending, each with the tick at which it ended.
     pub fn over(&self) -> impl ExactSizeIterator<Item = (&Who, u64)> {
         self.over.iter().map(|(who, since)| (who, *since))
     }
 
-    /// Puts in an epoch that is over, as a snapshot has it.
+    /// Adds an epoch that is over from a snapshot.
     pub fn put_over(&mut self, who: Who, since: u64) {
         self.over_since.insert((since, who.clone()));
         self.over.insert(who, since);
     }
 
-    /// An agent has been heard.
+    /// Notes that a record of an agent was applied.
     pub fn alive(&mut self, who: &Who, voice: &mut StatementSink<'_>) -> Life {
         let twin = self.has_twin(who);
         let returned = self.silence.beat(who);
@@ -215,8 +215,8 @@ impl Holders {
         Life { returned, twin }
     }
 
-    /// Whether another epoch of the same name has beaten since this one did. Of a restart the
-    /// predecessor does not any more; of twins each beats between two beats of the other.
+    /// Whether another epoch of the same name has beaten since this one did. After a restart the predecessor
+    /// no longer beats; of two live agents with one name each beats between two heartbeats of the other.
     fn has_twin(&self, who: &Who) -> bool {
         let Some(before) = self.silence.last_beat_of(who) else {
             return false;
@@ -230,7 +230,7 @@ impl Holders {
             .any(|(other, last)| other.epoch != who.epoch && before < last)
     }
 
-    /// An epoch is over: what it holds comes back, what it has staged stays.
+    /// Ends an epoch: its copies come back, and its staged copies stay staged.
     pub fn end_epoch(&mut self, who: &Who, voice: &mut StatementSink<'_>) {
         if self.over.contains_key(who) {
             return;
@@ -241,7 +241,7 @@ impl Holders {
         voice.news(who, AgentChange::Over { copies });
     }
 
-    /// A counted tick: who is silent for too long goes, transfers end, holds grow too old.
+    /// Counts a tick: agents that have been silent for too long are gone, transfers end, holds grow too old.
     pub fn tick(&mut self, now: Timestamp, limits: &Limits, voice: &mut StatementSink<'_>) {
         let timeout = ticks_of(limits.engine().agent_timeout);
         let passed = self.silence.tick(timeout, KEPT_TICKS);
@@ -270,7 +270,7 @@ impl Holders {
         }
     }
 
-    /// A version comes into force: the resources that it limits go on under it, others are let go.
+    /// Brings a version into force: resources that it limits go on under it, others are dropped.
     pub fn new_limits(&mut self, before: &Limits, limits: &Limits, voice: &mut StatementSink<'_>) {
         for held in &mut self.held {
             let Some(resource) = limits.copies(&held.name) else {
@@ -287,14 +287,14 @@ impl Holders {
         self.held.retain(|held| limits.copies(&held.name).is_some());
     }
 
-    /// Says every denial in force again.
+    /// States every denial in force again.
     pub fn say_again(&mut self, voice: &mut StatementSink<'_>) {
         for held in &mut self.held {
             held.denied.say_again(&held.name, voice);
         }
     }
 
-    /// A number that depends on what is remembered alone.
+    /// A digest of the content alone.
     pub fn digest(&self, identities: &Identities) -> u128 {
         let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);
         let mut digest = mix(0, self.silence.ticks());
@@ -322,7 +322,7 @@ impl Holders {
         self.each_of(who, voice, |copies, agent, out| copies.forget(agent, out))
     }
 
-    /// Does something to all that an epoch has; the copies that came back.
+    /// Applies `act` to all resources in which an epoch is known; returns the copies that came back.
     fn each_of(
         &mut self,
         who: &Who,
@@ -331,8 +331,8 @@ impl Holders {
     ) -> u64 {
         let mut released = 0;
         for held in &mut self.held {
-            // Each resource has a place of its own, whether or not it knows the epoch: one that has
-            // given everything back is known until the next restore, and places must not tell.
+            // Each resource takes a log position, whether or not it knows the epoch: an epoch that has
+            // released everything is known until the next restore, and positions must not depend on that.
             if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
                 self.out.clear();
                 released += act(&mut held.copies, agent, &mut self.out);
@@ -345,7 +345,7 @@ impl Holders {
 }
 
 impl Held {
-    /// Tells the agents of holds that ended by age.
+    /// Adds verdicts for the agents of holds that ended by age.
     fn tell_ended(&self, out: &Effects, voice: &mut StatementSink<'_>) {
         for ended in out.ended() {
             let Some((name, epoch)) = self.copies.name_of(ended.hold.agent) else {
@@ -363,7 +363,7 @@ impl Held {
 }
 
 impl StatementSink<'_> {
-    /// Something that happened to an agent.
+    /// Reports a change of an agent.
     fn news(&mut self, who: &Who, change: AgentChange) {
         self.rulings.agents.push(AgentNews {
             agent: who.name.clone(),

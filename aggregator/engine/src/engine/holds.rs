@@ -1,13 +1,13 @@
-//! A record of hold operations: each is done to its hold, in the order of the record.
+//! A record of hold operations: each is applied to its hold, in the order of the record.
 //!
 //! ```text
 //! batch of agent a, epoch 7, sequence 9
-//!   operation 0   hold 3: sandbox, acme, 2 copies    verdict: counted, 0 too much
+//!   operation 0   hold 3: sandbox, acme, 2 copies    verdict: counted, excess 0
 //!   operation 1   release 2: 1 copy                  a scope has room again: a lift
 //! ```
 //!
-//! Knows nothing of beats. What stays true: an operation that is refused has changed nothing, and
-//! its agent is told; whoever sent one is taken to be alive.
+//! Knows nothing of heartbeats. What stays true: a refused operation has changed nothing, and its agent gets a
+//! verdict; an agent that sent an operation counts as alive.
 
 use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
@@ -25,23 +25,23 @@ use crate::copies::{
     AgentIx, Ahead, Ask, Copies, Effects, HoldId, HoldState, Limiter, NameKey, OpRefused,
 };
 
-/// Operations that are looked at before the first of them is done: as many as copies read ahead at
-/// once, two look-ups each.
+/// Operations that are looked up before the first of them is applied: as many as `Copies` reads ahead at once,
+/// with two look-ups each.
 const AHEAD: usize = 16;
 
-/// What becomes of operations on a resource.
+/// How operations on a resource are treated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Admission {
     /// Its copies are counted here.
     Counted {
-        /// The resource among the holders.
+        /// The index of the resource among the holders.
         index: usize,
-        /// The sender in it.
+        /// The number of the sender in it.
         agent: AgentIx,
     },
-    /// It is not limited by copies, and that is let through.
+    /// It is not limited by copies, and operations are let through.
     Free,
-    /// It is not limited by copies, and that is refused.
+    /// It is not limited by copies, and operations are refused.
     Unconfigured,
     /// It belongs to another partition.
     Misrouted,
@@ -104,7 +104,7 @@ impl Engine {
         Fate::Applied
     }
 
-    /// Who speaks, and with what.
+    /// A sink for statements at a log position, with the version in force.
     pub(super) fn voice<'r>(&self, place: Place, rulings: &'r mut Rulings) -> StatementSink<'r> {
         let newest = self.steps.newest();
         StatementSink {
@@ -115,10 +115,10 @@ impl Engine {
         }
     }
 
-    /// What becomes of operations on each of these resources.
+    /// How operations on each of these resources are treated.
     pub(super) fn doors(&mut self, names: &[&str], who: &Who) -> Vec<Admission> {
         let limits = self.steps.newest().limits.clone();
-        // All are opened before any is numbered: one that is new moves those behind it.
+        // All are opened before any index is taken: a new one moves those behind it.
         for name in names {
             if !self.is_of_another_partition(name) {
                 let key = self.name_key();
@@ -146,7 +146,7 @@ impl Engine {
         names.iter().map(door).collect()
     }
 
-    /// The key under which names of domains are told apart.
+    /// The key under which names of domains are hashed.
     pub(super) fn name_key(&self) -> NameKey {
         let key = self.identities.key();
         NameKey {
@@ -161,7 +161,7 @@ impl Engine {
         1 < self.partitions && of != self.partition
     }
 
-    /// The sender lives. One that was gone is asked at once what it holds.
+    /// The sender lives. If it was gone, it gets a request to list its holds.
     fn signs_of_life(&mut self, who: &Who, place: Place, rulings: &mut Rulings) {
         let mut voice = self.voice(place, rulings);
         if !self.holders.alive(who, &mut voice).returned {
@@ -214,7 +214,7 @@ impl Engine {
                         let at = clock.instant(op.at);
                         let counts = &mut context.counts;
                         let says = match op.does {
-                            // One that is held already is told so, as ever.
+                            // A hold that exists already gets the usual verdict.
                             Does::Reserve { .. }
                                 if is_banned && held.copies.hold_of(id).is_none() =>
                             {
@@ -247,7 +247,7 @@ impl Engine {
         }
     }
 
-    /// Reads what the next operations will look up; those on one resource, which most batches are.
+    /// Reads what the next operations will look up, if all are on one resource, as in most batches.
     fn read_ahead(&self, ops: &[HoldOp<'_>], contexts: &[Context<'_>]) {
         let Some(first) = ops.first().filter(|_| 1 < ops.len()) else {
             return;
@@ -272,7 +272,7 @@ impl Engine {
     }
 }
 
-/// Does one operation; what there is to tell its agent.
+/// Applies one operation; returns the verdict for its agent, if there is one.
 fn apply(
     held: &mut Held,
     id: HoldId,
@@ -357,7 +357,7 @@ fn ask(id: HoldId, at: Timestamp, domain: &str, copies: u32) -> Ask<'_> {
     }
 }
 
-/// Grants copies before use. Where denials are not stated nobody is refused either.
+/// Grants copies before use. Where denials are not stated, reserves are not refused either.
 fn reserve(
     copies: &mut Copies,
     ask: Ask<'_>,
@@ -375,14 +375,14 @@ fn reserve(
     Ok((grant.granted, by))
 }
 
-/// What is said of a hold when it is asked about: how it stands.
+/// The verdict on a hold's status, when its agent asks.
 pub(super) fn again(copies: &Copies, id: HoldId) -> Option<VerdictSays> {
     let view = copies.hold_of(id);
     let number = id.number;
     let taken = copies.excess_of(id);
     Some(match view.filter(|view| view.state == HoldState::Live) {
-        // Its agent may wait for this still, and knows no domain of it. Who waits has not listed it, and what is
-        // too much of it comes from lists.
+        // Its agent may still wait for this and not know the domain. An agent that waits has not listed the
+        // hold, and an excess comes only from lists.
         Some(view) if view.seized && taken.excess == 0 => VerdictSays::Seized {
             number,
             domain: view.domain.into(),
@@ -408,14 +408,14 @@ pub(super) fn scope_of(copies: &Copies, by: Limiter, domain: &str) -> Name {
     }
 }
 
-/// What the sender of an operation that was not done is told.
+/// The verdict on an operation that was not applied.
 pub(super) fn not_done(number: u64, op: Option<Op>, why: OpRefused) -> VerdictSays {
     let why = match why {
         OpRefused::HoldEnded => {
             let by = EndedBy::Earlier;
             return VerdictSays::Ended { number, by };
         }
-        // Neither arrives: operations without copies are refused when they are decoded.
+        // Neither occurs: operations without copies are refused when they are decoded.
         OpRefused::UnknownHold | OpRefused::NoCopies | OpRefused::MinAboveCopies { .. } => {
             Why::UnknownHold
         }
@@ -433,7 +433,7 @@ pub(super) fn refused(number: u64, op: Option<Op>, why: Why) -> VerdictSays {
     VerdictSays::Refused { number, op, why }
 }
 
-/// The resource has no limits on copies: whatever is taken is granted, and nothing is kept.
+/// The resource has no limits on copies: every operation is granted, and nothing is kept.
 fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> {
     let number = op.number;
     match op.does {
@@ -458,7 +458,7 @@ fn let_through(op: &HoldOp<'_>, counts: &mut HoldCounts) -> Option<VerdictSays> 
     }
 }
 
-/// The resource is not counted here: whoever takes of it is told.
+/// The resource is not counted here: operations that take copies are refused.
 fn turned_away(op: &HoldOp<'_>, why: Why) -> Option<VerdictSays> {
     match op.does {
         Does::Cancel => None,

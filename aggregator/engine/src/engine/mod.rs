@@ -1,28 +1,28 @@
 //! The engine of one partition: records of its log go in, rulings come out.
 //!
 //! ```text
-//! engine.needs(&record)                    which limits versions a pointer brings in
-//! engine.apply(offset, appended, …)        what the record means; cannot fail
-//! engine.digest()                          equal for whoever was fed the same records
+//! engine.needs(&record)                    which limits versions an activation brings in
+//! engine.apply(offset, appended, …)        applies the record; cannot fail
+//! engine.digest()                          equal for all engines that applied the same records
 //! engine.snapshot() / Engine::restore(…)   the same engine elsewhere, or later
 //! ```
 //!
-//! One file for each kind of record and each thing that is remembered:
+//! One file for each kind of record and each part of the state:
 //!
 //! ```text
 //! hits  holds  beats                       records of agents
-//! totals  pointers  ticks                  records of owners
+//! totals  pointers  ticks                  records of aggregators
 //! senders                                  whether an agent's record is ruled
-//! epochs  versions  denials  chains        what is remembered beside the pairs
-//! holders  scopes                          who holds copies, and what is full
-//! amendments  amended                      what operators do by hand, and what of it lasts
+//! epochs  versions  denials  chains        state beside the pairs
+//! holders  scopes                          which agents hold copies, and what is full
+//! amendments  amended                      what operators do by hand, and its lasting effects
 //! candidates                               limits that are ruled beside the real ones
-//! rulings                                  what comes out
-//! snapshot  query  near                    looking at it
+//! rulings                                  the output
+//! snapshot  query  near                    reading the state
 //! ```
 //!
-//! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the
-//! records in their order.
+//! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the records in
+//! their order.
 
 mod amended;
 mod amendments;
@@ -80,15 +80,15 @@ pub use senders::instant;
 pub use snapshot::{CHUNK_BYTES_MAX, Frozen, SnapshotFault};
 pub use versions::Versions;
 
-/// What [`Engine::digest`] covers, and how: another number with each change to it, so that two builds
-/// never take a change of the digest for a difference of states.
+/// Number of the content and form of [`Engine::digest`]. It changes with each change to them, so that two
+/// builds never take a change of the digest for a difference of states.
 pub const DIGEST_FORM: u32 = 3;
 
 /// The engine of one partition.
 pub struct Engine {
     partition: u32,
     partitions: u32,
-    /// The log's id; none until a genesis or a tick says it.
+    /// The log's id; `None` until a genesis or a tick states it.
     log: Option<LogId>,
     /// Keyed by the first id that the log had, for its whole life.
     identities: Identities,
@@ -96,20 +96,20 @@ pub struct Engine {
     began: bool,
     /// The offset of the last applied record.
     applied_upto: Option<u64>,
-    /// What the last applied record is known again by: see [`Engine::set_mark`].
+    /// The mark of the last applied record: see [`Engine::set_mark`].
     mark: Option<u128>,
     /// The append time of the last counted tick.
     log_time: Option<Timestamp>,
     steps: Steps,
     table: Table,
-    /// The same pairs under candidates, those of resources that have one.
+    /// The pairs of resources with a candidate, under the candidate.
     candidates: Table,
     denials: Denials,
     amended: Amended,
     epochs: Epochs,
     holders: Holders,
     chains: Chains,
-    /// A pointer's versions are not wholly in force yet.
+    /// Set while the versions of an activation are not wholly in force yet.
     ruling_again: Option<RulingAgain>,
     stopped: Option<Stop>,
 }
@@ -139,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Which versions a record brings in: the caller has those among them that exist at hand when
-    /// it applies the record.
+    /// Which versions a record brings in. The caller must have those of them that exist at hand when it
+    /// applies the record.
     pub fn needs(&self, record: &Record<'_>) -> Option<RangeInclusive<u64>> {
         match record {
             Record::Pointer(pointer) => self.steps.needs(pointer.version),
@@ -148,11 +148,11 @@ impl Engine {
         }
     }
 
-    /// Applies the next record of the log, which was appended at `appended`, and adds what it means
-    /// to `rulings`: exactly one fate, and whatever there is to say.
+    /// Applies the next record of the log, which was appended at `appended`, and adds the results to
+    /// `rulings`: exactly one fate, and all statements, verdicts and counts.
     ///
-    /// A record whose offset was applied before does nothing. Once the engine has stopped it
-    /// applies nothing any more.
+    /// A record whose offset was applied before does nothing. An engine that has stopped applies nothing
+    /// any more.
     pub fn apply(
         &mut self,
         offset: u64,
@@ -165,9 +165,9 @@ impl Engine {
         while self.go_on(rulings) {}
     }
 
-    /// Begins to apply the next record, for a caller that must not pause for long: the same as
-    /// [`Engine::apply`], but for a pointer's slices, which [`Engine::go_on`] does. What was left of an
-    /// earlier record is done first.
+    /// Begins to apply the next record, for a caller that must not pause for long. The same as
+    /// [`Engine::apply`], except for the slices of an activation, which [`Engine::go_on`] applies.
+    /// Completes an earlier record first.
     pub fn begin(
         &mut self,
         offset: u64,
@@ -183,7 +183,7 @@ impl Engine {
         if self.applied_upto.is_some_and(|upto| offset <= upto) {
             return rulings.fates.push(Fate::AlreadyApplied);
         }
-        // Agents that write to the log themselves may come before the first owner states its identity.
+        // Agents that write to the log directly may do so before the first aggregator states its identity.
         if offset == 0 && self.applied_upto.is_none() {
             self.began = true;
         }
@@ -196,7 +196,7 @@ impl Engine {
             Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions),
             Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
             Record::Beat(beat) => self.beat(offset, appended, beat, rulings),
-            // No input of the rules: owners compare what they came to.
+            // Does not change the state: aggregators compare their state digests.
             Record::Testimony(_) => Fate::Applied,
             Record::Unknown { kind, skippable } => match skippable {
                 true => Fate::UnknownSkipped { kind: *kind },
@@ -207,7 +207,7 @@ impl Engine {
             },
         };
         match fate {
-            // Not applied: another build may go on from here.
+            // Not applied, so that another build may go on from here.
             Fate::Stopped(stop) => self.stopped = Some(stop),
             _ => {
                 self.applied_upto = Some(offset);
@@ -219,8 +219,8 @@ impl Engine {
     }
 
     /// Applies the next slice of the record that was begun last, in less than a millisecond or so, and adds
-    /// what it means to `rulings`; says whether there is more. Until there is none, the engine's state
-    /// is that of no record: it has no digest and no snapshot.
+    /// the results to `rulings`. Returns whether there are more slices. Until there are no more, the
+    /// engine's state is incomplete: it has no digest and no snapshot.
     pub fn go_on(&mut self, rulings: &mut Rulings) -> bool {
         let said = rulings.statements.len();
         self.rule_slice_again(rulings);
@@ -228,25 +228,25 @@ impl Engine {
         self.has_more()
     }
 
-    /// Whether a record was begun, and [`Engine::go_on`] has more to do.
+    /// Whether a record was begun and [`Engine::go_on`] has more slices to apply.
     pub fn has_more(&self) -> bool {
         self.ruling_again.is_some()
     }
 
-    /// Takes what the record that was applied last is known again by. It is carried into snapshots and
-    /// out of them, so that whoever restores one can see whether the log still has that record there:
-    /// an offset alone would be met again by a log that lost its end and went on. No part of the state.
+    /// Sets a mark by which the last applied record can be recognised. Snapshots keep it, so that the
+    /// caller of a restored engine can check whether the log still has that record: an offset alone could
+    /// belong to another record, in a log that lost its end and went on. Not part of the state.
     pub fn set_mark(&mut self, mark: u128) {
         self.mark = Some(mark);
     }
 
-    /// What the record that was applied last is known again by; none, where nobody said it.
+    /// The mark of the last applied record; `None` if the caller set none.
     pub fn mark(&self) -> Option<u128> {
         self.mark
     }
 
-    /// A number that depends on what the log says alone: equal for all engines that were fed the
-    /// same records, whatever they were restored from.
+    /// A digest of the state, which depends on the log alone: equal for all engines that applied the same
+    /// records, whether or not they were restored from snapshots.
     pub fn digest(&self) -> u128 {
         debug_assert!(!self.has_more(), "a digest in the middle of a record");
         let wide = |digest: u128, part: u128| mix(mix(digest, part as u64), (part >> 64) as u64);

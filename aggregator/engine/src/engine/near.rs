@@ -1,7 +1,7 @@
-//! What one pair has left, as agents are told of it where that is little.
+//! What one pair has left, for the notices that agents get when that is little.
 //!
-//! Knows nothing of who is told, nor how often. What stays true: looking changes nothing, and no ruling
-//! depends on it.
+//! Knows nothing of which agents get a notice, nor how often. What stays true: looking changes nothing, and no
+//! ruling depends on it.
 
 use tollgate_shared::names::EVERYBODY;
 use tollgate_shared::time::{Span, Timestamp};
@@ -22,7 +22,7 @@ pub struct PairNear {
     pub time: Timestamp,
     /// Copies that would be granted at once.
     pub left: u64,
-    /// The constraint that has no more.
+    /// The constraint with no more room.
     pub cause: Cause,
     /// That constraint's limit.
     pub limit: u64,
@@ -35,8 +35,8 @@ pub struct PairNear {
 }
 
 impl Engine {
-    /// What a domain's pair has left, if that is so little that its resource's agents are told; `None`, too,
-    /// if the pair is not known, or its denials are not stated. Of [`EVERYBODY`] it is what the global limit has.
+    /// What a domain's pair has left, if that is little enough for a notice. `None` also if the pair is not
+    /// known, or its denials are not stated. For [`EVERYBODY`] it is what the global limit has left.
     pub fn near(&self, resource: &str, domain: &str) -> Option<PairNear> {
         if domain == EVERYBODY {
             return self.near_everybody(resource);
@@ -75,7 +75,7 @@ impl Engine {
         })
     }
 
-    /// The same of everybody's use of a globally limited resource.
+    /// The same for the global limit of a resource.
     fn near_everybody(&self, resource: &str) -> Option<PairNear> {
         let identity = self.identities.of_resource(resource).of(EVERYBODY);
         let mut stored = self.table.peek(identity)?;

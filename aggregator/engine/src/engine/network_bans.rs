@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! ban api.search, 10.0.0.0/8, until 18:00     10.1.2.3 is denied from its next call on
-//! ban everywhere, 10.1.0.0/16                 of two bans the one that lasts longer
-//! unban api.search, 10.0.0.0/8                those that are denied by it are open at once
+//! ban everywhere, 10.1.0.0/16                 of two bans the longer one holds
+//! unban api.search, 10.0.0.0/8                pairs that are denied by it open at once
 //! ```
 //!
 //! Every partition has all of them, since a network has pairs in each. Knows nothing of pairs. What stays true: a
-//! partition without bans of networks does not look at a domain.
+//! partition without bans of networks does not parse a domain.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use tollgate_limits::Networks;
 /// All bans of networks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NetworkBans {
-    /// By the network in its one spelling, and by the resource; `None` means every resource.
+    /// By the network in its canonical spelling, and by the resource; `None` means every resource.
     bans: BTreeMap<Box<str>, OfNetwork>,
     networks: Networks,
     len: usize,
@@ -46,7 +46,8 @@ impl OfNetwork {
     }
 }
 
-/// The one spelling of what an operator bans: `Ok` is a network of several addresses, `Err` any other domain.
+/// The canonical spelling of what an operator bans: `Ok` for a network of several addresses, `Err` for any other
+/// domain.
 pub(super) fn banned_network<'t>(
     domain: &'t str,
     text: &'t mut NetworkText,
@@ -59,7 +60,7 @@ pub(super) fn banned_network<'t>(
 }
 
 impl NetworkBans {
-    /// The ban of a domain's networks on a resource that lasts longest.
+    /// Of the bans of a domain's networks on a resource, the one that lasts longest.
     #[inline]
     pub fn of(&self, resource: &str, domain: &str) -> Option<Ban> {
         if self.len == 0 {
@@ -80,7 +81,7 @@ impl NetworkBans {
         self.bans.get(network)?.of(resource)
     }
 
-    /// Bans a network, or does not any more; the ban before.
+    /// Bans a network, or lifts its ban for `None`; returns the ban before.
     pub fn set(&mut self, resource: Option<&str>, network: &str, ban: Option<Ban>) -> Option<Ban> {
         let of = self.bans.entry(network.into()).or_default();
         let before = match (resource, ban) {

@@ -1,16 +1,16 @@
-//! A limits pointer: new versions come into force, and the denials in force are ruled again.
+//! A limits activation: new versions come into force, and the denials in force are ruled again.
 //!
 //! ```text
 //! version 9 raises api.search to 5 a second
 //!   acme, denied until 1.000001 under 2 a second      -> has room: lifted
-//!   globex, denied until 1.400001                     -> closed until 0.900001: stated anew
+//!   globex, denied until 1.400001                     -> closed until 0.900001: the new end is stated
 //!   initech, closed by version 9 alone                -> denied from its next entry
 //! ```
 //!
-//! At the greater of the pair's time and the version's record, in the order of the scopes' hashes, a
-//! slice at a time: a hundred thousand denials are not one pause. Knows nothing of how versions are
-//! written. What stays true: a version starts no denial, and the last slice is done before the next
-//! record is applied, so that the slices' size is seen by nobody.
+//! They are ruled at the pair's time or the time of the version's record, whichever is later, in the order of the
+//! scopes' hashes, a slice at a time, so that a hundred thousand denials cause no pause. Knows nothing of how
+//! versions are written. What stays true: a version starts no denial, and the last slice is done before the next
+//! record is applied, so no result depends on the size of the slices.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,23 +34,23 @@ use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::Pair;
 use tollgate_limits::{Limits, RULES, RateClass};
 
-/// How many denials a slice looks at: less than a millisecond's worth.
+/// How many denials a slice looks at: less than a millisecond of work.
 const SLICE: usize = 512;
 
-/// The denials in force are being ruled again.
+/// State of ruling the denials in force again.
 #[derive(Debug)]
 pub(super) struct RulingAgain {
-    /// The place of what is said next.
+    /// The log position of the next statement.
     place: Place,
-    /// When the pointer was appended, and not before log time.
+    /// When the activation was appended, or log time if that is later.
     at: Timestamp,
-    /// Versions that come into force after this one.
+    /// Versions that come into force after the present one.
     versions: VecDeque<(u64, Brought)>,
-    /// What is being done for this one.
+    /// Work for the present one.
     doing: Doing,
 }
 
-/// What a version is.
+/// What a version contains.
 #[derive(Debug)]
 enum Brought {
     /// Limits.
@@ -59,23 +59,22 @@ enum Brought {
     Act(Arc<Act>),
 }
 
-/// What is being done for a version.
+/// Work for a version.
 #[derive(Debug)]
 enum Doing {
     /// The denials in force are ruled again.
     Limits {
         /// The limits before it.
         before: Arc<Limits>,
-        /// The last denial that was looked at.
+        /// The last denial that was ruled again.
         behind: Option<Identity>,
     },
-    /// An operator's act, which touches what it names alone: one slice.
+    /// An operator's act, which changes only what it names: one slice.
     Act(u64, Arc<Act>),
 }
 
 impl Engine {
-    /// Applies a pointer: the versions that it brings in come into force with the slices of
-    /// [`Engine::go_on`].
+    /// Applies an activation: its versions come into force with the slices of [`Engine::go_on`].
     pub(super) fn pointer(
         &mut self,
         offset: u64,
@@ -108,7 +107,7 @@ impl Engine {
         Fate::Applied
     }
 
-    /// Puts the next of the versions in force, if there is one.
+    /// Puts the next of the versions into force, if there is one.
     fn next_version(
         &mut self,
         place: Place,
@@ -140,7 +139,7 @@ impl Engine {
         });
     }
 
-    /// Rules the next slice of the denials in force again, or does what an operator did.
+    /// Rules the next slice of the denials in force again, or applies an operator's act.
     pub(super) fn rule_slice_again(&mut self, rulings: &mut Rulings) {
         let Some(mut again) = self.ruling_again.take() else {
             return;
@@ -179,7 +178,7 @@ impl Engine {
         self.next_version(again.place, at, again.versions);
     }
 
-    /// Why a pointer's versions cannot be ruled by, looked at before any of them is.
+    /// Why an activation's versions cannot be used, if so; checked before any of them comes into force.
     fn cannot_follow(&self, offset: u64, target: u64, versions: &dyn Versions) -> Option<Stop> {
         let missing = |version| Stop::MissingVersion { version, offset };
         let mut reached = self.steps.version();
@@ -200,8 +199,7 @@ impl Engine {
         None
     }
 
-    /// Does something to a scope, and says what has changed about its denial. No denial is started,
-    /// unless by a ban.
+    /// Applies `touch` to a scope, and states what has changed about its denial. Starts no denial, except for a ban.
     pub(super) fn rule_one_again(
         &mut self,
         again: Again,
@@ -228,7 +226,7 @@ impl Engine {
         });
         if self.table.open(identity) == Opened::New {
             if touch != Touch::Nothing || !amended.is_banned(again.at) {
-                // A pair stays while it is denied, so there is nothing to be said.
+                // A denied pair is kept, so this one is not denied, and there is nothing to state.
                 self.table.abandon();
                 self.denials.end(identity);
                 return;
@@ -253,7 +251,7 @@ impl Engine {
             let pardon = Some(until);
             self.amended.set_pair(identity, OfPair { pardon, ..said });
         }
-        // Copies have windows of no kind: what else denies them is that they are full, and said elsewhere.
+        // Pairs of copies have no windows. Their other denial is that they are full, which is stated elsewhere.
         let of_copies =
             copy_bans::counts_here(&limits, &again.resource, (self.partition, self.partitions));
         let own: Option<Denial> = match rule {
@@ -270,7 +268,7 @@ impl Engine {
         let denial = amended.denial(own, now);
         let end = denial.map(|denial| denial.end);
         working.stated = end;
-        // Instants other than the pair's time were asked: it keeps its ten minutes.
+        // The pair was evaluated at an instant other than its own time, so it is kept for ten minutes.
         if denied || end.is_some() {
             working.rest = Rest::LONG;
         }
@@ -279,7 +277,7 @@ impl Engine {
         self.table.close();
         if end == before {
             if end.is_none() {
-                // It has ended at the pair's own time.
+                // The denial has ended at the pair's own time.
                 self.denials.end(identity);
             }
             return;
@@ -298,13 +296,13 @@ impl Engine {
     }
 }
 
-/// A scope that is ruled again.
+/// A scope to rule again.
 pub(super) struct Again {
     pub identity: Identity,
     pub resource: Arc<str>,
-    /// None: everybody.
+    /// `None`: everybody.
     pub domain: Option<Arc<str>>,
-    /// At the greater of this and its own time.
+    /// Ruled at this instant or the scope's own time, whichever is later.
     pub at: Timestamp,
 }
 
@@ -313,17 +311,17 @@ pub(super) struct Again {
 pub(super) enum Touch {
     /// Nothing.
     Nothing,
-    /// Everything that it counted is forgotten.
+    /// Forgets everything that the pair has counted.
     Reset,
-    /// Its newest copies are taken out of what counts.
+    /// Removes its newest copies from what counts.
     Refund(u64),
-    /// It is pardoned if it is denied: its debt is taken back to its limits.
+    /// Pardons the pair if it is denied: reduces its debt to its limits.
     Pardon,
 }
 
 impl Touch {
-    /// Does it to a pair that is denied at `now` or not; until when the pair is pardoned by it, if it is. Never is no instant: who is never let
-    /// in again is not pardoned.
+    /// Applies it to a pair, which is denied at `now` or not. Returns until when this pardons the pair, if it does. A
+    /// pair that would never open again has no such instant and is not pardoned.
     pub(super) fn apply(
         self,
         pair: &mut Pair,
@@ -345,7 +343,7 @@ impl Touch {
     }
 }
 
-/// What amendments say of a pair where its namespace heeds denials at all.
+/// What amendments state about a pair, without its ban where the namespace ignores denials.
 pub(super) fn rule_of_amended(limits: &Limits, resource: &str, said: OfPair) -> OfPair {
     match said.ban {
         Some(_) if limits.namespace_of(resource).ignore_configured => OfPair { ban: None, ..said },

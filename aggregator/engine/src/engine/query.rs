@@ -1,7 +1,7 @@
-//! Looking at an engine without changing it.
+//! Queries, which read an engine without changing it.
 //!
-//! Knows nothing of who asks. What stays true: every question takes `&self`, and what has ended by
-//! log time is not shown.
+//! Knows nothing of who asks. What stays true: every query takes `&self`, and does not show what has
+//! ended by log time.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use tollgate_limits::{Bucket, Limits, RateClass};
 pub struct PairView {
     /// Its time: the greatest instant among its entries.
     pub time: Timestamp,
-    /// The instant at which it stands so: everything else in this view is counted then.
+    /// The instant for which everything else in this view is computed.
     pub as_of: Timestamp,
     /// The version by which it would be ruled next; 0: none.
     pub version: u64,
@@ -41,11 +41,12 @@ pub struct PairView {
     pub tier_limit: u64,
     /// Hits in the current tier's window.
     pub tier_hits: u64,
-    /// Copies that count in the hard limit (for everybody: the global one); 0 if there is none.
+    /// Copies that count in the hard limit (for everybody: the global one); 0 without such a limit.
     pub last_second: u64,
     /// The hard limit (for everybody: the global one), if there is one.
     pub hard: Option<u64>,
-    /// What counts in the hard limit, in each window and in each quota, in the order of asking.
+    /// What counts in the hard limit, in each window and in each quota, in the order in which the rules
+    /// check them.
     pub counts: Vec<Count>,
     /// How its bucket stands, if it has one.
     pub bucket: Option<BucketView>,
@@ -62,7 +63,7 @@ pub struct Count {
     pub of: LimitedBy,
     /// Its limit.
     pub limit: u64,
-    /// Over how long it counts.
+    /// The length of time over which it counts.
     pub span: Span,
     /// What counts, debt included.
     pub counted: u64,
@@ -70,16 +71,16 @@ pub struct Count {
     pub opens: Timestamp,
 }
 
-/// How a bucket stands at a pair's time.
+/// The state of a bucket at a pair's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketView {
     /// The limits.
     pub bucket: Bucket,
-    /// The level in units of 1/P: [`Bucket::copy_units`] are one copy.
+    /// The level in units of 1/P: one copy is [`Bucket::copy_units`].
     pub level: i64,
     /// When it has room; [`Timestamp::MAX`]: never.
     pub opens: Timestamp,
-    /// When it is full if nothing comes.
+    /// When it is full if no hit comes.
     pub full: Timestamp,
 }
 
@@ -125,7 +126,7 @@ impl BucketView {
     }
 }
 
-/// What may never be wrong with copies.
+/// A violated invariant of copies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopiesFault {
     /// A count is not the sum of its holds.
@@ -136,7 +137,7 @@ pub enum CopiesFault {
         /// The count.
         miscount: Miscount,
     },
-    /// An agent holds something, and nobody waits for its beats.
+    /// An agent has holds, but no heartbeats of it are expected.
     #[error("{resource}: agent {agent:?} is not beating, and holds copies")]
     HeldByTheGone {
         /// The resource.
@@ -175,8 +176,8 @@ impl Engine {
         self.log_time
     }
 
-    /// The latest instant that a counted tick or a version has brought in: what ended by then is
-    /// over for everybody.
+    /// The latest instant that a counted tick or a version has brought in: what ended by then is over
+    /// for every pair.
     pub fn now(&self) -> Timestamp {
         let log = self.log_time.unwrap_or_default();
         log.max(self.steps.newest().at)
@@ -197,18 +198,18 @@ impl Engine {
         &self.steps.newest().limits
     }
 
-    /// Pairs that are ruled, resources' own ones included.
+    /// Number of pairs that are ruled, including the resources' own ones.
     pub fn pairs(&self) -> u64 {
         self.table.alive().count()
     }
 
-    /// Pairs in memory: those that are ruled, and those that have left and are not taken back yet.
+    /// Number of pairs in memory: those that are ruled, and evicted ones whose memory is not freed yet.
     /// Not a function of the log.
     pub fn pairs_in_memory(&self) -> usize {
         self.table.in_memory()
     }
 
-    /// Agents' processes whose sequence numbers are remembered.
+    /// Number of agents' processes whose sequence numbers are remembered.
     pub fn epochs(&self) -> usize {
         self.epochs.len()
     }
@@ -218,7 +219,7 @@ impl Engine {
         self.denials.after(self.now()).map(|(_, live)| live)
     }
 
-    /// The scopes of copy-limited resources that are denied, as they were stated, by resource.
+    /// The denied scopes of copy-limited resources, as they were stated, by resource.
     pub fn denied_scopes(&self) -> impl Iterator<Item = (&Arc<str>, Statement)> {
         self.holders.all().iter().flat_map(|held| {
             let statements = held.denied.statements();
@@ -226,19 +227,20 @@ impl Engine {
         })
     }
 
-    /// At most how many denials are in force.
+    /// An upper bound on the number of denials in force.
     pub fn live_denials_max(&self) -> usize {
         let scopes = self.holders.all().iter().map(|held| held.denied.len());
         self.denials.len() + scopes.sum::<usize>()
     }
 
-    /// The copy-limited resources of which something was ever held here, by name.
+    /// The copy-limited resources of which copies were ever held here, by name.
     pub fn copies(&self) -> impl Iterator<Item = (&Arc<str>, &Copies)> {
         let all = self.holders.all().iter();
         all.map(|held| (&held.name, &held.copies))
     }
 
-    /// Resources of which records of this partition were totalled, each with the offset of the last.
+    /// Resources with totals of this partition's records, each with the offset of the last record
+    /// totalled.
     pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
         self.chains.due()
     }
@@ -248,23 +250,23 @@ impl Engine {
         self.chains.last_applied(resource, source)
     }
 
-    /// Agents' epochs that beat, and those that are gone and not forgotten.
+    /// How many agents' epochs beat, and how many are gone but not forgotten.
     pub fn agents(&self) -> (usize, usize) {
         let silence = &self.holders.silence;
         (silence.beating().count(), silence.gone().count())
     }
 
-    /// Whether a silent agent's epoch is gone.
+    /// Whether an agent's epoch is gone.
     pub fn is_gone(&self, agent: &str, epoch: u128) -> bool {
         let name = agent.into();
         self.holders.silence.is_gone(&Who { name, epoch })
     }
 
-    /// Counts all copies again, and looks whether a gone agent holds any.
+    /// Counts all copies again, and checks whether a gone agent holds any.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the resource: a bug.
+    /// What is wrong, with the resource. An error means a bug.
     pub fn audit_copies(&self) -> Result<(), CopiesFault> {
         for (resource, copies) in self.copies() {
             copies.audit().map_err(|miscount| CopiesFault::Miscount {
@@ -315,7 +317,7 @@ impl Engine {
         ban.map(|ban| ban.until)
     }
 
-    /// Bans and pardons that last.
+    /// Number of bans and pardons in force.
     pub fn amended(&self) -> usize {
         self.amended.len()
     }
@@ -372,8 +374,7 @@ impl Engine {
         })
     }
 
-    /// The state of a domain's pair, under the version in force, to be looked into; none if it is not
-    /// known.
+    /// The state of a domain's pair under the version in force; `None` if the pair is not known.
     pub fn look(&self, resource: &str, domain: &str) -> Option<Pair> {
         let identity = self.identities.of_resource(resource).of(domain);
         let mut stored = self.table.peek(identity)?;
@@ -381,7 +382,7 @@ impl Engine {
         Some(stored.pair)
     }
 
-    /// How everybody's use of a globally limited resource stands; none if nothing was totalled.
+    /// The state of everybody's use of a globally limited resource; `None` without totals.
     pub fn everybody(&self, resource: &str) -> Option<PairView> {
         self.pair(resource, EVERYBODY)
     }

@@ -1,13 +1,13 @@
-//! How a resource is ruled under a version, and an entry on its pair.
+//! How a version rules a resource, and an entry on its pair.
 //!
 //! ```text
 //! api.search in the document          limited; its denials are stated unless it is a shadow
-//! api.other, not in it                refused or free, as its namespace says
+//! api.other, not in it                refused or free, as its namespace states
 //! entry of a limited resource         ruled on its pair; afterwards a denial, if the pair is closed
 //! ```
 //!
-//! Knows nothing of batches and of what was stated before. What stays true: a pair that is ruled stays at
-//! least as long as its denial and as anything that it remembers.
+//! Knows nothing of batches and earlier statements. What stays true: a ruled pair is kept at least as
+//! long as its denial and as anything that it remembers.
 
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::hits::{Hit, HitKind};
@@ -26,10 +26,10 @@ pub(super) enum Rule<'l> {
     Limited {
         /// The resource.
         rate: &'l RateResource,
-        /// Whether its denials are stated: not in a shadow, nor where the namespace ignores them.
+        /// Whether its denials are stated: false for a shadow, and where the namespace ignores them.
         stated: bool,
     },
-    /// It has no limits, and its namespace refuses that.
+    /// It has no limits, and its namespace refuses such resources.
     Refused {
         /// Whether its denials are stated.
         stated: bool,
@@ -53,8 +53,8 @@ impl<'l> Rule<'l> {
         }
     }
 
-    /// The limits of one of its domains, and whether its denials are stated; none if it is free.
-    /// `nothing` is what a resource without limits has.
+    /// The limits of one of its domains, and whether its denials are stated; `None` if it is free. A
+    /// resource without limits gets `nothing`.
     pub fn class_of(
         self,
         limits: &'l Limits,
@@ -68,7 +68,7 @@ impl<'l> Rule<'l> {
         }
     }
 
-    /// The denial that a closure of one of its pairs is stated as.
+    /// The denial to state for a closure of one of its pairs.
     pub fn denial(
         self,
         class: &RateClass,
@@ -95,7 +95,7 @@ impl<'l> Rule<'l> {
         }
     }
 
-    /// From which percent of the least limit on its pairs are told as near, if it is limited.
+    /// The percent of the least limit from which its pairs are announced as near, if it is limited.
     pub fn near(self) -> Option<u8> {
         match self {
             Self::Limited { rate, .. } => Some(rate.near()),
@@ -112,7 +112,7 @@ impl<'l> Rule<'l> {
     }
 }
 
-/// What an entry is ruled with beside its pair's limits.
+/// What an entry is ruled by, beside its pair's limits.
 pub(super) struct How<'l> {
     pub rule: Rule<'l>,
     /// Whether denials by limits are stated.
@@ -122,8 +122,8 @@ pub(super) struct How<'l> {
     pub amended: OfPair,
 }
 
-/// Rules an entry on its pair, under which it is kept from then on; what became of its copies, and
-/// what is stated of the pair now.
+/// Rules an entry on its pair, and sets how long the pair is kept. Returns the ruling on its copies, and
+/// the denial to state of the pair now.
 #[inline]
 pub(super) fn rule(
     working: &mut Stored,
@@ -145,7 +145,7 @@ pub(super) fn rule(
     (ruled, denial)
 }
 
-/// What an entry does to its pair. `instant` gives the instant of an agent's stamp.
+/// The event of an entry on its pair. `instant` converts an agent's stamp.
 #[inline]
 pub fn event_of(hit: &Hit<'_>, instant: impl Fn(Timestamp) -> Timestamp) -> PairEvent {
     match hit.kind {
@@ -162,7 +162,7 @@ pub fn event_of(hit: &Hit<'_>, instant: impl Fn(Timestamp) -> Timestamp) -> Pair
     }
 }
 
-/// The copies that an entry brings: a refund brings none.
+/// The copies that an entry adds: a refund adds none.
 pub(super) fn copies_of(hit: &Hit<'_>) -> u64 {
     if hit.is_refund() { 0 } else { hit.total() }
 }

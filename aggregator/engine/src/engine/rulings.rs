@@ -1,14 +1,14 @@
-//! What the engine says about one record of the log.
+//! The engine's rulings on records of the log.
 //!
 //! ```text
 //! hits record 17    entry 0 fills acme's window    statement at 17@0: denied until …
-//!                   entry 1 of globex              nothing to say
+//!                   entry 1 of globex              no statement
 //!                   total due: api.search, 2 hits granted, to be appended to that resource's partition
 //! ```
 //!
-//! One buffer, cleared by the caller and filled by each record, so that the common record costs no
-//! allocation. Knows nothing of how statements travel. What stays true: statements stand in the
-//! order of their places.
+//! One buffer, which the caller clears and each record fills, so that a usual record costs no allocation.
+//! Knows nothing of how statements are published. What stays true: statements are in the order of their log
+//! positions.
 
 use std::sync::Arc;
 
@@ -21,44 +21,46 @@ use tollgate_shared::wire::verdict::VerdictSays;
 
 use crate::stream::Ruled;
 
-/// What the engine says about the records applied since it was last cleared.
+/// The engine's rulings on the records applied since the buffer was last cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Rulings {
-    /// Denials and lifts, in the order of their places.
+    /// Denials and lifts, in the order of their log positions.
     pub statements: Vec<ResourceStatement>,
-    /// Totals that the owner appends to the partitions of their resources, before it commits.
+    /// Totals that the ruling aggregator appends to the partitions of their resources before it commits.
     pub totals_due: Vec<TotalDue>,
-    /// What became of hits and refused calls, by resource in the order of the record.
+    /// Counts of hits and refused calls, by resource in the order of the record.
     pub counts: Vec<ResourceCounts>,
-    /// Pairs that candidates would have begun to deny. Told to nobody: see [`CandidateCounts`].
+    /// Pairs that candidates would have begun to deny. They are announced to nobody: see
+    /// [`CandidateCounts`].
     pub candidates: Vec<CandidateClosed>,
-    /// What became of totalled hits under the global limits of their resources.
+    /// Counts of totalled hits under the global limits of their resources.
     pub global_counts: Vec<ResourceCounts>,
     /// Agents whose clocks are so wrong that the engine moved their stamps.
     pub corrections: Vec<Correction>,
-    /// What agents are told about their holds, in the order of their places.
+    /// Verdicts for agents on their holds, in the order of their log positions.
     pub verdicts: Vec<VerdictDue>,
-    /// What became of hold operations and of what beats list, by resource in the order of the record.
+    /// Counts of hold operations and of verdicts on heartbeats, by resource in the order of the record.
     pub hold_counts: Vec<ResourceHolds>,
-    /// What happened to copies beside that.
+    /// Other counts of copies.
     pub copies: CopiesCounts,
-    /// What happened to agents.
+    /// Changes of agents' epochs.
     pub agents: Vec<AgentNews>,
-    /// What became of each record.
+    /// The fate of each record.
     pub fates: Vec<Fate>,
     /// Agents' processes that were given up for others, at the bound on how many are remembered.
     pub epochs_given_up: u64,
-    /// Pairs that left before their ten minutes, at the cap, because they remembered nothing any more.
+    /// Pairs that were evicted before their ten minutes, at the cap, because they remembered nothing any
+    /// more.
     pub evicted: u64,
-    /// Whether anybody hears of pairs near their limits; if not, none is looked for. Kept by
-    /// [`Rulings::clear`].
+    /// Whether notices about pairs near their limits are wanted; if not, none is looked for.
+    /// [`Rulings::clear`] keeps it.
     pub tells_near: bool,
     /// Entries of hits that left their pairs near their limits: the number of each in its record, ascending,
     /// at most [`NEAR_MAX`].
     pub near: Vec<u32>,
-    /// Such entries beyond that.
+    /// Number of such entries beyond that.
     pub near_shed: u64,
-    /// Whether a total left everybody's use of its resource near the global limit.
+    /// Whether a total left a resource near its global limit.
     pub near_everybody: bool,
     /// For each of `counts`: the calls that were let through.
     pub calls: Vec<u64>,
@@ -66,8 +68,8 @@ pub struct Rulings {
     pub excess: Vec<(u32, u64)>,
 }
 
-/// Entries of one record that are noted as near their limits: what is said of them is told at a rate far
-/// below what so many of each record come to.
+/// How many entries of one record are noted as near their limits: agents get notices at a rate far below so
+/// many for each record.
 pub const NEAR_MAX: usize = 256;
 
 /// A statement and the resource that its scope belongs to.
@@ -75,41 +77,41 @@ pub const NEAR_MAX: usize = 256;
 pub struct ResourceStatement {
     /// The resource.
     pub resource: Arc<str>,
-    /// Scope, place, and what is said.
+    /// Scope, log position, and what is stated.
     pub statement: Statement,
 }
 
-/// A verdict and whom it is for.
+/// A verdict and its addressee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictDue {
-    /// The agent's name: whose topic it goes to.
+    /// The agent's name: the verdict goes to its topic.
     pub agent: Arc<str>,
     /// The epoch that it is for.
     pub epoch: u128,
     /// The resource.
     pub resource: Arc<str>,
-    /// Where it was caused.
+    /// The log position of its cause.
     pub place: Place,
-    /// What is said.
+    /// The verdict itself.
     pub says: VerdictSays,
 }
 
-/// What became of one resource's hold operations in one record. Copies, unless it says otherwise.
+/// Counts of one resource's hold operations in one record. Copies, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldCounts {
-    /// Operations; of a beat, verdicts on what it lists.
+    /// Operations; of a heartbeat, verdicts on what it lists.
     pub ops: u64,
     /// Operations that were refused and changed nothing.
     pub refused_ops: u64,
     /// Taken into use before they were granted, and counted.
     pub taken: u64,
-    /// Of them, what a reserve would not have granted.
+    /// How many of them a reserve would not have granted.
     pub excess: u64,
     /// Granted before use.
     pub granted: u64,
     /// Asked for before use, and not granted.
     pub not_granted: u64,
-    /// Given back.
+    /// Released.
     pub released: u64,
     /// Staged for another agent.
     pub staged: u64,
@@ -128,12 +130,12 @@ pub struct ResourceHolds {
     pub counts: HoldCounts,
 }
 
-/// What happened to copies beside the operations on them.
+/// Counts of copies beside the operations on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiesCounts {
-    /// Beats that were applied.
+    /// Heartbeats that were applied.
     pub beats: u64,
-    /// Of them, those after which a full list was wanted.
+    /// How many of them caused a request for a full list.
     pub beats_wanted: u64,
     /// Holds that ended by their age.
     pub ended_by_age: u64,
@@ -141,11 +143,11 @@ pub struct CopiesCounts {
     pub ended_by_operator: u64,
     /// Transfers whose staged copies an operator let go.
     pub transfers_ended_by_operator: u64,
-    /// Domains that were not denied because as many are as may be.
+    /// Domains that were not denied because as many as allowed are denied.
     pub denials_at_cap: u64,
 }
 
-/// Something that happened to an agent's epoch.
+/// A change of an agent's epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentNews {
     /// The agent's name.
@@ -156,22 +158,22 @@ pub struct AgentNews {
     pub change: AgentChange,
 }
 
-/// What can happen to an agent's epoch.
+/// How an agent's epoch can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentChange {
-    /// It was silent for the timeout: its holds count no more.
+    /// It was silent for the timeout: its holds stopped counting.
     Gone {
         /// Copies that came back.
         copies: u64,
     },
-    /// It was gone, and was heard again.
+    /// It was gone, and a record of it arrived.
     Returned,
     /// It is over: its successor named it, or it said so itself.
     Over {
         /// Copies that came back.
         copies: u64,
     },
-    /// Another epoch of the same name lives beside it: two agents have one name.
+    /// Another epoch of the same name is alive too: two agents have one name.
     Twin,
 }
 
@@ -180,17 +182,17 @@ pub enum AgentChange {
 pub struct TotalDue {
     /// The resource; the total goes to its partition.
     pub resource: Box<str>,
-    /// The partition of the hits record: the one that was ruled.
+    /// The partition of the hits record.
     pub source_partition: u32,
     /// The hits record's offset.
     pub source_offset: u64,
     /// The offset of the record totalled before it for this resource, if there was one.
     pub previous_offset: Option<u64>,
-    /// What counts, by milliseconds, ascending.
+    /// Copies that count, by millisecond, ascending.
     pub counted: Vec<Total>,
 }
 
-/// What became of one resource's entries in one record. Hits, unless it says otherwise.
+/// Counts of one resource's entries in one record. Hits, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Entries.
@@ -199,13 +201,13 @@ pub struct Counts {
     pub granted: u64,
     /// Let through although some constraint had no room.
     pub excess: u64,
-    /// Of the excess, what was let through unguarded: never debt.
+    /// How much of the excess was let through unguarded: never debt.
     pub excess_unguarded: u64,
-    /// Too late to say.
+    /// Too late to rule.
     pub late: u64,
-    /// Taken back by settlements.
+    /// Refunded by settlements.
     pub refunded: u64,
-    /// What settlements asked for and no constraint counted any more.
+    /// Refunds of settlements that no constraint counted any more.
     pub refunds_not_found: u64,
     /// Stamped more than 10 minutes before their append: only counted.
     pub too_old: u64,
@@ -215,18 +217,18 @@ pub struct Counts {
     pub at_cap: u64,
     /// Of a pair that belongs to another partition: only counted.
     pub misrouted: u64,
-    /// Pairs that came under another version which forgets something of what they had used.
+    /// Pairs that came under a version which forgets some of their use.
     pub pairs_forgotten: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
     /// Copies that those calls asked for.
     pub refused_copies: u64,
-    /// What the resource's candidate would have said, if it has one.
+    /// Counts by the resource's candidate, if it has one.
     pub candidate: CandidateCounts,
 }
 
 impl Rulings {
-    /// A denied pair came under a version that forgets something of what it had used.
+    /// Counts a denied pair that came under a version which forgets some of its use.
     pub(super) fn pair_forgotten(&mut self, resource: &str) {
         match self.counts.last_mut() {
             Some(last) if *last.resource == *resource => last.counts.pairs_forgotten += 1,
@@ -244,13 +246,13 @@ impl Rulings {
     }
 }
 
-/// Adds to a count. Counts saturate: an entry alone may bring nearly 2⁶⁴.
+/// Adds to a count. Counts saturate: a single entry may add nearly 2⁶⁴.
 pub(super) fn add(count: &mut u64, copies: u64) {
     *count = count.saturating_add(copies);
 }
 
 impl Counts {
-    /// Counts what became of an entry.
+    /// Counts an entry by its ruling.
     pub(super) fn count(&mut self, ruled: Ruled, hit: &Hit<'_>) {
         add(&mut self.granted, ruled.granted);
         add(&mut self.excess, ruled.excess);
@@ -267,23 +269,22 @@ impl Counts {
     }
 }
 
-/// What a candidate says of the hits that were ruled beside it: those of agents' refused calls are not
-/// among them.
+/// Counts by a candidate of the hits that were ruled beside it. Calls that agents refused are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CandidateCounts {
     /// Hits that it has room for.
     pub granted: u64,
     /// Hits that it would have refused.
     pub excess: u64,
-    /// Hits too late to say.
+    /// Hits that arrived too late to rule.
     pub late: u64,
-    /// Hits that it would have refused and the real limits would not have.
+    /// Hits that it would have refused, but the real limits would not have.
     pub newly: u64,
-    /// Hits that the real limits would have refused and it would not have.
+    /// Hits that the real limits would have refused, but it would not have.
     pub no_longer: u64,
-    /// Times that it would have begun to deny a pair.
+    /// How often it would have begun to deny a pair.
     pub closed: u64,
-    /// Hits of a new pair at its cap: not ruled by it.
+    /// Hits of a new pair at its cap, which it did not rule.
     pub at_cap: u64,
 }
 
@@ -294,11 +295,11 @@ pub struct CandidateClosed {
     pub resource: Arc<str>,
     /// The domain.
     pub domain: Arc<str>,
-    /// The entry after which it would have.
+    /// The entry that caused it.
     pub place: Place,
-    /// From when on.
+    /// When it would have begun.
     pub at: Timestamp,
-    /// Until when; [`Timestamp::MAX`]: for ever.
+    /// When it would have ended; [`Timestamp::MAX`]: never.
     pub end: Timestamp,
 }
 
@@ -307,7 +308,7 @@ pub struct CandidateClosed {
 pub struct ResourceCounts {
     /// The resource.
     pub resource: Box<str>,
-    /// What became of its entries.
+    /// The counts of its entries.
     pub counts: Counts,
 }
 
@@ -320,12 +321,12 @@ pub struct Correction {
     pub moved_us: i64,
 }
 
-/// What became of a record.
+/// The engine's result for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was applied.
     Applied,
-    /// Its offset had been applied before: nothing was done.
+    /// Its offset had been applied before: it changed nothing.
     AlreadyApplied,
     /// A batch that was applied before: its entries were not ruled.
     Duplicate {
@@ -342,38 +343,39 @@ pub enum Fate {
         /// Entries of hits in it.
         entries: u32,
     },
-    /// Hold operations or a beat, older than what was applied of the epoch: the next full beat heals.
+    /// Hold operations or a heartbeat with a lower sequence than one of its epoch that was applied; the next
+    /// full beat corrects it.
     Overtaken {
-        /// Operations, or parts of the beat.
+        /// Operations, or parts of the heartbeat.
         entries: u32,
     },
-    /// Hold operations or a beat of an epoch that is over.
+    /// Hold operations or a heartbeat of an epoch that is over.
     EpochOver {
-        /// Operations, or parts of the beat.
+        /// Operations, or parts of the heartbeat.
         entries: u32,
     },
-    /// A tick in a slot that was counted before: it brought no time in.
+    /// A tick in a slot that was counted before: it did not advance the time.
     TickIgnored,
-    /// A tick or a genesis of another log, or of an older generation of this one: not heeded.
+    /// A tick or a genesis of another log, or of an older generation of this one: ignored.
     OfAnotherLog,
     /// A total that does not follow the last applied one of its source.
     TotalOutOfOrder,
     /// A total of a resource that has no global limit here.
     TotalUnlimited,
-    /// A total of a new resource for which no block of memory can be numbered any more.
+    /// A total of a new resource when no more blocks of memory can be numbered.
     TotalAtCap,
-    /// A pointer to a version that is known.
+    /// An activation of a version that is known.
     PointerKnown,
     /// A record of a kind that this build does not know and may skip.
     UnknownSkipped {
         /// The kind.
         kind: u8,
     },
-    /// The partition stands still: see the reason.
+    /// The partition is stopped, for this reason.
     Stopped(Stop),
 }
 
-/// Why a partition is ruled no further. A build that guessed would rule otherwise than others.
+/// Why ruling of a partition stopped. A build that guessed would rule differently from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// A record of a kind that this build does not know and must not skip.
@@ -386,17 +388,17 @@ pub enum Stop {
         /// The record's offset.
         offset: u64,
     },
-    /// A pointer to a version whose text is not at hand.
+    /// An activation of a version whose text is not at hand.
     #[error(
         "limits version {version}, which the pointer at offset {offset} brings in, is not at hand"
     )]
     MissingVersion {
         /// The version.
         version: u64,
-        /// The pointer's offset.
+        /// The activation's offset.
         offset: u64,
     },
-    /// A version asks for a rule set that this build does not implement.
+    /// A version requires a rule set that this build does not implement.
     #[error("limits version {version} asks for rules {rules}, which this build does not implement")]
     UnknownRules {
         /// The version.
@@ -412,7 +414,7 @@ impl Rulings {
         Self::default()
     }
 
-    /// Empties it. Keeps its memory.
+    /// Clears it, but keeps its memory.
     pub fn clear(&mut self) {
         self.statements.clear();
         self.totals_due.clear();
@@ -433,7 +435,7 @@ impl Rulings {
         self.calls.clear();
     }
 
-    /// Takes note of what became of an entry of hits.
+    /// Notes the excess of an entry of hits, and whether it is near.
     pub(super) fn note(&mut self, number: u32, excess: u64, is_near: bool) {
         if 0 < excess {
             self.excess.push((number, excess));
@@ -445,7 +447,7 @@ impl Rulings {
         }
     }
 
-    /// Why the partition stands still, if it does.
+    /// Why the partition stopped, if it did.
     pub fn stopped(&self) -> Option<Stop> {
         self.fates.iter().find_map(|fate| match fate {
             Fate::Stopped(stop) => Some(*stop),

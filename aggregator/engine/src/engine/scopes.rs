@@ -1,15 +1,15 @@
-//! Which scopes of a copy-limited resource are denied: those that had no room when they were last
-//! touched, until they have room again.
+//! The denied scopes of a copy-limited resource: a scope is denied when an operation finds it full,
+//! until it has room again.
 //!
 //! ```text
 //! hold 2 of b       probation is full           denied: group probation, without an end
 //! release 1 of b    probation has room          open
-//! limit raised      the scopes that are denied are looked at again; no other is
+//! limit raised      denied scopes are checked again; other scopes are not
 //! ```
 //!
-//! Such a denial has no end of its own: it holds while the partition's place is heard to advance.
-//! Knows nothing of holds. What stays true: a denied scope is full, and a scope that is full is denied
-//! from the first operation on that met it so, unless as many are denied as may be.
+//! Such a denial has no end of its own: it holds as long as agents receive advancing watermarks of the
+//! partition. Knows nothing of holds. What stays true: a denied scope is full, and a full scope is
+//! denied from the first operation on that found it full, unless as many as allowed are denied.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
@@ -24,12 +24,12 @@ use tollgate_shared::wire::verdict::VerdictSays;
 use super::rulings::{ResourceStatement, Rulings, VerdictDue};
 use crate::copies::{Copies, CopiesScope};
 
-/// What was stated about a denied scope.
+/// The last statement about a denied scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StatedScope {
-    /// Where it was stated last.
+    /// The log position of the statement.
     pub place: Place,
-    /// The version that ruled.
+    /// The version under which it was ruled.
     pub version: u64,
     /// The scope's effective limit.
     pub limit: u64,
@@ -44,24 +44,24 @@ pub(super) struct DeniedScopes {
     digest: u128,
 }
 
-/// Where what is said goes, and what it is said with.
+/// The destination of statements, and what they have in common.
 pub(super) struct StatementSink<'r> {
     pub rulings: &'r mut Rulings,
-    /// The place of what is said next.
+    /// The log position of the next statement.
     pub place: Place,
     /// The version in force.
     pub version: u64,
-    /// Domains of one resource that are denied at most.
+    /// How many domains of one resource may be denied.
     pub denied_max: u64,
 }
 
 impl StatementSink<'_> {
-    /// What is said from now on has the next place.
+    /// Moves to the next log position.
     pub fn next(&mut self) {
         self.place.entry = self.place.entry.saturating_add(1);
     }
 
-    /// A verdict for an agent's epoch.
+    /// Adds a verdict for an agent's epoch.
     pub fn verdict(
         &mut self,
         agent: &Arc<str>,
@@ -93,8 +93,8 @@ impl StatedScope {
 }
 
 impl DeniedScopes {
-    /// Looks at a scope and says what has changed: a denial where it is full now, a lift where it
-    /// has room again. `stated` is whether this resource's denials are stated at all.
+    /// Checks a scope and states what has changed: a denial if it is full now, a lift if it has room
+    /// again. `stated` is whether this resource's denials are stated at all.
     pub fn follow(
         &mut self,
         resource: &Arc<str>,
@@ -138,7 +138,7 @@ impl DeniedScopes {
         });
     }
 
-    /// Looks at every denied scope again.
+    /// Checks every denied scope again.
     pub fn again(
         &mut self,
         resource: &Arc<str>,
@@ -152,7 +152,7 @@ impl DeniedScopes {
         }
     }
 
-    /// Says a scope's denial again at a new place, if it is denied.
+    /// States a scope's denial again at a new log position, if it is denied.
     pub fn say_one_again(
         &mut self,
         resource: &Arc<str>,
@@ -175,14 +175,14 @@ impl DeniedScopes {
         voice.next();
     }
 
-    /// Says every denial again, at new places.
+    /// States every denial again, at new log positions.
     pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
             self.say_one_again(resource, borrowed(&scope), voice);
         }
     }
 
-    /// The resource is not limited by copies any more: every denial is over.
+    /// Lifts every denial: the resource is not limited by copies any more.
     pub fn lift_all(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
             voice.rulings.statements.push(ResourceStatement {
@@ -198,7 +198,7 @@ impl DeniedScopes {
         *self = Self::default();
     }
 
-    /// Every denied scope as it was stated, with the places it was stated at.
+    /// Every denied scope as it was stated, with the log position of the statement.
     pub fn statements(&self) -> impl Iterator<Item = Statement> + '_ {
         self.iter().map(|(scope, stated)| Statement {
             scope: name_of(scope),
@@ -217,17 +217,17 @@ impl DeniedScopes {
             .chain(self.resource.map(|stated| (CopiesScope::Resource, stated)))
     }
 
-    /// How many there are.
+    /// Number of denied scopes.
     pub fn len(&self) -> usize {
         self.domains.len() + self.groups.len() + usize::from(self.resource.is_some())
     }
 
-    /// A number that depends on what is denied under which limits alone.
+    /// A digest of the denied scopes and their limits alone.
     pub fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// Puts a scope in as a snapshot has it, or takes it out.
+    /// Sets a scope from a snapshot; `None` removes it.
     pub fn put(&mut self, scope: CopiesScope<'_>, stated: Option<StatedScope>) {
         let before = match (scope, stated) {
             (CopiesScope::Domain(name), Some(stated)) => self.domains.insert(name.into(), stated),

@@ -1,8 +1,9 @@
-//! Whether an agent's record is ruled at all: seen before, out of turn, of an epoch that is over.
+//! Whether an agent's record is ruled: not if it was seen before, is out of order, or is of an epoch
+//! that is over.
 //!
-//! Hits may come in any order within their window; hold operations and beats of an epoch apply in
-//! rising sequence alone. Knows nothing of what is in a record. What stays true: a record that is
-//! turned away has changed nothing but what is known of its sender's sequences and clock.
+//! Hits may arrive in any order within their window; hold operations and heartbeats of an epoch are
+//! applied in rising sequence only. Knows nothing of the content of a record. What stays true: a
+//! refused record has changed nothing but what is known of its sender's sequences and clock.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::epochs::{Batch, Freshness};
 use super::holders::Who;
 use super::rulings::{Correction, Fate, Rulings};
 
-/// A sender's instants in the engine's time.
+/// Converts a sender's stamps to the engine's time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// By how much its stamps move.
@@ -24,15 +25,15 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// An instant by an agent's stamp.
+    /// The instant of an agent's stamp.
     #[inline]
     pub fn instant(self, stamp: Timestamp) -> Timestamp {
         instant(stamp, self.move_us, self.appended)
     }
 }
 
-/// The instant of a hit: its stamp, moved by what its agent's clock is wrong, and never later than the
-/// end of the millisecond of its append.
+/// The instant of a hit: its stamp, corrected by its agent's clock error, but never later than the end
+/// of the millisecond of its append.
 #[inline]
 pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp {
     let moved = stamp.saturating_offset(move_us);
@@ -40,7 +41,8 @@ pub fn instant(stamp: Timestamp, move_us: i64, appended: Timestamp) -> Timestamp
 }
 
 impl Engine {
-    /// Takes note of an agent's record with so many entries; the fate of one that is not ruled.
+    /// Notes an agent's record, which has `entries` entries. `Some` is the fate of a record that is
+    /// not ruled.
     pub(super) fn admit(
         &mut self,
         sender: &Sender<'_>,
@@ -74,7 +76,7 @@ impl Engine {
         Ok(Clock { move_us, appended })
     }
 
-    /// The same of hold operations and beats, which come in turn or not at all.
+    /// The same for hold operations and heartbeats, which are applied in rising sequence only.
     pub(super) fn admit_in_turn(
         &mut self,
         sender: &Sender<'_>,

@@ -1,15 +1,15 @@
 //! Snapshots: an engine as bytes, in chunks.
 //!
 //! ```text
-//! chunk   54 47 53 4E  version  kind  number   what the kind says
+//! chunk   54 47 53 4E  version  kind  number   content of the kind
 //! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 copies   7 holders
 //!         8 amended   9 candidates' pairs   10 end: digest, sum of all before
 //! ```
 //!
-//! `freeze` takes a copy that shares the memory of pairs and holds with the engine, so that chunks can be
-//! written elsewhere while the engine goes on. Names are only those of denials and chains. Knows
-//! nothing of where chunks are kept. What stays true: a restored engine has the digest that its
-//! original had, or it is not restored.
+//! `freeze` takes a copy that shares the memory of pairs and holds with the engine, so that another thread can
+//! write the chunks while the engine goes on. Names are only those of denials and chains. Knows nothing of
+//! where chunks are kept. What stays true: a restored engine has the digest of its original, otherwise it is
+//! not restored.
 
 mod holders;
 mod read;
@@ -33,9 +33,9 @@ use crate::pairs::{FrozenTable, Identity};
 pub const CHUNK_BYTES_MAX: usize = 512 * 1024;
 
 const MAGIC: [u8; 4] = *b"TGSN";
-/// Format 1 knew no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds, format
-/// 5 no windows, quotas and buckets, and excess that used nothing, format 6 no pairs that leave to make room.
-/// They are refused, and the log is read from its beginning.
+/// Format 1 had no copies, format 2 no amendments, format 3 no candidates, format 4 no excess of holds. Format
+/// 5 had no windows, quotas and buckets, and its excess used nothing; format 6 had no pairs that are evicted at
+/// the cap. They are refused, and the log is read from its beginning.
 const FORMAT: u8 = 7;
 
 mod kind {
@@ -51,16 +51,16 @@ mod kind {
     pub const END: u8 = 10;
 }
 
-/// Why chunks are not restored from.
+/// Why chunks cannot be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotFault {
-    /// It does not begin as a chunk does.
+    /// It does not begin like a chunk.
     #[error("chunk {chunk}: not a chunk of a snapshot")]
     NotAChunk {
         /// Which chunk, from 0.
         chunk: usize,
     },
-    /// It was written by another version.
+    /// It was written in another format.
     #[error("chunk {chunk}: format {found}, expected {FORMAT}")]
     Format {
         /// Which chunk, from 0.
@@ -79,7 +79,7 @@ pub enum SnapshotFault {
     Broken {
         /// Which chunk, from 0.
         chunk: usize,
-        /// Where in it.
+        /// The offset in it.
         at: usize,
         /// What was expected there.
         field: &'static str,
@@ -95,11 +95,11 @@ pub enum SnapshotFault {
     Partition {
         /// The partition found.
         found: u32,
-        /// Of how many.
+        /// Of how many partitions.
         found_of: u32,
         /// The partition expected.
         partition: u32,
-        /// Of how many.
+        /// Of how many partitions.
         partitions: u32,
     },
     /// A limits version that it needs is not at hand.
@@ -108,10 +108,10 @@ pub enum SnapshotFault {
         /// The version.
         version: u64,
     },
-    /// Something in the chunks is not as it was written.
+    /// The chunks differ from what was written.
     #[error("the chunks do not have the sum that they were written with")]
     Sum,
-    /// What was read does not have the digest that was written.
+    /// The digest of what was read differs from the one that was written.
     #[error("digest {found:032x}, expected {expected:032x}")]
     Digest {
         /// Of what was read.
@@ -132,17 +132,17 @@ pub struct Frozen {
     applied_upto: Option<u64>,
     mark: Option<u128>,
     log_time: Option<Timestamp>,
-    /// Version, ordinal and instant of those kept, oldest first; the last is the newest.
+    /// Version, ordinal and instant of the steps that are kept, oldest first; the last is the newest.
     steps: Vec<(u64, u32, Timestamp)>,
     /// The version that was brought in last.
     version: u64,
-    /// The slots in which room was made last, of pairs and of candidates' pairs.
+    /// The slots in which room was last made, of pairs and of candidates' pairs.
     room_made: [u64; 2],
     table: FrozenTable,
     candidates: FrozenTable,
     denials: FrozenDenials,
     epochs: Vec<(Identity, Epoch)>,
-    /// Epochs that were given up, with the log time.
+    /// Epochs that were given up, with the log time of that.
     given_up: Vec<(Identity, Option<Timestamp>)>,
     due: Vec<(Box<str>, u64)>,
     applied: Vec<(Box<str>, u32, u64)>,
@@ -151,7 +151,7 @@ pub struct Frozen {
     digest: u128,
 }
 
-/// The sum of chunks: it finds damage, and proves nothing about who wrote them.
+/// A checksum of chunks: it detects damage, and does not authenticate the writer.
 #[derive(Default)]
 struct ChunkSum(SipHasher13);
 
@@ -167,12 +167,12 @@ impl ChunkSum {
 }
 
 impl Frozen {
-    /// The offset of the last record that it has applied.
+    /// The offset of the last record that was applied.
     pub fn applied_upto(&self) -> Option<u64> {
         self.applied_upto
     }
 
-    /// The log that it is of, once a record had said it.
+    /// The id of its log, if a record had stated it.
     pub fn log(&self) -> Option<LogId> {
         self.log
     }
@@ -189,7 +189,8 @@ impl Frozen {
 }
 
 impl Engine {
-    /// A copy of this moment. Shares the memory of pairs, denials and holds until either side changes it.
+    /// A copy of the present state. It shares the memory of pairs, denials and holds until either side changes
+    /// it.
     pub fn freeze(&mut self) -> Frozen {
         let step = |step: &VersionStep| (step.version, step.ordinal, step.at);
         Frozen {
@@ -225,18 +226,18 @@ impl Engine {
         }
     }
 
-    /// All chunks of this moment.
+    /// All chunks of the present state.
     pub fn snapshot(&mut self) -> Vec<Vec<u8>> {
         let mut chunks = Vec::new();
         self.freeze().write(|chunk| chunks.push(chunk));
         chunks
     }
 
-    /// The engine that a partition's snapshot is of. `versions` has the limits that it was ruled by.
+    /// Restores the engine of a partition from a snapshot. `versions` has the limits under which it was ruled.
     ///
     /// # Errors
     ///
-    /// [`SnapshotFault`] for anything but the whole of what [`Frozen::write`] wrote.
+    /// [`SnapshotFault`] for anything but the complete output of [`Frozen::write`].
     pub fn restore<B: AsRef<[u8]>>(
         partition: u32,
         partitions: u32,

@@ -5,8 +5,8 @@
 //!                     counted            ignored            counted: log time is 10.6 s
 //! ```
 //!
-//! Nothing else brings time in. Knows nothing of hits. What stays true: log time only rises, and
-//! what leaves at a tick has left at once, whenever its memory is taken back.
+//! Nothing else advances the time. Knows nothing of hits. What stays true: log time only rises, and what a tick
+//! removes is removed at once, whenever its memory is freed.
 
 use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::time::Timestamp;
@@ -17,7 +17,7 @@ use super::denials::LiveDenial;
 use super::rulings::{Fate, Rulings};
 use crate::pairs::{Identities, slot_of};
 
-/// What a counted tick looks at and takes back: some tenths of a millisecond.
+/// How much a counted tick looks at and frees: some tenths of a millisecond of work.
 const SWEEP_BLOCKS: u32 = 32_768;
 const SWEEP_PAIRS: u32 = 1_024;
 const SWEEP_DENIALS: usize = 1_024;
@@ -39,9 +39,9 @@ impl Engine {
         tick: &Tick<'_>,
         rulings: &mut Rulings,
     ) -> Fate {
-        // A log that is read from its beginning has its identity from its genesis. A tick before that was on
-        // its way when the topic was made anew, and names the log that is gone: taken for this one's, nobody
-        // could tell the places of the two apart.
+        // A log that is read from its beginning has its identity from its genesis. A tick before the genesis was in
+        // flight when the topic was recreated, and names the old log. If this log took that identity, log positions
+        // of the two could not be told apart.
         if self.log.is_none() && self.began {
             return Fate::OfAnotherLog;
         }
@@ -71,9 +71,9 @@ impl Engine {
         Fate::Applied
     }
 
-    /// Takes note of the log's id.
+    /// Notes the log's id.
     ///
-    /// A higher generation voids all that was said before, so what is in force is said again.
+    /// A higher generation voids all earlier statements, so the denials in force are stated again.
     fn identify(&mut self, offset: u64, log: LogId, rulings: &mut Rulings) -> Fate {
         match self.log {
             None if self.applied_upto.is_none() => {
@@ -81,7 +81,7 @@ impl Engine {
                 self.identities = Identities::new(log);
                 return Fate::Applied;
             }
-            // What came before it, as a pointer that was on its way when a topic was made anew, is of no generation.
+            // Records before it, such as an activation in flight when a topic was recreated, have no generation.
             None => {}
             Some(ours) if log == ours => return Fate::Applied,
             Some(ours) if log.generation <= ours.generation => return Fate::OfAnotherLog,
@@ -91,7 +91,7 @@ impl Engine {
         let mut place = Place::of_record(log, offset);
         let now = self.now();
         for (identity, live) in self.denials.to_say_again(now) {
-            // From now on it is known by this place: that of the generation before is void to agents.
+            // From now on it has this log position: agents drop statements of the generation before.
             self.denials
                 .deny(identity, LiveDenial { place, ..live }, rulings);
             place.entry = place.entry.saturating_add(1);

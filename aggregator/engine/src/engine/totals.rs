@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! total of partition 3, record 17, previous 10: 40 hits in ms 500, 7 in ms 501
-//!   10 was the last applied of that source: the hits count on (api.search, *)
-//!   afterwards one statement, if that changed until when everybody is denied
+//!   10 was the last applied total of that source: the hits count on (api.search, *)
+//!   afterwards one statement, if the end of everybody's denial changed
 //! ```
 //!
 //! Knows nothing of pairs of domains. What stays true: a resource's own pair has one window, the copies
@@ -24,8 +24,8 @@ use crate::rules::{Until, whole};
 use tollgate_limits::RateClass;
 use tollgate_limits::SECOND;
 
-/// The limits of a resource's own pair: the global limit is a window of a second of all domains. Without
-/// one nothing is granted, and nothing is asked either.
+/// The limits of a resource's own pair: the global limit is a window of a second over all domains.
+/// Without a global limit nothing is granted, but it is not used either.
 pub(super) fn class_of_everybody(global: Option<u64>) -> RateClass {
     RateClass {
         hard: Some(global.unwrap_or(0)),
@@ -66,7 +66,8 @@ impl Engine {
     ) -> Fate {
         let source = (totals.source_partition, totals.source_offset);
         let (resource, previous) = (totals.resource, totals.previous);
-        // The chain goes on whatever the limits say, or a limit that comes back would find it broken.
+        // The chain advances even without a limit; otherwise a limit that is restored would find it
+        // broken.
         if !self
             .chains
             .apply(&self.identities, resource, source, previous, self.began)
@@ -87,8 +88,8 @@ impl Engine {
         if self.table.open(identity) == Opened::Known {
             self.steps.migrate_whole(self.table.working(), resource);
         } else {
-            // No flood of domains may keep out the pair that limits them all: there is one for each
-            // resource that the limits name, so the cap is not asked.
+            // A flood of domains must not keep out the pair that limits them all. There is one for each
+            // resource that the limits name, so the cap does not apply.
             let ordinal = self.steps.newest().ordinal;
             self.table.working().begin_whole(ordinal);
         }

@@ -1,16 +1,16 @@
-//! The versions of the limits that this log has seen, and how a pair that slept through some of them
-//! comes under the newest.
+//! The limits versions that this log has seen, and how a pair that missed some of them comes under the
+//! newest.
 //!
 //! ```text
-//! versions 4, 9, 12     a pair ruled by 4 last: from 4 to 9, then from 9 to 12, when it is next met
+//! versions 4, 9, 12     a pair ruled by 4 last: from 4 to 9, then from 9 to 12, at its next entry
 //! ```
 //!
-//! No version makes a walk over all pairs: only denials in force are ruled again at once (they have
-//! their names); every other pair follows at its next entry, one version after the other, with the
-//! same result. Only versions that change a pair's own limits matter to it. What stays true: of a pair that
-//! slept through more than [`STEPS_MAX`] versions those before them count as one; if they changed the
-//! lengths, the bucket or the tiers that it has, it keeps its quotas and starts anew with the rest, which is
-//! lenient, bounds what has to be kept, and depends on the log alone.
+//! No version causes a walk over all pairs. Only denials in force are ruled again at once (their names are
+//! known); every other pair follows at its next entry, one version after the other, with the same result.
+//! Only versions that change a pair's own limits matter to it. What stays true: if a pair missed more than
+//! [`STEPS_MAX`] versions, those before them count as one. If they changed the lengths, the bucket or the
+//! tiers that it has, it keeps its quotas and starts anew with the rest. That is lenient, bounds what has to
+//! be kept, and depends on the log alone.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -25,17 +25,16 @@ use crate::rules::window::CountsStamps as _;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_limits::{Limits, RateClass, RateResource, Window, forgets};
 
-/// The texts of versions, checked, as the caller has them. Each was verified against the digest of
-/// the pointer that brings it in.
+/// The checked texts of versions, which the caller provides. It has verified each against the digest in the
+/// activation that brings it in.
 pub trait Versions {
-    /// The limits of a version, if it is one and is at hand.
+    /// The limits of a version; `None` if it is an amendment or not at hand.
     fn limits(&self, version: u64) -> Option<Arc<Limits>>;
 
-    /// The lowest version above this one (the lowest of all for none) that is at hand.
+    /// The lowest version above this one (for `None`, the lowest of all) that is at hand.
     fn next_after(&self, version: Option<u64>) -> Option<u64>;
 
-    /// What an operator did, where the version is that and leaves the limits as they were; none: it
-    /// is limits.
+    /// The operator's act, for a version that leaves the limits unchanged; `None` for limits.
     fn amendment(&self, _version: u64) -> Option<Arc<Act>> {
         None
     }
@@ -73,7 +72,7 @@ impl Versions for LimitsBook {
     }
 }
 
-/// No version at all.
+/// A source without any version.
 impl Versions for () {
     fn limits(&self, _: u64) -> Option<Arc<Limits>> {
         None
@@ -84,23 +83,23 @@ impl Versions for () {
     }
 }
 
-/// Versions that a pair may sleep through one by one.
+/// How many missed versions a pair goes through one by one.
 pub(super) const STEPS_MAX: u32 = 255;
 
-/// One version, in the order in which pointers brought them in.
+/// One version, in the order in which activations brought them in.
 #[derive(Clone, Debug)]
 pub(super) struct VersionStep {
-    /// Its number; 0 for none, before the first pointer.
+    /// Its number; 0 before the first activation.
     pub version: u64,
-    /// Counted from 0, which is before the first pointer.
+    /// Counted from 0, which is before the first activation.
     pub ordinal: u32,
-    /// When its pointer was appended, and not before log time.
+    /// When its activation was appended, or log time if that is later.
     pub at: Timestamp,
-    /// What it says.
+    /// Its limits.
     pub limits: Arc<Limits>,
 }
 
-/// The versions from the oldest that some pair may need on.
+/// The versions from the oldest one on that a pair may need.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     /// Ascending and without gaps in their ordinals; never empty.
@@ -122,7 +121,7 @@ impl Steps {
         Self::of(VecDeque::from([none.clone()]), none, 0)
     }
 
-    /// Steps as a snapshot has them.
+    /// Steps from a snapshot.
     pub fn of(steps: VecDeque<VersionStep>, newest: VersionStep, upto: u64) -> Self {
         Self {
             steps,
@@ -141,17 +140,17 @@ impl Steps {
         (self.newest.ordinal != 0 || self.upto != 0).then_some(self.upto)
     }
 
-    /// An amendment was brought in. It is no step: however many there are, no pair sleeps through them.
+    /// Notes an amendment. It is no step: however many there are, pairs do not go through them.
     pub fn amended(&mut self, version: u64) {
         self.upto = version;
     }
 
-    /// All that are kept, oldest first.
+    /// All steps that are kept, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &VersionStep> {
         self.steps.iter()
     }
 
-    /// Which versions a pointer to `version` brings in; none if it is known.
+    /// Which versions an activation of `version` brings in; `None` if it is known.
     pub fn needs(&self, version: u64) -> Option<RangeInclusive<u64>> {
         match self.version() {
             Some(known) if version <= known => None,
@@ -160,7 +159,7 @@ impl Steps {
         }
     }
 
-    /// Puts a version in force.
+    /// Puts a version into force.
     pub fn push(&mut self, version: u64, at: Timestamp, limits: Arc<Limits>) {
         self.upto = version;
         self.newest = VersionStep {
@@ -183,15 +182,15 @@ impl Steps {
         }
     }
 
-    /// Brings a domain's pair under the version in force. True: a version on the way forgot something of what
-    /// was used.
+    /// Brings a domain's pair under the version in force. True: one of the missed versions forgot some of its
+    /// use.
     pub fn migrate(&self, stored: &mut Stored, resource: &str, domain: &str) -> bool {
         let class_of = |limits: &Limits| limits.class_of(resource, domain).cloned();
         self.migrate_under(stored, class_of, |_, _, _| {})
     }
 
-    /// Brings a domain's pair under the candidate of the version in force; where a version has none, it
-    /// keeps its last second. What is denied is denied again by each version, as the real ones are.
+    /// Brings a domain's pair under the candidate of the version in force; under versions without a candidate
+    /// it keeps its last second. As with real limits, a denied pair is ruled again by each version.
     pub fn migrate_candidate(&self, stored: &mut Stored, resource: &str, domain: &str) {
         let class_of = |limits: &Limits| {
             let class = limits.rate(resource)?.candidate_class_of(domain)?;
@@ -205,7 +204,8 @@ impl Steps {
         });
     }
 
-    /// Takes a pair through versions whose limits of it `class_of` says; `ruled_again` hears of each.
+    /// Takes a pair through versions. `class_of` returns a version's limits for it; `ruled_again` is called
+    /// for each version.
     fn migrate_under(
         &self,
         stored: &mut Stored,
@@ -216,7 +216,7 @@ impl Steps {
         if let Some(oldest) = self.oldest_kept(stored) {
             let class = class_of(&oldest.limits);
             let limits = class.clone().unwrap_or_else(RateClass::inaccessible);
-            // With the same print it slept through nothing that it would have noticed.
+            // If the fingerprint is the same, the pair missed nothing that matters to it.
             if carry_over::print_of(&limits) != stored.print {
                 let time = stored.pair.now();
                 carry_over::start_anew(&limits, &mut stored.pair.state, time);
@@ -244,7 +244,7 @@ impl Steps {
         forgot
     }
 
-    /// The oldest version that is kept for pairs that slept for longer; `None` for a pair that did not.
+    /// The oldest version that is kept, for pairs that missed more versions; `None` for other pairs.
     fn oldest_kept(&self, stored: &Stored) -> Option<&VersionStep> {
         let oldest = self.newest.ordinal.checked_sub(STEPS_MAX)?;
         let slept_longer = stored.ordinal < oldest;
@@ -253,7 +253,7 @@ impl Steps {
     }
 
     /// Brings a resource's own pair under the version in force: it keeps what counts, however the global
-    /// limit changes, and forgets it where a version has none.
+    /// limit changes, and forgets it under versions without one.
     pub fn migrate_whole(&self, stored: &mut Stored, resource: &str) {
         let under = |limits: &Limits, stored: &mut Stored| {
             let global = limits.rate(resource).and_then(RateResource::global);
@@ -270,7 +270,7 @@ impl Steps {
         }
     }
 
-    /// Takes the pair through the versions that it slept through, if all of them are kept.
+    /// Takes the pair through the versions that it missed, if all of them are kept.
     fn migrate_by(
         &self,
         stored: &mut Stored,
@@ -290,7 +290,7 @@ impl Steps {
     }
 }
 
-/// A denial that was over at a version's record stays over: a version starts none.
+/// A denial that was over at a version's record stays over: a version starts no denials.
 fn end_by(stored: &mut Stored, at: Timestamp) {
     let now = stored.pair.now().max(at);
     stored.stated = stored.stated.filter(|end| now < *end);

@@ -6,9 +6,9 @@
 //! holders   0 ticks   1 beats: name, epoch, ticks   2 gone: the same   3 over: the same
 //! ```
 //!
-//! A resource's copies are a snapshot of their own, cut into pieces, because one of many holds is
-//! larger than a chunk. Knows nothing of what is in it. What stays true: whatever the bytes, reading
-//! ends in what was written or in a fault, and keeps no more than it was given.
+//! A resource's copies are a snapshot of their own, cut into pieces, because the snapshot of many
+//! holds is larger than a chunk. Knows nothing of its content. What stays true: whatever the bytes,
+//! reading ends in what was written or in a fault, and allocates no more than the bytes given.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::copies::silence::Silence;
 use crate::copies::{Copies, CopiesScope, CopyLimits};
 use crate::varint;
 
-/// Bytes of a piece: several fit a chunk.
+/// Bytes of a piece: several fit in a chunk.
 const PIECE_BYTES: usize = 64 * 1024;
 
 mod tag {
@@ -100,12 +100,12 @@ fn write_denied(scope: CopiesScope<'_>, stated: StatedScope, bytes: &mut Vec<u8>
     varint::write(bytes, stated.limit);
 }
 
-/// Reads the chunks of copies, which a resource may be spread over.
+/// Reads the chunks of copies; one resource may extend over several.
 #[derive(Default)]
 pub(super) struct CopiesReader {
-    /// A resource of whose copies bytes are missing: its name, how many bytes, those there are.
+    /// A resource whose copies are incomplete: its name, its number of bytes, and the bytes so far.
     pending: Option<(Arc<str>, usize, Vec<u8>)>,
-    /// The last resource that is whole.
+    /// The last resource that is complete.
     last: Option<Arc<str>>,
 }
 
@@ -137,7 +137,7 @@ impl CopiesReader {
         Ok(())
     }
 
-    /// All chunks were read: no resource is cut off.
+    /// All chunks were read: checks that no resource is cut off.
     pub(super) fn done(&self, cursor: &Cursor<'_>) -> Result<HoldersReader, SnapshotFault> {
         match self.pending {
             Some(_) => Err(cursor.broken("copies before")),

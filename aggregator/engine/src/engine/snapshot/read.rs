@@ -43,7 +43,7 @@ pub(super) fn read<B: AsRef<[u8]>>(
         };
         let kind = cursor.begin()?;
         let follows = kind == last || kind == last + 1;
-        // Of the first and the last kind there is one chunk each.
+        // There is exactly one chunk of the first and of the last kind.
         let alone = kind != kind::HEAD && kind != kind::END;
         if expected.is_some() || !follows || (kind == last && !alone) {
             return Err(SnapshotFault::Order { chunk });

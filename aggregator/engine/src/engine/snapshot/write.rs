@@ -1,7 +1,7 @@
 //! Writes the chunks of a snapshot.
 //!
-//! Knows nothing of reading them. What stays true: no chunk is larger than it may be, and one item
-//! is never cut in two.
+//! Knows nothing of reading them. What stays true: no chunk exceeds the bound, and no item is
+//! split.
 
 use tollgate_shared::place::LogId;
 use tollgate_shared::time::Timestamp;
@@ -21,7 +21,7 @@ pub(super) struct Chunks<'s> {
     /// Bytes of the chunk without any item.
     empty: usize,
     item: Vec<u8>,
-    /// Of all chunks that are finished.
+    /// The sum of all finished chunks.
     sum: ChunkSum,
 }
 
@@ -207,7 +207,7 @@ pub(super) fn write_text(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// The number of a cause that an engine states; 0 for one that it never does.
+/// The number of a cause that an engine states; 0 for other causes.
 pub(super) fn cause_number(cause: Cause) -> u64 {
     match cause {
         Cause::Hard => 1,
@@ -224,7 +224,8 @@ pub(super) fn cause_number(cause: Cause) -> u64 {
 }
 
 impl Chunks<'_> {
-    /// Begins the chunks of a kind. There is at least one of each, so that a missing one is missed.
+    /// Begins the chunks of a kind. There is at least one of each kind, so that a missing one is
+    /// detected.
     pub(super) fn begin(&mut self, kind: u8) {
         if !self.bytes.is_empty() {
             self.finish();
