@@ -1,15 +1,15 @@
-//! The in-line reading: a limiter that is asked before each request, as in the Charon paper.
+//! The in-line reading: a limiter that decides before each request, as in the Charon paper.
 //!
 //! ```text
 //! hard 2, global 3; domain d asks for 3: granted 2, limited by hard
 //! domain e asks for 3 at the same instant: granted 1, limited by global
 //! ```
 //!
-//! One limiter is one resource with all its domains. It is what `simulate --cases` and the
-//! comparison with an ideal limiter run on; the engine itself reads the log (see [`crate::stream`]).
-//! Here excess does not exist: what has no room is refused and changes nothing. Knows nothing of logs or
-//! lateness. What stays true: requests come in time order, and an earlier instant is read as the latest
-//! one seen.
+//! One limiter is one resource with all its domains. `simulate --cases` and the comparison with an ideal
+//! limiter use it; the engine itself reads the log (see [`crate::stream`]). There is no excess here: a
+//! request without room is refused and changes nothing. Knows nothing of logs or lateness. What stays
+//! true: time never runs backwards; a request with an earlier instant is decided at the latest instant
+//! so far.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::rules::{Stamps, State, Until, open_again, tiers, whole};
 use tollgate_limits::RateClass;
 use tollgate_limits::SECOND;
 
-/// The answer to a request, and how things stand after it.
+/// The answer to a request, and the state after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineAnswer {
     /// Copies granted; 0 if refused.
     pub granted: u64,
     /// Whether a granted copy moved into another tier.
     pub burst: bool,
-    /// What kept `granted` below what was asked for.
+    /// The constraint that kept `granted` below the copies asked for.
     pub limited_by: Option<LimitedBy>,
     /// The current tier; 0 for none.
     pub tier: usize,
@@ -43,7 +43,7 @@ pub struct InlineAnswer {
     pub domain_until: Until,
     /// When the global limit is open for one more copy.
     pub global_until: Until,
-    /// When both are.
+    /// When both are open for one more copy.
     pub until: Until,
 }
 
@@ -51,7 +51,7 @@ pub struct InlineAnswer {
 #[derive(Clone, Debug, Default)]
 struct Domain {
     state: State,
-    /// Its granted copies of the last second, whether or not anything limits them.
+    /// Its granted copies of the last second, even if no constraint limits them.
     second: Stamps,
 }
 
@@ -74,8 +74,8 @@ impl Inline {
         }
     }
 
-    /// Grants a domain under `class`, which is always the same for it, the largest number of copies
-    /// there is room for at `now`, or nothing if that is below the min.
+    /// Grants a domain the largest number of copies for which there is room at `now`, or nothing if that
+    /// is below the min. `class` has to be the same at each request of a domain.
     pub fn request(
         &mut self,
         class: &RateClass,
@@ -119,14 +119,14 @@ impl Inline {
         }
     }
 
-    /// What a domain's constraints remember, if it has asked.
+    /// The state of a domain's constraints, if it has made a request.
     pub fn state(&self, domain: &str) -> Option<&State> {
         self.domains.get(domain).map(|domain| &domain.state)
     }
 }
 
-/// One question and its answer, for who keeps the states of pairs elsewhere: `state` is the pair's, and
-/// `second` has the granted copies of all domains of its resource. Instants do not fall.
+/// One request and its answer, for callers that keep the states of pairs elsewhere: `state` is the
+/// pair's, and `second` has the granted copies of all domains of its resource. Instants must not fall.
 pub fn ask(
     class: &RateClass,
     state: &mut State,
@@ -146,7 +146,7 @@ pub fn ask(
     grant
 }
 
-/// The limit of a tier and the copies in its window; nothing for the fake tier zero.
+/// The limit of a tier and the copies in its window; (0, 0) for the fake tier zero.
 pub fn tier_counts(class: &RateClass, state: &State, tier: usize, now: Timestamp) -> (u64, u64) {
     match tier.checked_sub(1) {
         Some(index) => {

@@ -1,15 +1,15 @@
-//! The pure core of Tollgate: the rules that a log is ruled by.
+//! The pure core of Tollgate: the rules by which a log is ruled.
 //!
-//! One door: a record of the log goes in, rulings come out; plus snapshot and restore. No I/O, no
-//! clock, no randomness, no logging. Time enters on a record. What stays true: rulings are a
-//! function of the log alone, on any machine and in the next release.
+//! One entry point: a record of the log goes in, rulings come out; plus snapshot and restore. No
+//! I/O, no clock, no randomness, no logging. Time enters on a record. What stays true: rulings are
+//! a function of the log alone, on any machine and in the next release.
 //!
 //! ```text
 //! rules     what one pair is granted, and until when it is closed
-//! inline    the rules asked before each request          (the paper's reading)
-//! stream    the rules over hits that were let through    (the log's reading)
+//! inline    the rules applied before each request            (the paper's reading)
+//! stream    the rules applied to hits that were let through  (the log's reading)
 //! engine    one partition: records in, rulings out
-//! copies    how many are held at a time, and by whom
+//! copies    how many copies are held at a time, and by whom
 //! ```
 
 pub mod copies;

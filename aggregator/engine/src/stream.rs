@@ -3,18 +3,18 @@
 //! ```text
 //! 3 in 1s
 //! entry    2 copies at 0.0     granted
-//! entry    5 copies at 0.1     1 granted, 4 excess, of which 3 count: six do by now, twice the limit.
+//! entry    5 copies at 0.1     1 granted, 4 excess, of which 3 count: six do then, twice the limit.
 //!                              Denied until 1.100001, when fewer than three are left
 //! entry    1 copy at 0.9       excess, only tallied; the pair's time is 0.9
 //! entry    1 copy at 0.5       late, and excess
-//! entry    1 copy at 1.2       unguarded: its agent heard nobody. It has room: granted
+//! entry    1 copy at 1.2       unguarded: its agent had no new watermark. There is room: granted
 //! ```
 //!
-//! The log's copies happened and cannot be refused any more. Of each entry this says what had room, which
-//! is granted, and what had none, which is excess. Both count, excess up to a debt of the limit; excess of
-//! unguarded entries is only tallied. Knows nothing of agents, clocks, records or names: instants come
-//! corrected. What stays true: the pair's time is the greatest instant among its own entries and never
-//! runs backwards, and the state has always come to it.
+//! The log's copies were used and cannot be refused any more. For each entry this returns how many copies
+//! had room, which are granted, and how many had none, which are excess. Both count, excess up to a debt of
+//! the limit; excess of unguarded entries is only tallied. Knows nothing of agents, clocks, records or
+//! names: instants are corrected before. What stays true: the pair's time is the greatest instant among its
+//! own entries and never runs backwards, and the state has always advanced to it.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -26,8 +26,8 @@ use crate::rules::{Left, Near, State, Until, carry_over, excess, late, left, ope
 use tollgate_limits::RateClass;
 use tollgate_limits::SECOND;
 
-/// How long after its own time a pair stays at least. Older hits are only counted by then, so none
-/// can find its pair gone and its time forgotten.
+/// How long after its own time a pair stays at least. Older hits are only counted by then, so no hit finds
+/// its pair gone and its time forgotten.
 pub const STAYS: Span = Span::from_secs(600);
 
 /// Copies that were let through at one instant.
@@ -35,18 +35,18 @@ pub const STAYS: Span = Span::from_secs(600);
 pub struct Entry {
     /// How many.
     pub copies: u64,
-    /// Their agent heard nobody, or refused nothing: their excess is no debt.
+    /// Its agent had received no new watermark, or refused nothing: its excess is no debt.
     pub unguarded: bool,
-    /// A settlement may follow: what counts is remembered by its stamp.
+    /// A settlement may follow: the copies that count are remembered by their stamp.
     pub estimated: bool,
 }
 
-/// What a log says happened on a pair.
+/// An event of a pair, from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairEvent {
     /// Copies were let through, or charged afterwards.
     Entry(Entry),
-    /// Some of an estimate are taken back.
+    /// Some copies of an estimate are refunded.
     Settlement(Settlement),
 }
 
@@ -77,7 +77,7 @@ pub enum Closed {
     Inaccessible,
 }
 
-/// A pair is not open, and until when.
+/// Until when a pair is closed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closure {
     /// The first instant at which it is open again; [`Timestamp::MAX`]: never.
@@ -86,29 +86,29 @@ pub struct Closure {
     pub by: Closed,
 }
 
-/// What became of an entry's copies. `granted`, `excess` and `late` add up to them.
+/// The ruling on an entry's copies. `granted`, `excess` and `late` add up to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ruled {
     /// Every constraint had room.
     pub granted: u64,
-    /// Some constraint had none.
+    /// Some constraint had no room.
     pub excess: u64,
-    /// Too late to say; only tallied.
+    /// Too late to rule; only tallied.
     pub late: u64,
-    /// Of the excess, what every constraint counted. The global limit is told of it.
+    /// How much of the excess every constraint counted. It counts against the global limit as well.
     pub counted: u64,
-    /// What a settlement took out of the constraint that gave most.
+    /// What the constraint that refunded most took out for a settlement.
     pub refunded: u64,
-    /// What had no room for the first copy of the excess.
+    /// The constraint that had no room for the first copy of the excess.
     pub limited_by: Option<LimitedBy>,
-    /// The pair is known to be open at its time; if not, ask [`Pair::closure`].
+    /// Whether the pair is known to be open at its time; if false, use [`Pair::closure`].
     pub open: bool,
 }
 
-/// One pair as its entries left it. Always used with the limits that its state was shaped for.
+/// One pair after its entries so far. Always used with the limits for which its state was shaped.
 #[derive(Clone, Debug, Default)]
 pub struct Pair {
-    /// What its constraints remember.
+    /// The state of its constraints.
     pub state: State,
     /// Its time; `None` before its first entry.
     pub time: Option<Timestamp>,
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// What happened at `at`; on a pair that is banned then, or not.
+    /// Rules an event at `at`, on a pair that is banned then or not.
     #[inline]
     pub fn rule(
         &mut self,
@@ -142,9 +142,9 @@ impl Pair {
         }
     }
 
-    /// One entry: copies at `at`.
+    /// Rules an entry: copies at `at`.
     ///
-    /// It is late if its stamp is below the pair's time; one that equals it is not.
+    /// It is late if its stamp is before the pair's time; an equal stamp is not late.
     #[inline]
     pub fn entry(&mut self, class: &RateClass, at: Timestamp, entry: Entry) -> Ruled {
         let now = self.come_to(class, at);
@@ -186,7 +186,7 @@ impl Pair {
         ruled
     }
 
-    /// One entry of a banned pair: copies at `at`, all of which are excess.
+    /// Rules an entry of a banned pair: copies at `at`, all of which are excess.
     pub fn banned(&mut self, class: &RateClass, at: Timestamp, entry: Entry) -> Ruled {
         let now = self.come_to(class, at);
         let (copies, estimated) = (entry.copies, entry.estimated);
@@ -201,7 +201,7 @@ impl Pair {
         }
     }
 
-    /// A settlement at `at` that takes back; what came out of the constraint that gave most.
+    /// Applies a settlement at `at`; returns what the constraint that refunded most took out.
     pub fn settle(&mut self, class: &RateClass, at: Timestamp, settlement: Settlement) -> u64 {
         let now = self.come_to(class, at);
         match class.refunds {
@@ -210,19 +210,19 @@ impl Pair {
         }
     }
 
-    /// An operator's refund: each constraint gives back the newest copies that count at the pair's time.
+    /// An operator's refund: each constraint takes out the newest copies that count at the pair's time.
     pub fn refund(&mut self, class: &RateClass, copies: u64) {
         let now = self.now();
         refund::refund(class, &mut self.state, now, copies);
     }
 
-    /// Takes debt back to the limit.
+    /// Reduces debt to the limit.
     pub fn forgive(&mut self, class: &RateClass) {
         let now = self.now();
         refund::forgive(class, &mut self.state, now);
     }
 
-    /// Everything that counted is forgotten; the pair's time is not.
+    /// Forgets everything that counted, but not the pair's time.
     pub fn reset(&mut self, class: &RateClass) {
         let now = self.now();
         self.state.begin(class);
@@ -251,40 +251,40 @@ impl Pair {
         Some(Closure { end, by })
     }
 
-    /// What is left at `now`; `None` where nothing limits the pair.
+    /// What is left at `now`; `None` if nothing limits the pair.
     pub fn room(&self, class: &RateClass, now: Timestamp) -> Option<Left> {
         left::left(class, &self.state, now)
     }
 
-    /// Whether the pair is near its limit at its time: so many percent of its least limit are left at most.
+    /// Whether the pair is near its limit at its time: at most `percent` of its least limit is left.
     #[inline]
     pub fn is_near(&self, class: &RateClass, percent: u8) -> bool {
         left::is_near(class, &self.state, self.now(), percent)
     }
 
-    /// What is left at its time, and for how long it is so little, if the pair is near its limit.
+    /// What is left at its time, and how long the pair stays near its limit, if it is near.
     pub fn near(&self, class: &RateClass, percent: u8) -> Option<Near> {
         left::near(class, &self.state, self.now(), percent)
     }
 
-    /// The pair's time, or the first instant there is.
+    /// The pair's time; the Unix epoch before its first entry.
     #[inline]
     pub fn now(&self) -> Timestamp {
         self.time.unwrap_or_default()
     }
 
-    /// The last instant at which something of the pair still matters, its denials excepted.
+    /// The last instant at which something of the pair still matters, apart from its denials.
     pub fn matters_until(&self, class: &RateClass) -> Timestamp {
         self.state.matters_until(class)
     }
 
-    /// The last instant of the ten minutes that the pair stays whatever it remembers.
+    /// The end of the ten minutes that the pair stays whatever it remembers.
     #[inline]
     pub fn stays_until(&self) -> Timestamp {
         self.now().saturating_add(STAYS)
     }
 
-    /// Moves the pair's time to an entry's instant, unless that is late, and the state with it.
+    /// Advances the pair's time and its state to an entry's instant, unless that is late.
     #[inline]
     fn come_to(&mut self, class: &RateClass, at: Timestamp) -> Timestamp {
         let now = self.time.map_or(at, |time| time.max(at));
@@ -301,13 +301,13 @@ impl Closed {
             LimitedBy::Window(index) => Self::Window(index),
             LimitedBy::Quota(index) => Self::Quota(index),
             LimitedBy::Bucket => Self::Bucket,
-            // The global limit rules a pair of its own, and tiers are asked by who calls.
+            // The global limit rules a pair of its own; the caller determines the current tier.
             LimitedBy::Global | LimitedBy::Tier => Self::Tier(0),
         }
     }
 
-    /// The limit that closed the pair, and the span over which it counts at `now`: of a bucket its burst
-    /// and how long that takes to flow in.
+    /// The limit that closed the pair, and the span over which it counts at `now`: for a bucket its burst,
+    /// and how long that takes to refill.
     pub fn limit(self, class: &RateClass, now: Timestamp) -> (u64, Span) {
         let none = (0, Span::ZERO);
         match self {

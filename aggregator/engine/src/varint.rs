@@ -4,9 +4,9 @@
 //! 0..=127 -> 1 byte    300 -> AC 02    u64::MAX -> 10 bytes
 //! ```
 //!
-//! The one compact form that windows, stored pairs and snapshots share. Knows nothing of what a
-//! number means. What stays true: a number has exactly one form, so equal states have equal bytes,
-//! and [`read`] takes no other.
+//! The compact encoding that windows, stored pairs and snapshots share. Knows nothing of what a
+//! number means. What stays true: a number has exactly one encoding, so equal states have equal
+//! bytes, and [`read`] refuses all others.
 
 /// The most bytes a number has.
 const BYTES_MAX: usize = 10;
@@ -28,8 +28,8 @@ fn write_long(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// The number that begins at `at`, which moves behind it. None if the bytes end within it, or if
-/// they are not the form that [`write`] gives.
+/// Reads the number at `at`, and moves `at` behind it. `None` if the bytes end within it, or are
+/// not the encoding that [`write`] writes.
 #[inline]
 pub(crate) fn read(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let first = *bytes.get(*at)?;

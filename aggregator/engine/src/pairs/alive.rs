@@ -1,16 +1,17 @@
-//! How many pairs there are, and a digest of them, by the half second in which each leaves.
+//! How many pairs are alive, and a digest of them, by the half second in which each is evicted.
 //!
 //! ```text
-//! log slot 100    pairs that leave after slot 1300: 5, after slot 1301: 2      7 are alive
-//! log slot 1301   the five of 1300 have left, all at once; their memory is taken back later
-//! room is made    whoever remembers nothing any more leaves now, and not ten minutes after its time
+//! log slot 100    pairs that stay up to slot 1300: 5, up to slot 1301: 2       7 are alive
+//! log slot 1301   the five of 1300 are evicted at once; their memory is freed later
+//! room is made    pairs that remember nothing any more are evicted now, not ten minutes after their time
 //! ```
 //!
-//! A tick may let half a million pairs go; to visit them all would be a pause. So each pair's part
-//! stands under the slot up to which it stays, and a tick takes out whole slots. There is such a list for
-//! each [`Rest`], so that whole slots leave as well where room is made. Knows nothing of where pairs lie.
-//! What stays true: count and digest are those of the pairs that have not left, whatever memory has been
-//! taken back; and whether a pair has left follows from its [`Stay`], log time and when room was made last.
+//! A tick may evict half a million pairs; visiting each would be a pause. So each pair's digest is added to
+//! the sum of the slot up to which it stays, and a tick takes out whole slots. There is such a list of
+//! slots for each [`Rest`], so that making room takes out whole slots as well. Knows nothing of where pairs
+//! are stored. What stays true: count and digest are those of the pairs that are not evicted, whether or
+//! not memory was freed; and whether a pair is evicted follows from its [`Stay`], log time and when room
+//! was last made.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ use crate::stream::STAYS;
 /// Log time is counted in slots of this length.
 pub(crate) const SLOT: Span = Span::from_millis(500);
 
-/// Slots that are kept in a ring: the ten minutes that every pair stays, and more than a minute
-/// around them. Others, of longer windows and cooldowns, are in a map.
+/// Slots that are kept in a ring: the ten minutes that every pair stays, and more than a minute around
+/// them. Later slots, of longer windows and cooldowns, are in a map.
 const RING_SLOTS: u64 = 2048;
 
 /// Slots that every pair stays after its time, if no room is made.
@@ -33,19 +34,22 @@ pub(crate) fn slot_of(at: Timestamp) -> u64 {
     at.as_micros() / SLOT.as_micros()
 }
 
-/// How long after its time a pair remembers what may close it (windows, debt, denials), rounded up to one
-/// of few lengths: after that it leaves where room is made.
+/// How long after its time a pair remembers something that may close it (windows, debt, denials), rounded
+/// up to one of a few lengths: after that it is evicted when room is made.
 ///
-/// Few, because pairs are counted by it: three more lists of slots (64 KiB each, if there is such a pair)
-/// find them all at once, where one sorted by the exact instant would cost more than the pairs.
+/// Few lengths, because pairs are counted by them: three more lists of slots (64 KiB each, if there is such
+/// a pair) find all such pairs at once, where a list sorted by exact instants would cost more than the
+/// pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rest(u8);
 
 impl Rest {
-    /// Longer than any of [`Self::SPANS`]: making room does not shorten its stay. Also whoever is denied
-    /// when an operator or a version came by, as those rule by other instants than the pair's time.
+    /// Longer than any of [`Self::SPANS`]: making room does not shorten its stay. Also for a pair that was
+    /// denied when an amendment or a version was applied, as these rule at other instants than the pair's
+    /// time.
     pub const LONG: Self = Self(3);
-    /// A second, ten, a minute, and a slot more: a full window denies for a microsecond longer than it is.
+    /// A second, ten seconds, a minute, each with a slot more: a full window denies for a microsecond
+    /// longer than its length.
     const SPANS: [Span; 3] = [
         Span::from_millis(1_500),
         Span::from_millis(10_500),
@@ -53,7 +57,7 @@ impl Rest {
     ];
     const COUNT: usize = Self::SPANS.len() + 1;
 
-    /// Of a pair that remembers something until an instant.
+    /// The rest of a pair that remembers something until an instant.
     #[inline]
     pub fn of(time: Timestamp, until: Timestamp) -> Self {
         let remembers = until.since(time);
@@ -61,18 +65,18 @@ impl Rest {
         Self(shorter.count() as u8)
     }
 
-    /// Two bits that it is written as.
+    /// The two bits by which it is written.
     pub fn bits(self) -> u64 {
         u64::from(self.0)
     }
 
-    /// The rest that two bits say.
+    /// The rest that two bits encode.
     pub fn of_bits(bits: u64) -> Self {
         Self((bits & 3) as u8)
     }
 
-    /// The slot up to which a pair of this rest, on the same time, stays without making room, if `slot`
-    /// is the one up to which it stays where room is made: pairs are listed by the former.
+    /// The slot by which a pair of this rest is listed, that is, up to which it stays if no room is made.
+    /// `slot` is the one up to which it stays if room is made.
     fn listed(self, slot: u64) -> Option<u64> {
         let rest = Self::SPANS.get(usize::from(self.0))?;
         let sooner = STAYS_SLOTS.saturating_sub(rest.as_micros() / SLOT.as_micros());
@@ -83,9 +87,9 @@ impl Rest {
 /// How long a pair stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
-    /// The slot up to which it does if no room is made.
+    /// The slot up to which it stays if no room is made.
     pub leaves: u64,
-    /// How much sooner it goes otherwise.
+    /// How much sooner it is evicted when room is made.
     pub rest: Rest,
 }
 
@@ -101,7 +105,7 @@ struct Sum {
 pub(crate) struct Alive {
     /// The slot of the last counted tick.
     now: u64,
-    /// The slot of that tick when room was made last.
+    /// The slot of the counted tick when room was last made.
     room_made: u64,
     total: Sum,
     /// By [`Rest`].
@@ -118,7 +122,7 @@ impl Alive {
         }
     }
 
-    /// Pairs alive.
+    /// Number of pairs alive.
     #[inline]
     pub fn count(&self) -> u64 {
         self.total.count
@@ -134,25 +138,25 @@ impl Alive {
         self.now
     }
 
-    /// The slot in which room was made last.
+    /// The slot in which room was last made.
     pub fn room_made(&self) -> u64 {
         self.room_made
     }
 
-    /// Whether a pair that stays so is still there.
+    /// Whether a pair with this stay is still alive.
     #[inline]
     pub fn is(&self, stay: Stay) -> bool {
         self.of(stay.rest).now <= stay.leaves
     }
 
-    /// A pair came in.
+    /// Adds a pair.
     #[inline]
     pub fn enter(&mut self, stay: Stay, digest: u128) {
         self.total.add(digest, 1);
         self.of_mut(stay.rest).add(stay.leaves, digest, 1);
     }
 
-    /// A pair that would have stayed, and is alive, is taken out.
+    /// Removes a pair that is alive before its stay is over.
     #[inline]
     pub fn take_out(&mut self, stay: Stay, digest: u128) {
         let (digest, count) = (digest.wrapping_neg(), u64::MAX);
@@ -160,7 +164,7 @@ impl Alive {
         self.of_mut(stay.rest).add(stay.leaves, digest, count);
     }
 
-    /// A pair that is alive changes: from a stay and digest to others.
+    /// Replaces stay and digest of a pair that is alive.
     #[inline]
     pub fn change(&mut self, before: (Stay, u128), after: (Stay, u128)) {
         if before.0 == after.0 {
@@ -173,7 +177,7 @@ impl Alive {
         }
     }
 
-    /// A tick of this slot was counted. Slots only rise.
+    /// Notes a counted tick of this slot. Slots only rise.
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
         for slots in &mut self.slots {
@@ -181,12 +185,12 @@ impl Alive {
         }
     }
 
-    /// Lets go whoever remembers nothing any more, as of the slot of the last counted tick.
+    /// Evicts the pairs that remember nothing any more, as of the slot of the last counted tick.
     pub fn make_room(&mut self) {
         self.make_room_of(self.now);
     }
 
-    /// The same as of an earlier slot, for a table that is restored.
+    /// The same as of an earlier slot, to restore a table.
     pub fn make_room_of(&mut self, slot: u64) {
         self.room_made = slot;
         for (rest, slots) in (0..).map(Rest).zip(&mut self.slots) {
@@ -208,7 +212,7 @@ impl Alive {
 /// Pairs of one rest, by the slot up to which they stay.
 #[derive(Clone, Debug)]
 struct Slots {
-    /// Who stays up to an earlier one has left.
+    /// Pairs that stay up to an earlier slot are evicted.
     now: u64,
     /// The first slot that the ring covers.
     first: u64,
@@ -228,7 +232,7 @@ impl Slots {
         }
     }
 
-    /// Lets go who stays up to an earlier slot: gives their sum.
+    /// Evicts the pairs that stay up to an earlier slot; returns their sum.
     fn advance(&mut self, now: u64) -> Sum {
         let mut left = Sum::default();
         if now <= self.now {
@@ -255,7 +259,7 @@ impl Slots {
         left
     }
 
-    /// Moves into the ring what it has come to cover.
+    /// Moves the slots that the ring covers by now from the map into it.
     fn fill_ring(&mut self) {
         let end = self.first.saturating_add(RING_SLOTS);
         let near: Vec<u64> = self
@@ -278,7 +282,7 @@ impl Slots {
             return;
         }
         if count == 1 && self.count == 1 && self.beyond.is_empty() && self.first < slot {
-            // The very first pair of a log: the ring begins near it, not at the epoch.
+            // The very first pair of a log: the ring begins near it, not at the Unix epoch.
             self.first = slot.saturating_sub(RING_SLOTS / 2).max(self.now);
             return self.put_first(slot, digest, count);
         }
@@ -341,7 +345,7 @@ mod tests {
                     }
                     1 => {
                         alive.make_room();
-                        // Ten minutes are 1,200 slots, a second and a half is three of them.
+                        // Ten minutes are 1,200 slots; a second and a half is three of them.
                         plain.retain(|(stay, _)| match stay.rest.0 {
                             0 => now + 1_200 <= stay.leaves.saturating_add(3),
                             1 => now + 1_200 <= stay.leaves.saturating_add(21),

@@ -1,48 +1,48 @@
-//! Blocks of fixed sizes, in chunks: where stored pairs lie.
+//! Blocks of fixed sizes, in chunks: the memory of stored pairs.
 //!
 //! ```text
-//! chunk     8 kilobytes, of whatever class          class 0   256 blocks of 32 bytes
+//! chunk     8 kilobytes, for any class              class 0   256 blocks of 32 bytes
 //! block     identity (16) | first byte of the state, FF if the block is free | …
 //! handle    class (4 bits) | chunk of the class (20) | block in the chunk (8)
 //! ```
 //!
-//! Pairs grow and shrink, so blocks of every size come free. Where too many of one size are free, the
-//! last block in use moves into a hole and its chunk is given back: the arena is as large as what lies
-//! in it, and because all chunks are of one size, what one class gave back another takes. Chunks
-//! themselves never move, so nothing pauses while it grows. A frozen copy shares the
-//! chunks; the first change to a shared chunk copies that chunk alone. Knows nothing of what a state
-//! means. What stays true: of each class the blocks below `used` are in use or on its list of free
-//! ones, and marked so.
+//! Pairs grow and shrink, so blocks of every size come free. If too many of one size are free, the
+//! last block in use moves into a free one and its chunk is freed. So the arena is about as large as
+//! its content; and because all chunks have one size, any class can use a chunk that another has
+//! freed. Chunks themselves never move, so growing causes no pause. A frozen copy shares the chunks;
+//! the first change to a shared chunk copies that chunk alone. Knows nothing of what a state means.
+//! What stays true: in each class, every block below `used` is either in use, or marked as free and in
+//! the list of free blocks.
 
 use std::sync::Arc;
 
 use super::identity::Identity;
 use super::index::Handle;
 
-/// Sizes of blocks, identity included. A hit more is four bytes more, so steps of eight waste what
-/// one hit takes, and every second hit moves its pair to a larger block.
+/// Sizes of blocks, identity included. One more hit takes four more bytes, so steps of eight waste at
+/// most the space of one hit, and every second hit moves its pair to a larger block.
 const SIZES: [usize; 13] = [32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128];
 /// Bytes of an identity.
 const IDENTITY_BYTES: usize = 16;
 /// The most bytes of a state that a block holds.
 pub(super) const STATE_BYTES_MAX: usize = SIZES[SIZES.len() - 1] - IDENTITY_BYTES;
-/// Bytes of a chunk. To copy five hundred shared ones, as the record after a freeze may have to, takes
-/// about a millisecond; so does sharing those of a million pairs.
+/// Bytes of a chunk. Copying five hundred shared chunks, as the record after a freeze may have to,
+/// takes about a millisecond; so does sharing the chunks of a million pairs.
 const CHUNK_BYTES: usize = 8_192;
-/// Free blocks of a class that do no harm, and one in how many may be free beyond them.
+/// How many free blocks of a class are tolerated: these, and one in `FREE_ONE_IN` used ones.
 const FREE_MIN: u32 = 256;
 const FREE_ONE_IN: u32 = 16;
-/// Bits of a handle that number the block within its class, and of these the ones that number it
-/// within its chunk.
+/// Bits of a handle that number the block within its class, and how many of them number it within its
+/// chunk.
 const NUMBER_BITS: u32 = 28;
 const SLOT_BITS: u32 = 8;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// The first byte of a state that no state has.
+/// A first byte that no state has.
 const FREE: u8 = 0xff;
 /// No block.
 const NONE: u32 = u32::MAX;
 
-/// The memory of a chunk, from a cache line's beginning on, so that small blocks lie in one line.
+/// The memory of a chunk, aligned to a cache line, so that a small block is within one line.
 struct Memory {
     bytes: Box<[u8]>,
     start: usize,
@@ -57,20 +57,21 @@ enum ArenaChunk {
 #[derive(Clone)]
 struct Class {
     chunks: Vec<ArenaChunk>,
-    /// The block that came free last: the others follow it, each with its neighbours' numbers.
+    /// The block that was freed last: the head of a list in which each free block has its neighbours'
+    /// numbers.
     free: u32,
     free_len: u32,
-    /// The first block that was never used: those below it are in use or free.
+    /// The first block that was never used: blocks below it are in use or free.
     used: u32,
 }
 
-/// All blocks.
+/// The blocks of all classes.
 #[derive(Clone)]
 pub(super) struct Arena {
     classes: [Class; SIZES.len()],
 }
 
-/// A block was moved to fill a hole.
+/// A block was moved into a free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     pub from: Handle,
@@ -94,7 +95,7 @@ impl Handle {
 }
 
 impl Memory {
-    /// Blocks that are all marked as free.
+    /// Memory with all blocks marked as free.
     fn new() -> Self {
         const LINE_BYTES: usize = 64;
         let bytes = vec![FREE; CHUNK_BYTES + LINE_BYTES].into_boxed_slice();
@@ -138,12 +139,12 @@ impl ArenaChunk {
         }
         match self {
             Self::Own(memory) => memory.bytes_mut(),
-            // Made its own above.
+            // Was made `Own` above.
             Self::Shared(_) => &mut [],
         }
     }
 
-    /// Shares the chunk with a copy of it.
+    /// Shares the chunk with a copy.
     fn share(&mut self) -> Self {
         let none = Memory {
             bytes: Box::default(),
@@ -164,14 +165,14 @@ impl Clone for Memory {
     }
 }
 
-/// Blocks of a chunk.
+/// Number of blocks in a chunk.
 const fn blocks_of(size: usize) -> u32 {
     (CHUNK_BYTES / size) as u32
 }
 
 const _: () = assert!(blocks_of(SIZES[0]) <= 1 << SLOT_BITS);
 
-/// The number behind a block's.
+/// The number after a block's.
 #[inline]
 fn behind(size: usize, number: u32) -> u32 {
     match (number & SLOT_MASK) + 1 == blocks_of(size) {
@@ -212,7 +213,7 @@ impl Class {
         self.block(size, number)[IDENTITY_BYTES] == FREE
     }
 
-    /// The numbers before and behind a free block in the list.
+    /// The numbers before and after a free block in the list.
     fn links(&self, size: usize, number: u32) -> (u32, u32) {
         let block = self.block(size, number);
         let link = |at: usize| {
@@ -228,7 +229,7 @@ impl Class {
         }
     }
 
-    /// Puts a block first in the list of free ones.
+    /// Adds a block at the head of the list of free blocks.
     fn put_free(&mut self, size: usize, number: u32) {
         let next = self.free;
         self.block_mut(size, number)[IDENTITY_BYTES] = FREE;
@@ -239,7 +240,7 @@ impl Class {
         self.free_len += 1;
     }
 
-    /// Takes a block out of the list of free ones.
+    /// Removes a block from the list of free blocks.
     fn take_free(&mut self, size: usize, number: u32) {
         let (before, behind) = self.links(size, number);
         match before {
@@ -250,7 +251,7 @@ impl Class {
         self.free_len -= 1;
     }
 
-    /// A block to write to; none if there are as many as can be numbered.
+    /// A block to write to; `None` if no more blocks can be numbered.
     fn take(&mut self, size: usize) -> Option<u32> {
         if self.free != NONE {
             let number = self.free;
@@ -269,13 +270,13 @@ impl Class {
         Some(number)
     }
 
-    /// Whether more blocks are free than should be.
+    /// Whether more blocks are free than tolerated.
     fn is_sparse(&self, size: usize) -> bool {
         let used = (self.used >> SLOT_BITS) * blocks_of(size) + (self.used & SLOT_MASK);
         FREE_MIN + used / FREE_ONE_IN < self.free_len
     }
 
-    /// Gives up the last block: gives where it went, if it was in use.
+    /// Removes the last block; if it was in use, moves it and returns both numbers.
     fn shrink(&mut self, size: usize) -> Option<(u32, u32)> {
         let last = before(size, self.used);
         let moved = match self.is_free(size, last) {
@@ -293,7 +294,8 @@ impl Class {
             }
         };
         self.used = last;
-        // One empty chunk is kept, so that a class at the edge of one does not go to and fro.
+        // One empty chunk is kept, so that a class at the edge of a chunk does not free and allocate
+        // it in turn.
         let needed = self.used.div_ceil(1 << SLOT_BITS) as usize + 1;
         self.chunks.truncate(needed);
         moved
@@ -307,8 +309,8 @@ impl Arena {
         }
     }
 
-    /// Whether a state of this size is best kept in the block it lies in: it fits, and a smaller
-    /// block would save little.
+    /// Whether a state of this size should stay in its block: it fits, and a smaller block would save
+    /// little.
     #[inline]
     pub fn suits(handle: Handle, state_bytes: usize) -> bool {
         const WORTH_BYTES: usize = 24;
@@ -323,7 +325,7 @@ impl Arena {
         SIZES.iter().position(|size| needed <= *size)
     }
 
-    /// A block for a state of at most [`STATE_BYTES_MAX`] bytes; none if there are as many as can be
+    /// A block for a state of at most [`STATE_BYTES_MAX`] bytes; `None` if no more blocks can be
     /// numbered.
     pub fn insert(&mut self, identity: Identity, state: &[u8]) -> Option<Handle> {
         let needed = IDENTITY_BYTES + state.len();
@@ -335,15 +337,15 @@ impl Arena {
         Some(Handle::new(index, number))
     }
 
-    /// Writes another state into a block that [`Arena::suits`] it.
+    /// Writes another state into a block, which must suit it: see [`Arena::suits`].
     #[inline]
     pub fn write(&mut self, handle: Handle, state: &[u8]) {
         let block = self.classes[handle.class()].block_mut(SIZES[handle.class()], handle.number());
         block[IDENTITY_BYTES..][..state.len()].copy_from_slice(state);
     }
 
-    /// Gives a block back. Up to two others move to keep the arena dense (one alone would only keep
-    /// it as sparse as it was) and have to be pointed at where they are now.
+    /// Frees a block. Up to two other blocks move to keep the arena dense (moving one would only keep
+    /// it as sparse as it was); the caller has to update its handles of them.
     #[must_use]
     pub fn remove(&mut self, handle: Handle) -> [Option<Moved>; 2] {
         let (class, size) = (handle.class(), SIZES[handle.class()]);
@@ -358,15 +360,15 @@ impl Arena {
         })
     }
 
-    /// Whose block it is.
+    /// The identity of the pair in a block.
     #[inline]
     pub fn identity(&self, handle: Handle) -> Identity {
         let bytes = self.block(handle).first_chunk::<IDENTITY_BYTES>();
         Identity(bytes.map_or(0, |bytes| u128::from_le_bytes(*bytes)))
     }
 
-    /// Whether there is such a block, in use, and of this identity: for handles of which nothing is
-    /// known any more.
+    /// Whether there is such a block, in use and of this identity: a check for handles that may be
+    /// outdated.
     #[inline]
     pub fn is(&self, handle: Handle, identity: Identity) -> bool {
         let class = self.classes.get(handle.class());
@@ -375,14 +377,14 @@ impl Arena {
             && self.state(handle)[0] != FREE
     }
 
-    /// The state in a block, with whatever lies behind it.
+    /// The state in a block, and the bytes after it.
     #[inline]
     pub fn state(&self, handle: Handle) -> &[u8] {
         &self.block(handle)[IDENTITY_BYTES..]
     }
 
-    /// The first block in use at or after a position, and the position behind it; none at the end.
-    /// Looks at no more than `blocks` blocks, which it counts down; at zero it gives no block and
+    /// The first block in use at or after a position, and the position after it; `None` at the end.
+    /// Looks at no more than `blocks` blocks, which it counts down; at zero it returns no block and
     /// the position reached.
     pub fn next_in_use(&self, from: Handle, blocks: &mut u32) -> Option<(Option<Handle>, Handle)> {
         let (mut index, mut number) = (from.class(), from.number());

@@ -1,17 +1,17 @@
-//! A pair's state as bytes: what lies in a block.
+//! Encodes a pair's state as bytes: the content of a block.
 //!
 //! ```text
 //! [flags][time, 7 bytes][slots beyond the ten minutes, and its rest][version][print][tiers if many][stated denial]
-//! [shape: how many windows and quotas, whether a bucket]          where there is any of them
+//! [shape: how many windows and quotas, whether a bucket]          if there is any of them
 //! for each window [stamps]
 //! for each quota  [kind][how long its period lasts][count][estimates]
 //! for a bucket    [level][estimates]
-//! for each tier   [stamps][0 inactive | 1 + how far its entry is from its oldest hit]
+//! for each tier   [stamps][0 inactive | 1 + distance of its entry from its oldest hit]
 //! one window, one hit   10 ·······t 00 03 ·· 01 01 00             15 bytes, 31 with the identity
 //! ```
 //!
-//! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading takes
-//! exactly what writing gives, and nothing else, so that a broken snapshot is found and not ruled by.
+//! Equal states have equal bytes. Knows nothing of blocks or limits. What stays true: reading accepts exactly the
+//! output of writing, so that a broken snapshot is detected and never used.
 
 mod shaped;
 
@@ -26,25 +26,24 @@ use crate::varint;
 use shaped::{fill, is_shaped, read_shaped, write_shaped, zigzag_level};
 use tollgate_limits::RateClass;
 
-/// A pair as it is stored: its state, and what the engine knows beside it.
+/// A pair as it is stored: its state, and what the engine keeps beside it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stored {
     /// What the rules remember.
     pub pair: Pair,
-    /// Which of the versions that this log has seen it was ruled by last.
+    /// The ordinal of the version by which it was ruled last.
     pub ordinal: u32,
-    /// The print of the limits that it was ruled by last: see [`print_of`].
+    /// The fingerprint of the limits by which it was ruled last: see [`print_of`].
     pub print: u16,
     /// The end of the denial that was stated, if that has not passed at the pair's time.
     pub stated: Option<Timestamp>,
-    /// The slot up to which it stays, if no room is made.
+    /// The slot up to which it stays if no room is made.
     pub leaves: u64,
-    /// How soon after its time it leaves otherwise.
+    /// How soon after its time it is evicted when room is made.
     pub rest: Rest,
 }
 
-/// Flags in the first byte. Where [`LARGE`] is set only [`LONG`] may be set beside it, so no state
-/// begins with FF.
+/// Flags in the first byte. If [`LARGE`] is set, only [`LONG`] may be set with it, so no state begins with FF.
 const TIERS: u8 = 0x0f;
 /// There are windows, quotas or a bucket.
 const SHAPED: u8 = 0x10;
@@ -53,28 +52,28 @@ const LARGE: u8 = 0x40;
 /// The time needs its eighth byte: not before the year 4253.
 const LONG: u8 = 0x80;
 
-/// Bits of a rest.
+/// Number of bits of a rest.
 const REST_BITS: u32 = 2;
 
 /// The most bytes of a state that a block holds.
 pub(super) const BLOCK_BYTES_MAX: usize = super::arena::STATE_BYTES_MAX;
 
-/// Tiers from which on their number stands apart.
+/// If there are at least so many tiers, their number is written separately.
 const MANY: usize = TIERS as usize;
 
 /// The most tiers, windows or quotas that a pair has.
 const TIERS_MAX: u64 = 1 << 16;
 
-/// What a block says without being read as a whole.
+/// What can be read from a block without decoding the whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     flags: u8,
     time: Timestamp,
     /// How long the pair stays.
     pub stay: Stay,
-    /// Which version it was ruled by last.
+    /// The ordinal of the version by which it was ruled last.
     pub ordinal: u32,
-    /// Where the state is, if it outgrew blocks.
+    /// The number of the state if it outgrew blocks.
     pub large: Option<u32>,
 }
 
@@ -90,7 +89,7 @@ impl Stored {
         self.begin_known(ordinal);
     }
 
-    /// Makes this a resource's own new pair under a version: it has one window, the global limit's.
+    /// Makes this a resource's own new pair under a version: it has one window, that of the global limit.
     pub fn begin_whole(&mut self, ordinal: u32) {
         self.pair.state.begin_window();
         self.print = 0;
@@ -104,10 +103,10 @@ impl Stored {
         (self.leaves, self.rest) = (0, Rest::LONG);
     }
 
-    /// The pair was ruled at its own time, and remembers something until an instant.
+    /// Sets how long the pair stays: it was ruled at its own time, and remembers something until `matters`.
     ///
-    /// By the limits that rule it now: of a later version only denied pairs are told, and others stay as long as
-    /// was found here.
+    /// By the limits that rule it now: of a later version only denied pairs are ruled again, and other pairs stay
+    /// as long as was determined here.
     #[inline]
     pub fn stays(&mut self, matters: Timestamp) {
         let until = matters.max(self.stated.unwrap_or_default());
@@ -115,12 +114,12 @@ impl Stored {
         self.stays_at_least(until);
     }
 
-    /// The pair stays until an instant and its ten minutes, whatever its rest.
+    /// Extends the pair's stay to an instant, or to its ten minutes if that is later, whatever its rest.
     pub fn stays_at_least(&mut self, until: Timestamp) {
         self.leaves = slot_of(until.max(self.pair.stays_until()));
     }
 
-    /// Bytes of the windows' runs alone: how long writing will take.
+    /// Bytes of the windows' runs alone, an estimate of how long writing will take.
     pub fn run_bytes(&self) -> usize {
         let state = &self.pair.state;
         let windows = state.windows.iter().map(Stamps::run_bytes);
@@ -146,7 +145,7 @@ impl Stored {
             varint::write(bytes, tiers.len() as u64);
         }
         if let Some(end) = self.stated {
-            // Never is written as 0, since no denial in force ends at the pair's time.
+            // Never is written as 0, which is free: no denial in force ends at the pair's time.
             let distance = end.since(time).as_micros();
             varint::write(bytes, if end == Timestamp::MAX { 0 } else { distance });
         }
@@ -161,7 +160,7 @@ impl Stored {
         }
     }
 
-    /// Appends what stands in a block for a state that lies elsewhere.
+    /// Appends the content of a block whose state is stored elsewhere.
     pub fn write_large(&self, number: u32, bytes: &mut Vec<u8>) {
         self.write_head(LARGE, bytes);
         varint::write(bytes, u64::from(number));
@@ -185,7 +184,7 @@ impl Stored {
         varint::write(bytes, u64::from(self.ordinal));
     }
 
-    /// Reads a state in place of this one, and moves `at` behind it. None for other bytes.
+    /// Reads a state into this one, and moves `at` behind it. `None` for invalid bytes.
     pub fn read(&mut self, bytes: &[u8], at: &mut usize) -> Option<()> {
         let head = Head::read(bytes, at)?;
         match head.large {
@@ -194,7 +193,7 @@ impl Stored {
         }
     }
 
-    /// The same for a block's state whose head was read: bytes that were written here.
+    /// The same for a block's state whose head was read: its bytes are known to be valid.
     pub(super) fn load_behind(&mut self, head: &Head, bytes: &[u8], at: &mut usize) -> Option<()> {
         self.read_behind(head, bytes, at, Stamps::load)
     }
@@ -217,7 +216,7 @@ impl Stored {
         if tiers == MANY as u64 {
             tiers =
                 varint::read(bytes, at).filter(|tiers| (MANY as u64..TIERS_MAX).contains(tiers))?;
-            // Each has a byte at least: memory grows with what there is, not with what is announced.
+            // Each has at least a byte: memory grows with the bytes present, not with the announced number.
             if bytes.len().saturating_sub(*at) < tiers as usize {
                 return None;
             }
@@ -246,11 +245,11 @@ impl Stored {
         Some(())
     }
 
-    /// What the state adds to the digest of all pairs. `buffer` is written over: with the state, up to
-    /// a whole word, and with nothing if that is clearly more than a block holds.
+    /// The state's part in the digest of all pairs. Overwrites `buffer`: with the state, padded to a whole word, or
+    /// with nothing if the state is clearly larger than a block.
     ///
-    /// Of a state that fits a block it is its bytes', of a larger one that of what its windows come
-    /// to; which one it is depends on the state alone, wherever it lies.
+    /// The digest of a state that fits in a block is that of its bytes; for a larger one it is that of its windows'
+    /// sums. Which one applies depends on the state alone, wherever it is stored.
     pub fn digest(&mut self, identity: Identity, buffer: &mut Vec<u8>) -> u128 {
         buffer.clear();
         if self.run_bytes() <= BLOCK_BYTES_MAX {
@@ -295,7 +294,7 @@ impl Stored {
     }
 }
 
-/// What a state of these bytes, up to a whole word, adds to the digest of all pairs.
+/// The part of a state with these bytes, padded to a whole word, in the digest of all pairs.
 #[inline]
 pub(super) fn digest_of_bytes(identity: Identity, bytes: &[u8]) -> u128 {
     let mut words = Words::new();
@@ -346,8 +345,8 @@ impl Head {
     }
 }
 
-/// How far an instant is from another: even before it, odd after it. None is farther than half of
-/// all time.
+/// The distance of an instant from another: even if it is before, odd if after. No distance exceeds half of all
+/// time.
 fn zigzag(near: Timestamp, at: Timestamp) -> u64 {
     match at <= near {
         true => near.since(at).as_micros().saturating_mul(2),

@@ -1,12 +1,12 @@
-//! Who a pair is: a 128-bit keyed hash of its names.
+//! The identity of a pair: a 128-bit keyed hash of its names.
 //!
 //! ```text
 //! SipHash-1-3-128( resource, FF, domain )   keyed by the log's id
 //! ```
 //!
-//! Keyed, so that nobody who only picks domains can aim at two of them falling together; by the
-//! log's id, so that it is a function of the log. With ten million pairs two fall together with a
-//! chance of 10^-25. Knows nothing of what is remembered of a pair.
+//! Keyed, so that nobody who chooses domain names can cause a collision; by the log's id, so that
+//! it is a function of the log. With ten million pairs the chance of a collision is 10^-25. Knows
+//! nothing of the state of a pair.
 
 use std::hash::Hasher as _;
 
@@ -14,7 +14,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use tollgate_shared::names::PAIR_SEPARATOR;
 use tollgate_shared::place::LogId;
 
-/// A pair, or whatever else is known by a keyed hash.
+/// A pair, or anything else that is known by a keyed hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity(pub u128);
 
@@ -39,7 +39,7 @@ impl Identities {
         self.key
     }
 
-    /// What is common to all pairs of a resource, hashed once.
+    /// The part common to all pairs of a resource, hashed once.
     pub fn of_resource(&self, resource: &str) -> Prefix {
         let mut hasher = self.hasher();
         hasher.write(resource.as_bytes());
@@ -75,9 +75,9 @@ impl Prefix {
     }
 }
 
-/// Mixes a word into a digest. Two rounds of folded multiplication: every bit of both reaches every
-/// bit of the result; what matters here is that unequal states differ, not that nobody could make
-/// two that do not.
+/// Mixes a word into a digest. Two rounds of folded multiplication: every bit of both affects every
+/// bit of the result. It matters that unequal states differ; nobody is kept from constructing two
+/// that do not.
 #[inline]
 pub(crate) fn mix(digest: u128, word: u64) -> u128 {
     const A: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -88,18 +88,18 @@ pub(crate) fn mix(digest: u128, word: u64) -> u128 {
     (u128::from(second) << 64) | u128::from(first ^ low.rotate_left(23))
 }
 
-/// How many bytes a state of `len` bytes takes with zeros behind it up to a whole word.
+/// The length of a state of `len` bytes, padded with zeros to a whole word.
 pub(super) const fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
-/// Puts zeros behind a state up to a whole word.
+/// Pads a state with zeros to a whole word.
 pub(super) fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(padded(bytes.len()), 0);
 }
 
-/// Sums up a state's words for a digest: each pair of them is one multiplication under keys of its
-/// own, and none waits for another, so that a state costs a few nanoseconds.
+/// Sums up a state's words for a digest. Each pair of words is one multiplication under keys of its
+/// own, and none depends on another, so that a state costs a few nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     sum: u128,
@@ -116,7 +116,7 @@ impl Words {
         }
     }
 
-    /// The next two words.
+    /// Adds the next two words.
     #[inline]
     pub fn add(&mut self, a: u64, b: u64) {
         const NEXT_KEY: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -126,7 +126,7 @@ impl Words {
         self.key = self.key.wrapping_add(NEXT_KEY);
     }
 
-    /// Bytes, eight at a time. Those behind the last eight do not count: see [`pad`].
+    /// Adds bytes, eight at a time. Bytes after the last eight do not count: see [`pad`].
     #[inline]
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         let (words, _) = bytes.as_chunks::<8>();

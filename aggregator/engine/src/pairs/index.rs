@@ -1,16 +1,16 @@
 //! From an identity to a handle: extendible hashing in segments of four kilobytes.
 //!
 //! ```text
-//! identity   … | tag 8 bits | home group 6 bits | directory: as many low bits as are needed
+//! identity   … | tag 8 bits | home group 6 bits | directory: as many low bits as necessary
 //! directory  [ s0, s1, s0, s2 ] ──> segment: 64 groups of one cache line: 12 tags, 12 handles
 //! ```
 //!
-//! A lookup reads one line of the directory and mostly one line of a segment; a tag tells most
-//! strangers apart before the pair itself is read. A segment that is full splits into two, which
-//! moves some hundred handles; only the directory (four bytes a segment) ever doubles. Knows nothing
-//! of what a handle stands for: who an entry is is asked back. What stays true: an entry stands in
-//! the first group from its home on that had room, and each group counts those that had to pass it,
-//! so that a search knows where to stop and a removal leaves no trace.
+//! A lookup reads one line of the directory and mostly one line of a segment; the tag rules out most
+//! other entries before a pair itself is read. A full segment splits into two, which moves some
+//! hundred handles; only the directory (four bytes for each segment) ever doubles. Knows nothing of
+//! what a handle refers to: a function of the caller compares identities. What stays true: an entry
+//! is in the first group from its home on that had room, and each group counts the entries that
+//! passed it, so that a search knows where to stop and a removal leaves no trace.
 
 use super::identity::Identity;
 
@@ -18,18 +18,18 @@ use super::identity::Identity;
 const GROUP_SLOTS: usize = 12;
 /// Groups of a segment.
 const SEGMENT_GROUPS: usize = 64;
-/// Entries at which a segment splits: seven eighths. Above it searches begin to walk.
+/// Entries at which a segment splits: seven eighths. With more of them searches become long.
 const SEGMENT_FULL: u16 = (GROUP_SLOTS * SEGMENT_GROUPS * 7 / 8) as u16;
-/// Bits of an identity that the directory may use at most; the next ones choose the group.
+/// How many bits of an identity the directory may use; the next ones choose the group.
 const DIRECTORY_BITS: u32 = 32;
-/// Entries of the directory that are always worth their memory.
+/// A directory of so many entries is always worth its memory.
 const DIRECTORY_MIN: usize = 64;
 
-/// Where in the arena a pair is.
+/// The place of a pair in the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handle(pub u32);
 
-/// Where in the index an entry is. Holds until the next insertion or removal.
+/// The place of an entry in the index. Valid until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexSlot {
     segment: u32,
@@ -42,13 +42,13 @@ pub(super) struct IndexSlot {
 struct IndexGroup {
     /// For each slot the tag of its entry; 0: free.
     tags: [u8; GROUP_SLOTS],
-    /// Entries whose home is at or before this group and that stand behind it.
+    /// Entries whose home is at or before this group and that are in a later one.
     passed: u32,
     handles: [Handle; GROUP_SLOTS],
 }
 
 struct Segment {
-    /// Low bits of an identity that all entries have in common.
+    /// How many low bits of the identity all entries have in common.
     depth: u32,
     len: u16,
     groups: [IndexGroup; SEGMENT_GROUPS],
@@ -67,7 +67,7 @@ fn home(identity: Identity) -> usize {
 }
 
 fn tag(identity: Identity) -> u8 {
-    // 0 stands for a free slot; one tag is then twice as frequent as the others.
+    // 0 stands for a free slot, so the tag 1 is twice as frequent as the others.
     ((identity.0 >> 40) as u8).max(1)
 }
 
@@ -78,13 +78,14 @@ impl IndexGroup {
         handles: [Handle(0); GROUP_SLOTS],
     };
 
-    /// For each slot whose tag is this one the top bit of its byte.
+    /// Sets the top bit of the byte of each slot that has this tag.
     #[inline]
     fn matches(&self, tag: u8) -> u128 {
         const LOW_BITS: u128 = 0x7f7f_7f7f_7f7f_7f7f_7f7f_7f7f;
         let mut tags = [0; 16];
         tags[..GROUP_SLOTS].copy_from_slice(&self.tags);
-        // Bytes that are zero here have the tag; adding shows which of the others have any bit.
+        // A byte that is zero here has the tag; the addition shows which other bytes have any bit
+        // set.
         let differing = u128::from_le_bytes(tags) ^ (u128::from(tag) * (LOW_BITS / 0x7f));
         let some = ((differing & LOW_BITS) + LOW_BITS) | differing;
         !some & (LOW_BITS + LOW_BITS / 0x7f) & !LOW_BITS
@@ -130,12 +131,12 @@ impl Index {
         }
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The entry of `identity`; `is` says whether a handle is that pair's.
+    /// The entry of `identity`; `is` returns whether a handle is that pair's.
     #[inline]
     pub fn find(
         &self,
@@ -170,8 +171,8 @@ impl Index {
         None
     }
 
-    /// A handle that may be the pair's, for reading ahead: the first with its tag. Costs no read of
-    /// the pair itself.
+    /// A handle that may be the pair's, for reading ahead: the first with its tag. Does not read the
+    /// pair itself.
     #[inline]
     pub fn guess(&self, identity: Identity) -> Option<Handle> {
         let segment = &self.segments[self.segment_of(identity) as usize];
@@ -182,16 +183,16 @@ impl Index {
         }
     }
 
-    /// Points an entry at another handle.
+    /// Sets the handle of an entry.
     pub fn set(&mut self, slot: IndexSlot, handle: Handle) {
         let group = &mut self.segments[slot.segment as usize].groups[slot.group as usize];
         group.handles[slot.slot as usize] = handle;
     }
 
-    /// Puts in an identity that is not there. `of` gives the identity of an entry that has to move.
-    /// None, and nothing has changed, if a segment is full of identities that agree in so many bits
-    /// that splitting it would cost more directory than there are entries: nothing that a keyed hash
-    /// ever does.
+    /// Adds an identity that is not there. `of` returns the identity of an entry that has to move.
+    /// `None`, and nothing has changed, if a segment is full of identities that agree in so many
+    /// bits that splitting it would cost more directory than there are entries. With a keyed hash
+    /// this never occurs.
     pub fn insert(
         &mut self,
         identity: Identity,
@@ -218,7 +219,7 @@ impl Index {
         })
     }
 
-    /// Takes out an entry.
+    /// Removes an entry.
     pub fn remove(&mut self, identity: Identity, slot: IndexSlot) {
         let segment = &mut self.segments[slot.segment as usize];
         segment.groups[slot.group as usize].tags[slot.slot as usize] = 0;
@@ -237,7 +238,7 @@ impl Index {
         self.directory[(identity.0 as u32 as usize) & mask]
     }
 
-    /// Splits a segment in two by one more bit. False if there is no bit left.
+    /// Splits a segment in two by one more bit. False if no bit is left.
     fn split(&mut self, number: u32, of: &impl Fn(Handle) -> Identity) -> bool {
         let depth = self.segments[number as usize].depth;
         if depth == DIRECTORY_BITS {
@@ -263,7 +264,7 @@ impl Index {
                     0 => &mut self.segments[number as usize],
                     _ => &mut upper,
                 };
-                // There is room: each half gets at most what the whole had.
+                // There is room: neither half gets more than the whole had.
                 let _ = half.insert(identity, handle);
             }
         }

@@ -1,8 +1,7 @@
-//! States that outgrew blocks: kept as they are, so that a pair of a thousand hits is ruled without
+//! States that outgrew blocks: kept decoded, so that a pair of a thousand hits is ruled without
 //! reading and writing them all.
 //!
-//! Knows nothing of where pairs are found. What stays true: a frozen copy does not see what changes
-//! later.
+//! Knows nothing of how pairs are found. What stays true: a frozen copy does not see later changes.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::codec::Stored;
 /// States that outgrew blocks, by number. Shared with a frozen copy until they change.
 #[derive(Clone, Default)]
 pub(super) struct Large {
-    /// Each with what it adds to the digest.
+    /// Each with its part in the digest.
     states: Vec<(Arc<Stored>, u128)>,
     free: Vec<u32>,
 }
@@ -22,7 +21,7 @@ impl Large {
         self.states.get(number as usize).map(|(state, _)| &**state)
     }
 
-    /// A number for a state that is to come.
+    /// Reserves a number for a state.
     pub fn insert(&mut self) -> u32 {
         if let Some(number) = self.free.pop() {
             return number;
@@ -31,7 +30,7 @@ impl Large {
         self.states.len() as u32 - 1
     }
 
-    /// Gives a number back.
+    /// Frees a number.
     pub fn remove(&mut self, number: u32) {
         if let Some(state) = self.states.get_mut(number as usize) {
             *state = Default::default();
@@ -39,8 +38,7 @@ impl Large {
         }
     }
 
-    /// Changes a state for the working copy's, and that for the state; takes the new one's digest
-    /// and gives the old one's.
+    /// Swaps a state with the working copy; stores the new digest and returns the old one.
     pub fn swap(&mut self, number: u32, working: &mut Stored, digest: u128) -> u128 {
         let Some((state, digest_before)) = self.states.get_mut(number as usize) else {
             return 0;

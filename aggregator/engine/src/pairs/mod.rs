@@ -1,15 +1,15 @@
-//! Where pairs are kept: ten million of them at some forty bytes each, without a long pause.
+//! The storage of pairs: ten million of them at some forty bytes each, without a long pause.
 //!
 //! ```text
 //! names ── identity ──> index ──> handle ──> arena: a block of 32 to 128 bytes
 //!                                              └── large: a state that outgrew blocks
-//! alive    how many pairs there are, and a digest of them, by the half second in which they leave
+//! alive    how many pairs there are, and a digest of them, by the half second in which they are evicted
 //! ```
 //!
 //! A pair is found by a 128-bit keyed hash of its names; the names themselves are not kept. Knows
 //! nothing of limits or records. What stays true: nothing here is ever rebuilt as a whole (segments
-//! of the index split one by one, chunks of the arena are added), and no order of storage can be
-//! seen from outside.
+//! of the index split one by one, chunks of the arena are added), and no order of storage is
+//! visible outside.
 
 mod alive;
 mod arena;

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! open(identity)    its state is read from its block (or is new) into the working copy
-//! close()           the working copy goes back, into the same block if it still suits it
-//! sweep(n)          looks at the next n blocks and takes back those of pairs that have left
+//! close()           the working copy is written back, into the same block if that still suits it
+//! sweep(n)          looks at the next n blocks and frees those of evicted pairs
 //! ```
 //!
-//! There is one working copy, filled again and again, so that a known pair costs no allocation.
-//! A state that outgrew blocks is kept apart as it is and only changes places with the working copy.
-//! Knows nothing of limits and rules. What stays true: a pair that has left is never opened as known,
-//! whether or not its memory was taken back.
+//! There is one working copy, which is reused, so that a known pair costs no allocation. A state that outgrew
+//! blocks is kept decoded elsewhere, and swapped with the working copy. Knows nothing of limits and rules. What
+//! stays true: an evicted pair is never opened as known, whether or not its memory was freed.
 
 use std::collections::BTreeMap;
 
@@ -20,37 +19,37 @@ use super::identity::{Identity, pad, padded};
 use super::index::{Handle, Index};
 use super::large::Large;
 
-/// States above this many bytes are kept apart: reading and writing them byte by byte would cost
-/// more than the rules themselves.
+/// States above this many bytes are kept decoded: reading and writing them byte by byte would cost more
+/// than the rules themselves.
 const LARGE_BYTES: usize = BLOCK_BYTES_MAX;
-/// A state that is kept apart comes back to a block at this many bytes, and not at one less than
-/// sent it away, so that a pair at the edge does not go to and fro.
+/// At this many bytes a decoded state returns to a block. It is less than the bound above, so that a
+/// pair at the edge does not change places again and again.
 const SMALL_AGAIN_BYTES: usize = LARGE_BYTES / 2;
 
-/// Whether a pair was there.
+/// Whether a pair was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// It was.
+    /// It was known.
     Known,
-    /// It was not, or it has left.
+    /// It was not, or it has been evicted.
     New,
 }
 
-/// Where a pair may be, from reading ahead. Wrong at worst: then it is searched for.
+/// A guess at a pair's place, from reading ahead. If it is wrong, the pair is searched for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hint(Option<Handle>);
 
-/// What was opened, and must be closed or dropped before anything else is opened.
+/// The pair that is open; it must be closed or dropped before another is opened.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     identity: Identity,
-    /// Where it lies; none if it is new.
+    /// The block; `None` if it is new.
     place: Option<Handle>,
-    /// Where its state lies, if apart.
+    /// The number of its state if that is stored outside of blocks.
     large: Option<u32>,
-    /// What it stands for among those alive: its stay and digest; none if it is new or has left.
+    /// Its stay and digest as counted among those alive; `None` if it is new or evicted.
     alive: Option<(Stay, u128)>,
-    /// The version by which it was ruled last, if it was in memory.
+    /// The ordinal of the version by which it was ruled last, if it was in memory.
     ordinal: Option<u32>,
 }
 
@@ -60,13 +59,13 @@ pub(crate) struct Table {
     arena: Arena,
     large: Large,
     alive: Alive,
-    /// Pairs in memory by the version that ruled them last.
+    /// Number of pairs in memory, by the ordinal of the version that ruled them last.
     by_ordinal: BTreeMap<u32, u64>,
     working: Stored,
     open: Option<Open>,
     bytes: Vec<u8>,
     evicted: u64,
-    /// Where the sweep goes on.
+    /// Where the next sweep begins.
     hand: Handle,
 }
 
@@ -86,28 +85,28 @@ impl Table {
         }
     }
 
-    /// The pairs that have not left.
+    /// The pairs that are not evicted.
     pub fn alive(&self) -> &Alive {
         &self.alive
     }
 
-    /// Pairs in memory, those included that have left and were not swept yet.
+    /// Number of pairs in memory, including evicted ones that were not swept yet.
     pub fn in_memory(&self) -> usize {
         self.index.len()
     }
 
-    /// The lowest version by which a pair in memory was ruled last.
+    /// The ordinal of the oldest version by which a pair in memory was ruled last.
     pub fn oldest_ordinal(&self) -> Option<u32> {
         self.by_ordinal.keys().next().copied()
     }
 
-    /// A tick of this slot was counted: pairs that stay up to an earlier one have left.
+    /// Notes a counted tick of this slot: evicts pairs that stay up to an earlier one.
     pub fn advance(&mut self, slot: u64) {
         self.alive.advance(slot);
     }
 
-    /// Whether `cap` pairs are there that all still remember something: those that do not any more, at
-    /// the slot of the last counted tick, are let go first, once a slot.
+    /// Whether there are `cap` pairs that all still remember something. Pairs that do not, at the slot
+    /// of the last counted tick, are evicted first, once for each slot.
     pub fn is_full(&mut self, cap: u64) -> bool {
         let before = self.alive.count();
         if cap <= before && self.alive.room_made() < self.alive.now() {
@@ -117,27 +116,27 @@ impl Table {
         cap <= self.alive.count()
     }
 
-    /// How many pairs were let go to make room since this was asked last.
+    /// How many pairs were evicted to make room since the last call.
     pub fn take_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.evicted)
     }
 
-    /// In a table that is restored, room was made last in this slot.
+    /// Restores the slot in which room was last made.
     pub fn restore_room_made(&mut self, slot: u64) {
         self.alive.make_room_of(slot);
     }
 
-    /// Whether those in memory that have left take more than a quarter of what `cap` pairs do.
+    /// Whether evicted pairs in memory take more than a quarter of the space of `cap` pairs.
     pub fn is_crowded(&self, cap: u64) -> bool {
         cap.saturating_add(cap / 4) < self.index.len() as u64
     }
 
-    /// Opens a pair. What was open before is forgotten unless it was closed.
+    /// Opens a pair. Changes to a pair that was open before and not closed are dropped.
     pub fn open(&mut self, identity: Identity) -> Opened {
         self.open_near(identity, Hint::default())
     }
 
-    /// The same with a hint where it may be, however old.
+    /// The same with a hint about its place, which may be outdated.
     #[inline]
     pub fn open_near(&mut self, identity: Identity, hint: Hint) -> Opened {
         let arena = &self.arena;
@@ -166,11 +165,11 @@ impl Table {
         opened
     }
 
-    /// Reads a block into the working copy, unless its pair has left.
+    /// Reads a block into the working copy, unless its pair was evicted.
     #[inline]
     fn read_block(&mut self, handle: Handle, open: &mut Open) {
         let (bytes, mut at) = (self.arena.state(handle), 0);
-        // Blocks hold only what was written, so that nothing here can fail.
+        // Blocks contain only what was written, so this cannot fail.
         let Some(head) = Head::read(bytes, &mut at) else {
             return;
         };
@@ -188,13 +187,13 @@ impl Table {
         open.alive = Some((head.stay, digest));
     }
 
-    /// The state of what is open. Of a new pair it is anything.
+    /// The state of the open pair. For a new pair its content is arbitrary.
     pub fn working(&mut self) -> &mut Stored {
         &mut self.working
     }
 
-    /// Puts back what is open, as it is now; it has left at once if what it remembers was over when room
-    /// was made last. False, and it is not there, if there is no room for it.
+    /// Writes the open pair back. It is evicted at once if everything it remembers was over when room
+    /// was last made. Returns false, and the pair is not stored, if there is no room for it.
     pub fn close(&mut self) -> bool {
         let Some(open) = self.open.take() else {
             return false;
@@ -207,7 +206,7 @@ impl Table {
             None => LARGE_BYTES,
         };
         let digest = self.working.digest(open.identity, &mut self.bytes);
-        // The digest of a small state has just written it, and that of a large one nothing.
+        // The digest of a small state has just written the bytes; that of a large one writes none.
         let fits = !self.bytes.is_empty() && self.bytes.len() <= bound;
         let apart = (!fits).then(|| self.put_apart(open, digest));
         if !self.store(open) {
@@ -229,7 +228,7 @@ impl Table {
         true
     }
 
-    /// Leaves what is open as it was.
+    /// Drops the changes to the open pair.
     pub fn abandon(&mut self) {
         if let Some(open) = self.open.take()
             && let (Some(number), Some(_)) = (open.large, open.alive)
@@ -239,15 +238,15 @@ impl Table {
         }
     }
 
-    /// A copy of a pair's state, if it is there.
+    /// A copy of a pair's state, if it is known.
     pub fn peek(&self, identity: Identity) -> Option<Stored> {
         let of = |handle: Handle| self.arena.identity(handle) == identity;
         let (_, handle) = self.index.find(identity, of)?;
         self.read_at(handle)
     }
 
-    /// Takes back the memory of pairs that have left among the next `blocks` blocks, of `pairs` of
-    /// them at most: looking costs nanoseconds, taking back some tenths of a microsecond.
+    /// Frees the memory of evicted pairs among the next `blocks` blocks, of at most `pairs` pairs:
+    /// looking costs nanoseconds, freeing some tenths of a microsecond.
     pub fn sweep(&mut self, mut blocks: u32, mut pairs: u32) {
         if self.index.len() as u64 == self.alive.count() {
             return;
@@ -264,7 +263,7 @@ impl Table {
         }
     }
 
-    /// A copy of all pairs that later changes do not reach, for a snapshot written meanwhile.
+    /// A copy of all pairs that later changes do not affect, for a snapshot that is written meanwhile.
     pub fn freeze(&mut self) -> FrozenTable {
         FrozenTable {
             arena: self.arena.freeze(),
@@ -273,9 +272,9 @@ impl Table {
         }
     }
 
-    /// Reads what some pairs that come next need of memory, so that it is at hand when they are
-    /// opened. One pair alone would wait for the index and then for its block; of many pairs the
-    /// processor waits for all at once.
+    /// Reads from memory what the next pairs need, so that it is in the cache when they are opened. For
+    /// a single pair the processor would wait for the index and then for its block; for many pairs it
+    /// waits for all at once.
     pub fn read_ahead<'h>(&self, pairs: impl Iterator<Item = (Identity, &'h mut Hint)>) {
         const AHEAD: usize = 32;
         let mut guesses = [None; AHEAD];
@@ -300,7 +299,7 @@ impl Table {
             self.index.remove(identity, slot);
         }
         if self.give_back(handle) {
-            // Another block has come to lie here, which the hand has not seen.
+            // Another block has moved here, which the sweep has not seen.
             self.hand = handle;
         }
         if let Some(number) = head.large {
@@ -310,7 +309,7 @@ impl Table {
         true
     }
 
-    /// Moves the working copy to where large states are; the block gets a reference.
+    /// Moves the working copy to the large states; the block gets a reference.
     fn put_apart(&mut self, open: Open, digest: u128) -> u32 {
         let number = match open.large {
             Some(number) => number,
@@ -323,7 +322,7 @@ impl Table {
         number
     }
 
-    /// Writes `bytes` into the pair's block or into a better one.
+    /// Writes `bytes` into the pair's block, or into one that suits them better.
     fn store(&mut self, open: Open) -> bool {
         if let Some(handle) = open.place
             && Arena::suits(handle, self.bytes.len())
@@ -352,7 +351,7 @@ impl Table {
         }
     }
 
-    /// Gives a block back; true if another one has moved into it.
+    /// Frees a block; true if another one has moved into it.
     fn give_back(&mut self, handle: Handle) -> bool {
         let mut filled = false;
         for moved in self.arena.remove(handle).into_iter().flatten() {
@@ -363,7 +362,7 @@ impl Table {
         filled
     }
 
-    /// Points the index at where a pair's block is now.
+    /// Updates the index after a pair's block has moved.
     fn point(&mut self, identity: Identity, from: Handle, to: Handle) {
         if let Some((slot, _)) = self.index.find(identity, |found| found == from) {
             self.index.set(slot, to);
@@ -400,7 +399,7 @@ pub(crate) struct FrozenTable {
 }
 
 impl FrozenTable {
-    /// Every pair that had not left.
+    /// Every pair that was not evicted.
     pub fn pairs(&self) -> impl Iterator<Item = (Identity, Stored)> + '_ {
         let mut at = Handle(0);
         std::iter::from_fn(move || {

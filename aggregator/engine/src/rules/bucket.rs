@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Full when a pair is first used; level(now) = min(burst, level + rate x elapsed). Exact: with N copies
-//! in P microseconds, reduced by their greatest common divisor, the level counts in units of 1/P, a
-//! microsecond brings N units and a copy takes P. Knows nothing of what else a pair is limited by. What
-//! stays true: -debt <= level <= burst, and no product overflows, since (burst + debt) x P < 2^62.
+//! in P microseconds, reduced by their greatest common divisor, the level counts in units of 1/P; a
+//! microsecond adds N units and a copy takes P. Knows nothing of the pair's other limits. What stays
+//! true: -debt <= level <= burst, and no product overflows, since (burst + debt) x P < 2^62.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -19,14 +19,14 @@ use super::quota::{forget_estimates, take_estimate};
 use super::stamps::Stamps;
 use tollgate_limits::Bucket;
 
-/// What is remembered of a bucket.
+/// The state of a bucket.
 #[derive(Clone, Debug, Default)]
 pub struct BucketState {
     /// The level at `at`, in units of 1/P.
     pub level: i64,
-    /// When that was the level: the pair's time.
+    /// The instant of that level: the pair's time.
     pub at: Timestamp,
-    /// What estimates took since it was full.
+    /// Copies of estimates since the bucket was full.
     pub estimates: Stamps,
 }
 
@@ -39,7 +39,7 @@ impl Renew for BucketState {
 }
 
 impl BucketState {
-    /// It is full.
+    /// Makes it full.
     pub fn begin(&mut self, bucket: &Bucket) {
         self.renew();
         self.level = bucket.full();
@@ -51,11 +51,12 @@ impl BucketState {
         let full = bucket.full();
         let risen = i128::from(now.since(self.at).as_micros()) * i128::from(bucket.tokens);
         let level = i128::from(self.level).saturating_add(risen);
-        // Not above full, so it fits.
+        // Not above full, so it fits into an i64.
         level.min(i128::from(full)) as i64
     }
 
-    /// Comes to `now`. What was taken before it was full can be taken back no more.
+    /// Advances to `now`. Estimates from before it was full are forgotten: they cannot be refunded any
+    /// more.
     #[inline]
     pub fn advance(&mut self, bucket: &Bucket, now: Timestamp) {
         self.level = self.level_at(bucket, now);
@@ -90,7 +91,7 @@ impl BucketState {
         }
     }
 
-    /// Gives copies back.
+    /// Refunds copies.
     pub fn give_back(&mut self, bucket: &Bucket, copies: u64) {
         let level = self.level.saturating_add(bucket.units(copies));
         self.level = level.min(bucket.full());
@@ -108,7 +109,7 @@ impl BucketState {
         }
     }
 
-    /// The first instant from `now` on at which it holds so many copies; [`Timestamp::MAX`]: never.
+    /// The first instant from `now` on at which it holds `copies` copies; [`Timestamp::MAX`]: never.
     pub fn rises_to(&self, bucket: &Bucket, now: Timestamp, copies: u64) -> Timestamp {
         if bucket.burst < copies {
             return Timestamp::MAX;
@@ -118,7 +119,7 @@ impl BucketState {
         span.map_or(Timestamp::MAX, |span| now.saturating_add(span))
     }
 
-    /// When it is full if nothing comes.
+    /// When it is full if no copy is taken.
     pub fn full_at(&self, bucket: &Bucket) -> Timestamp {
         let span = bucket.rises_in(self.level, bucket.full());
         self.at.saturating_add(span.unwrap_or(Span::MAX))

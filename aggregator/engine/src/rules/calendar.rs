@@ -3,12 +3,12 @@
 //! ```text
 //! month in UTC+2    2026-11-30 21:59:59.999999 UTC    November, until 2026-11-30 22:00 UTC
 //! day in a zone whose clocks go back from 00:30 to 23:30
-//!                   the second 23:30 belongs to the new day: its first instant has come before
+//!                   the second 23:30 belongs to the new day, which began at its first instant before
 //! ```
 //!
-//! A period begins at the first instant of its first local date, and ends where the next one begins;
-//! so clocks that go back never bring an ended period back. Knows nothing of what is counted. What stays
-//! true: every instant lies in exactly one period.
+//! A period begins at the first instant of its first local date, and ends where the next one begins; so
+//! clocks that are set back never bring an ended period back. Knows nothing of what is counted. What
+//! stays true: every instant is in exactly one period.
 
 use tollgate_shared::time::Timestamp;
 
@@ -17,7 +17,7 @@ use tollgate_limits::{Calendar, Zone};
 /// A period: from `begins` until just before `ends`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// Its first instant; the first there is if it began before 1970.
+    /// Its first instant; the Unix epoch if it began before 1970.
     pub begins: Timestamp,
     /// The first instant of the next one.
     pub ends: Timestamp,
@@ -26,7 +26,7 @@ pub struct Period {
 const DAY_S: i64 = 86_400;
 const MICROS: u64 = 1_000_000;
 
-/// The period that an instant falls into.
+/// The period that contains an instant.
 pub fn period(unit: Calendar, zone: &Zone, at: Timestamp) -> Period {
     let local_s = (at.as_micros() / MICROS) as i64 + i64::from(zone.offset_at(at));
     let mut first = first_day(unit, local_s.div_euclid(DAY_S));
@@ -43,13 +43,13 @@ pub fn period(unit: Calendar, zone: &Zone, at: Timestamp) -> Period {
     }
 }
 
-/// The first instant whose local date is not before a day, counted from 1970-01-01.
+/// The first instant whose local date is `day` or later; days count from 1970-01-01.
 fn begins(zone: &Zone, day: i64) -> Timestamp {
     let midnight_s = day.saturating_mul(DAY_S);
     let offsets = zone.offsets();
     for (index, (from, offset)) in offsets.iter().enumerate() {
         let by_clock = instant(midnight_s.saturating_sub(i64::from(*offset)));
-        // The first offset holds before its instant as well.
+        // The first offset also holds before its instant.
         let here = if index == 0 {
             by_clock
         } else {
@@ -68,7 +68,7 @@ fn instant(seconds: i64) -> Timestamp {
     Timestamp::from_micros(seconds.saturating_mul(MICROS))
 }
 
-/// The first day of the period that a day falls into.
+/// The first day of the period that contains a day.
 fn first_day(unit: Calendar, day: i64) -> i64 {
     match unit {
         Calendar::Day => day,
@@ -82,7 +82,7 @@ fn first_day(unit: Calendar, day: i64) -> i64 {
     }
 }
 
-/// The first day of the period behind the one that begins with a day.
+/// The first day of the period after the one that begins with a day.
 fn next_first_day(unit: Calendar, first: i64) -> i64 {
     match unit {
         Calendar::Day => first + 1,
@@ -99,9 +99,9 @@ fn next_first_day(unit: Calendar, first: i64) -> i64 {
 const ERA_DAYS: i64 = 146_097;
 
 /// Year and month (1 to 12) of a day. Years are taken to begin in March, so that a leap day is the last
-/// of its year and months have lengths of one formula.
+/// day of its year, and one formula gives the lengths of months.
 fn month_of(day: i64) -> (i64, i64) {
-    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    // There are 719,468 days between 0000-03-01 and 1970-01-01.
     let shifted = day + 719_468;
     let (era, of_era) = (shifted.div_euclid(ERA_DAYS), shifted.rem_euclid(ERA_DAYS));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn months_and_years_have_the_days_of_the_calendar() {
-        // Walked day by day over two leap rules: 2000 has a leap day, 2100 has none.
+        // Day by day, over two leap rules: 2000 has a leap day, 2100 has none.
         let (mut year, mut month, mut of_month) = (1970, 1, 1);
         for day in 0..60_000 {
             assert_eq!(month_of(day), (year, month), "day {day}");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn periods_of_any_zone_follow_each_other_without_gaps() {
-        // Clocks that go forward and back by an hour at midnight, and one that leaves out a whole day.
+        // Clocks that are set forward and back by an hour at midnight, and one that skips a whole day.
         let odd = [
             (at(0), 3_600),
             (at(86_400 * 40 - 3_600), 7_200),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn clocks_that_go_back_over_midnight_bring_no_day_back() {
-        // At local 00:30 of day 1 clocks go back to 23:30 of day 0.
+        // At local 00:30 of day 1 clocks are set back to 23:30 of day 0.
         let back = Zone::new("back", &[(at(0), 0), (at(86_400 + 1_800), -3_600)]).expect("a zone");
         let day = |now| period(Calendar::Day, &back, at(now));
         assert_eq!(day(86_399).ends, at(86_400));

@@ -1,19 +1,20 @@
-//! New limits: what a pair's state keeps.
+//! What a pair's state keeps under new limits.
 //!
 //! ```text
 //! before   5 in 1s, 8 in 10s        after   9 in 1s, 8 in 20s
-//!          the second keeps its stamps; the twenty seconds take those that the ten seconds kept
+//!          the second keeps its stamps; the twenty seconds get those of the ten seconds
 //! before   bucket 1 a second, burst 5, level 2      after   burst 9, level 6: three are used
 //! before   tier 1   2 per 1s, active 10s      tier 2   9 per 5s, active 1m
 //! after    tier 1   3 per 1s, active 10s      tier 2   9 per 6s, active 1m
 //!          tier 1 keeps its state, since only its limit changed; tier 2 starts inactive and empty
 //! ```
 //!
-//! A window of a length that was there keeps its stamps (of equal lengths the first, the hard limit before
-//! windows); any other takes those that the longest kept. A bucket keeps what is used. A quota keeps its
-//! count while unit and zone are the same. A tier keeps its state only if window, active, cooldown and
-//! skippable of it and of every tier below it are unchanged. What a version un-states is forgotten. Knows
-//! nothing of versions. What stays true: nothing is trimmed to a lowered limit.
+//! A window of a length that was there before keeps its stamps (among equal lengths the first one counts,
+//! and the hard limit before windows); any other window gets the stamps of the longest. A bucket keeps its
+//! used copies. A quota keeps its count if unit and zone are the same. A tier keeps its state only if
+//! window, active, cooldown and skippable of it and of every tier below it are unchanged. The state of
+//! constraints that a version no longer has is forgotten. Knows nothing of versions. What stays true:
+//! nothing is trimmed to a lowered limit.
 
 use tollgate_shared::time::Timestamp;
 
@@ -26,10 +27,10 @@ use super::window::CountsStamps as _;
 use tollgate_limits::{Bucket, RateClass, Tier};
 
 /// Brings a state from one class of limits under another. `time` is the pair's time, to which the state
-/// has come.
+/// has advanced.
 ///
-/// Not to be asked where both are equal: only versions that change a pair's own limits are new to it, and
-/// of two windows of one length this would give the second the first one's stamps.
+/// Must not be called if both classes are equal: only versions that change a pair's own limits are applied
+/// to it, and of two windows of one length this would give the second the first one's stamps.
 pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
     windows(old, new, state, time);
     quotas(new, state, time);
@@ -46,8 +47,8 @@ pub fn carry_over(old: &RateClass, new: &RateClass, state: &mut State, time: Tim
     }
 }
 
-/// Brings a state whose limits are not known any more under a class: only quotas, which know what they
-/// count, keep theirs.
+/// Brings a state whose old limits are not known any more under a class: only quotas keep their counts, as
+/// they record what they count.
 pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
     state.windows.fill(new.sliding_len());
     quotas(new, state, time);
@@ -55,11 +56,12 @@ pub fn start_anew(new: &RateClass, state: &mut State, time: Timestamp) {
     state.tiers.fill(new.tiers().len());
 }
 
-/// A number for what of a class decides what a state keeps under another one: lengths, the bucket, and the
-/// shapes of tiers. Classes of one print may differ in limits, and in quotas, which know what they count.
+/// A fingerprint of the parts of a class that decide what a state keeps under another one: lengths, the
+/// bucket, and the shapes of tiers. Classes with one fingerprint may differ in limits, and in quotas,
+/// which record what they count.
 ///
-/// A fixed function, since the number stands in states. It tells classes apart where versions are no
-/// longer kept, so that one in 65,536 that it takes for equal does no harm worth more bytes.
+/// A fixed function, since states contain the fingerprint. It distinguishes classes of versions that are
+/// no longer kept; a false match, one in 65,536, does too little harm to be worth more bytes.
 pub fn print_of(class: &RateClass) -> u16 {
     let mut print: u64 = 0xcbf2_9ce4_8422_2325;
     let mut add = |value: u64| {
@@ -87,7 +89,7 @@ pub fn print_of(class: &RateClass) -> u16 {
 fn windows(old: &RateClass, new: &RateClass, state: &mut State, time: Timestamp) {
     let lengths = |class: &RateClass| class.sliding().map(|window| window.window).collect();
     let (before, after): (Vec<_>, Vec<_>) = (lengths(old), lengths(new));
-    // Of equal lengths the first: `max_by_key` would give the last.
+    // Among equal lengths the first one: `max_by_key` alone would return the last.
     let longest = before
         .iter()
         .enumerate()
@@ -146,18 +148,18 @@ fn bucket(old: Option<&Bucket>, new: Option<&Bucket>, state: &mut State, time: T
     }
 }
 
-/// What is used of a bucket is used of another, rounded up to its units.
+/// Used copies of a bucket count as used in the other, rounded up to its units.
 fn convert(old: &Bucket, new: &Bucket, state: &mut BucketState, time: Timestamp) {
     state.advance(old, time);
     let used = i128::from(old.full()) - i128::from(state.level);
     let (from, to) = (i128::from(old.copy_units()), i128::from(new.copy_units()));
     let used = (used.saturating_mul(to) + from - 1) / from;
     let level = i128::from(new.full()) - used;
-    // Within floor and full, which fit.
+    // Between floor and full, which both fit.
     state.level = level.clamp(i128::from(new.floor()), i128::from(new.full())) as i64;
 }
 
-/// Whether tiers differ in nothing but the limit.
+/// Whether tiers differ only in the limit.
 fn have_one_shape(old: &Tier, new: &Tier) -> bool {
     Tier { limit: 0, ..*old } == Tier { limit: 0, ..*new }
 }

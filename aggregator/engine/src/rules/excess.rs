@@ -1,15 +1,15 @@
-//! Excess counts: what was let through without room uses room all the same, up to a debt.
+//! Excess counts: copies that were let through without room use room all the same, up to a debt.
 //!
 //! ```text
 //! 5 in 1s, 30 in 10s    20 at once: 5 are granted, 15 are excess
-//!                       of these 5 count in the second (ten do by now), all 15 in the ten seconds
+//!                       of these 5 count in the second (ten do then), all 15 in the ten seconds
 //!                       5 were counted by every constraint: these and the granted ones reach global
 //! ```
 //!
 //! Each constraint by itself counts a copy as long as fewer than twice its limit count in it (the bucket:
-//! as long as its level stays above its debt); the rest is tallied and forgiven. So a window that took too
-//! much stays closed until it has less than its limit again. Knows nothing of guards: who calls knows that
-//! the excess is to be counted. What stays true: nothing is granted here, and no tier is entered.
+//! as long as its level stays above its debt); other copies are tallied and forgiven. So a window that
+//! took too much stays closed until it has less than its limit again. Knows nothing of unguarded hits: the
+//! caller decides whether excess counts. What stays true: nothing is granted here, and no tier is entered.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -23,8 +23,8 @@ use tollgate_limits::rate::has_left;
 /// Excess stamped longer than this before the pair's time is no debt in a bucket.
 const BUCKET_LATE: Span = Span::from_secs(1);
 
-/// Counts `copies` of excess stamped `at` at the pair's time `now`, to which the state has come; how many
-/// of them every constraint counted.
+/// Counts `copies` of excess stamped `at` at the pair's time `now`, to which the state has advanced.
+/// Returns how many of them every constraint counted.
 pub fn count(
     class: &RateClass,
     state: &mut State,

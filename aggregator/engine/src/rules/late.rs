@@ -10,9 +10,10 @@
 //! ```
 //!
 //! A late hit needs room in every constraint, judged at the pair's time, and counts under its own stamp
-//! where that is still in the window; a quota whose period began after the stamp neither asks nor counts.
-//! Of tiers only the current one is asked: a late hit never climbs and never enters a tier. Knows nothing
-//! of records. What stays true: a hit that tiers are too late for counts in no constraint.
+//! where that is still in the window. A quota whose period began after the stamp is not checked and does
+//! not count it. Of the tiers only the current one is checked: a late hit never climbs and never enters a
+//! tier. Knows nothing of records. What stays true: a hit that is too late for the tiers counts in no
+//! constraint.
 
 use tollgate_shared::time::Timestamp;
 
@@ -23,17 +24,17 @@ use super::tiers;
 use super::window::CountsStamps as _;
 use tollgate_limits::RateClass;
 
-/// What became of late hits that were not too late.
+/// The ruling on late hits that were not too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateGrant {
     /// Hits granted.
     pub hits: u64,
-    /// What had no room for the first hit that was not granted.
+    /// The constraint that had no room for the first hit that was not granted.
     pub limited_by: Option<LimitedBy>,
 }
 
-/// How many of the hits stamped `at`, before the pair's time `now`, are granted; `None` means that it is
-/// too late to say, and that they are only tallied. The state has come to `now`.
+/// How many of the hits stamped `at`, before the pair's time `now`, are granted. `None` means that it is
+/// too late to rule on them, and that they are only tallied. The state has advanced to `now`.
 pub fn late(
     class: &RateClass,
     state: &mut State,

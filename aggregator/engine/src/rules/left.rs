@@ -1,12 +1,12 @@
-//! What is left of a pair: how many more copies it would be granted at once, and when there is more.
+//! What a pair has left: how many more copies would be granted at once, and when there are more.
 //!
 //! ```text
 //! 5 in 1s, 8 in 10s     copies at 0.0 0.1 0.2
-//!                       2 are left in the second; there is more at 1.000001, when 0.0 leaves it
+//!                       2 are left in the second; there are more at 1.000001, when 0.0 leaves it
 //! ```
 //!
-//! Information for callers, never a ground to refuse. Knows nothing of who asks. What stays true: so many
-//! copies would be granted now, and no more.
+//! Information for callers, never a reason to refuse. Knows nothing of who asks. What stays true: exactly
+//! so many copies would be granted now.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -16,30 +16,30 @@ use super::window::{CountsStamps as _, leaves};
 use super::{Stamps, tiers};
 use tollgate_limits::RateClass;
 
-/// What is left of a pair.
+/// What a pair has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Copies that would be granted at once.
     pub copies: u64,
-    /// The constraint that has no more.
+    /// The constraint with no more room.
     pub by: LimitedBy,
     /// The limit of that constraint: of a bucket its burst, of tiers that of the current one.
     pub limit: u64,
-    /// When that constraint has room for more, if nothing comes; [`Timestamp::MAX`]: never.
+    /// When that constraint has more room, if no hit comes; [`Timestamp::MAX`]: never.
     pub more_at: Timestamp,
 }
 
-/// A pair is near its limit.
+/// The state of a pair near its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near {
     /// What is left.
     pub left: Left,
-    /// When it is no longer near, if nothing comes; [`Timestamp::MAX`]: never.
+    /// When it is no longer near, if no hit comes; [`Timestamp::MAX`]: never.
     pub until: Timestamp,
 }
 
-/// The room from which on a pair is near its limit, if that is so many percent of its least limit; `None`
-/// where nothing limits, or at 0 percent: it never is.
+/// The room at or below which a pair is near its limit, which is `percent` of its least limit. `None` if
+/// nothing limits the pair, or at 0 percent: then it is never near.
 #[inline]
 pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
     let windows = class.sliding().map(|window| window.limit);
@@ -51,7 +51,7 @@ pub fn near_from(class: &RateClass, percent: u8) -> Option<u64> {
     (percent != 0).then(|| least.saturating_mul(u64::from(percent)) / 100)
 }
 
-/// Whether a pair is near its limit at `now`. Asked after each entry where anybody hears of it.
+/// Whether a pair is near its limit at `now`. Called after each entry if notices are wanted.
 #[inline]
 pub fn is_near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> bool {
     let Some(from) = near_from(class, percent) else {
@@ -61,7 +61,7 @@ pub fn is_near(class: &RateClass, state: &State, now: Timestamp, percent: u8) ->
     room.copies <= from || tiers::room_for(class, state, now, room.copies) <= from
 }
 
-/// What is left at `now` and for how long it is so little, if the pair is near its limit.
+/// What is left at `now` and how long the pair stays near its limit, if it is near.
 pub fn near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> Option<Near> {
     let from = near_from(class, percent)?;
     let left = left(class, state, now).filter(|left| left.copies <= from)?;
@@ -69,13 +69,13 @@ pub fn near(class: &RateClass, state: &State, now: Timestamp, percent: u8) -> Op
     Some(Near { left, until })
 }
 
-/// When every constraint has more room than `from`, if nothing comes. Of tiers the current one is asked
-/// alone, since when others are entered is nobody's to know.
+/// When every constraint has more room than `from`, if no hit comes. Of the tiers only the current one is
+/// considered, since nobody can know when others are entered.
 fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -> Timestamp {
     let rises = |limit: u64, window: Span, stamps: &Stamps| match limit.checked_sub(from) {
         None | Some(0) => Timestamp::MAX,
         Some(held) => match stamps.nth_newest(held) {
-            // So many held are one too many.
+            // If so many copies are in the window, it is one too many.
             Some(at) => leaves(at, window).max(now),
             None => now,
         },
@@ -96,7 +96,7 @@ fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -
     all.fold(now, Timestamp::max)
 }
 
-/// What is left at `now`; `None` where nothing limits.
+/// What is left at `now`; `None` if nothing limits the pair.
 pub fn left(class: &RateClass, state: &State, now: Timestamp) -> Option<Left> {
     let room = request::room(class, state, now, u64::MAX);
     let of_tiers = match class.tiers {
@@ -117,7 +117,7 @@ pub fn left(class: &RateClass, state: &State, now: Timestamp) -> Option<Left> {
     })
 }
 
-/// The limit of a constraint, and when it has room for more than now.
+/// The limit of a constraint, and when it has more room than now.
 fn more(class: &RateClass, state: &State, now: Timestamp, by: LimitedBy) -> (u64, Timestamp) {
     let none = (0, Timestamp::MAX);
     let hard = usize::from(class.hard.is_some());
@@ -152,7 +152,7 @@ fn of_window(class: &RateClass, state: &State, now: Timestamp, index: usize) -> 
     let window = class.sliding().zip(state.windows.iter()).nth(index);
     window.map_or((0, Timestamp::MAX), |(window, stamps)| {
         let more_at = match window.debt_room(stamps, now) <= window.limit {
-            // At the limit or in debt: not before it is open.
+            // At the limit or in debt: no more room before it is open.
             true => window.opens(stamps, now),
             false => first_leaves(stamps, window.window, now),
         };

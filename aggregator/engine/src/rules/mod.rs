@@ -1,25 +1,25 @@
 //! The rules of rates, one file each: pure functions of limits, state, instant and copies.
 //!
 //! ```text
-//! stamps       copies in a sliding window                 (run: how they lie in memory)
-//! state        what is remembered of one pair             (pool: of one pair after another)
+//! stamps       copies in a sliding window                 (run: their bytes in memory)
+//! state        the state of one pair                      (pool: reuses its memory for the next pair)
 //! window       sliding windows, and the hard limit, which is one of a second
 //! calendar     days, weeks, months and years of a zone
 //! quota        a count per calendar period
 //! bucket       a burst and a rate
 //! tiers        phases of a tier, the current tier, the climb of a request
 //! request      the largest grant of a request, with its min
-//! excess       what counts of copies that were let through without room
-//! late         hits that come after the pair's time has passed them
+//! excess       which copies count that were let through without room
+//! late         hits with stamps before their pair's time
 //! left         how many more copies would be granted, for information
 //! refund       copies that a settlement or an operator takes out again
 //! open_again   when one more copy would be granted
-//! carry_over   what survives a new version of the limits
+//! carry_over   what a pair's state keeps under a new version of the limits
 //! whole        the global limit on (resource, *)
 //! ```
 //!
-//! They know one pair at a time, and neither names nor records. What stays true: a refused request
-//! changes nothing, and asking changes nothing.
+//! They see one pair at a time, and neither names nor records. What stays true: a refused request
+//! changes nothing, and queries change nothing.
 
 pub mod bucket;
 pub mod calendar;

@@ -1,4 +1,4 @@
-//! Open again: the first instant at which one more hit would be granted if nobody did anything.
+//! Open again: the first instant at which one more hit would be granted if no hits came until then.
 //!
 //! ```text
 //! tier 1   1 per 1s, active 10s            tier 2   1 per 3s, active 3s, cooldown 6s
@@ -7,10 +7,11 @@
 //! cut 3.1  tier 2 cools down: not offered; tier 1 offers 1.000001: open again at 3.1
 //! ```
 //!
-//! Windows only empty, quotas only end and a bucket only fills, so the first cut is where the last of them
-//! is open. Between two ends of active or cooldown periods tiers stay as they are, so only the beginnings
-//! of such stretches need a look. Knows nothing of requests. What stays true: the answer equals asking
-//! [`super::request::room`] and [`super::tiers`] at every instant in turn, which a test does.
+//! Windows only empty, quotas only end and a bucket only fills, so the first cut is the instant at which
+//! the last of them is open. Between two ends of active or cooldown periods tiers stay as they are, so
+//! only the beginnings of such stretches need a check. Knows nothing of requests. What stays true: the
+//! answer equals that of calling [`super::request::room`] and [`super::tiers`] at every instant in turn; a
+//! test checks this.
 
 use tollgate_shared::time::Timestamp;
 
@@ -20,18 +21,18 @@ use super::window::CountsStamps as _;
 use super::window::leaves;
 use tollgate_limits::{RateClass, Tier};
 
-/// When something is open for one more hit.
+/// When a pair or a limit is open for one more hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It is open.
+    /// It is open now.
     Now,
     /// At this instant and not before.
     At(Timestamp),
-    /// Not as long as nobody changes its limits.
+    /// Never, unless the limits change.
     Never,
 }
 
-/// What is never offered.
+/// The offer of a tier that never has room.
 const NEVER: Timestamp = Timestamp::MAX;
 
 /// When one more copy of the domain would be granted.
@@ -39,8 +40,8 @@ pub fn open_again(class: &RateClass, state: &State, now: Timestamp) -> Until {
     open_again_from(class, state, now, now)
 }
 
-/// When one more copy of the domain would be granted, if not before `others`: when what is limited beside
-/// its own constraints is open.
+/// When one more copy of the domain would be granted, but not before `others`, the instant at which the
+/// limits beside its own constraints are open.
 pub fn open_again_from(
     class: &RateClass,
     state: &State,
@@ -107,7 +108,7 @@ fn offer(class: &RateClass, state: &State, now: Timestamp, cut: Timestamp) -> Ti
             Phase::Active => return best.min(has_room_at(tier, state, now)),
             Phase::Inactive => best = best.min(has_room_at(tier, state, now)),
             Phase::Cooling if tier.skippable => {}
-            // Nothing above can be reached past it.
+            // No tier above it can be reached past it.
             Phase::Cooling => best = NEVER,
         }
     }

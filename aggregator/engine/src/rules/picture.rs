@@ -6,9 +6,9 @@ use tollgate_shared::time::Span;
 
 use tollgate_limits::{Bucket, Calendar, Quota, RateClass, Tier, Window, Zone, normalise};
 
-/// Reads parts between `|`: tiers as `limit/window [active SPAN] [cooldown SPAN] [skippable]`, without an
-/// active time it is the window; and `hard N`, `window N/SPAN`, `quota N/day`, `bucket N/SPAN burst N debt N`.
-/// With none of tiers but other parts, tiers are not stated.
+/// Reads parts between `|`: tiers as `limit/window [active SPAN] [cooldown SPAN] [skippable]`, where the
+/// active time defaults to the window; and `hard N`, `window N/SPAN`, `quota N/day`, `bucket N/SPAN burst N
+/// debt N`. With other parts and no tier, tiers are not stated.
 pub(crate) fn class(text: &str) -> RateClass {
     let mut class = RateClass::default();
     let (mut tiers, mut windows, mut quotas) = (Vec::new(), Vec::new(), Vec::new());

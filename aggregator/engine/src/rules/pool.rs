@@ -1,13 +1,13 @@
-//! A list that is filled with one pair after another and keeps its memory between them.
+//! A list that is filled for one pair after another and keeps its memory in between.
 //!
 //! ```text
-//! fill(3)        three items as if new, whatever the pair before left in them
+//! fill(3)        three items as new, whatever the last pair left in them
 //! truncate(1)    the first stays; the memory of the other two is kept for the next pair
 //! ```
 //!
-//! Knows nothing of what its items remember. What stays true: an item beyond the length is as if new.
+//! Knows nothing of what its items remember. What stays true: an item beyond the length is as new.
 
-/// An item that can be made as if new without giving back its memory.
+/// An item that can be reset to new without freeing its memory.
 pub trait Renew: Default {
     /// Forgets everything.
     fn renew(&mut self);
@@ -21,14 +21,14 @@ pub struct Pool<T> {
 }
 
 impl<T: Renew> Pool<T> {
-    /// Makes this a list of `len` items as if new.
+    /// Makes this a list of `len` new items.
     #[inline]
     pub fn fill(&mut self, len: usize) {
         self.truncate(0);
         self.extend(len);
     }
 
-    /// Leaves out all items from `keep` on.
+    /// Drops all items from `keep` on.
     pub fn truncate(&mut self, keep: usize) {
         for item in self.items[..self.len].iter_mut().skip(keep) {
             item.renew();
@@ -36,7 +36,7 @@ impl<T: Renew> Pool<T> {
         self.len = self.len.min(keep);
     }
 
-    /// Adds items as if new until there are `len`.
+    /// Adds new items until there are `len`.
     #[inline]
     pub fn extend(&mut self, len: usize) {
         if self.items.len() < len {
@@ -45,7 +45,7 @@ impl<T: Renew> Pool<T> {
         self.len = self.len.max(len);
     }
 
-    /// Puts these items in place of all.
+    /// Replaces all items.
     pub fn replace(&mut self, items: Vec<T>) {
         self.len = items.len();
         self.items = items;

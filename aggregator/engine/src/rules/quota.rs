@@ -1,15 +1,15 @@
-//! Quotas: so many copies in a calendar period. Nothing slides.
+//! Quotas: a number of copies in a calendar period. Nothing slides.
 //!
 //! ```text
 //! 3 a day in UTC    three on Monday                    granted; full until Tuesday 00:00
 //!                   five more on Monday                three count, so that six do; two are only tallied
-//!                   one on Tuesday                     granted: what was too much is not owed
-//!                   one stamped Monday, on Tuesday     neither asks nor counts
+//!                   one on Tuesday                     granted: excess is not carried over
+//!                   one stamped Monday, on Tuesday     is not checked and does not count
 //! ```
 //!
-//! A count, however long the period. What an estimate counted stands beside it by its stamp for
-//! [`ESTIMATES_KEPT`], so that a settlement finds it. Knows nothing of the calendar's arithmetic. What
-//! stays true: a count belongs to one unit in one zone, and to the period that holds the pair's time.
+//! One count, however long the period. Copies of an estimate are also kept by their stamp for
+//! [`ESTIMATES_KEPT`], so that a settlement finds them. Knows nothing of the calendar's arithmetic. What
+//! stays true: a count belongs to one unit in one zone, and to the period that contains the pair's time.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -18,23 +18,23 @@ use super::pool::Renew;
 use super::stamps::Stamps;
 use tollgate_limits::{Calendar, Quota};
 
-/// How long quotas and buckets remember what an estimate counted.
+/// How long quotas and buckets remember the copies of an estimate.
 pub const ESTIMATES_KEPT: Span = Span::from_secs(600);
 
-/// The most bytes of what estimates counted: some 4,000 of one pair in ten minutes. Beyond it the oldest
-/// are forgotten: their settlements take back nothing.
+/// The most bytes of one pair's estimates: some 4,000 estimates in ten minutes. Beyond it the oldest are
+/// forgotten: their settlements refund nothing.
 const ESTIMATES_BYTES_MAX: usize = 16 * 1_024;
 
-/// What is remembered of one quota.
+/// The state of one quota.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaState {
-    /// Which unit in which zone is counted: see [`kind_of`].
+    /// The unit and zone that are counted: see [`kind_of`].
     pub kind: u32,
-    /// The end of the period that holds the pair's time; the first instant there is before any.
+    /// The end of the period that contains the pair's time; the Unix epoch before the first one.
     pub ends: Timestamp,
     /// Copies that count in the period.
     pub count: u64,
-    /// What estimates counted in it.
+    /// Copies of estimates that count in it.
     pub estimates: Stamps,
 }
 
@@ -46,8 +46,8 @@ impl Renew for QuotaState {
     }
 }
 
-/// A number for a unit in a zone, by which a count finds itself in new limits. Zones are told apart by
-/// their names: new tables of one zone count on.
+/// A number for a unit in a zone, by which a count is found under new limits. Zones are identified by
+/// their names: under new tables of one zone the count goes on.
 pub fn kind_of(quota: &Quota) -> u32 {
     let unit = match quota.unit {
         Calendar::Day => 1u8,
@@ -55,7 +55,7 @@ pub fn kind_of(quota: &Quota) -> u32 {
         Calendar::Month => 3,
         Calendar::Year => 4,
     };
-    // FNV-1a: a fixed function, since the number stands in snapshots.
+    // FNV-1a: a fixed function, since snapshots contain the number.
     let bytes = std::iter::once(unit).chain(quota.zone.name().bytes());
     bytes.fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -63,13 +63,13 @@ pub fn kind_of(quota: &Quota) -> u32 {
 }
 
 impl QuotaState {
-    /// Nothing was counted yet.
+    /// Sets it to a count of nothing.
     pub fn begin(&mut self, quota: &Quota) {
         self.renew();
         self.kind = kind_of(quota);
     }
 
-    /// Comes into the period that holds `now`, and forgets old estimates.
+    /// Advances to the period that contains `now`, and forgets old estimates.
     #[inline]
     pub fn advance(&mut self, quota: &Quota, now: Timestamp) {
         if self.ends <= now {
@@ -80,13 +80,13 @@ impl QuotaState {
         forget_estimates(&mut self.estimates, now);
     }
 
-    /// Copies that count at `now`, which may lie in a later period.
+    /// Copies that count at `now`, which may be in a later period.
     #[inline]
     pub fn counted(&self, now: Timestamp) -> u64 {
         if now < self.ends { self.count } else { 0 }
     }
 
-    /// Whether a late copy stamped `at` belongs to the period that holds `now`.
+    /// Whether a late copy stamped `at` belongs to the period that contains `now`.
     pub fn holds(quota: &Quota, at: Timestamp, now: Timestamp) -> bool {
         let Period { begins, .. } = period(quota.unit, &quota.zone, now);
         begins <= at
@@ -123,7 +123,7 @@ impl QuotaState {
     }
 }
 
-/// Remembers what an estimate counted.
+/// Remembers the copies of an estimate.
 pub(super) fn take_estimate(estimates: &mut Stamps, at: Timestamp, copies: u64) {
     estimates.take(at, copies);
     while ESTIMATES_BYTES_MAX < estimates.run_bytes() {

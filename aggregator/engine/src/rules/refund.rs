@@ -1,16 +1,16 @@
-//! Taking back what counted: a settlement of an estimate, and an operator's refund.
+//! Taking back copies that counted: a settlement of an estimate, and an operator's refund.
 //!
 //! ```text
 //! 9 in 10s, 50 a day    four at 0.0 as an estimate, three more at 1.0
-//! settled at 2.0: it was one, so three of the stamp 0.0 are taken out of the window and of the day
-//! settled at 11.0       the window has lost 0.0 by itself and gives nothing; the day gives three
+//! settled at 2.0: it was one, so three with the stamp 0.0 are taken out of the window and of the day
+//! settled at 11.0       0.0 has left the window, which refunds nothing; the day refunds three
 //! refund of 5 at 2.0    the newest five: three of 1.0, two of 0.0
 //! ```
 //!
-//! Each constraint by itself gives at most what counts in it under that stamp: a window while the stamp
-//! is in it, a quota within its period, a bucket unless it was full since, tiers from the highest down.
-//! Tiers stay as they were entered. Knows nothing of operators and agents. What stays true: what is left
-//! counted of an estimate is the lesser of what counted and what it came to.
+//! Each constraint by itself refunds at most what counts in it under that stamp: a window while the stamp is in
+//! it, a quota within its period, a bucket unless it has been full since, tiers from the highest down. Tiers
+//! stay as they were entered. Knows nothing of operators and agents. What stays true: after a settlement an
+//! estimate counts as the lesser of what it counted and its actual cost.
 
 use tollgate_shared::time::Timestamp;
 
@@ -18,26 +18,26 @@ use super::state::State;
 use super::window::CountsStamps as _;
 use tollgate_limits::{RateClass, Tier};
 
-/// A settlement that takes back.
+/// A settlement that refunds copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The stamp of the estimate.
     pub made: Timestamp,
-    /// Copies to take back: what was estimated less what it came to.
+    /// Copies to refund: the estimate less the actual cost.
     pub copies: u64,
-    /// What it came to, which stays counted where it counted.
+    /// The actual cost, which stays counted where it counted.
     pub actual: u64,
 }
 
 impl Settlement {
-    /// How many are taken out of a constraint that counted so many under the stamp.
+    /// How many are taken out of a constraint that counted `counted` under the stamp.
     fn part(self, counted: u64) -> u64 {
         self.copies.min(counted.saturating_sub(self.actual))
     }
 }
 
-/// Takes back what a settlement gives back at the pair's time `now`, to which the state has come; what
-/// came out of the constraint that gave most.
+/// Applies a settlement at the pair's time `now`, to which the state has advanced. Returns what the constraint
+/// that refunded most took out.
 pub fn settle(class: &RateClass, state: &mut State, now: Timestamp, settlement: Settlement) -> u64 {
     let made = settlement.made;
     let mut most = 0;
@@ -63,7 +63,7 @@ pub fn settle(class: &RateClass, state: &mut State, now: Timestamp, settlement: 
     most.max(settle_tiers(class, state, now, settlement))
 }
 
-/// The same of tiers, from the highest down.
+/// The same for tiers, from the highest down.
 fn settle_tiers(
     class: &RateClass,
     state: &mut State,
@@ -91,7 +91,7 @@ fn settle_tiers(
     part - left
 }
 
-/// An operator's refund: each constraint gives back at most so many copies, windows the newest ones.
+/// An operator's refund: each constraint refunds at most `copies` copies, windows the newest ones.
 pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64) {
     state.forget(class, now);
     for stamps in state.windows.iter_mut() {
@@ -105,7 +105,7 @@ pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64)
     }
     let mut left = copies;
     while 0 < left {
-        // Of one instant a higher tier gives before a lower one.
+        // At one instant a higher tier refunds before a lower one.
         let newest = state.tiers.iter().enumerate();
         let newest = newest.filter_map(|(index, tier)| Some((tier.window.newest()?, index)));
         let Some((at, index)) = newest.max() else {
@@ -115,9 +115,9 @@ pub fn refund(class: &RateClass, state: &mut State, now: Timestamp, copies: u64)
     }
 }
 
-/// Takes debt back to the limit at the pair's time `now`: no window, quota or bucket owes more than being full.
+/// Reduces debt to the limit at the pair's time `now`: every window, quota or bucket is then full at most.
 ///
-/// Of a window the newest copies are taken out, so that it is open as early as it can be.
+/// From a window the newest copies are taken out, so that it opens as early as possible.
 pub fn forgive(class: &RateClass, state: &mut State, now: Timestamp) {
     for (window, stamps) in class.sliding().zip(state.windows.iter_mut()) {
         window.forgive(stamps, now);
@@ -150,7 +150,7 @@ mod tests {
         let mut state = State::of(&class);
         let six = Request { copies: 6, min: 0 };
         request(&class, &mut state, at(5), six, u64::MAX, true);
-        // Estimated 10, of which 6 counted; it came to 4.
+        // Estimated 10, of which 6 counted; the actual cost was 4.
         let settlement = Settlement {
             made: at(5),
             copies: 6,

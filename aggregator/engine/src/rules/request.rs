@@ -1,15 +1,15 @@
-//! A request: the largest grant that all constraints leave room for, or nothing.
+//! A request: the largest grant for which all constraints have room, or nothing.
 //!
 //! ```text
 //! hard 3; tier 1   2 per 1s, active 9s      tier 2   9 per 1s, active 6s
-//! asks 5, min 4    the hard limit leaves room for 3: fewer than 4, so nothing at all has changed
+//! asks 5, min 4    the hard limit has room for 3: fewer than 4, so nothing at all has changed
 //! asks 5, min 1    3 granted: two in tier 1, one in tier 2, which is entered; limited by hard
 //! ```
 //!
-//! Copy by copy, each needs room in the hard limit, the global one, every window, every quota, the
-//! bucket and the tiers, asked in this order; all copies of a request share one instant, so the rooms can
-//! be taken at once. Knows nothing of lateness and not what a global limit counts. What stays true: below
-//! the min, nothing has changed.
+//! Each copy needs room in the hard limit, the global one, every window, every quota, the bucket and the
+//! tiers, checked in this order. All copies of a request share one instant, so each constraint is asked
+//! once for all of them. Knows nothing of lateness and of what counts against a global limit. What stays
+//! true: a grant below the min has changed nothing.
 
 use std::borrow::Cow;
 
@@ -20,16 +20,16 @@ use super::tiers::{self, Climbed};
 use super::window::CountsStamps as _;
 use tollgate_limits::RateClass;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Copies wanted.
     pub copies: u64,
-    /// Copies below which none is of use.
+    /// Fewer copies than this are of no use.
     pub min: u64,
 }
 
-/// Which constraint kept a grant below what was asked for.
+/// The constraint that kept a grant below the copies asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitedBy {
     /// The domain's copies a second.
@@ -65,7 +65,7 @@ impl LimitedBy {
 pub struct Room {
     /// Copies.
     pub copies: u64,
-    /// `None` means that nothing limits.
+    /// `None`: nothing limits.
     pub by: Option<LimitedBy>,
 }
 
@@ -76,7 +76,7 @@ impl Room {
         by: None,
     };
 
-    /// Asks one more constraint. Of equal rooms the first stands.
+    /// Adds one more constraint. Among equal rooms the first one is kept.
     #[inline]
     pub fn and(self, by: LimitedBy, copies: u64) -> Self {
         if copies < self.copies {
@@ -87,16 +87,16 @@ impl Room {
     }
 }
 
-/// What a request was given.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Copies granted; 0 if refused.
     pub hits: u64,
     /// Whether a granted copy moved into another tier.
     pub burst: bool,
-    /// What refused the first copy that was not granted.
+    /// The constraint that refused the first copy that was not granted.
     pub limited_by: Option<LimitedBy>,
-    /// One more copy is known to be granted at the same instant.
+    /// Whether one more copy is known to be granted at the same instant.
     pub room_left: bool,
 }
 
@@ -129,13 +129,13 @@ pub fn room(class: &RateClass, state: &State, now: Timestamp, global_room: u64) 
     room
 }
 
-/// A constraint's index as statements have it: documents have far fewer than 256.
+/// A constraint's index as in statements: documents have far fewer than 256.
 pub(crate) fn number(index: usize) -> u8 {
     u8::try_from(index).unwrap_or(u8::MAX)
 }
 
-/// Grants the largest number of copies up to `request.copies` that the constraints and `global_room`
-/// leave room for at `now`, or nothing if that is below `request.min`. The state has come to `now`.
+/// Grants the largest number of copies up to `request.copies` for which the constraints and `global_room`
+/// have room at `now`, or nothing if that is below `request.min`. The state has advanced to `now`.
 /// `estimated`: a settlement may follow.
 #[inline]
 pub fn request(
@@ -148,7 +148,7 @@ pub fn request(
 ) -> Grant {
     let room = room(class, state, now, global_room);
     let wanted = request.copies.min(room.copies);
-    // A first copy that is refused changes nothing anyway; only larger minimums need a look ahead.
+    // If the first copy is refused, nothing changes anyway; only a larger minimum needs a check before.
     let climbed = match 1 < request.min {
         true => match tiers::room_for(class, state, now, wanted) {
             hits if hits < request.min => Climbed {

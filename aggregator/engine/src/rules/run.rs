@@ -1,17 +1,17 @@
 //! One run: all hits of one instant, as a distance from the run before it and a count.
 //!
 //! ```text
-//! one hit, 250 us later        F4 03         the lowest bit says that no count follows
+//! one hit, 250 us later        F4 03         the lowest bit: no count follows
 //! three hits, 250 us later     F5 03 03
 //! ```
 //!
-//! The first byte carries the flag, six bits of the distance and whether more follow; the rest is
-//! as in [`crate::varint`]. So one hit within two minutes of the one before it takes at most four
-//! bytes. Knows nothing of windows.
+//! The first byte has the flag, six bits of the distance and whether more bytes of it follow; the
+//! rest is as in [`crate::varint`]. So one hit within two minutes of the one before it takes at
+//! most four bytes. Knows nothing of windows.
 
 use crate::varint;
 
-/// A run as it stands in the bytes of a window.
+/// A run as encoded in the bytes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Microseconds since the run before it.
@@ -41,8 +41,8 @@ impl Run {
         }
     }
 
-    /// The run that begins at `at`, which moves behind it. None for bytes that [`Run::write`] does
-    /// not give.
+    /// Reads the run at `at`, and moves `at` behind it. `None` for bytes that [`Run::write`] does
+    /// not write.
     #[inline]
     pub fn read(bytes: &[u8], at: &mut usize) -> Option<Self> {
         let first = *bytes.get(*at)?;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn other_forms_are_refused() {
-        // A count of one has no count; a distance that fits the first byte has no more bytes.
+        // A count of one is not written; a distance that fits the first byte has no more bytes.
         assert_eq!(Run::read(&[0x03, 0x01], &mut 0), None);
         assert_eq!(Run::read(&[0x82, 0x00], &mut 0), None);
     }

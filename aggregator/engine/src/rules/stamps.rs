@@ -6,10 +6,10 @@
 //! at 1.000001   1 in the window
 //! ```
 //!
-//! Hits of one instant are one run; runs are bytes (see [`super::run`]), oldest first, so that a hit
-//! costs no heap object and about four bytes. Knows nothing of tiers or limits. What stays true:
-//! stamps rise along the bytes; `hits` and `sum` are those of all runs; the mark and the steps are only
-//! memos, and no answer depends on where they stand.
+//! Hits of one instant are one run; runs are bytes (see [`super::run`]), oldest first, so that a hit costs
+//! no heap object and about four bytes. Knows nothing of tiers or limits. What stays true: stamps rise
+//! along the bytes; `hits` and `sum` are those of all runs; the mark and the steps are only caches, and no
+//! answer depends on their places.
 
 mod bytes;
 mod steps;
@@ -20,10 +20,10 @@ use super::pool::Renew;
 use super::run::Run;
 use steps::Steps;
 
-/// Where counting may begin: everything before it is known to be older than some cut.
+/// A place where counting may begin: everything before it is known to be older than some cut.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// Byte of the first run behind it.
+    /// Byte offset of the first run after it.
     at: usize,
     /// Stamp of the last run before it.
     before_us: u64,
@@ -35,32 +35,32 @@ struct Mark {
 #[derive(Clone, Debug, Default)]
 pub struct Stamps {
     bytes: Vec<u8>,
-    /// Byte of the oldest run. What lies before it was forgotten.
+    /// Byte offset of the oldest run. Bytes before it are forgotten.
     head: usize,
-    /// Byte of the newest run.
+    /// Byte offset of the newest run.
     tail: usize,
-    /// What the oldest run's distance counts from.
+    /// The instant from which the oldest run's distance counts.
     before_us: u64,
     newest_us: u64,
     hits: u64,
-    /// Once somebody has asked for it.
+    /// Computed when it is first asked for.
     sum: Option<u64>,
     mark: Mark,
     steps: Steps,
 }
 
-/// The first stamp that is still in a window of `span` at `now`: what is stamped before it has left.
+/// The first stamp that is still in a window of `span` at `now`: hits with earlier stamps have left.
 fn cut_us(span: Span, now: Timestamp) -> u64 {
     // `hit + span < now`, without a sum that could overflow.
     now.as_micros().saturating_sub(span.as_micros())
 }
 
-/// Of two places where a walk may begin, the one that saves more of it.
+/// The later of two places where a walk may begin.
 fn later(mark: Mark, step: Option<Mark>) -> Mark {
     step.filter(|step| mark.at < step.at).unwrap_or(mark)
 }
 
-/// A hit's part in [`Stamps::sum`]: any mixing that scatters neighbouring stamps over 64 bits.
+/// A hit's part in [`Stamps::sum`]: a mix that spreads neighbouring stamps over 64 bits.
 fn scatter(at_us: u64) -> u64 {
     let mut x = at_us.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -80,18 +80,18 @@ impl Stamps {
         Self::default()
     }
 
-    /// Whether nothing is remembered.
+    /// Whether no hits are remembered.
     pub fn is_empty(&self) -> bool {
         self.head == self.bytes.len()
     }
 
-    /// Hits remembered, those included that have left a window and were not forgotten.
+    /// Number of hits remembered, including those that have left a window and were not forgotten.
     pub fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// A number that depends on the remembered hits alone, for a digest. Walks over all of them once;
-    /// from then on it follows every change.
+    /// A digest of the remembered hits alone. The first call walks over all of them; from then on it is
+    /// updated with every change.
     pub fn sum(&mut self) -> u64 {
         let runs = Walk::at(&self.bytes, self.head, self.before_us);
         *self.sum.get_or_insert_with(|| {
@@ -116,7 +116,7 @@ impl Stamps {
             .map(|(at_us, hits)| (Timestamp::from_micros(at_us), hits))
     }
 
-    /// Remembers `hits` stamped `at`, which need not be the newest.
+    /// Adds `hits` stamped `at`, which need not be the newest.
     pub fn take(&mut self, at: Timestamp, hits: u64) {
         if hits == 0 {
             return;
@@ -150,8 +150,8 @@ impl Stamps {
         self.steps.clear();
     }
 
-    /// Forgets what has left a window of `span` at `now`, for a caller who will ask for neither an
-    /// earlier instant nor a longer window.
+    /// Forgets the hits that have left a window of `span` at `now`. The caller must not ask for an earlier
+    /// instant or a longer window afterwards.
     pub fn forget(&mut self, span: Span, now: Timestamp) {
         let cut_us = cut_us(span, now);
         let before = self.hits;
@@ -194,7 +194,7 @@ impl Stamps {
         run.map_or(0, |(_, hits)| hits)
     }
 
-    /// Takes out at most so many of the hits stamped `at`; how many they were.
+    /// Removes at most `hits` of the hits stamped `at`; returns how many.
     pub fn take_out(&mut self, at: Timestamp, hits: u64) -> u64 {
         let mut taken = 0;
         if hits == 0 || self.is_empty() {
@@ -209,7 +209,7 @@ impl Stamps {
         taken
     }
 
-    /// Takes out at most so many hits, the newest first; how many they were.
+    /// Removes at most `hits` hits, the newest first; returns how many.
     pub fn take_out_newest(&mut self, hits: u64) -> u64 {
         let taken = hits.min(self.hits);
         if taken == 0 {
@@ -224,7 +224,7 @@ impl Stamps {
         taken
     }
 
-    /// Gives all hits other stamps, in the same order.
+    /// Changes the stamps of all hits, which must keep their order.
     pub fn move_stamps(&mut self, to: impl Fn(Timestamp) -> Timestamp) {
         let moved: Vec<(Timestamp, u64)> = self.runs().map(|(at, hits)| (to(at), hits)).collect();
         self.clear();
@@ -233,8 +233,8 @@ impl Stamps {
         }
     }
 
-    /// Writes all runs anew with the hits that `stays` leaves of each. Only operators and settlements
-    /// take hits out, so a walk over all of them is no matter.
+    /// Rewrites all runs with the hits that `stays` leaves of each. Only operators and settlements remove
+    /// hits, so a walk over all of them does not matter.
     fn rewrite(&mut self, mut stays: impl FnMut(Timestamp, u64) -> u64) {
         let left: Vec<(Timestamp, u64)> = self
             .runs()
@@ -256,8 +256,9 @@ impl Stamps {
         self.hits.saturating_sub(passed)
     }
 
-    /// Remembers where the `nth` newest hit is, so that asking for it does not walk there. Worth it for who
-    /// asks again after the next hit: from one hit to the next this goes on by as much.
+    /// Remembers the place of the `nth` newest hit, so that looking it up needs no walk. Useful for a
+    /// caller that looks it up again after the next hit: the place advances only by as many hits as were
+    /// added.
     #[inline]
     pub fn aim(&mut self, nth: u64) {
         let Some(skip) = self.hits.checked_sub(nth).filter(|skip| *skip != 0) else {
@@ -279,7 +280,7 @@ impl Stamps {
         self.mark = mark;
     }
 
-    /// The stamp of the `nth` newest hit, counted from 1; none if there are fewer.
+    /// The stamp of the `nth` newest hit, counted from 1; `None` if there are fewer.
     pub fn nth_newest(&self, nth: u64) -> Option<Timestamp> {
         let skip = self.hits.checked_sub(nth).filter(|_| nth != 0)?;
         let from = self.passed_at_most(skip);
@@ -301,7 +302,7 @@ impl Stamps {
         }
     }
 
-    /// A mark before which there are no more than so many hits: the latest that is known.
+    /// The latest known mark before which there are at most `hits` hits.
     fn passed_at_most(&self, hits: u64) -> Mark {
         let from = match 0 < self.mark.passed && self.mark.passed <= hits {
             true => self.mark,
@@ -310,7 +311,7 @@ impl Stamps {
         later(from, self.steps.passed_at_most(hits))
     }
 
-    /// The mark before which everything is stamped before `cut_us`, and nothing behind it is.
+    /// The mark before which all stamps, and after which no stamps, are earlier than `cut_us`.
     fn passed(&self, cut_us: u64) -> Mark {
         let mut mark = match 0 < self.mark.passed && self.mark.before_us < cut_us {
             true => self.mark,
@@ -361,11 +362,11 @@ impl Stamps {
         }
     }
 
-    /// Puts hits among newer ones: a late entry, mostly one of the last runs.
+    /// Inserts hits among newer ones: a late entry, mostly in one of the last runs.
     fn insert(&mut self, at_us: u64, hits: u64) {
         let mut here = self.steps.before(at_us).unwrap_or_else(|| self.front());
         let mut at = here.at;
-        // The first run that is not older; there is one, since the newest is not.
+        // The first run that is not older; there is one, since the newest run is not.
         let (next_us, next) = loop {
             let Some(run) = Run::read(&self.bytes, &mut at) else {
                 return;
@@ -383,11 +384,11 @@ impl Stamps {
         };
         let (start, mut before_us) = (here.at, here.before_us);
         if at_us < before_us {
-            // Only in front of the oldest run, whose distance then counts from here.
+            // Only before the oldest run, whose distance then counts from here.
             before_us = at_us;
             self.before_us = at_us;
         }
-        // Written behind the end and turned into place, so that no buffer is needed.
+        // Appended at the end and rotated into place, so that no buffer is needed.
         let end = self.bytes.len();
         let delta_us = at_us - before_us;
         let mut next_start = start;
@@ -406,7 +407,7 @@ impl Stamps {
         self.bytes.drain(start..at);
         self.tail = match start == self.tail {
             true => next_start,
-            // What was between here and the tail has moved by as much as the bytes grew.
+            // The runs between here and the tail have moved by as much as the bytes grew.
             false => self.tail + grown - (at - start),
         };
         if at <= self.mark.at {
@@ -415,7 +416,7 @@ impl Stamps {
         }
     }
 
-    /// Gives back the bytes of forgotten runs once they are the greater part.
+    /// Frees the bytes of forgotten runs once they are the greater part.
     fn reclaim(&mut self) {
         const WORTH_BYTES: usize = 64;
         if WORTH_BYTES < self.head && self.bytes.len() / 2 < self.head {
@@ -428,7 +429,7 @@ impl Stamps {
     }
 }
 
-/// The runs of some bytes with their instants.
+/// Iterates over runs with their instants.
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,

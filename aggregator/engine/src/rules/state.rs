@@ -1,4 +1,4 @@
-//! What is remembered of one pair: for each constraint, what counts in it.
+//! The state of one pair: for each constraint, what counts in it.
 //!
 //! ```text
 //! hard 9; 5 in 1s; 100 a day; a bucket; two tiers
@@ -6,10 +6,10 @@
 //!     entered, and the stamps in its window
 //! ```
 //!
-//! Each constraint has a memory of its own, so that what counts in one may be forgotten, forgiven or
-//! taken back in it alone. Knows nothing of requests. What stays true: the state has the shape of the
-//! class that it is used with, and after [`State::forget`] nothing is left that could change any answer
-//! at that instant or later, so equal histories leave equal states.
+//! Each constraint has a memory of its own, so that copies can be forgotten, forgiven or refunded in
+//! one of them alone. Knows nothing of requests. What stays true: the state has the shape of the class
+//! with which it is used; and after [`State::forget`] it contains only what can change an answer at
+//! that instant or later, so equal histories lead to equal states.
 
 use tollgate_shared::time::Timestamp;
 
@@ -19,7 +19,7 @@ use super::quota::QuotaState;
 use super::stamps::Stamps;
 use tollgate_limits::{RateClass, Tier};
 
-/// What is remembered of one tier.
+/// The state of one tier.
 #[derive(Clone, Debug, Default)]
 pub struct TierState {
     /// When it was entered last; `None` means that it is inactive, or that its cooldown has passed.
@@ -35,33 +35,34 @@ impl Renew for TierState {
     }
 }
 
-/// What is remembered of one pair. Always used with the limits that it was shaped for.
+/// The state of one pair. Always used with the limits for which it was shaped.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The hard limit's, if there is one, and each window's, as [`RateClass::sliding`] has them.
+    /// The stamps of the hard limit, if there is one, and of each window, in the order of
+    /// [`RateClass::sliding`].
     pub windows: Pool<Stamps>,
-    /// Each quota's.
+    /// The count of each quota.
     pub quotas: Pool<QuotaState>,
-    /// The bucket's, if there is one.
+    /// The level of the bucket, if there is one.
     pub bucket: Pool<BucketState>,
     /// The tiers, lowest first.
     pub tiers: Pool<TierState>,
 }
 
 impl State {
-    /// A state of no constraint.
+    /// A state without constraints.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The state of a pair that nothing is known of.
+    /// The state of a new pair.
     pub fn of(class: &RateClass) -> Self {
         let mut state = Self::new();
         state.begin(class);
         state
     }
 
-    /// Makes this the state of a pair that nothing is known of.
+    /// Makes this the state of a new pair.
     pub fn begin(&mut self, class: &RateClass) {
         self.windows.fill(class.sliding_len());
         self.quotas.fill(class.quotas.len());
@@ -75,13 +76,13 @@ impl State {
         self.tiers.fill(class.tiers().len());
     }
 
-    /// Makes this a state of one window and nothing else.
+    /// Makes this a state of one window alone.
     pub fn begin_window(&mut self) {
         self.begin(&RateClass::default());
         self.windows.fill(1);
     }
 
-    /// Comes to `now`: forgets what can change no answer at it or later.
+    /// Advances to `now`: forgets what can change no answer at `now` or later.
     #[inline]
     pub fn forget(&mut self, class: &RateClass, now: Timestamp) {
         for (stamps, window) in self.windows.iter_mut().zip(class.sliding()) {
@@ -101,7 +102,7 @@ impl State {
         }
     }
 
-    /// Remembers where in full windows the hits are that decide when they are open again.
+    /// Remembers, for full windows, the places of the hits that decide when they open again.
     pub fn aim(&mut self, class: &RateClass) {
         for (stamps, window) in self.windows.iter_mut().zip(class.sliding()) {
             stamps.aim(window.limit);

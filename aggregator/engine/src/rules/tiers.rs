@@ -8,8 +8,8 @@
 //! hits     2.4 2.5        the first fills tier 1, the second is refused: the climb ends at tier 2
 //! ```
 //!
-//! Charon, section 2.1, as the design's 3.1 reads it. Knows nothing of hard or global limits. What
-//! stays true: a tier that is passed through is entered only once a hit is granted above it, so that a
+//! Charon, section 2.1, as the design's 3.1 reads it. Knows nothing of hard or global limits. What stays
+//! true: a tier that is passed on the way up is entered only once a hit is granted above it, so that a
 //! refused hit enters no tier.
 
 use tollgate_shared::time::Timestamp;
@@ -18,7 +18,7 @@ use super::state::{State, TierState};
 use super::window::CountsStamps as _;
 use tollgate_limits::{RateClass, Tier};
 
-/// Where a tier is at some instant.
+/// The phase of a tier at some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Not entered, or its cooldown has passed.
@@ -53,14 +53,14 @@ impl TierState {
         Phase::Inactive
     }
 
-    /// How many more hits the tier's window takes at `now`.
+    /// How many more hits the tier's window has room for at `now`.
     pub fn room(&self, tier: &Tier, now: Timestamp) -> u64 {
         tier.limit
             .saturating_sub(self.window.held(tier.window, now))
     }
 }
 
-/// The current tier: the active one with the greatest number. Counted from 1; 0: none is active.
+/// The current tier: the active one with the greatest number, counted from 1; 0 if none is active.
 pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
     let tiers = class.tiers().iter().zip(state.tiers.iter());
     tiers
@@ -70,8 +70,8 @@ pub fn current(class: &RateClass, state: &State, now: Timestamp) -> usize {
         .map_or(0, |(index, _)| index + 1)
 }
 
-/// How many of `hits` excess hits stamped `at` count in the current tier at `now`: as long as fewer than
-/// twice its limit do. With none, and of hits that have left its window, none does.
+/// Counts excess hits stamped `at` in the current tier at `now`, as long as fewer than twice its limit
+/// count, and returns how many. 0 if no tier is current, or if the hits have left its window.
 pub fn count_excess(
     class: &RateClass,
     state: &mut State,
@@ -85,20 +85,20 @@ pub fn count_excess(
     window.take_excess(&mut state.window, (at, now), hits)
 }
 
-/// How far a request got.
+/// Result of a climb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Climbed {
     /// Hits granted.
     pub hits: u64,
     /// The tier that was current before; 0: none.
     pub from: usize,
-    /// The tier that granted the last hit; `from` if there is none.
+    /// The tier that granted the last hit; `from` if no hit was granted.
     pub to: usize,
     /// Whether that tier has room for more.
     pub room_left: bool,
 }
 
-/// Whether one more hit would be granted by the tiers at `now`. Tiers that are not stated ask nothing.
+/// Whether the tiers would grant one more hit at `now`. Without stated tiers there is always room.
 pub fn have_room(class: &RateClass, state: &State, now: Timestamp) -> bool {
     room_for(class, state, now, 1) == 1
 }
@@ -137,7 +137,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
     }
     let from = current(class, state, now);
     let (mut left, mut to, mut room_left) = (hits, from, false);
-    // The first tier on the way that is not entered yet.
+    // The first tier on the way that may still have to be entered.
     let mut unsettled = from.max(1);
     for number in from.max(1)..=class.tiers().len() {
         if left == 0 {
@@ -156,7 +156,7 @@ pub fn grant(class: &RateClass, state: &mut State, now: Timestamp, hits: u64) ->
             state_of.window.take(tier.sliding().rounded(now), takes);
             left -= takes;
             to = number;
-            // Only now that a hit is granted here are the full tiers below it entered as well.
+            // The full tiers below are entered only now that a hit is granted here.
             enter(class, state, now, unsettled, number);
             unsettled = number + 1;
         }

@@ -5,9 +5,9 @@
 //!            denied until 1.000001, when the two of ms 0 have left
 //! ```
 //!
-//! As on any pair, what was let through counts, granted or not, as long as fewer than twice the limit do;
-//! unguarded excess does not. Late means only that a copy has left its second at the pair's time; any
-//! other counts under its own stamp. Knows nothing of totals and where they come from.
+//! As on any pair, copies that were let through count, granted or not, as long as fewer than twice the
+//! limit count; unguarded excess does not. A copy is late only if it has left its second at the pair's
+//! time; any other counts under its own stamp. Knows nothing of totals and where they come from.
 
 use tollgate_shared::time::Timestamp;
 
@@ -18,18 +18,18 @@ use tollgate_limits::SECOND;
 use tollgate_limits::Window;
 use tollgate_limits::rate::has_left;
 
-/// What became of copies. The three add up to them.
+/// The ruling on copies. The three numbers add up to all copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Under the limit.
     pub granted: u64,
     /// Above it.
     pub excess: u64,
-    /// Too late to say.
+    /// Too late to rule.
     pub late: u64,
 }
 
-/// Counts `copies` stamped `at` at the pair's time `now`, which is not before it.
+/// Counts `copies` stamped `at` at the pair's time `now`, which must not be before `at`.
 pub fn count(
     limit: u64,
     second: &mut Stamps,

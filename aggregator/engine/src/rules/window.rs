@@ -1,16 +1,16 @@
-//! Sliding windows: so many copies in any span of their length. The hard limit is one of a second.
+//! Sliding windows: a number of copies in any span of their length. The hard limit is a window of one second.
 //!
 //! ```text
 //! 3 in 1s    one copy each at 0.000, 0.001, 0.002    granted; full until 1.000001
-//!            one at 0.003, let through all the same  excess, and it counts: full until 1.001001
+//!            one at 0.003, let through all the same  excess, but it counts: full until 1.001001
 //!            five more at 0.004                      two count, so that six do; three are only tallied
 //! 5000 in 10s                                        stamps are rounded down to multiples of 2,442 us
 //! ```
 //!
-//! A copy at h counts while not now > h + window. Excess counts as long as fewer than twice the limit
-//! do. Above [`tollgate_limits::EXACT_MAX`] stamps are rounded down, so that no window remembers more instants than
-//! that; rounding down lets a copy leave early, never late. Knows nothing of what else a pair is
-//! limited by. What stays true: asking changes nothing.
+//! A copy at h counts while not now > h + window. Excess counts as long as fewer than twice the limit count. Above
+//! [`tollgate_limits::EXACT_MAX`] stamps are rounded down, so that no window remembers more instants than that;
+//! rounding down lets a copy leave early, never late. Knows nothing of the pair's other limits. What stays true:
+//! queries change nothing.
 
 use tollgate_shared::time::{Span, Timestamp};
 
@@ -21,19 +21,19 @@ use tollgate_limits::rate::has_left;
 /// The smallest step of time: a copy has left a window one step after stamp + window.
 const STEP: Span = Span::from_micros(1);
 
-/// How a window counts the stamps that a pair remembers.
+/// How a window counts the stamps of a pair.
 pub trait CountsStamps {
     /// Rounds the stamps of a window that had a smaller limit before.
     fn round(&self, stamps: &mut Stamps);
 
-    /// How many more late copies stamped `at` are granted at `now`. Those that have left leave the room
-    /// as it was, so if there is any each of them has it.
+    /// How many more late copies stamped `at` are granted at `now`. If `at` has left the window, the copies use no
+    /// room: then any number is granted if there is room at all.
     fn late_room(&self, stamps: &Stamps, at: Timestamp, now: Timestamp) -> u64;
 
-    /// Counts granted copies stamped `at`, unless that has left at `now`.
+    /// Counts granted copies stamped `at`, unless `at` has left the window at `now`.
     fn take(&self, stamps: &mut Stamps, at_and_now: (Timestamp, Timestamp), copies: u64);
 
-    /// Counts as many copies of excess stamped `at` as debt allows; how many.
+    /// Counts as many copies of excess stamped `at` as debt allows; returns how many.
     fn take_excess(
         &self,
         stamps: &mut Stamps,
@@ -41,7 +41,7 @@ pub trait CountsStamps {
         copies: u64,
     ) -> u64;
 
-    /// Takes debt back to the limit at `now`: the newest copies go.
+    /// Reduces debt to the limit at `now`: removes the newest copies.
     fn forgive(&self, stamps: &mut Stamps, now: Timestamp);
 
     /// How many more copies are granted at `now`.

@@ -1,4 +1,4 @@
-//! What the arena promises: blocks keep what was written, and what comes free is given back.
+//! Tests of the arena: blocks keep what was written, and free memory is given back.
 
 use super::*;
 

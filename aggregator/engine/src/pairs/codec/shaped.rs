@@ -5,7 +5,7 @@
 //! shape    windows, at most 7, in three bits; whether there is a bucket; quotas
 //! ```
 //!
-//! Knows nothing of tiers and of what stands before it. What stays true: one form for each state.
+//! Knows nothing of tiers and of the bytes before. What stays true: each state has exactly one encoding.
 
 use tollgate_shared::time::Timestamp;
 
@@ -13,15 +13,15 @@ use super::TIERS_MAX;
 use crate::rules::{Stamps, State};
 use crate::varint;
 
-/// Windows from which on their number stands apart from the shape.
+/// If there are at least so many windows, their number is written separately from the shape.
 const MANY_WINDOWS: u64 = 7;
 
-/// Whether there are any of them.
+/// Whether the state has a window, a quota or a bucket.
 pub(super) fn is_shaped(state: &State) -> bool {
     !(state.windows.is_empty() && state.quotas.is_empty() && state.bucket.is_empty())
 }
 
-/// Makes a state's windows, quotas and buckets so many, as if new.
+/// Gives a state so many windows, quotas and buckets, as new.
 pub(super) fn fill(state: &mut State, (windows, quotas, buckets): (usize, usize, usize)) {
     state.windows.fill(windows);
     state.quotas.fill(quotas);
@@ -41,7 +41,7 @@ pub(super) fn write_shaped(state: &State, time: Timestamp, bytes: &mut Vec<u8>) 
     }
     for quota in state.quotas.iter() {
         varint::write(bytes, u64::from(quota.kind));
-        // A period that holds the pair's time ends after it.
+        // The period contains the pair's time, so its end is later.
         varint::write(bytes, quota.ends.since(time).as_micros());
         varint::write(bytes, quota.count);
         quota.estimates.write(time, bytes);
@@ -52,7 +52,7 @@ pub(super) fn write_shaped(state: &State, time: Timestamp, bytes: &mut Vec<u8>) 
     }
 }
 
-/// Reads them, with stamps by `read`. None for bytes that [`write_shaped`] does not give.
+/// Reads them, with stamps by `read`. `None` for bytes that [`write_shaped`] does not write.
 #[inline]
 pub(super) fn read_shaped(
     state: &mut State,
@@ -66,7 +66,7 @@ pub(super) fn read_shaped(
     if windows == MANY_WINDOWS {
         windows = varint::read(bytes, at).filter(|windows| MANY_WINDOWS <= *windows)?;
     }
-    // Each has a byte at least: memory grows with what there is, not with what is announced.
+    // Each has at least a byte: memory grows with the bytes present, not with the announced number.
     let left = TIERS_MAX.min(bytes.len().saturating_sub(*at) as u64 + 1);
     if shape == 0 || left <= windows || left <= quotas {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn read_shaped(
     Some(())
 }
 
-/// A level as a number without a sign: even from 0 up, odd below.
+/// A level as an unsigned number: even from 0 up, odd below.
 pub(super) fn zigzag_level(level: i64) -> u64 {
     ((level << 1) ^ (level >> 63)) as u64
 }

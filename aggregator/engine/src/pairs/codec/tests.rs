@@ -1,4 +1,4 @@
-//! States survive being stored, broken bytes do not, and small states are small.
+//! States survive being stored, broken bytes are refused, and small states are small.
 
 use proptest::prelude::*;
 use tollgate_shared::time::Span;

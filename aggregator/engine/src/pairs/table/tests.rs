@@ -1,4 +1,4 @@
-//! The table against a plain map of histories, over entries, ticks and sweeps.
+//! Compares the table with a plain map of histories, over entries, ticks and sweeps.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn identity(n: u64) -> Identity {
     Identity(mix(mix(1, n), 2))
 }
 
-/// A slot and a pair's history: the table against a plain map of histories.
+/// A step of the comparison between the table and a plain map.
 #[derive(Clone, Debug)]
 enum Step {
     Entry {

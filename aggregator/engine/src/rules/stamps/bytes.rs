@@ -1,34 +1,34 @@
-//! A window's hits as bytes: how they stand in a stored pair.
+//! A window's hits as bytes, as part of a stored pair.
 //!
 //! ```text
 //! no hits      00
-//! three runs   [bytes behind the oldest run + 1][how long before the time the newest is, hits][the others]
-//! many runs    the same, and behind them what they come to, so that reading them is copying them
+//! three runs   [bytes after the oldest run + 1][how long before the time the newest is, hits][the others]
+//! many runs    the same, followed by their totals, so that the runs can be read by copying
 //! ```
 //!
-//! Knows nothing of pairs. What stays true: one form for each list of hits.
+//! Knows nothing of pairs. What stays true: each list of hits has exactly one encoding.
 
 use tollgate_shared::time::Timestamp;
 
 use super::{Run, Stamps};
 use crate::varint;
 
-/// What the runs of a window come to.
+/// The totals of a window's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totalled {
     hits: u64,
     span_us: u64,
-    /// Byte of the last run.
+    /// Byte offset of the last run.
     tail: usize,
 }
 
-/// Bytes of runs from which on what they come to is written behind them.
+/// From so many bytes of runs on their totals are written after them.
 const MANY_BYTES: usize = 32;
 
 impl Totalled {
     #[inline]
     fn add(&mut self, at: usize, run: Run) -> Option<()> {
-        // One instant has one run.
+        // All hits of one instant are one run.
         if at != 0 && run.delta_us == 0 {
             return None;
         }
@@ -40,17 +40,17 @@ impl Totalled {
 }
 
 impl Stamps {
-    /// Bytes of the runs.
+    /// Bytes of the runs, without forgotten ones.
     pub(crate) fn run_bytes(&self) -> usize {
         self.bytes.len() - self.head
     }
 
-    /// Writes the remembered hits, none of which is stamped after `time`.
+    /// Writes the remembered hits, none of which may be stamped after `time`.
     ///
-    /// `0` for none, else one more than the bytes behind the oldest run, then that run, in place of
-    /// its distance how long before `time` the newest is, then the others as they are. The newest
-    /// is mostly at the pair's time, so its instant costs nothing. Behind many runs stands what they
-    /// come to, so that reading them is copying them.
+    /// `0` for no hits. Otherwise: one more than the number of bytes after the oldest run; that run, with
+    /// the time from the newest run to `time` in place of its distance; then the other runs unchanged. The
+    /// newest run is mostly at the pair's time, so its instant costs nothing. After many runs come their
+    /// totals, so that the runs can be read by copying.
     pub(crate) fn write(&self, time: Timestamp, bytes: &mut Vec<u8>) {
         let mut at = self.head;
         let Some(oldest) = Run::read(&self.bytes, &mut at) else {
@@ -73,10 +73,10 @@ impl Stamps {
         }
     }
 
-    /// Reads in place of what is remembered what [`Stamps::write`] wrote. None for other bytes.
+    /// Reads the output of [`Stamps::write`] in place of the remembered hits. `None` for other bytes.
     pub(crate) fn read(&mut self, time: Timestamp, bytes: &[u8], at: &mut usize) -> Option<()> {
         self.load(time, bytes, at)?;
-        // What is said of many runs has to be what they come to.
+        // The totals that follow many runs must be correct.
         let (mut within, mut sum) = (0, Totalled::default());
         while within < self.bytes.len() {
             sum.add(within, Run::read(&self.bytes, &mut within)?)?;
@@ -89,7 +89,7 @@ impl Stamps {
         (sum == said).then_some(())
     }
 
-    /// The same for bytes that are known to be what was written.
+    /// The same for bytes that are known to be such an output.
     pub(crate) fn load(&mut self, time: Timestamp, bytes: &[u8], at: &mut usize) -> Option<()> {
         self.clear();
         let len = usize::try_from(varint::read(bytes, at)?).ok()?;

@@ -1,10 +1,10 @@
-//! Windows of stamps against a plain list of hits, over random takes, cuts and aims.
+//! Compares windows of stamps with a plain list of hits, over random takes, cuts and aims.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a test does to a window.
+/// A step of the comparison.
 #[derive(Clone, Debug)]
 enum Step {
     Take { at_us: u64, hits: u64 },
@@ -94,7 +94,7 @@ fn late_hits_among_many_runs_are_found_from_the_nearest_step() {
     let (mut stamps, mut farthest) = (Stamps::new(), 0);
     for n in 0..20_000u64 {
         stamps.take(Timestamp::from_micros(n * 1_000), 1);
-        // Of an agent whose batches come half a second later.
+        // Hits of an agent whose batches arrive half a second later.
         if let Some(late) = (n * 1_000).checked_sub(500_003) {
             stamps.take(Timestamp::from_micros(late), 1);
         }
@@ -119,7 +119,7 @@ fn late_hits_among_many_runs_are_found_from_the_nearest_step() {
             .read(stamps.newest().unwrap(), &bytes, &mut 0)
             .map(|()| again)
     };
-    // Restored, it has no steps; the first late hit puts them in.
+    // A restored window has no steps; the first late hit creates them.
     let mut restored = read(&stamps).unwrap();
     for window in [&mut stamps, &mut restored] {
         window.take(Timestamp::from_micros(19_000_500), 7);
