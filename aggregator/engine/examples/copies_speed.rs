@@ -1,10 +1,10 @@
 //! How fast copies are ruled and what a hold costs: `cargo run --release --example copies_speed 1000000`.
 //!
-//! Holds of 50 agents over 100,000 domains, a quarter of them in two groups, with a global limit
-//! and a greatest age. One line for a number of live holds: bytes a hold by what the tables say
-//! and by what the process has grown (Linux), and operations a second of one core for filling up,
-//! for giving back one and taking another at random, and for the reserve reading of the same. A tool
-//! to steer by; it judges nothing.
+//! Holds of 50 agents over 100,000 domains, a quarter of them in two groups, with a global limit and a
+//! greatest age. One line for each number of live holds: bytes for a hold as the tables count them and as
+//! the process has grown (Linux), and operations a second of one core for filling up, for releasing one
+//! hold and taking another at random, and for the same with strict reserves. A tool for orientation; it
+//! checks nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use tollgate_shared::time::{Span, Timestamp};
 const DOMAINS: usize = 100_000;
 const AGENTS: usize = 50;
 const CHANGES: usize = 2_000_000;
-/// Pairs of operations in a record.
+/// Pairs of operations in each record.
 const RECORD: usize = 16;
 
-/// Time on a core; on systems that do not tell, time on the wall.
+/// Time on a core; on systems that do not report it, elapsed time.
 struct Clock {
     begun: Instant,
     on_core: Option<u64>,
@@ -44,7 +44,7 @@ fn on_core_ns() -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Splitmix64: the same walk in every run.
+/// Splitmix64: the same random numbers in every run.
 struct Walk(u64);
 
 impl Walk {
@@ -57,19 +57,19 @@ impl Walk {
     }
 }
 
-/// Operations as a record would bring them: side by side in memory, made before the clock runs.
+/// Operations as a record would contain them: adjacent in memory, and prepared before the clock runs.
 #[derive(Default)]
 struct Prepared {
     text: String,
     pairs: Vec<Pair>,
 }
 
-/// One hold is released, another taken.
+/// One hold is released and another taken.
 #[derive(Clone, Copy)]
 struct Pair {
     released: HoldId,
     taken: HoldId,
-    /// Its domain in the text.
+    /// Its domain as a range of the text.
     domain: (usize, usize),
 }
 
@@ -118,7 +118,7 @@ fn measure(holds: usize) {
         walk: Walk(1),
         next: 0,
     };
-    // Written before, so that it is not among what has grown.
+    // Allocated before the measurement, so that it does not count as growth.
     let mut live: Vec<HoldId> = (0..holds).map(|_| run.next_id()).collect();
     run.next = 0;
     let before = resident_bytes();
@@ -152,7 +152,7 @@ fn measure(holds: usize) {
 fn ask(id: HoldId, domain: &str) -> Ask<'_> {
     Ask {
         id,
-        // A thousand a second.
+        // A thousand holds for each second.
         at: Timestamp::from_micros(id.number * 1_000),
         domain,
         copies: 2,
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    /// Operations a second of releasing one hold and taking another, in records of so many pairs.
+    /// Operations a second of releasing one hold and taking another, in records of `record` pairs.
     fn change(&mut self, live: &mut [HoldId], strict: bool, record: usize) -> f64 {
         const ROUND: usize = 4_096;
         let mut seconds = 0.0;

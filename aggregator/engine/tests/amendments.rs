@@ -1,5 +1,5 @@
-//! What operators do by hand, clause by clause: from the pointer's record on, to what it names, and for as
-//! long as it says.
+//! Acts of operators, clause by clause: each takes effect from the activation's record on, on the scopes
+//! that it names, and for as long as it states.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn refund(hits: u64) -> Act {
     }
 }
 
-/// A ban until so many microseconds after the log's beginning; none: for ever.
+/// A ban until so many microseconds after the log's beginning; `None`: for ever.
 fn ban(resource: Option<&str>, until_us: Option<u64>) -> Act {
     let until = until_us.map_or(Timestamp::MAX, |us| Timestamp::from_micros(START_US + us));
     Act::Ban {
@@ -67,7 +67,7 @@ fn a_pardoned_pair_is_not_denied_before_its_window_has_room_and_counted_as_ever(
     assert_eq!(play.said(), ["search acme: open"]);
     play.hits("search", &["acme"; 5]);
     assert_eq!((play.said().len(), play.counts().excess), (0, 5));
-    // The window has room: what fills it denies again, pardon or no pardon.
+    // The window has room: the hits that fill it cause a denial again, despite the pardon.
     play.tick(60_500);
     play.hits("search", &["acme", "acme"]);
     assert_eq!(play.counts().granted, 2);
@@ -83,7 +83,7 @@ fn a_pardon_takes_debt_back_to_the_limit() {
     assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
     play.amend(pardon("acme"));
     assert_eq!(play.said(), ["search acme: open"]);
-    // The two that came on top are forgiven, so there is room when the first two have left.
+    // The two hits in excess are forgiven, so there is room when the first two have left.
     play.tick(59_500);
     play.hits("search", &["acme", "acme"]);
     assert_eq!(play.counts().granted, 2);
@@ -115,7 +115,7 @@ fn a_reset_forgets_what_was_used_and_a_refund_the_newest_of_it() {
     assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
     play.amend(refund(1));
     assert_eq!(play.said(), ["search acme: open"]);
-    // The older of the two is left: so it is until that leaves that the next one denies.
+    // The older of the two counts still: the next denial lasts until it leaves.
     play.hits("search", &["acme", "acme"]);
     assert_eq!((play.counts().granted, play.counts().excess), (1, 1));
     assert_eq!(
@@ -152,13 +152,13 @@ fn a_ban_denies_until_its_end_and_what_comes_all_the_same_is_excess() {
     );
     play.hits("search", &["acme", "acme"]);
     assert_eq!(play.counts().granted, 2, "they took nothing of its window");
-    // Of a ban and a full window what lasts longer is said, and the other when that is taken back.
+    // Of a ban and a full window the longer one is stated, and the other once that is lifted.
     play.amend(ban(Some("search"), None));
     assert_eq!(play.said(), ["search acme: never, banned"]);
     play.amend(pardon("acme"));
     assert!(play.said().is_empty(), "a ban is not pardoned");
     play.amend(unban(Some("search")));
-    // Its full window was pardoned with it, and so nothing is left.
+    // The pardon covered its full window as well, so nothing is left.
     assert_eq!(play.said(), ["search acme: open"]);
 }
 
@@ -176,7 +176,7 @@ fn a_domain_banned_everywhere_is_denied_where_it_is_configured_and_elsewhere_fro
     play.hits("unheard.of", &["acme", "globex"]);
     assert_eq!(play.said(), ["unheard.of acme: never, banned"]);
     assert_eq!((play.counts().excess, play.counts().unconfigured), (1, 1));
-    // New limits leave it in force; taken back it is gone everywhere.
+    // New limits leave it in force; unban lifts it everywhere.
     play.version("[rate.search]\nrate = \"1/s\"\n");
     assert!(play.said().is_empty());
     play.amend(unban(None));
@@ -197,7 +197,7 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     play.tick(500);
     play.hits("search", &["10.1.2.3", "10.1.2.3", "10.1.9.9", "10.2.2.3"]);
     assert_eq!(play.said(), ["search 10.1.2.3: 60500001, window:0"]);
-    // Of those that are denied a name is known: they are denied for longer at once.
+    // The names of denied domains are known: their denials are extended at once.
     play.amend(ban(Some("search")));
     assert_eq!(play.said(), ["search 10.1.2.3: never, banned"]);
     let digest = play.engine.digest();
@@ -227,7 +227,8 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
         said.contains(&"search ::ffff:10.1.7.7: open".to_owned()),
         "{said:?}"
     );
-    // Everywhere: also where a resource is configured by pattern, and never by the pattern's own name.
+    // A ban everywhere also applies to a resource that is configured by a pattern, but never under the
+    // pattern's own name.
     play.amend(ban(None));
     assert_eq!(play.said().len(), 2, "those that are denied still");
     play.hits("api.export", &["10.1.9.9"]);
@@ -272,7 +273,7 @@ fn of_amendments_that_others_override_a_snapshot_has_the_last() {
     let bytes_after = |bans: u64| {
         let mut play = denied();
         for n in 0..bans {
-            // Never the same end twice, and the last one in both.
+            // Never the same end twice, and the last end in both.
             let until_us = 1_000_000_000 + (bans - n) * 1_000;
             for resource in [None, Some("search")] {
                 play.amend(ban(resource, Some(until_us)));
@@ -284,12 +285,12 @@ fn of_amendments_that_others_override_a_snapshot_has_the_last() {
         }
         assert_eq!(play.engine.amended(), 2);
         let bytes: usize = play.engine.snapshot().iter().map(Vec::len).sum();
-        // An hour later nothing is left of any.
+        // An hour later all of them are gone.
         play.tick(3_600_000);
         assert_eq!(play.engine.amended(), 0);
         bytes
     };
     let (one, many) = (bytes_after(1), bytes_after(500));
-    // Offsets and numbers of versions are longer.
+    // Offsets and version numbers are longer.
     assert!(many <= one + 64, "{one} bytes of one, {many} of many");
 }

@@ -1,6 +1,6 @@
-//! Candidates: three engines rule one log, one with a candidate beside its limits, one with the limits
-//! alone, one with the candidate in their place. The first must state what the second states, and count
-//! what the third counts.
+//! Candidates: three engines rule one log, the first with a candidate beside its limits, the second with the limits
+//! alone, the third with the candidate in their place. The first must state what the second states, and count what
+//! the third counts.
 
 mod support;
 
@@ -32,15 +32,15 @@ const CANDIDATE: [&str; LIMITS] = [
     "quota = [\"9/day\"]\nzone = \"Europe/Berlin\"",
     "bucket = { rate = \"3/s\", burst = 4, debt = 9 }\nquota = [\"40/day\", \"50/week\"]\nrefunds = true",
 ];
-/// How many.
+/// The number of these pairs.
 const LIMITS: usize = 6;
 
-/// `hooli` has limits of its own, which beat the candidate as they beat the default.
+/// `hooli` has limits of its own, which override the candidate as they override the default.
 fn document(real: usize, candidate: Option<usize>, in_place: bool) -> String {
     let own = "[rate.search.domains.hooli]\nhard = \"2/s\"\n";
     match candidate {
         Some(candidate) if in_place => {
-            // What a candidate does not state it inherits; these state the same fields.
+            // A candidate inherits what it does not state; these documents state the same fields.
             format!("[rate.search]\n{}\n{own}", CANDIDATE[candidate])
         }
         Some(candidate) => format!(
@@ -56,7 +56,7 @@ enum Call {
     Hit,
     Charge,
     Estimate,
-    /// Settles the domain's last estimate by nothing.
+    /// Settles the domain's last estimate at no cost.
     Settle,
 }
 
@@ -115,16 +115,16 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The same log, ruled with a candidate, without it, and by it.
+/// The same log, ruled with a candidate, without it, and by it alone.
 struct Three {
     beside: Play,
     real: Play,
     candidate: Play,
     overruled: bool,
     pardoned: bool,
-    /// Some version had a quota.
+    /// Whether some version had a quota.
     had_quota: bool,
-    /// By domain: the stamp of its last estimate, and how much that was.
+    /// By domain: the stamp and the copies of its last estimate.
     estimates: [Option<(Timestamp, u32)>; 3],
 }
 
@@ -177,15 +177,15 @@ impl Three {
         }
         assert_eq!(self.beside.rulings.statements, self.real.rulings.statements);
         assert_eq!(self.beside.engine.pairs(), self.real.engine.pairs());
-        // A ban takes in whom it names, and no candidate does. And a version that begins or ends a quota is looked at
-        // with who is denied, which changes until when those stay; a candidate denies nobody.
+        // A ban adds a pair for the domain it names, and a candidate does not. And a version that adds or removes a
+        // quota rules denied pairs again, which changes how long they stay; a candidate denies nobody.
         if !self.overruled && !self.had_quota {
             let expected = self.candidate.engine.pairs();
             assert_eq!(self.beside.engine.candidate_pairs(), expected);
         }
     }
 
-    /// What is made of a call at an instant; `None` where nothing is left to settle.
+    /// The hit of a call at an instant; `None` if there is nothing left to settle.
     fn hit(
         &mut self,
         (domain, copies, min): (usize, u32, Option<u32>),
@@ -250,7 +250,7 @@ impl Three {
         };
         assert_eq!(without, self.real.counts());
         if self.pardoned {
-            // A pardon forgives the debt of a pair that is denied, and a candidate denies nobody.
+            // A pardon forgives the debt of a denied pair, and a candidate denies nobody.
             return;
         }
         let (said, expected) = (counts.candidate, self.candidate.counts());
@@ -260,7 +260,7 @@ impl Three {
         );
         assert_eq!(said.closed as usize, self.beside.rulings.candidates.len());
         if self.overruled {
-            // Bans and pardons are of what is stated, and no candidate states anything.
+            // Bans and pardons affect statements, and a candidate states nothing.
             return;
         }
         let stated = &self.candidate.rulings.statements;
@@ -312,7 +312,7 @@ fn who_would_newly_be_refused_and_who_no_longer() {
     let said = play.counts();
     assert_eq!((said.granted, said.candidate.granted), (2, 3));
     assert_eq!((said.candidate.newly, said.candidate.no_longer), (0, 1));
-    // It goes with the version that has none, and its pairs with time.
+    // The candidate ends with a version that has none, and its pairs with time.
     assert_eq!(play.engine.candidate_pairs(), 2);
     play.version("[rate.a]\nrate = \"9/s\"\n");
     play.hits("a", &["acme"]);

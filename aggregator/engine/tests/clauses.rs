@@ -1,5 +1,5 @@
-//! What the engine promises beside the rules: who is ruled, who is only counted, when it stops, and
-//! what a snapshot is worth. Each test plays records and reads what is said.
+//! What the engine promises beside the rules: what is ruled, what is only counted, when it stops,
+//! and what a snapshot restores. Each test plays records and reads the statements.
 
 #[path = "clauses/snapshots.rs"]
 mod snapshots;
@@ -133,7 +133,7 @@ fn at_the_cap_a_new_pair_is_only_counted_and_no_live_one_leaves() {
     play.hits("api.search", &["a", "b", "c", "a"]);
     let counts = play.counts();
     assert_eq!((counts.granted, counts.at_cap), (3, 1));
-    // Active for 20 s: whoever was hit before is not over within a minute of its time.
+    // Active for 20 s: a pair still remembers something a minute after its hit.
     play.tick(59_000);
     play.hits("api.search", &["a", "c"]);
     assert_eq!(play.counts().at_cap, 1, "b stays");
@@ -163,7 +163,7 @@ fn at_the_cap_pairs_that_remember_nothing_leave_first() {
         (counts.granted, counts.at_cap, play.rulings.evicted),
         (1, 1, 1)
     );
-    // What is left is what a snapshot of it restores, and what it let go stays gone.
+    // A snapshot restores the pairs that are left, and evicted ones stay evicted.
     let chunks = play.engine.snapshot();
     let restored = Engine::restore(0, 1, &chunks, &play.versions).expect("a snapshot");
     assert_eq!(restored.digest(), play.engine.digest());
@@ -227,7 +227,7 @@ fn at_the_bound_an_agent_is_given_up_and_counted_from_then_on() {
     assert_eq!(play.apply(&newcomer), Fate::Applied);
     assert_eq!(play.counts().granted, 1, "a new process is limited");
     assert_eq!(play.rulings.epochs_given_up, 1);
-    // The one that was heard before makes room, and its records are only counted.
+    // The longest-silent agent makes room, and its records are only counted.
     assert_eq!(
         play.hits("api.search", &["acme"]),
         Fate::TooManyAgents { entries: 1 }
@@ -260,7 +260,7 @@ fn totals_name_the_record_totalled_before_them_and_are_applied_in_that_order() {
     let counts = play.rulings.global_counts[0].counts;
     assert_eq!((counts.granted, counts.excess), (1, 1));
     let view = play.engine.everybody("api.search").expect("totalled");
-    // What was let through counts, granted or not.
+    // Copies that were let through count, granted or not.
     assert_eq!((view.last_second, view.remaining), (4, 0));
     assert_eq!(
         view.denial.map(|live| live.denial.cause),
@@ -284,7 +284,7 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
     let places: Vec<_> = places.map(|said| said.statement.place).collect();
     assert!(places.iter().all(|place| place.generation == 2));
     assert_ne!(places[0], places[1]);
-    // The state goes on: the pairs are the same ones.
+    // The state goes on: the pairs are the same.
     play.hits("api.search", &["acme"]);
     assert_eq!(play.counts().excess, 1);
     let twin = LogId {
@@ -303,7 +303,7 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
 
 #[test]
 fn a_log_has_its_identity_from_its_genesis_and_where_that_is_gone_from_a_tick() {
-    // A tick of the log before it was on its way when the topic was made anew.
+    // A tick of the previous log was in flight when the topic was recreated.
     for (offset, begins) in [(0, true), (7, false)] {
         let mut play = Play::of(TWO);
         play.engine = Engine::new(0, 1);
@@ -405,7 +405,7 @@ fn what_changed_a_pair_too_many_versions_ago_starts_anew() {
     let second = "{ limit = 9, window = \"1h\", active = \"2h\" }";
     for (versions, hits_left) in [(254, 1), (255, 0)] {
         let (mut play, document) = before_many_versions();
-        // The first tier stays as it was, so while this version is kept its hit counts on.
+        // The first tier is unchanged, so while this version is kept its hit still counts.
         let two = document(5, "1h").replace("}]", &format!("}}, {second}]"));
         for _ in 0..=versions {
             play.version(&two);
@@ -420,7 +420,7 @@ fn pairs_whose_use_a_version_forgets_are_counted_by_resource_as_they_come() {
     let document = |window: &str| format!("[rate.\"api.search\"]\nwindows = [\"2/{window}\"]\n");
     let mut play = Play::of(&document("1h"));
     play.tick(0);
-    // Denied, so that the version itself rules it again; the others are looked at when they come.
+    // It is denied, so the version rules it again; the other pairs follow at their next entries.
     play.hits("api.search", &["denied", "denied", "seldom", "never"]);
     let mut forgotten = Vec::new();
     let mut note = |play: &Play| {
@@ -488,7 +488,7 @@ fn what_is_said_again_with_a_generation_is_known_by_its_place_from_then_on() {
 fn what_is_ruled_before_a_log_says_which_it_is_is_said_again_when_it_does() {
     let mut play = Play::of(TWO);
     (play.engine, play.offset) = (Engine::new(0, 1), 0);
-    // It was on its way to the topic in whose place this one is.
+    // The record was in flight to the topic that this one replaced.
     play.version(TWO);
     play.hits("api.search", &["acme", "acme"]);
     assert_eq!(play.rulings.statements[0].statement.place.generation, 0);

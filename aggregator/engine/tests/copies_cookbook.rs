@@ -1,14 +1,14 @@
-//! The cookbook's examples of copies: each reads without a fault or a warning, and what its comments say
-//! happens is what the rules do.
+//! The cookbook's examples of copies: each reads without a fault or a warning, and the rules do what its
+//! comments describe.
 //!
 //! ```text
 //! #   new-1   takes 3    gets 1     why              asks for 1 to 3 copies, is granted one
-//! #   new-1   gives 1                                 gives back, of its oldest hold first
+//! #   new-1   gives 1                                 releases one, of its oldest hold first
 //! #   new-1   leaves probation                        the document again, without its name in the group
 //! ```
 //!
-//! Knows nothing of aggregators. What stays true: every line of a table is played, and a table that is
-//! not read is a failure.
+//! Knows nothing of aggregators. What stays true: every line of a table is played, and a table that
+//! cannot be read is a failure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const RESERVED: &str = include_str!("../../../config/cookbook/reserved.toml");
 const PROBATION: &str = include_str!("../../../config/cookbook/probation.toml");
 const BLACKLIST: &str = include_str!("../../../config/cookbook/blacklist.toml");
 
-/// The line that a table begins after.
+/// The line before a table.
 const TABLE: &str = "# What happens, from top to bottom:";
 
 #[test]

@@ -1,5 +1,5 @@
-//! The engine against the slow model over whole logs: agents with wrong clocks, duplicates, late
-//! entries, versions, ticks and totals; and against itself, cut and restored anywhere.
+//! Compares the engine with the slow model over whole logs: agents with wrong clocks, duplicates,
+//! late entries, versions, ticks and totals; and with itself, cut and restored anywhere.
 
 mod support;
 
@@ -26,8 +26,8 @@ fn apply(engine: &mut Engine, entry: &Entry, log: &Log, rulings: &mut Rulings) {
     assert_eq!(rulings.fates.len(), 1);
 }
 
-/// The last statement about each scope: its end (none: open) and cause. A pointer that brings in
-/// several versions may state one scope several times.
+/// The last statement about each scope: its end (`None`: open) and cause. An activation of several
+/// versions may state one scope several times.
 type Stated = BTreeMap<(String, Option<String>), Option<(u64, String)>>;
 
 fn stated(said: &[ResourceStatement]) -> Stated {
@@ -48,8 +48,8 @@ fn stated(said: &[ResourceStatement]) -> Stated {
     stated
 }
 
-/// What the model says. It has no word of its own for a resource without tiers, for which it blames
-/// the hard limit or no tier at all.
+/// The model's statements. It has no cause of its own for a resource without tiers: it names the
+/// hard limit or no tier at all.
 fn expected_statements(changes: &[model::log::ScopeChange], got: &Stated) -> Stated {
     let mut stated = Stated::new();
     for change in changes {
@@ -129,8 +129,8 @@ fn is_as_the_model_says(rulings: &Rulings, entry: &Entry, outcome: &model::log::
     let got = stated(&rulings.statements);
     let expected = expected_statements(&outcome.changes, &got);
     if let Some(support::log::Input::Limits(versions)) = &entry.input {
-        // Several versions may change an end and change it back; the model says what is left of it,
-        // under the last cause, where the engine does not repeat an end for another cause.
+        // Several versions may change an end and change it back. The model states the result under
+        // the last cause, where the engine does not repeat an end for another cause.
         let end = |denied: &Option<(u64, String)>| denied.as_ref().map(|(end_us, _)| *end_us);
         for (scope, denied) in &expected {
             assert_eq!(got.get(scope).map(end), Some(end(denied)), "{scope:?}");
@@ -159,7 +159,7 @@ fn is_as_the_model_says(rulings: &Rulings, entry: &Entry, outcome: &model::log::
     });
 }
 
-/// What is in force is what the model holds for denied.
+/// The denials in force are the scopes that the model holds for denied.
 fn denials_are_the_models(engine: &Engine, slow: &model::PartitionModel) {
     let now = engine.now();
     let mut live: BTreeMap<(String, Option<String>), u64> = BTreeMap::new();
@@ -230,7 +230,7 @@ proptest! {
             expected.push((format!("{rulings:?}"), engine.digest()));
             ends.push(engine.live_denials().cloned().collect::<Vec<_>>());
         }
-        // Written only now: what came after the cut has not reached it.
+        // Written only now: records after the cut must not have affected it.
         let mut chunks = Vec::new();
         frozen.write(|chunk| chunks.push(chunk));
         let restored = Engine::restore(0, 1, &chunks, &log.versions);

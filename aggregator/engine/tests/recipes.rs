@@ -1,5 +1,5 @@
-//! The recipes of the cookbook: each is a document without a fault or a warning, and its calls are answered as
-//! they are told.
+//! The recipes of the cookbook: each is a document without a fault or a warning, and its calls get the answers
+//! that it states.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn every_recipe_is_a_good_document_and_answers_as_told() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// What an agent would answer that has heard of everything before.
+/// The answer of an agent that has received every statement so far.
 fn answer(pair: &mut Pair, class: &RateClass, now: Timestamp, call: &str) -> String {
     if let Some(settled) = call.strip_prefix("settle ") {
         let words: Vec<&str> = settled.split(' ').collect();

@@ -1,5 +1,5 @@
-//! The rules against the slow model: both readings, over random limits and requests, at scales from
-//! single microseconds to seconds.
+//! Compares the rules with the slow model: both readings, over random limits and requests, at
+//! scales from single microseconds to seconds.
 
 mod support;
 
@@ -30,8 +30,8 @@ fn end_us(end: model::End) -> u64 {
     }
 }
 
-/// Microseconds, milliseconds and seconds: the last second of the hard limit is long beside the
-/// first, and short beside the last.
+/// Microseconds, milliseconds and seconds: the last second of the hard limit is long compared with
+/// the first, and short compared with the last.
 fn any_unit() -> impl Strategy<Value = u64> {
     prop::sample::select(&[1, 7, 50_000, 400_000, 3_000_000][..])
 }
@@ -106,7 +106,7 @@ enum Op {
         hits: u64,
         unguarded: bool,
     },
-    /// Of the entry so many ago.
+    /// Settles an entry, counted back from the newest.
     Settle {
         later: u64,
         back: usize,
@@ -134,7 +134,7 @@ fn any_op(unit_us: u64, limits: model::DomainLimits) -> impl Strategy<Value = Op
     ]
 }
 
-/// What becomes of one pair, in the order of a log. Engine time never runs backwards, stamps do.
+/// Compares one pair, in the order of a log. Engine time never runs backwards, stamps do.
 fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[Op]) {
     let mut slow = model::StreamPair::new(limits);
     let mut class = class_of(limits);
@@ -174,7 +174,7 @@ fn check_stream(unit_us: u64, odd_us: u64, limits: &model::DomainLimits, ops: &[
             } => {
                 now_us += later * unit_us;
                 let at_us = now_us - earlier * unit_us - odd_us * (earlier % 3);
-                // Every third entry is no estimate: quotas and buckets give nothing of it back.
+                // Every third entry is no estimate: quotas and buckets refund nothing of it.
                 let estimated = !made.len().is_multiple_of(3);
                 let expected = match estimated {
                     true => slow.estimate(at_us, *hits, *unguarded),

@@ -1,5 +1,5 @@
-//! New limits rule the denials in force again in slices, and snapshots share memory with the engine: what
-//! is done in parts must end as what is done at once.
+//! New limits rule the denials in force again in slices, and snapshots share memory with the engine: work
+//! in parts must have the result of work at once.
 
 mod support;
 
@@ -8,7 +8,7 @@ use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::{LimitsActivation, Record};
 
-/// More than two slices' worth.
+/// More than two slices.
 const DENIED: usize = 3_000;
 
 fn rate(limit: u32, window_s: u32) -> String {
@@ -33,7 +33,7 @@ fn denied() -> Play {
     play
 }
 
-/// Two versions that one pointer brings in: the first moves every end, the second lifts every denial.
+/// Two versions of one activation: the first moves every end, the second lifts every denial.
 fn two_versions(play: &mut Play) -> Vec<u8> {
     for (version, document) in [(1_000, rate(1, 60)), (1_001, rate(9, 60))] {
         let text = format!("version = 1\nrules = 2\n{document}");
@@ -79,7 +79,7 @@ fn slices_say_what_one_pass_says_and_the_next_record_waits_for_them() {
     assert_eq!(said, whole.rulings.statements);
     assert_eq!(sliced.engine.digest(), whole.engine.digest());
 
-    // Somebody who does not go on is not ruled otherwise.
+    // A caller that does not apply the slices itself gets the same rulings.
     begin(&mut hurried);
     hurried.tick(700);
     whole.tick(700);
@@ -105,7 +105,7 @@ fn a_frozen_engine_keeps_its_denials_while_the_engine_goes_on() {
     let places: Vec<_> = restored.live_denials().map(|live| live.place).collect();
     assert_eq!(places.len(), DENIED);
 
-    // And goes on as the original did.
+    // And it goes on like the original.
     let record = Record::decode(&pointer).expect("a record");
     let appended = Timestamp::from_millis(play.now_ms);
     let mut rulings = Rulings::new();

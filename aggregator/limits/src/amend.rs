@@ -1,11 +1,11 @@
-//! One domain's row changed, or those of many: the next version, without reading a document again.
+//! Changes the rows of one domain or of many: makes the next version without reading a document again.
 //!
 //! ```text
 //! version 18    a million domains           version 19 = 18, and acme has rate 9/s of its own
 //! ```
 //!
-//! What is stated is read as it would be in a document, so nothing comes in by a change that would be refused
-//! there. What stays true: the next version rules as the document with the rows in it does.
+//! A change is read like a document, so it cannot contain what a document may not. What stays true: the next
+//! version rules as the document with the rows in it would.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::version::{Classes, Limits};
 use super::words::ReadStatements;
 
 impl Limits {
-    /// These limits with the row of one domain changed; none: it has no row any more.
+    /// These limits with the row of one domain changed; `None` removes the row.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Limits {
     }
 }
 
-/// Limits on their way to the next version, one change after the other.
+/// The next version under construction, one change after the other.
 #[derive(Debug)]
 pub struct Revision {
     limits: Limits,
@@ -45,7 +45,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// One that has changed nothing yet.
+    /// A revision without changes yet.
     pub fn of(limits: &Limits) -> Self {
         Self {
             limits: limits.clone(),
@@ -54,7 +54,7 @@ impl Revision {
         }
     }
 
-    /// How many rows there are now.
+    /// Number of rows so far.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -64,12 +64,12 @@ impl Revision {
         self.limits
     }
 
-    /// Changes the row of one domain, field by field, over what was changed before; none: the domain has no row any
-    /// more, and what the document says of it counts again.
+    /// Changes the row of one domain, field by field, over earlier changes. `None` removes the row; then the
+    /// document's statement about the domain counts again.
     ///
     /// # Errors
     ///
-    /// [`NotChanged`] says what is wrong; then this changes nothing.
+    /// [`NotChanged`] says what is wrong; then nothing has changed.
     pub fn set(
         &mut self,
         resource: &str,
@@ -125,7 +125,7 @@ fn change_rate(
         rate.rows.remove(domain);
         return Ok(());
     };
-    // What is stated has to be good by itself, too.
+    // The statement has to be valid by itself, too.
     words.stated_of(&rate.name, domain, own)?;
     if before.is_none() && !has_room {
         return Err(NotChanged::TooMany);
@@ -174,7 +174,7 @@ fn change_copies(
     Ok(())
 }
 
-/// What a statement gives under what a resource states for all.
+/// The override that a statement gives, over what the resource states for all domains.
 pub(super) fn override_under(
     default: &Stated,
     candidate: Option<&Stated>,
@@ -192,7 +192,7 @@ pub(super) fn override_under(
     }
 }
 
-/// Why there is no row that could be taken away.
+/// Why there is no row to remove.
 fn no_row(domain: &str, is_in_document: bool) -> NotChanged {
     match is_in_document {
         true => NotChanged::InDocument(domain.into()),
@@ -288,11 +288,11 @@ domains = { acme = 30 }
             40,
             "the global limit"
         );
-        // Whoever makes a version of a changed one has all of it.
+        // A version that is made from a changed one has all changes.
         let slower = std::num::NonZeroU32::new(2).unwrap();
         let scaled = |limits: &Limits| limits.scaled(slower).unwrap().normalised_text();
         assert_eq!(scaled(&changed), scaled(&read));
-        // And the one before is what it was.
+        // And the version before is unchanged.
         assert_eq!(limits, Limits::parse(DOCUMENT).unwrap());
     }
 
@@ -364,7 +364,7 @@ domains = { acme = 30 }
         }
     }
 
-    /// A pause of the loop that rules, and memory that stays for as long as the version does.
+    /// The cost is a pause of the ruling loop, and memory for as long as the version lives.
     #[test]
     fn a_change_costs_what_it_says_and_not_what_other_domains_cost() {
         let mut text = String::from("[rate.r]\nrate = \"1/s\"\n[rate.r.domains]\n");
@@ -409,7 +409,7 @@ domains = { acme = 30 }
         for (resource, domain, own) in &changes {
             revision.set(resource, domain, Some(own)).unwrap();
             expected = expected.with_own(resource, domain, Some(own)).unwrap();
-            // What is read only once is refused where it does not fit all the same.
+            // A statement that is read only once is still refused for a resource to which it does not apply.
             assert!(revision.set("sandbox", "a*", Some(own)).is_err());
             let other = if own.limit.is_some() {
                 "search"

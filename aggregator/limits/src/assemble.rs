@@ -1,4 +1,4 @@
-//! From what resources state to one version: classes are found, numbered, and shared.
+//! From statements of resources to one version: classes are determined, numbered, and shared.
 //!
 //! ```text
 //! stated by the domain   windows ────────┐  hard ─── (silent)
@@ -7,8 +7,8 @@
 //! class of the domain                windows           200/s
 //! ```
 //!
-//! Whoever has limits in another form (a document, limits at another speed) makes drafts and comes
-//! here. What stays true: the same statements give equal versions, in whatever order they stand.
+//! Code that has limits in another form (a document, limits at another speed) makes a draft and
+//! calls [`assemble`]. What stays true: the same statements give equal versions, in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,16 +43,16 @@ pub(super) struct RateDraft {
     pub(super) overrides: OverridesDraft,
 }
 
-/// Who states what, in any order.
+/// The statements of domains, in any order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverridesDraft {
     pub(super) domains: NameTable,
-    /// For each domain by its number: what it states, by its position in `stated`.
+    /// For each domain by its number: the position of its statement in `stated`.
     pub(super) stated_of: Vec<u32>,
     pub(super) stated: Vec<Stated>,
 }
 
-/// Everything of a version before it is one.
+/// The content of a version under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     pub(super) rules: u32,
@@ -64,7 +64,7 @@ pub(super) struct Draft {
     pub(super) record_keys: Arc<[Box<str>]>,
 }
 
-/// The version that a draft makes. Names of resources are distinct.
+/// Makes a version from a draft. Names of resources must be distinct.
 pub(super) fn assemble(mut draft: Draft) -> Limits {
     for rate in &mut draft.rates {
         rate.overrides.make_canonical();
@@ -81,7 +81,7 @@ pub(super) fn assemble(mut draft: Draft) -> Limits {
         .collect();
     resources.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     for (position, resource) in resources.iter_mut().enumerate() {
-        // Every resource takes bytes of a document that is bounded far below 2^32.
+        // Every resource takes bytes of a document, which is bounded far below 2^32.
         let ix = ResourceIx(position as u32);
         match resource {
             Resource::Rate(rate) => rate.ix = ix,
@@ -111,7 +111,7 @@ impl OverridesDraft {
                 stated: table.overrides.iter().map(|o| o.stated.clone()).collect(),
             };
         }
-        // What is the same is put together where it is brought into order.
+        // Equal statements are merged when they are put into canonical order.
         Self {
             domains: NameTable::from_sorted(rate.overrides().map(|(domain, _)| domain)),
             stated_of: (0..).take(rate.overrides().count()).collect(),
@@ -119,7 +119,7 @@ impl OverridesDraft {
         }
     }
 
-    /// Brings the statements into their order, each once, and leaves out those that nobody makes.
+    /// Puts the statements into canonical order, each once, and drops those that no domain has.
     fn make_canonical(&mut self) {
         let mut order = BTreeMap::new();
         for &position in &self.stated_of {
@@ -163,7 +163,7 @@ fn classes_of(rate: &RateDraft) -> Vec<RateClass> {
 fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
     let number = |class: &RateClass| {
         let found = classes.binary_search(class);
-        // All classes of all resources were collected before; a miss is impossible, and would
+        // All classes of all resources were collected before, so a miss is impossible; it would
         // name a class that does not exist rather than another tenant's.
         ClassId(found.map_or(u32::MAX, |position| position as u32))
     };
@@ -211,7 +211,7 @@ fn finish_rate(rate: RateDraft, classes: &[RateClass]) -> RateResource {
 }
 
 impl Limits {
-    /// What this version was made of.
+    /// A draft with the content of this version.
     pub(super) fn to_draft(&self) -> Draft {
         let mut draft = Draft {
             rules: self.rules,

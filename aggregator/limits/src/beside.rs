@@ -1,10 +1,10 @@
-//! Rows that stay where a document comes after another: carried over, and listed.
+//! Rows that outlive a document: carried over to the next one, and listed.
 //!
 //! ```text
 //! document 1  + rows of search, of sandbox          document 2 without sandbox  + rows of search
 //! ```
 //!
-//! Knows nothing of logs. What stays true: the limits rule as if the rows had been stated behind the document.
+//! Knows nothing of logs. What stays true: the limits rule as if the rows had been stated after the document.
 
 use super::amend::{Revision, override_under};
 use super::own::{NotChanged, Own};
@@ -19,7 +19,7 @@ pub struct OverrideRow<'l> {
     pub resource: &'l str,
     /// The domain.
     pub domain: &'l str,
-    /// What is stated.
+    /// The statement.
     pub own: Own,
 }
 
@@ -29,7 +29,7 @@ impl Limits {
         self.resources.iter().flat_map(Resource::rows)
     }
 
-    /// What a row states of a domain, if it has one.
+    /// The statement of a domain's row, if it has one.
     pub fn row_of(&self, resource: &str, domain: &str) -> Option<Own> {
         let number = self.names.number_of(resource)?;
         match &self.resources[number] {
@@ -38,12 +38,12 @@ impl Limits {
         }
     }
 
-    /// This document with the rows that stand beside another one. Those of resources that it does not configure, or of
-    /// the other kind, are gone.
+    /// This document with the rows beside another one. Rows of resources that it does not configure, or configures
+    /// with the other kind, are dropped.
     ///
     /// # Errors
     ///
-    /// Where a row cannot stand beside this document, whose networks are wider: its domain is a narrower network, or in
+    /// If a row cannot stand beside this document, whose networks are wider: its domain is a narrower network, or in
     /// the network of another row.
     pub fn with_rows_of(mut self, before: &Self) -> Result<Self, NotChanged> {
         let mut anew = Vec::new();
@@ -55,7 +55,7 @@ impl Limits {
                 (Resource::Rate(new), Resource::Rate(old)) if 0 < old.rows.len() => {
                     match new.addresses == old.addresses {
                         true => new.take_rows(old, &mut self.classes),
-                        // Domains may be spelt otherwise, and each has to be looked at.
+                        // The canonical spelling of domains may change, so each row is checked.
                         false => anew.push(number),
                     }
                 }
@@ -183,7 +183,7 @@ rate = "8/s"
         (resource, domain, own)
     }
 
-    /// What can be seen of limits.
+    /// Everything visible of some limits.
     fn seen(limits: &Limits) -> String {
         let mut seen = limits.normalised_text();
         for resource in ["a", "t"] {
@@ -203,7 +203,7 @@ rate = "8/s"
                 let document = Limits::parse(document).expect("it is good");
                 let mut again = Revision::of(&document);
                 for row in limits.rows() {
-                    // Those of resources that are not there any more are gone.
+                    // Rows of resources that no longer exist are dropped.
                     let _ = again.set(row.resource, row.domain, Some(&row.own));
                 }
                 limits = document.with_rows_of(&limits).expect("they fit");

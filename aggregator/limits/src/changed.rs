@@ -1,14 +1,14 @@
-//! What was changed of one domain after another, laid over a table that stays as it is.
+//! Changes of one domain after another, layered over a table that stays unchanged.
 //!
 //! ```text
-//! table     a million domains, shared by all versions that came of one document
+//! table     a million domains, shared by all versions that come from one document
 //! layers    [ 500 changed ][ 40 ][ 3 ][ 1 ]      the newest last; each far smaller than the one before it
 //! ```
 //!
 //! A version differs from the one before it by one domain or by some thousands, and both are kept, so neither
-//! may cost what the table costs. What one version changes is a layer; layers that are not [`RATIO`] times
-//! larger than what lies over them are put together with it. So a version adds a few entries' memory for each
-//! change on the average, and a domain is looked up in as many layers as the number of changes has digits.
+//! may cost as much as the table. The changes of one version are a layer. A layer that is not [`RATIO`] times
+//! larger than the one above it is merged with that one. So on average a version adds the memory of a few
+//! entries for each change, and a look-up goes through as many layers as the number of changes has digits.
 //! Knows nothing of what is changed.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 
-/// How many times larger a layer is than the next at least.
+/// How many times larger each layer is, at least, than the next.
 const RATIO: usize = 8;
 
-/// One layer; none: the domain has nothing of its own any more. Looked up and never walked in its order.
+/// One layer; `None`: the domain has no value of its own any more. Only looked up, never iterated in its
+/// order.
 type Layer<V> = HashMap<Box<str>, Option<V>, BuildHasherDefault<SipHasher13>>;
 
 /// The layers.
@@ -37,7 +38,7 @@ impl<V> Default for Changed<V> {
 }
 
 impl<V: Clone> Changed<V> {
-    /// What was changed of a domain last: a value, or that it has none any more; none: nothing was.
+    /// The last change of a domain: a value, or that it has none any more; `None`: it was never changed.
     #[inline]
     pub fn get(&self, domain: &str) -> Option<Option<&V>> {
         if self.layers.is_empty() {
@@ -47,17 +48,17 @@ impl<V: Clone> Changed<V> {
         found.map(Option::as_ref)
     }
 
-    /// Everything that was changed, by domain.
+    /// All changes, by domain.
     pub fn all(&self) -> BTreeMap<&str, Option<&V>> {
         let layers = self.layers.iter().flat_map(|layer| layer.iter());
-        // The newest comes last.
+        // The newest layer comes last, and wins.
         layers.map(|(of, value)| (&**of, value.as_ref())).collect()
     }
 
-    /// Changes one domain; those that this was cloned from stay as they are.
+    /// Changes one domain; clones of this value stay as they are.
     ///
-    /// A layer that no other version has takes it in, so that many changes on the way to one version cost no
-    /// more than themselves. What is found is the same either way.
+    /// A layer that no other version shares is changed in place, so that many changes for one version cost no
+    /// more than themselves. Look-ups give the same result either way.
     pub fn put(&mut self, domain: &str, value: Option<V>) {
         let ours = self.layers.pop_if(|newest| Arc::get_mut(newest).is_some());
         let mut newest = ours.and_then(Arc::into_inner).unwrap_or_default();

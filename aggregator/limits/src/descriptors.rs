@@ -1,7 +1,7 @@
-//! By which rules Envoy's descriptors are uses of resources, for a gateway that is asked by Envoy.
+//! Rules by which Envoy's descriptors are uses of resources, for a gateway that Envoy calls.
 //!
-//! They stand in the limits document so that gateways learn them as agents learn limits, and nothing has to be
-//! configured on each machine. They rule nothing: what a rule makes of a descriptor is a hit like any other.
+//! They are in the limits document, so that gateways learn them as agents learn limits, and no machine needs a
+//! configuration of its own. They limit nothing: a rule turns a descriptor into a hit like any other.
 
 use std::collections::BTreeMap;
 

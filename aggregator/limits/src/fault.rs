@@ -1,12 +1,12 @@
-//! What is wrong with a limits document, said so that it can be put right.
+//! What is wrong with a limits document, stated so that it can be corrected.
 //!
 //! ```text
 //! limits.toml: resource "api.search": tier[1].window = "0s": expected a duration of at least 1ms (line 3)
 //! limits.toml: resource "api.search": tier[1].windwo: unknown field, did you mean `window`? (line 3)
 //! ```
 //!
-//! A fault is a place, what was found there, and what may stand there. Knows nothing of what limits
-//! mean. What stays true: one reading reports all faults, in the order of the document.
+//! A fault is a path, the value found there, and the values allowed. Knows nothing of what limits mean.
+//! What stays true: one reading reports all faults, in the order of the document.
 
 use std::fmt;
 
@@ -18,16 +18,16 @@ use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
 
 use super::warning::Bytes;
 
-/// The most faults that are reported one by one; the others are counted.
+/// How many faults are reported one by one; the others are counted.
 pub const FAULTS_MAX: usize = 1_000;
 
 /// What is wrong at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It is not TOML; the parser's words.
+    /// It is not TOML.
     Syntax {
-        /// What the parser says.
+        /// The parser's message.
         message: Box<str>,
     },
     /// The document is longer than this build reads.
@@ -37,19 +37,19 @@ pub enum FaultKind {
     },
     /// There is no such field.
     UnknownField {
-        /// The field that is spelt most alike.
+        /// The field with the most similar spelling.
         suggestion: Option<&'static str>,
-        /// All fields that there are.
+        /// All fields of this table.
         known: &'static [&'static str],
     },
-    /// Something has to stand here and does not.
+    /// A required value is missing.
     Missing {
-        /// What has to.
+        /// What is required.
         expected: &'static str,
     },
-    /// Something else stands here than may.
+    /// The value is not allowed here.
     Value {
-        /// What may.
+        /// The values allowed.
         expected: &'static str,
     },
     /// The field exists, but not here.
@@ -59,14 +59,14 @@ pub enum FaultKind {
     },
     /// The name is refused.
     Name(NameFault),
-    /// A namespace is what stands before the first dot, so this one has no resources.
+    /// A namespace is the part before the first dot, so this one has no resources.
     NamespaceWithDot,
-    /// Stated beside another field that says the same in other words.
+    /// Stated beside another field with the same meaning.
     Beside {
         /// The other field.
         other: &'static str,
     },
-    /// One name configured both as rate and as copies.
+    /// One name is configured both as rate and as copies.
     TwoKinds,
     /// The domain is in two plans that both configure the resource.
     TwoPlans {
@@ -77,14 +77,14 @@ pub enum FaultKind {
     },
     /// The document has no such plan.
     UnknownPlan {
-        /// The plan that is spelt most alike.
+        /// The plan with the most similar spelling.
         suggestion: Option<Box<str>>,
     },
-    /// The same name stands in the list before.
+    /// The same name occurs before in the list.
     Twice,
-    /// A pattern's `*` stands elsewhere than at its end.
+    /// A pattern's `*` is not at its end.
     StarInside,
-    /// A table in a resource that looks like the second half of the resource's name.
+    /// A table in a resource that looks like the second part of a resource's name.
     Unquoted {
         /// The whole name.
         name: Box<str>,
@@ -96,26 +96,26 @@ pub enum FaultKind {
     },
     /// An address and a length that it cannot have.
     NetworkLength,
-    /// A network that is smaller than those that the resource limits addresses by.
+    /// A network that is narrower than the networks by which the resource limits addresses.
     NarrowNetwork {
-        /// The one that it is limited with.
+        /// The network by which its addresses are limited.
         limited: Box<str>,
     },
-    /// Another spelling of a domain that stands in the table before.
+    /// Another spelling of a domain that occurs before in the table.
     SameNetwork {
-        /// Its one spelling.
+        /// Its canonical spelling.
         network: Box<str>,
     },
     /// There is no such time zone.
     UnknownZone {
-        /// The zone that is spelt most alike.
+        /// The zone with the most similar spelling.
         suggestion: Option<Box<str>>,
     },
     /// The instants of a zone's table do not rise.
     OffsetsDoNotRise,
-    /// A document of the log has no table of a zone that it names.
+    /// A document of the log names a zone, but has no table of it.
     ZoneWithoutTable,
-    /// A bucket may be in debt for less than a quarter of a second's rate.
+    /// A bucket's debt is less than a quarter of a second's rate.
     DebtTooSmall {
         /// The least debt.
         least: u64,
@@ -130,7 +130,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// A word for programs, stable from release to release.
+    /// A stable code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => "syntax",
@@ -160,7 +160,7 @@ impl FaultKind {
 }
 
 impl FaultKind {
-    /// What faults say that have nothing to name.
+    /// The text of faults that contain no variable part.
     const fn fixed_text(&self) -> Option<&'static str> {
         Some(match self {
             Self::TwoKinds => "configured both as `rate` and as `copies`, expected one of the two",
@@ -255,7 +255,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// A name that stands for nothing, and which one may have been meant.
+/// An unknown name, and the one that may have been meant.
 fn too_long(f: &mut fmt::Formatter<'_>, found: usize) -> fmt::Result {
     write!(
         f,
@@ -276,12 +276,12 @@ fn unknown(
     }
 }
 
-/// One thing that is wrong, and where.
+/// One fault, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The path to the place, as in `resource "api.search": tier[1].window`; empty for the document.
     pub path: Box<str>,
-    /// The value found there, where one was.
+    /// The value found there, if there was one.
     pub found: Option<Box<str>>,
     /// What is wrong with it.
     pub kind: FaultKind,
@@ -346,7 +346,7 @@ impl Faults {
         }
     }
 
-    /// The faults for people, a line each, behind the name of the file.
+    /// The faults for people, one line each, after the name of the file.
     pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         InFile { faults: self, file }
     }

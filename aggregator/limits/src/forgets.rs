@@ -1,13 +1,14 @@
-//! What another version forgets of what was used.
+//! What a new version forgets of what pairs have used.
 //!
 //! ```text
-//! before   windows 10/s, 1000/h    after   windows 10/s, 100/m      the minute takes what the hour kept
-//! before   windows 10/s, 1000/h    after   windows 10/s             what was used of the hour is forgotten
-//! before   bucket 5/s              after   windows 5/s              what was used of the bucket is forgotten
+//! before   windows 10/s, 1000/h    after   windows 10/s, 100/m      the minute keeps stamps of the hour
+//! before   windows 10/s, 1000/h    after   windows 10/s             the use of the hour is forgotten
+//! before   bucket 5/s              after   windows 5/s              the use of the bucket is forgotten
 //! ```
 //!
-//! Says of classes what [`crate::rules`] does to states. Knows nothing of pairs. What stays true: where nothing is
-//! said, a pair that was closed by its limits is so by the new ones, or they have more room.
+//! Derives from classes what the engine's rules do to states. Knows nothing of pairs. What stays true: where
+//! nothing is listed, a pair that was closed by its limits is closed by the new ones as well, or they have more
+//! room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,17 +22,17 @@ use super::resource::RateResource;
 use super::units::print_span;
 use super::version::Limits;
 
-/// The most lines of one answer; further ones are counted.
+/// How many lines one answer has; further ones are counted.
 const LINES_MAX: usize = 100;
 
-/// What a version forgets of those who are limited alike on one resource.
+/// What a version forgets of domains with equal limits on one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
-    /// The resource, or the pattern of some.
+    /// The resource, or a pattern of resources.
     pub resource: String,
-    /// A domain that is limited so; none: every domain without an override.
+    /// One of the domains; `None`: every domain without an override.
     pub domain: Option<String>,
-    /// How many further domains with overrides it is the same for.
+    /// How many further domains with overrides this applies to.
     pub further_domains: u64,
     /// The constraints, as `window "1h"`.
     pub constraints: Vec<String>,
@@ -57,14 +58,14 @@ impl fmt::Display for Forgotten {
     }
 }
 
-/// What `new` forgets that counts under `old`, by resource; and how many lines are left out.
+/// What `new` forgets of what counts under `old`, by resource; and how many lines are left out.
 pub fn forgotten(old: &Limits, new: &Limits) -> (Vec<Forgotten>, u64) {
     forgotten_of(old, new, |rate| {
         rate.overrides().map(|(domain, _)| domain).collect()
     })
 }
 
-/// The same of what documents say, in no more time than they are long: domains that rows alone name are left out.
+/// The same for documents alone, in time proportional to their length: domains that only rows name are left out.
 pub fn forgotten_by_documents(old: &Limits, new: &Limits) -> (Vec<Forgotten>, u64) {
     forgotten_of(old, new, |rate| rate.document_domains().collect())
 }
@@ -105,7 +106,7 @@ fn of_resource(
         constraints,
     };
     if after.is_some_and(|after| after.addresses() != before.addresses()) {
-        // Each is another domain from then on.
+        // Each address is another domain from then on.
         all.push(line(
             vec!["each address (`addresses` differs)".to_owned()],
             None,
@@ -116,7 +117,7 @@ fn of_resource(
     if !of_default.is_empty() {
         all.push(line(of_default.clone(), None));
     }
-    // Domains that are limited alike before and after are looked at once.
+    // Domains with the same limits before and after are handled once.
     let mut alike = BTreeMap::new();
     let mut lines: BTreeMap<Vec<String>, Forgotten> = BTreeMap::new();
     for domain in domains {
@@ -142,12 +143,12 @@ fn of_resource(
     all.extend(lines.into_values());
 }
 
-/// The constraints of a class of which another one forgets what was used.
+/// The constraints of a class whose use another class forgets.
 pub fn forgets(old: &RateClass, new: &RateClass) -> Vec<String> {
     let mut forgotten = Vec::new();
     let lengths =
         |class: &RateClass| -> Vec<Span> { class.sliding().map(|window| window.window).collect() };
-    // A window takes what the longest one kept, so only what reaches further back than all is lost.
+    // A window gets stamps of the longest old one, so only use further back than the longest new window is lost.
     let longest = lengths(new).into_iter().max().unwrap_or(Span::ZERO);
     let lost: BTreeSet<Span> = lengths(old)
         .into_iter()
@@ -206,7 +207,8 @@ mod tests {
             rate.e.addresses = { v4 = 24, v6 = 64 }
         "#;
         assert!(told(old, old).is_empty());
-        // A minute takes what the hour kept, a month of another zone is another; a tier is what it is over.
+        // A minute keeps stamps of the hour; a month of another zone is another quota; a tier is identified by its
+        // window.
         let new = r#"
             plans.gold = ["acme", "globex", "initech"]
             rate.a.windows = ["10/s", "100/m"]

@@ -1,14 +1,14 @@
-//! What checked limits amount to: tiers that nothing reaches, memory at the limit.
+//! Warnings about checked limits: tiers that nothing reaches, memory at the limit.
 //!
 //! ```text
-//! hard 10/s, tier 1: 100 in 1s    the second lets 10 through: tier 1 is never full, and tier 2
-//!                                 is never reached, unless tier 1 is skippable and cools down
-//! tier 2 of 2: limit 0            a hit that ends here is refused, and a refused hit enters
-//!                                 nothing: no prison at all
+//! hard 10/s, tier 1: 100 in 1s    the second allows 10: tier 1 is never full, and tier 2 is never
+//!                                 reached, unless tier 1 is skippable and cools down
+//! tier 2 of 2: limit 0            a hit that ends here is refused, and a refused hit enters no
+//!                                 tier: no prison at all
 //! ```
 //!
-//! Only what holds for every sequence of hits in order of time is said. (A hit that arrives late is
-//! not held to the hard limit of its own second, so late hits may fill what hits in order cannot.)
+//! Warns only of what holds for every sequence of hits in order of time. (A hit that arrives late does not have
+//! to fit the hard limit of its own second, so late hits may fill what hits in order cannot.)
 
 use tollgate_shared::time::Span;
 
@@ -23,25 +23,26 @@ use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Collector, WarningKind};
 
-/// State of one pair and constraint with one hit remembered, as the engine is built to keep it.
+/// Bytes of one constraint of a pair with one hit remembered.
 const CONSTRAINT_BYTES: u64 = 48;
 
-/// Each further hit that is remembered.
+/// Bytes of each further remembered hit.
 const HIT_BYTES: u64 = 4;
 
-/// Above as many copies a window's stamps are rounded, so that it has no more different ones.
+/// Above so many copies a window's stamps are rounded, so that it has no more different ones.
 const STAMPS_MAX: u64 = 4_096;
 
-/// Bytes of a domain at its limit from which on a warning is given.
+/// A warning is given for a domain that takes at least so many bytes at its limit.
 pub const STATE_BYTES_WARN: u64 = 64 * 1_024;
 
-/// Bytes of a domain at its limit from which on a document is refused, unless it allows that by name.
+/// A document is refused if a domain takes more bytes than this at its limit, unless the document explicitly
+/// allows it.
 pub const STATE_BYTES_MAX: u64 = 256 * 1_024;
 
-/// About how many bytes of state a pair takes that is at its limits, and as much beyond them as counts.
+/// Estimates the bytes of state of a pair that has used its limits and the whole debt beyond them.
 ///
-/// A bucket and a quota take the same however long they reach; a window and a tier take the hits that fill them
-/// twice.
+/// A bucket and a quota take the same whatever their length; a window and a tier take up to twice the hits of
+/// their limit.
 pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
     let further = |hits: u64| HIT_BYTES.saturating_mul(hits.saturating_mul(2).saturating_sub(1));
     let window = |limit: u64| CONSTRAINT_BYTES.saturating_add(further(limit.min(STAMPS_MAX)));
@@ -55,18 +56,17 @@ pub fn state_bytes_at_limit(class: &RateClass) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
-/// The hits that a hard limit lets into one window.
+/// The hits that a hard limit allows in one window.
 ///
-/// A window covers its length and both edges, and so does the hard limit's second: stamps are whole
-/// microseconds, so they cover one more than their length, and as many seconds are needed as cover
-/// the window.
+/// A window includes both ends, and so does the hard limit's second: stamps are whole microseconds, so each
+/// covers one more than its length; the result counts as many seconds as cover the window.
 pub fn hits_max_in(window: Span, hard: u64) -> u64 {
     let stamps = u128::from(window.as_micros()) + 1;
     let seconds = stamps.div_ceil(1_000_001);
     u64::try_from(u128::from(hard) * seconds).unwrap_or(u64::MAX)
 }
 
-/// Says what is worth a look in limits that are right, and what takes too much memory to be.
+/// Adds warnings about valid limits, and faults for those that take too much memory.
 pub(super) fn judge(limits: &Limits, warnings: &Collector, notes: &Notes) {
     for rate in limits.rates() {
         let resource = Path::DOCUMENT.then(PathStep::Named("resource", rate.name()));
@@ -94,7 +94,7 @@ struct Judgement<'a> {
 }
 
 impl Judgement<'_> {
-    /// Each override once, under the first domain that has it.
+    /// Checks each override once, under the first domain that has it.
     fn judge_overrides(&self, resource: &Path<'_>) {
         for (domain, domains, of) in self.rate.override_uses() {
             if of.class != self.rate.default_class() {
@@ -138,7 +138,7 @@ impl Judgement<'_> {
         }
     }
 
-    /// Windows that another one, or the hard limit, keeps from ever being full.
+    /// Warns of windows that another one, or the hard limit, keeps from ever being full.
     fn judge_windows(&self, path: &Path<'_>, class: &RateClass, alike: u64) {
         let hard = class.hard.map(|limit| Window {
             limit,
@@ -151,7 +151,7 @@ impl Judgement<'_> {
             let mut binding = hard.iter().map(|hard| (hard, false)).chain(numbered);
             let found = binding.find_map(|(of, is_before)| {
                 let most = copies_max_in(window.window, of);
-                // Of two that say the same the first is the one that binds.
+                // Of two windows with the same effect the first is the one that binds.
                 let keeps = most < window.limit || (most == window.limit && is_before);
                 let longer = window.window < of.window && of.limit <= window.limit;
                 (keeps || longer).then_some((most, of))
@@ -172,7 +172,7 @@ impl Judgement<'_> {
         }
     }
 
-    /// What a pair takes, with that of the candidate beside it.
+    /// Checks the bytes of a pair, together with those of the candidate.
     fn judge_bytes(&self, path: &Path<'_>, of: &RateOverride, alike: u64) {
         let of_class = |class| state_bytes_at_limit(self.limits.class(class));
         let bytes = of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
@@ -186,7 +186,7 @@ impl Judgement<'_> {
     }
 }
 
-/// The copies that one window lets into another of some length, both edges of each included.
+/// The copies that one window allows within another of some length, both ends of each included.
 fn copies_max_in(window: Span, of: &Window) -> u64 {
     if window <= of.window {
         return of.limit;
@@ -196,8 +196,8 @@ fn copies_max_in(window: Span, of: &Window) -> u64 {
     u64::try_from(u128::from(of.limit) * windows).unwrap_or(u64::MAX)
 }
 
-/// Whether tiers look as if each were to hold by itself: all are there all the time, the longer the window the
-/// greater the limit.
+/// Whether tiers look like independent windows: all are always available, and the longer the window, the greater
+/// the limit.
 fn windows_in_tiers_clothing(tiers: &[Tier]) -> Option<WarningKind> {
     let plain = |tier: &Tier| tier.cooldown == Span::ZERO && tier.active == tier.window;
     let rises = |two: &[Tier]| two[0].window < two[1].window && two[0].limit < two[1].limit;
@@ -209,7 +209,7 @@ fn windows_in_tiers_clothing(tiers: &[Tier]) -> Option<WarningKind> {
     })
 }
 
-/// Whether a tier is more of the same: greater than the one below, and without a cooldown after which it is gone.
+/// Whether a tier only adds to the one below: a greater limit, and no cooldown during which it is unavailable.
 fn always_there(tiers: &[Tier], index: usize) -> Option<WarningKind> {
     let below = tiers.get(index.checked_sub(1)?)?;
     let tier = tiers.get(index)?;
@@ -225,17 +225,16 @@ fn sum_of(tiers: &[Tier]) -> u64 {
     limits.fold(0, u64::saturating_add)
 }
 
-/// The hits that fit into the tier's window under the hard limit, if these never fill it.
+/// The hits that fit into the tier's window under the hard limit, if they never fill it.
 fn never_full(tier: &Tier, hard: Option<u64>) -> Option<u64> {
     let hits_max = hits_max_in(tier.window, hard?);
     (hits_max < tier.limit).then_some(hits_max)
 }
 
-/// Why no hit ever enters the tier at an index, if none does.
+/// Why no hit ever enters the tier at an index, if so.
 ///
-/// A climb starts at the current tier, which was entered before; so the first hit in a tier has
-/// passed every tier below at one time or another, either because it was full, or because it is
-/// skippable and cooled down.
+/// A climb starts at the current tier, which was entered before. So the first hit in a tier has passed every tier
+/// below at some time, because that was full, or because it is skippable and cooled down.
 fn never_reached(class: &RateClass, index: usize) -> Option<WarningKind> {
     let blocked = class.tiers()[..index].iter().position(|tier| {
         let passed_over = tier.skippable && tier.cooldown != Span::ZERO;
@@ -244,7 +243,7 @@ fn never_reached(class: &RateClass, index: usize) -> Option<WarningKind> {
     if let Some(below) = blocked {
         return Some(WarningKind::NeverReached { below: below + 1 });
     }
-    // A class that grants nothing at all is a ban, and meant.
+    // A class that grants nothing at all is a ban, which is intended.
     let grants = |tiers: &[Tier]| tiers.iter().any(|tier| 0 < tier.limit);
     (grants(class.tiers()) && !grants(&class.tiers()[index..])).then_some(WarningKind::NeverEntered)
 }

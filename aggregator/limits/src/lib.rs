@@ -1,19 +1,19 @@
-//! Limits as checked types: what a limits document says, after everything wrong was refused.
+//! Limits as checked types: the content of a limits document, after all faults were refused.
 //!
-//! Text becomes a tree with the place of every value, which becomes these types; the rules see only
-//! these. What is wrong is collected, so that one reading reports all faults of a file. Knows
-//! nothing of the state of any pair, of files, clocks or the log.
+//! Text becomes a tree in which every value has its position, and the tree becomes these types; the
+//! rules see only these. Faults are collected, so that one reading reports all faults of a file.
+//! Knows nothing of the state of any pair, of files, clocks or the log.
 //!
 //! ```text
-//! text ── source ──> tree with places ── read ──> Limits ── print ──> canonical text
-//!                                          │         ├── scale ──> Limits, N times as fast
-//!                                          │         └── public ─> what agents learn
-//!                                          └── normal, warn ──> warnings ──┐
-//!                                          └── fault ──> faults ───────────┴─ report
+//! text ── source ──> tree with positions ── read ──> Limits ── print ──> canonical text
+//!                                             │         ├── scale ──> Limits, N times as fast
+//!                                             │         └── public ─> what agents learn
+//!                                             └── normal, warning ──> warnings ──┐
+//!                                             └── fault ──> faults ──────────────┴─ report
 //! ```
 //!
 //! What stays true: [`Limits`] never change once made; every tier in them is normalised; two
-//! documents that rule alike have equal classes.
+//! documents with the same meaning have equal classes.
 
 mod amend;
 mod assemble;

@@ -1,8 +1,8 @@
 //! A table of names: many short strings, looked up by hash, walked in order.
 //!
-//! A million tenants may have limits of their own, and every pair that appears asks for them. A
-//! hash map of boxed strings would spend an allocation and some eighty bytes on each; here all names
-//! lie in one text, sorted, and a name costs its bytes and about twenty. Built once, never changed.
+//! A million tenants may have limits of their own, and every new pair looks its domain up. A hash
+//! map of boxed strings would spend an allocation and some eighty bytes on each; here all names are
+//! in one sorted text, and a name costs its bytes and about twenty more. Built once, never changed.
 //! Knows nothing of what a name stands for: it numbers names densely, in their order.
 
 use std::hash::Hasher as _;
@@ -19,18 +19,18 @@ pub struct NameTable {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NameSlot {
-    /// Half of the name's hash: tells most strangers apart without reading a name.
+    /// Half of the name's hash: rules out most other names without reading them.
     tag: u32,
-    /// The name's number plus one; zero: nobody here.
+    /// The name's number plus one; zero: the slot is empty.
     number: u32,
 }
 
-/// The most bytes that the names of one table may have together: offsets are 32 bits wide.
+/// How many bytes the names of one table may have together: offsets are 32 bits wide.
 pub const TABLE_BYTES_MAX: usize = u32::MAX as usize;
 
 impl NameTable {
-    /// A table of names that stand in ascending order, each once. Names beyond
-    /// [`TABLE_BYTES_MAX`] bytes are left out; documents are bounded far below it.
+    /// A table of names, which must ascend without duplicates. Names beyond [`TABLE_BYTES_MAX`]
+    /// bytes are left out; documents are bounded far below it.
     pub fn from_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut text = String::new();
         let mut ends = Vec::new();
@@ -50,9 +50,9 @@ impl NameTable {
         table
     }
 
-    /// The name's number, if it is here.
+    /// The name's number, if it is in the table.
     ///
-    /// One hash, and for a name that is not here mostly one memory access.
+    /// One hash, and for a name that is not in the table mostly one memory access.
     pub fn number_of(&self, name: &str) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
@@ -72,7 +72,7 @@ impl NameTable {
         }
     }
 
-    /// The name with this number. Panics where there is none: numbers come from this table.
+    /// The name with this number. Panics for an unknown number: numbers come from this table.
     pub fn name(&self, number: usize) -> &str {
         let start = match number {
             0 => 0,
@@ -86,12 +86,12 @@ impl NameTable {
         (0..self.ends.len()).map(|number| self.name(number))
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -105,7 +105,7 @@ impl NameTable {
         if self.ends.is_empty() {
             return;
         }
-        // At most three quarters full, so that a search for a stranger ends soon.
+        // At most three quarters full, so that a search for an unknown name ends soon.
         let wanted = self.ends.len() + self.ends.len() / 3 + 1;
         self.slots = vec![NameSlot::default(); wanted.next_power_of_two()].into_boxed_slice();
         let mask = self.slots.len() - 1;
@@ -122,8 +122,8 @@ impl NameTable {
     }
 
     fn home_of(&self, name: &str) -> (usize, u32) {
-        // The key is fixed: what is in the table comes from an operator's document, so a caller who
-        // picks names can only pick the longest run that happens to be there.
+        // The key is fixed: the names come from an operator's document, so a caller who chooses
+        // names can at most hit the longest run that happens to be in the table.
         let mut hasher = SipHasher13::new();
         hasher.write(name.as_bytes());
         let hash = hasher.finish();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_stranger_with_the_same_hash_bits_stays_a_stranger() {
-        // Among so many names some agree in slot and tag of a table of one.
+        // Among so many names some agree in slot and tag with the one name of a table.
         let one = NameTable::from_sorted(["x"].into_iter());
         let mut seen = std::collections::HashMap::new();
         let mut pairs = 0;

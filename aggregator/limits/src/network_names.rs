@@ -1,11 +1,11 @@
-//! Names of domains that are networks or addresses, in their one spelling.
+//! Names of domains that are networks or addresses, in canonical spelling.
 //!
 //! ```text
 //! "2001:DB8::/32"    2001:db8::/32            "10.0.0.7", limited by /24     10.0.0.0/24
 //! "10.0.0.7/24"      a fault: bits of a host  "acme"                         acme
 //! ```
 //!
-//! Knows nothing of documents. What stays true: two names of one network have one spelling.
+//! Knows nothing of documents. What stays true: two names of one network have one canonical spelling.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,17 @@ use tollgate_shared::networks::{AddressPrefixes, NetworkName, NetworkText, addre
 
 use super::fault::FaultKind;
 
-/// The one spelling of a domain that may be a network, of no resource in particular.
+/// The canonical spelling of a domain that may be a network, regardless of a resource.
 ///
 /// # Errors
 ///
-/// Where it is meant as a network, and is not one.
+/// If the name looks like a network, but is not a valid one.
 pub fn spelt_domain(name: &str) -> Result<Cow<'_, str>, FaultKind> {
     domain_of(name, None)
 }
 
-/// The domain that a name in a document stands for: a network in its one spelling, an address as the resource
-/// limits it, else the name itself.
+/// The domain that a name in a document stands for: a network in canonical spelling, an address as the
+/// resource limits it, otherwise the name itself.
 pub(crate) fn domain_of(
     name: &str,
     addresses: Option<AddressPrefixes>,

@@ -4,8 +4,8 @@
 //! 10.0.0.0/8   10.1.0.0/16        10.1.2.3 -> 10.1.0.0/16, the longest      10.9.9.9 -> 10.0.0.0/8
 //! ```
 //!
-//! Knows nothing of what a network may do: it gives names, longest first, and whoever asks looks them up. What
-//! stays true: a resource without networks asks nothing of a domain.
+//! Knows nothing of what a network may do: it returns names, longest first, and the caller looks them up. What stays
+//! true: without networks no domain is parsed.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use tollgate_shared::networks::{NetworkName, NetworkText, network, network_of_domain};
 
-/// The network that a name may be meant as which is not written as one: `10.0.0.0/8` for `10/8`, `2001:db8::/32` for
+/// The network that a name probably means, if it is not written as one: `10.0.0.0/8` for `10/8`, `2001:db8::/32` for
 /// `2001:db8/32`.
 pub(crate) fn meant_as(name: &str) -> Option<IpNet> {
     if network(name) != NetworkName::Other {
@@ -27,7 +27,7 @@ pub(crate) fn meant_as(name: &str) -> Option<IpNet> {
         let address: Ipv6Addr = format!("{start}::").parse().ok()?;
         return Some(IpNet::new(address.into(), bits).ok()?.trunc());
     }
-    // In decimal also with zeros in front, which addresses may not have.
+    // Decimal, also with leading zeros, which addresses may not have.
     let given: Option<Vec<u8>> = start.split('.').map(|part| part.parse().ok()).collect();
     let given = given.filter(|given| given.len() <= 4)?;
     let mut octets = [0; 4];
@@ -40,11 +40,11 @@ pub(crate) fn meant_as(name: &str) -> Option<IpNet> {
     )
 }
 
-/// Networks, and which lengths they have.
+/// Networks, and the prefix lengths that occur.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     all: Arc<BTreeSet<IpNet>>,
-    /// Lengths that occur, longest first; of IPv4 and of IPv6.
+    /// Prefix lengths that occur, longest first; of IPv4 and of IPv6.
     lengths: [Box<[u8]>; 2],
 }
 
@@ -66,8 +66,8 @@ impl Networks {
         }
     }
 
-    /// These and one more domain, if it is a network; those that this was cloned from stay as they are, and are
-    /// copied at the first one alone.
+    /// Adds one more domain if it is a network. Clones of this value stay as they are: the set is copied when the
+    /// first network is added.
     pub fn add(&mut self, domain: &str) {
         if let Some(network) = named(domain) {
             self.add_network(network);
@@ -87,7 +87,7 @@ impl Networks {
         }
     }
 
-    /// These and those; `other` is the smaller one.
+    /// The union of both; `other` should be the smaller one.
     pub fn and(mut self, other: &Self) -> Self {
         if self.all.is_empty() {
             return other.clone();
@@ -99,7 +99,7 @@ impl Networks {
         self
     }
 
-    /// The first answer of `look_up` to the names of the networks that a domain's address is in, longest first.
+    /// The first result of `look_up` for the names of the networks that contain a domain's address, longest first.
     pub fn find<T>(&self, domain: &str, look_up: impl Fn(&str) -> Option<T>) -> Option<T> {
         if self.all.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Normalisation: the same limits in the one form that the rules work on (Charon, section 4.1).
+//! Normalisation: converts tiers to the form on which the rules work (Charon, section 4.1).
 //!
 //! ```text
 //! never active          limit 5  window 1s  active 0s                tier is dropped
@@ -7,36 +7,35 @@
 //! ```
 //!
 //! A partial window at the end of an active period would, with no cooldown, let a domain make
-//! nearly twice its limit across the edge. Knows nothing of names; what it did is told as changes.
-//! What stays true: normalised tiers stay as they are.
+//! nearly twice its limit across the edge. Knows nothing of names; it reports what it did as
+//! changes. What stays true: normalised tiers do not change when they are normalised again.
 
 use tollgate_shared::time::Span;
 
 use super::rate::Tier;
 
-/// What normalisation did to one tier.
+/// A change of one tier by normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierChange {
     /// The tier was never active and is gone.
     Dropped,
     /// The window was longer than the active time.
     WindowCut {
-        /// As it was written.
+        /// As written.
         before: Span,
-        /// As it rules.
+        /// As effective.
         after: Span,
     },
     /// The active time was not a whole number of windows.
     ActiveTrimmed {
-        /// As it was written.
+        /// As written.
         before: Span,
-        /// As it rules.
+        /// As effective.
         after: Span,
     },
 }
 
-/// The tiers as they rule, and what was changed: the tier's number as written, from 1, and the
-/// change.
+/// The effective tiers, and the changes: the tier's number as written, from 1, and the change.
 pub fn normalise(tiers: &[Tier]) -> (Box<[Tier]>, Vec<(usize, TierChange)>) {
     let mut changes = Vec::new();
     let mut normal = Vec::with_capacity(tiers.len());
@@ -76,7 +75,7 @@ fn normalise_tier(tier: Tier) -> Option<Tier> {
     let window = tier.window.min(tier.active);
     let active = match tier.active.as_micros().checked_rem(window.as_micros()) {
         Some(part) => tier.active.saturating_sub(Span::from_micros(part)),
-        // A window of no length cannot be written in a document; it divides everything.
+        // A document cannot contain a window of length zero; it divides everything.
         None => tier.active,
     };
     Some(Tier {
@@ -93,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// `spec/vectors/normalize.jsonl`, as it lies beside the cross-crate tests.
+    /// `tests/vectors/normalize.jsonl` of the repository.
     const VECTORS: &str = include_str!("../../../tests/vectors/normalize.jsonl");
 
     #[derive(Deserialize)]

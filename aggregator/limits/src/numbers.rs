@@ -1,4 +1,5 @@
-//! Numbers that stand for classes and resources within one version. Between versions they mean nothing.
+//! Numbers of classes and resources within one version. Numbers of different versions must not be
+//! compared.
 
 /// The number of a class of limits within one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,16 +1,17 @@
-//! What a change states of one domain, and why it may be refused.
+//! The statement of a change about one domain, and why it may be refused.
 
 use tollgate_shared::names::{NAME_BYTES_MAX, NameFault};
 
 use super::fault::{FaultKind, Faults};
 
-/// The most rows of one version: some 100 bytes each, so that a fleet's rows stay within half a gigabyte.
+/// The most rows of one version: about 100 bytes each, so that a fleet's rows stay within half a
+/// gigabyte.
 pub const OVERRIDE_ROWS_MAX: usize = 1 << 22;
 
-/// What a domain states of itself, in the words of a document. `None` stays as it was.
+/// A domain's own statement, in a document's notation. A field that is `None` stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Own {
-    /// Hits in a time, as `100/s`; it takes the place of tiers.
+    /// Hits in a time, as `100/s`; it replaces tiers.
     pub rate: Option<Box<str>>,
     /// Hits a second, as `200/s`.
     pub hard: Option<Box<str>>,
@@ -19,7 +20,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// What is stated here, and of what is not the same as before.
+    /// The fields stated here, and for the other fields those stated before.
     #[must_use]
     pub fn or(self, before: Option<&Self>) -> Self {
         let Some(before) = before else {
@@ -33,7 +34,7 @@ impl Own {
     }
 }
 
-/// Why nothing is changed.
+/// Why a change was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotChanged {
     /// There is no such resource.
@@ -49,21 +50,21 @@ pub enum NotChanged {
         /// What can be stated.
         expected: &'static str,
     },
-    /// What is to be taken away is not there.
+    /// The row to remove does not exist.
     #[error("domain {0:?} has nothing of its own")]
     Nothing(Box<str>),
-    /// What is to be taken away is no row: the document states it.
+    /// The statement to remove is not a row: the document contains it.
     #[error("domain {0:?} has its limits of the document: expected a change of the document")]
     InDocument(Box<str>),
     /// Addresses that had rows of their own are one network now.
     #[error("domain {0:?} is in the network of another row: expected one row of each network")]
     SameNetwork(Box<str>),
-    /// There are rows enough.
+    /// There are as many rows as allowed.
     #[error(
         "{OVERRIDE_ROWS_MAX} domains have limits of their own beside the document: expected no more"
     )]
     TooMany,
-    /// No document may have the name.
+    /// A document may not contain the name.
     #[error("domain {domain:?}: {fault}")]
     Name {
         /// The name.
@@ -79,15 +80,15 @@ pub enum NotChanged {
         /// What is wrong with it.
         kind: FaultKind,
     },
-    /// No record has room for what is stated.
+    /// The statement is too long for a record.
     #[error("a {field} of {found} bytes: expected at most {NAME_BYTES_MAX}")]
     Long {
         /// Rate or hard limit.
         field: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         found: usize,
     },
-    /// What is stated is wrong.
+    /// The statement is invalid.
     #[error("{0}")]
     Faults(Faults),
 }

@@ -6,11 +6,11 @@
 //! engine: agent_timeout
 //! ```
 //!
-//! A path borrows from the one above it, so that a reading without faults builds no text at all.
+//! A path borrows from its parent, so that a reading without faults builds no text at all.
 
 use std::fmt;
 
-/// The most characters of a name that a path shows.
+/// How many characters of a name a path shows.
 const NAME_CHARS_SHOWN: usize = 64;
 
 /// One step on the way to a place.
@@ -18,23 +18,24 @@ const NAME_CHARS_SHOWN: usize = 64;
 pub(super) enum PathStep<'a> {
     /// The document itself.
     Document,
-    /// A table of fixed name, as `engine`.
+    /// A table with a fixed name, as `engine`.
     Section(&'static str),
-    /// The same, but unsaid in the paths through it: `domains` above `domain "acme"`.
+    /// The same, but omitted in the paths through it: `domains` above `domain "acme"`.
     Through(&'static str),
     /// One of many, as `resource "api.search"`.
     Named(&'static str, &'a str),
     /// A field, as `window`.
     Field(&'a str),
-    /// One of a list under a name of its own, as `tier[1]`; made by [`PathStep::item`], which numbers them.
+    /// An item of a list that is shown by a singular name, as `tier[1]`; made by [`PathStep::item`], which numbers
+    /// it.
     Item(&'static str, usize),
-    /// One of a list, from 1, behind the list's name, as in `members[1]`.
+    /// An item of a list, from 1, after the list's name, as in `members[1]`.
     Nth(usize),
 }
 
 impl PathStep<'_> {
-    /// One of a list by its index. Windows and quotas are numbered from 0, as denials name them (`window:0`); tiers
-    /// and all else from 1.
+    /// An item of a list by its index. Windows and quotas are numbered from 0, as denials name them (`window:0`);
+    /// tiers and all other items from 1.
     pub(super) fn item(name: &'static str, index: usize) -> Self {
         match name {
             "windows" | "quota" => Self::Item(name, index),
@@ -56,7 +57,7 @@ impl<'a> Path<'a> {
         step: PathStep::Document,
     };
 
-    /// The path one step further.
+    /// The path extended by one step.
     pub(super) fn then(&'a self, step: PathStep<'a>) -> Self {
         Self {
             up: Some(self),
@@ -68,7 +69,7 @@ impl<'a> Path<'a> {
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut up = self.up;
-        // A table that has no words of its own (`domains`) stands for the one above it.
+        // A table that is omitted in paths (`domains`) is shown as the one above it.
         while let Some(Path {
             up: above,
             step: PathStep::Through(_),
@@ -99,7 +100,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A name in quotes, cut where it is too long to be read.
+/// A name in quotes, cut if it is too long to read.
 pub(super) struct Quoted<'a>(pub(super) &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -111,7 +112,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A key as TOML has it: bare where it can be.
+/// A key in TOML: bare if possible.
 struct PathKey<'a>(&'a str);
 
 impl fmt::Display for PathKey<'_> {

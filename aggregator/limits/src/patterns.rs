@@ -4,20 +4,21 @@
 //! api.*    api.se*    *          api.search -> api.se*, the longest      web -> *
 //! ```
 //!
-//! Knows nothing of limits. What stays true: a name that is configured itself is never asked about here.
+//! Knows nothing of limits. What stays true: names that are configured themselves are not looked up
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Patterns by what stands before their `*`.
+/// Patterns by the text before their `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Patterns {
     numbers: BTreeMap<Box<str>, usize>,
-    /// Lengths of literals that occur, longest first: as many look-ups at most as a name has bytes.
+    /// Lengths of these texts that occur, longest first: at most as many look-ups as a name has bytes.
     lengths: Box<[usize]>,
 }
 
 impl Patterns {
-    /// The patterns among names, which are numbered in their order.
+    /// The patterns among `names`; a pattern's number is its position there.
     pub fn among<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let literal =
             |(number, name): (usize, &str)| Some((name.strip_suffix('*')?.into(), number));

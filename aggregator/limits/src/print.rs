@@ -1,7 +1,8 @@
-//! Limits written down again as a document: the canonical one of all that mean the same.
+//! Prints limits as a document: the canonical one of all documents with the same meaning.
 //!
-//! Plans are expanded and namespaces' defaults written out, so the document stands for itself. What
-//! stays true: reading what is printed gives equal limits, and equal limits print alike.
+//! Plans are expanded and namespaces' defaults written out, so the document is complete by itself.
+//! What stays true: the printed document reads as equal limits, and equal limits print the same
+//! text.
 
 use std::fmt::{self, Write as _};
 
@@ -28,10 +29,10 @@ impl Limits {
 }
 
 impl RateResource {
-    /// The limits of a domain with what it inherits, as fields of a document.
+    /// The limits of a domain, including inherited ones, as fields of a document.
     pub fn limits_text_of(&self, domain: &str) -> String {
         let mut stated = self.override_for(domain).stated.clone().or(self.stated());
-        // Nothing is left to inherit, so what is un-stated needs no word.
+        // There is nothing left to inherit, so `none` need not be stated.
         stated.windows.unstated_is_silent();
         stated.bucket.unstated_is_silent();
         stated.tiers.unstated_is_silent();
@@ -120,7 +121,7 @@ fn write_rate(out: &mut String, rate: &RateResource) -> fmt::Result {
     for (domain, over) in rate.overrides() {
         write!(out, "{} = {{ ", TomlKey(domain))?;
         write_stated(out, &over.stated, ", ")?;
-        // The last field brought a separator; nothing stated leaves none.
+        // The last field added a separator; an empty statement has none.
         if out.ends_with(", ") {
             out.truncate(out.len() - 2);
             out.push(' ');

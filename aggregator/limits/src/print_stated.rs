@@ -1,6 +1,7 @@
-//! A statement written down again: windows, bucket, tiers, hard limit and quotas as people write them.
+//! Prints a statement: windows, bucket, tiers, hard limit and quotas in their usual notation.
 //!
-//! What stays true: what is printed reads as the same statement, within braces as in a table of its own.
+//! What stays true: the text reads as the same statement, within braces as well as in a table of its
+//! own.
 
 use std::fmt::{self, Write as _};
 
@@ -12,12 +13,12 @@ use super::spelling::{print_quota, print_rate};
 use super::stated::{Allowance, Setting, Stated};
 use super::units::print_span;
 
-/// Units that a bucket's rate is printed in, the shortest that makes a whole number first.
+/// Units for a bucket's rate, shortest first.
 const UNITS: [u64; 5] = [1, 60, 3_600, 86_400, 604_800];
 
-/// What is stated, each field followed by `end`.
+/// Prints the stated fields, each followed by `end`.
 pub(super) fn write_stated(out: &mut String, stated: &Stated, end: &str) -> fmt::Result {
-    // What one of the three replaces needs no word, see `Stated::replacing`.
+    // A field that one of the three replaces need not be printed, see `Stated::replacing`.
     let replaced = stated.states_a_usual();
     let none = |out: &mut String, is_none: bool, field: &str| match is_none {
         true => write!(out, "{field} = \"none\"{end}"),
@@ -81,7 +82,7 @@ fn write_bucket(out: &mut String, bucket: &Bucket, end: &str) -> fmt::Result {
     )
 }
 
-/// The rate in the shortest unit of which a whole number flows in, as it was likely written.
+/// The rate in the shortest unit with a whole number of tokens, as it was likely written.
 fn whole_rate(tokens: u64, period: Span) -> Rate {
     let in_unit = |seconds: &u64| {
         let micros = seconds * 1_000_000;
@@ -107,7 +108,8 @@ fn write_quotas(out: &mut String, quotas: &[Allowance], end: &str) -> fmt::Resul
 }
 
 fn write_tiers(out: &mut String, tiers: &[Tier], end: &str) -> fmt::Result {
-    // A list may be broken into lines wherever its table ends with one; within braces it may not.
+    // A list may be broken into lines if its table ends fields with a line break; within braces it may
+    // not.
     let broken = end == "\n" && 1 < tiers.len();
     out.push_str("tiers = [");
     for (index, tier) in tiers.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Promises about all documents: what is read can be written and read again, whatever stands
-//! anywhere is answered, and order and spelling change nothing.
+//! Promises about all documents: what was read can be printed and read again, any input gets an
+//! answer, and order and spelling change nothing.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tollgate_shared::networks::{NetworkName, network};
 use super::schema_tests::schema_faults;
 use super::{Limits, Own, Revision, check};
 
-/// One resource's table, as a person might write it: names and values are drawn, the shape is free.
+/// One resource's table, as a person might write it, with random names and values.
 fn rate_resource() -> impl Strategy<Value = String> {
     let overrides = prop::collection::btree_map(domain(), limits(), 0..6);
     let blind = prop::sample::select(vec![
@@ -78,7 +78,7 @@ fn copies_resource() -> impl Strategy<Value = String> {
         })
 }
 
-/// Fields for one line: what is usual or none, a hard limit, quotas.
+/// Fields for one line: the usual constraint or `none`, a hard limit, quotas.
 fn limits() -> impl Strategy<Value = String> {
     let hard = prop_oneof![
         3 => Just(String::new()),
@@ -176,14 +176,14 @@ fn tier() -> impl Strategy<Value = String> {
         })
 }
 
-/// Names with everything in them that a name may have and a key must quote.
+/// Names with every kind of character that a name may have and a key must quote.
 fn domain() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,3}",
         "[a-z0-9._:/ '#=\\[\\]{}-]{1,12}",
-        // Escapes of Rust's Debug and of TOML's strings agree on these.
+        // Rust's Debug and TOML's strings escape these alike.
         "[\"\\\\äß漢]{1,4}",
-        // Networks in their one spelling.
+        // Networks in canonical spelling.
         (0u8..99, 8u8..33).prop_map(|(byte, bits)| match bits {
             32 => format!("10.0.0.{byte}"),
             bits => format!("{byte}.0.0.0/{bits}"),
@@ -220,7 +220,7 @@ fn document() -> impl Strategy<Value = String> {
     })
 }
 
-/// Each resource of a pattern is limited by itself.
+/// A pattern has no global limit: each of its resources is limited by itself.
 fn without_global(fields: &str) -> String {
     let lines = fields.lines().filter(|line| !line.starts_with("global"));
     lines.collect::<Vec<_>>().join("\n")
@@ -326,7 +326,7 @@ fn order_and_spelling_change_nothing() {
         domains.d = { rate = "4/s" }
         "#,
     );
-    // Other statements come first here, and one that only the plan made is not made at all.
+    // Other statements come first here, and one that only the plan stated is not used at all.
     let other = Limits::parse(
         r#"
         plans = { lead = ["d"], gold = ["c"] }

@@ -1,7 +1,7 @@
-//! The part of a resource's limits that agents learn with the feed.
+//! The part of a resource's limits that agents learn.
 //!
-//! Agents decide by denials, not by limits; they need these for headers, for what to do while
-//! blind, and for resources that nobody configured.
+//! Agents decide by denials, not by limits. They need these for headers, for calls while blind, and for resources
+//! that are not configured.
 
 use tollgate_shared::descriptors::rules_of_resource;
 use tollgate_shared::time::Span;
@@ -16,7 +16,7 @@ use super::settings::BlindPolicy;
 use super::version::Limits;
 
 impl Limits {
-    /// What agents learn about a resource, configured or not; `version` is these limits' own.
+    /// What agents learn about a resource, configured or not; `version` is the number of these limits.
     pub fn public(&self, resource: &str, version: u64) -> Public {
         if let Some(rules) = self.public_descriptors(resource, version) {
             return rules;
@@ -47,14 +47,14 @@ impl Limits {
         }
     }
 
-    /// The rules that agents learn under this name, if it stands for any.
+    /// The rules of descriptors that agents learn under this name, if it is a name of rules.
     fn public_descriptors(&self, resource: &str, version: u64) -> Option<Public> {
         let domain = rules_of_resource(resource)?;
         let rules = self.descriptors.get(domain)?;
         Some(Public {
             version,
             kind: Kind::Descriptors,
-            // Descriptors that no rule matches are uses of what nobody configured.
+            // Descriptors that no rule matches are uses of a resource that is not configured.
             refused: !self.namespace_of(domain).allow_unconfigured,
             descriptors: rules.clone(),
             ..Public::default()
@@ -95,8 +95,7 @@ impl Limits {
             addresses: rate.addresses(),
             has_overrides,
             blind: public_blind(rate.blind()),
-            // Or whoever calls under a new name each time would have a denial without end
-            // for each of them.
+            // Otherwise a caller that uses a new name each time would cause a denial without end for each of them.
             refused: class.grants_nothing()
                 && !has_overrides
                 && !ignored
@@ -105,9 +104,9 @@ impl Limits {
         }
     }
 
-    /// The least limit of any domain, as agents have to heed it; see [`as_near`]. With tiers it is 0, so that nothing
-    /// waits: a hit from before its pair's tier was entered counts nowhere, and what waited in one agent is that beside
-    /// what another sent at once.
+    /// The least limit of any domain, as agents have to apply it; see [`as_near`]. With tiers it is 0, so that no
+    /// call waits in an agent: a hit stamped before its pair's tier was entered counts nowhere, which happens to a
+    /// call that waited in one agent while another agent sent at once.
     fn least_of_any(&self, rate: &RateResource) -> Option<u64> {
         let of_overrides = rate.override_classes();
         let all = std::iter::once(rate.default_class()).chain(of_overrides);
@@ -123,8 +122,7 @@ impl Limits {
 
     /// The most copies that the limits of any domain can grant at once. `None`: any number.
     ///
-    /// Of a document as it was read, each override once; what was changed of domains since is looked at one by
-    /// one.
+    /// Checks each override of the document once, and each distinct override of rows.
     fn most_of_any(&self, rate: &RateResource) -> Option<u64> {
         let most = |class| self.class(class).most_at_once();
         let of_overrides = rate.override_classes().map(most);
@@ -137,8 +135,8 @@ impl Limits {
     }
 }
 
-/// A limit as agents have to heed it who wait with calls of pairs that are not near: they rely on a fifth of it
-/// being left when they hear of the pair.
+/// A limit as agents have to apply it if they let calls of pairs wait that are not near: they rely on a fifth of it
+/// being left when they get the notice about the pair.
 fn as_near(limit: u64, near_percent: u8) -> u64 {
     const USUAL: u64 = 20;
     let percent = u64::from(near_percent).min(USUAL);
@@ -172,14 +170,14 @@ fn public_copies(copies: &CopiesResource, agent_timeout: Span) -> PublicCopies {
     }
 }
 
-/// What the copies of no domain are above, beside the default limit of those that have none of their own.
+/// A number of copies that no domain exceeds, apart from the default limit of domains without a limit of their own.
 fn nobody_is_above(copies: &CopiesResource) -> Option<u64> {
     let greatest = copies.has_overrides().then_some(copies.greatest);
     copies.global.into_iter().chain(greatest).min()
 }
 
-/// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the
-/// members of one after the other.
+/// The groups of a resource, as far as they fit into `bytes`: first the names of all, then the members of one after
+/// the other.
 fn public_groups(copies: &CopiesResource, bytes: usize) -> Box<[PublicGroup]> {
     // Names of fields, heads of texts and arrays, and the limit.
     const GROUP: usize = 48;

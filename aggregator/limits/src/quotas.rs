@@ -1,18 +1,18 @@
-//! Quotas of which one keeps another from ever being reached.
+//! Quotas that another quota keeps from ever being reached.
 //!
 //! ```text
 //! 60/day, 50/month        a day has at most the 50 of its month: 60 are never reached
 //! 50/day, 9000/month      a month has at most 31 days: 1,550 of 9,000
-//! 100/week, 60/month      a week may lie in two months: 100 are reached only there
+//! 100/week, 60/month      a week may extend over two months: 100 are reached only there
 //! ```
 //!
-//! Knows nothing of zones: all quotas of a class have the same.
+//! Knows nothing of zones: all quotas of a class have the same zone.
 
 use super::path::PathStep;
 use super::rate::{Calendar, Quota};
 use super::warning::WarningKind;
 
-/// Those that another one keeps from being reached, each with the first that does.
+/// The quotas that another one keeps from being reached, each with the first that does.
 pub(super) fn idle(
     quotas: &[Quota],
 ) -> impl Iterator<Item = (PathStep<'static>, WarningKind)> + '_ {
@@ -31,7 +31,7 @@ pub(super) fn idle(
 fn beside(quota: &Quota, of: &Quota, is_before: bool) -> Option<WarningKind> {
     let (limit, unit) = (of.limit, of.unit);
     let most = limit.saturating_mul(periods_in(quota.unit, unit));
-    // Of two that say the same the first is the one that binds.
+    // Of two quotas with the same effect the first is the one that binds.
     if most < quota.limit || (most == quota.limit && (is_before || quota.unit < unit)) {
         return Some(WarningKind::QuotaNeverBinds { most, limit, unit });
     }
@@ -39,7 +39,7 @@ fn beside(quota: &Quota, of: &Quota, is_before: bool) -> Option<WarningKind> {
     is_above.then_some(WarningKind::QuotaAboveLonger { limit, unit })
 }
 
-/// How many periods of `unit` there are at most, in whole or in part, in one of `within`.
+/// How many periods of `unit` at most overlap one of `within`.
 const fn periods_in(within: Calendar, unit: Calendar) -> u64 {
     match (within, unit) {
         (Calendar::Day, _) => 1,

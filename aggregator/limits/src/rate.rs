@@ -1,7 +1,7 @@
-//! What rules one domain's use of a rate-limited resource: its constraints, checked and normalised.
+//! The limits of one domain on a rate-limited resource: its constraints, checked and normalised.
 //!
-//! A pair is granted a copy only if every stated constraint has room. They are asked in the order
-//! hard, global (which belongs to the resource), windows, quotas, bucket, tiers.
+//! A pair is granted a copy only if every stated constraint has room. The rules check them in the
+//! order hard, global (which belongs to the resource), windows, quotas, bucket, tiers.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tollgate_shared::time::{Span, Timestamp};
 use super::units::greatest_common_divisor;
 use super::zone::Zone;
 
-/// What hard and global limits count over.
+/// The length over which hard and global limits count.
 pub const SECOND: Span = Span::from_secs(1);
 
-/// The greatest limit whose stamps are kept as they are.
+/// The greatest limit of a window with exact stamps.
 pub const EXACT_MAX: u64 = 4_096;
 
 /// A burst tier, as in the Charon paper, section 2.1.
@@ -73,7 +73,7 @@ impl Window {
         }
     }
 
-    /// Whether stamps are kept as they are.
+    /// Whether stamps are kept exactly.
     #[inline]
     pub fn is_exact(&self) -> bool {
         self.limit <= EXACT_MAX
@@ -117,8 +117,8 @@ impl Bucket {
         }
     }
 
-    /// The debt of a bucket that states none: the greater of the burst and of what flows in within a
-    /// second, rounded up to whole copies.
+    /// The debt of a bucket that states none: the burst, or the inflow of a second rounded up to
+    /// whole copies if that is greater.
     pub fn default_debt(tokens: u64, period: Span, burst: u64) -> u64 {
         let a_second = u128::from(tokens) * 1_000_000;
         let a_second = a_second.div_ceil(u128::from(period.as_micros().max(1)));
@@ -127,7 +127,7 @@ impl Bucket {
 }
 
 impl Bucket {
-    /// What a copy takes.
+    /// The units of one copy.
     #[inline]
     pub fn copy_units(&self) -> i64 {
         i64::try_from(self.period.as_micros())
@@ -135,11 +135,11 @@ impl Bucket {
             .max(1)
     }
 
-    /// So many copies in units; what does not fit is the most there is.
+    /// Copies in units, saturating.
     #[inline]
     pub fn units(&self, copies: u64) -> i64 {
         let units = i128::from(copies) * i128::from(self.copy_units());
-        // A document with a greater bucket is refused; this keeps arithmetic total.
+        // A document with a larger bucket is refused; this keeps the arithmetic total.
         i64::try_from(units).unwrap_or(i64::MAX).min(1 << 62)
     }
 
@@ -149,13 +149,13 @@ impl Bucket {
         self.units(self.burst)
     }
 
-    /// The level that debt does not take below.
+    /// The lowest level that debt may cause.
     #[inline]
     pub fn floor(&self) -> i64 {
         -self.units(self.debt)
     }
 
-    /// How long it takes from a level to one that is not lower than another; `None` means for ever.
+    /// How long the level takes to rise to at least another level; `None`: for ever.
     #[inline]
     pub fn rises_in(&self, from: i64, to: i64) -> Option<Span> {
         let missing = i128::from(to) - i128::from(from);
@@ -171,7 +171,7 @@ impl Bucket {
             .map(Span::from_micros)
     }
 
-    /// How long an empty bucket takes to be full, for those who show limits.
+    /// How long an empty bucket takes to fill, to display limits.
     pub fn fills_in(&self) -> Span {
         self.rises_in(0, self.full()).unwrap_or(Span::MAX)
     }
@@ -191,7 +191,7 @@ pub enum Calendar {
 }
 
 impl Calendar {
-    /// The period, in a word: `day`.
+    /// The name of the period: `day`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -207,16 +207,16 @@ impl Calendar {
 pub struct Quota {
     /// Copies in one period; below 2³².
     pub limit: u64,
-    /// What the period is.
+    /// The kind of period.
     pub unit: Calendar,
-    /// Whose local dates begin it.
+    /// The zone whose local dates begin it.
     pub zone: Arc<Zone>,
 }
 
 /// The limits of one domain on one resource, after inheritance, plans and normalisation. Domains
 /// with equal limits share one class.
 ///
-/// A constraint that is not stated asks nothing, so the default lets everything through.
+/// A constraint that is not stated always has room, so the default lets everything through.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateClass {
     /// Copies a second of this domain; `None` means unbounded.
@@ -227,22 +227,23 @@ pub struct RateClass {
     pub quotas: Box<[Quota]>,
     /// A token bucket.
     pub bucket: Option<Bucket>,
-    /// The tiers, lowest first. `None` means that tiers ask nothing; an empty list makes the resource
+    /// The tiers, lowest first. `None`: the tiers limit nothing; an empty list makes the resource
     /// inaccessible.
     pub tiers: Option<Box<[Tier]>>,
-    /// Whether a settlement may take back what was estimated.
+    /// Whether a settlement may refund copies of an estimate.
     pub refunds: bool,
 }
 
 impl RateClass {
-    /// The hard limit, if there is one, and then the windows, in the order in which they are asked.
+    /// The hard limit, if there is one, and then the windows, in the order in which the rules check
+    /// them.
     #[inline]
     pub fn sliding(&self) -> impl Iterator<Item = Window> + '_ {
         let hard = self.hard.map(Window::of_second);
         hard.into_iter().chain(self.windows.iter().copied())
     }
 
-    /// How many [`RateClass::sliding`] gives.
+    /// The number of items of [`RateClass::sliding`].
     #[inline]
     pub fn sliding_len(&self) -> usize {
         usize::from(self.hard.is_some()) + self.windows.len()
@@ -271,12 +272,12 @@ impl RateClass {
         }
     }
 
-    /// The tiers, lowest first; none where tiers ask nothing.
+    /// The tiers, lowest first; empty if tiers limit nothing.
     pub fn tiers(&self) -> &[Tier] {
         self.tiers.as_deref().unwrap_or_default()
     }
 
-    /// Whether it states tiers and has none.
+    /// Whether it states an empty list of tiers.
     pub fn is_inaccessible(&self) -> bool {
         self.tiers.as_deref().is_some_and(<[Tier]>::is_empty)
     }
@@ -295,7 +296,7 @@ impl RateClass {
         self.most_at_once() == Some(0)
     }
 
-    /// The least of its limits: with so many copies it may be full. `None`: it states none but 0.
+    /// The least of its limits: with so many copies it may be full. `None`: it has no limit but 0.
     pub fn least(&self) -> Option<u64> {
         let sliding = self.sliding().map(|window| window.limit);
         let tiers = self.tiers().iter().map(|tier| tier.limit);

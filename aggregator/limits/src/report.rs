@@ -1,8 +1,8 @@
-//! What `tollgate check` says about a limits document.
+//! The output of `tollgate check` about a limits document.
 //!
-//! To people it prints the faults, or the document normalised with everything worth a look in
-//! comments above it, so that what is printed is itself a document. Programs get the same as one
-//! object. Knows no files: it is given a text and what to call it.
+//! For people it is the faults, or the normalised document with the warnings in comments above it,
+//! so that the output is itself a document. Programs get the same as one object. Knows no files:
+//! the caller passes a text and its name.
 
 use std::fmt;
 
@@ -16,23 +16,23 @@ use super::tables::RateOverride;
 use super::version::Limits;
 use super::warning::{Bytes, Warning, Warnings};
 
-/// The most kinds of limits whose bytes are reported for one resource; the greatest are.
+/// For how many different limits of one resource bytes are reported; the greatest are.
 const SIZES_MAX: usize = 20;
 
 /// The answer of `tollgate check`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Name and number of this object's form.
+    /// Name and number of this object's format.
     pub schema: &'static str,
-    /// What the document is called.
+    /// The name of the document.
     pub file: String,
-    /// Whether it can rule: there are no faults.
+    /// Whether it can be used: there are no faults.
     pub good: bool,
     /// Everything that is wrong.
     pub faults: Vec<Fault>,
     /// Faults beyond those listed.
     pub faults_omitted: u64,
-    /// What is worth a look.
+    /// What is valid but questionable.
     pub warnings: Vec<Warning>,
     /// Warnings beyond those listed.
     pub warnings_omitted: u64,
@@ -49,27 +49,27 @@ pub struct ResourceReport {
     pub resource: String,
     /// `rate` or `copies`.
     pub kind: &'static str,
-    /// How many domains have limits of their own, those by plans among them.
+    /// How many domains have limits of their own, including those by plans.
     pub overrides: usize,
-    /// What a domain at its limit takes, of a rate-limited resource: the default first, then the
+    /// The bytes of a domain at its limit, for a rate-limited resource: the default first, then the
     /// greatest.
     pub sizes: Vec<SizeReport>,
-    /// Further kinds of limits, each with smaller sizes than those listed.
+    /// How many further different limits there are, with sizes below those listed.
     pub sizes_omitted: usize,
 }
 
-/// What a domain at its limit takes.
+/// The bytes of a domain at its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeReport {
-    /// A domain that is limited so; none: every domain without an override.
+    /// A domain with these limits; `None`: every domain without an override.
     pub domain: Option<String>,
-    /// How many domains with overrides are limited so.
+    /// How many domains with overrides have these limits.
     pub domains: usize,
-    /// About how many bytes of state.
+    /// Estimated bytes of state.
     pub bytes_per_domain: u64,
 }
 
-/// Checks a document; `file` is what it is called in the messages.
+/// Checks a document; `file` is its name in the messages.
 pub fn check(text: &str, file: &str) -> CheckReport {
     let empty = CheckReport {
         schema: "tollgate.check/1",
@@ -107,7 +107,7 @@ fn report_resource(limits: &Limits, resource: &Resource) -> ResourceReport {
     let mut sizes = Vec::new();
     let mut sizes_omitted = 0;
     if let Resource::Rate(rate) = resource {
-        // A candidate is ruled beside the real limits, and takes as much again.
+        // A candidate is ruled beside the real limits, and has a state of its own.
         let of_class = |class: ClassId| state_bytes_at_limit(limits.class(class));
         let bytes =
             |of: &RateOverride| of_class(of.class).saturating_add(of.candidate.map_or(0, of_class));
@@ -119,7 +119,7 @@ fn report_resource(limits: &Limits, resource: &Resource) -> ResourceReport {
                 bytes_per_domain: bytes(of),
             })
             .collect();
-        // Stable: of equal sizes the first domain's comes first.
+        // Stable: among equal sizes the first domain's comes first.
         sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes_per_domain));
         sizes_omitted = sizes.len().saturating_sub(SIZES_MAX);
         sizes.truncate(SIZES_MAX);

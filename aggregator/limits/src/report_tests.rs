@@ -1,4 +1,4 @@
-//! What `tollgate check` prints, for people and for programs.
+//! Tests of the output of `tollgate check`, for people and for programs.
 
 use super::{Limits, check};
 
@@ -122,7 +122,7 @@ fn only_the_greatest_of_many_kinds_of_limits_are_listed() {
     assert_eq!(resource.sizes[20].domain.as_deref(), Some("d82"));
 }
 
-/// Checks that what `check` prints of a document has a text in it.
+/// Checks that the output for a document contains a text.
 #[track_caller]
 fn says(document: &str, text: &str) {
     let said = check(document, "f").to_string();
@@ -141,7 +141,7 @@ fn tiers_that_look_like_windows_are_said_to_add_up() {
         "resource \"x\": tiers: tiers add up: one after the other they let 1110 through in the longest window, not \
          1000; if all of them are to hold at once, expected `windows` with the same numbers",
     );
-    // A burst as a second tier of the same window is not one: it is there all the time.
+    // A burst as a second tier of the same window is not a burst: it is always available.
     says(
         &tiers(&[tier(10, "1s"), tier(50, "1s")]),
         "resource \"x\": tier[2]: has no cooldown, so it adds to what is below it all the time: 60 in its window; for \

@@ -1,7 +1,7 @@
-//! What a document says of one resource, checked: who has which limits on it.
+//! The content of a document about one resource, checked: which limits each domain has on it.
 //!
-//! An override keeps what it states apart from what it inherits, so that the document can be
-//! written down again and a changed default reaches those who did not speak against it.
+//! An override keeps its own statement separate from what it inherits, so that the document can be printed again, and
+//! a changed default applies to all domains that do not override it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub enum Mode {
 }
 
 /// A resource that a document configures.
-// Nearly all resources are limited in hits, so that a box would cost more than it saves.
+// Nearly all resources are limited by rate, so a box would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -58,7 +58,7 @@ impl Resource {
         }
     }
 
-    /// What agents do with it while blind.
+    /// How agents treat it while blind.
     pub fn blind(&self) -> BlindPolicy {
         match self {
             Self::Rate(rate) => rate.blind(),
@@ -67,17 +67,17 @@ impl Resource {
     }
 }
 
-/// The share of room left, in percent of the least limit, from which on a pair is told as near.
+/// The default room, in percent of the least limit, from which a pair is announced as near.
 pub const NEAR_DEFAULT: u8 = 20;
 
-/// A rate-limited resource, or a pattern of some: then its name ends with `*`.
+/// A rate-limited resource, or a pattern of resources: then its name ends with `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateResource {
     pub(super) name: Box<str>,
     pub(super) ix: ResourceIx,
-    /// What rules a domain that has no override.
+    /// The limits of a domain that has no override.
     pub(super) default: RateOverride,
-    /// What the candidate states in the default's place.
+    /// The candidate's statement, in place of the default's.
     pub(super) candidate: Option<Stated>,
     pub(super) global: Option<u64>,
     pub(super) near: u8,
@@ -85,15 +85,15 @@ pub struct RateResource {
     pub(super) blind: BlindPolicy,
     pub(super) mode: Mode,
     pub(super) large_state: bool,
-    /// The networks among those who have an override, or had one.
+    /// The networks among the domains that have an override, or had one.
     pub(super) networks: Networks,
-    /// Who has an override in the document.
+    /// The overrides in the document.
     pub(super) table: Arc<RateTable>,
-    /// Who has one beside the document.
+    /// The overrides in rows beside the document.
     pub(super) rows: RateRows,
 }
 
-/// What a table says, with what rows say in its place, ascending.
+/// The entries of a table, replaced by those of rows, ascending.
 fn overlaid<'a, V: Copy>(
     table: impl Iterator<Item = (&'a str, V)>,
     rows: impl Iterator<Item = (&'a str, V)>,
@@ -127,47 +127,47 @@ impl RateResource {
         self.override_for(domain).class
     }
 
-    /// The limits that rule a domain beside the real ones, if the resource has a candidate.
+    /// The candidate's limits for a domain, if the resource has a candidate.
     pub fn candidate_class_of(&self, domain: &str) -> Option<ClassId> {
         self.override_for(domain).candidate
     }
 
-    /// The limits of a domain that has none of its own.
+    /// The limits of a domain without an override.
     pub fn default_class(&self) -> ClassId {
         self.default.class
     }
 
-    /// What the resource states for all its domains.
+    /// The resource's statement for all its domains.
     pub fn stated(&self) -> &Stated {
         &self.default.stated
     }
 
-    /// What the candidate states in its place, if there is one.
+    /// The candidate's statement in its place, if there is one.
     pub fn candidate(&self) -> Option<&Stated> {
         self.candidate.as_ref()
     }
 
-    /// Hits a second of all domains together; none: unbounded.
+    /// Hits a second of all domains together; `None`: unbounded.
     pub fn global(&self) -> Option<u64> {
         self.global
     }
 
-    /// Percent of the least limit: a pair with no more room than that is told as near.
+    /// Percent of the least limit: a pair with at most so much room is announced as near.
     pub fn near(&self) -> u8 {
         self.near
     }
 
-    /// How the address that a domain is becomes a network; `None`: domains stay as they are.
+    /// How a domain that is an address becomes a network; `None`: domains stay as they are.
     pub fn addresses(&self) -> Option<AddressPrefixes> {
         self.addresses
     }
 
-    /// The domain that a name of an operator's is limited as: an address as its network, a network in its one
-    /// spelling, else the name itself.
+    /// The domain under which a name from an operator is limited: an address as its network, a network in canonical
+    /// spelling, otherwise the name itself.
     ///
     /// # Errors
     ///
-    /// Where a network cannot be, or is narrower than what this resource limits.
+    /// If a network is invalid, or narrower than those by which this resource limits addresses.
     pub fn limited_as<'n>(&self, name: &'n str) -> Result<Cow<'n, str>, FaultKind> {
         domain_of(name, self.addresses)
     }
@@ -177,7 +177,7 @@ impl RateResource {
         self.large_state
     }
 
-    /// What agents do with it while blind.
+    /// How agents treat it while blind.
     pub fn blind(&self) -> BlindPolicy {
         self.blind
     }
@@ -207,7 +207,7 @@ impl RateResource {
         self.rows.get(domain).or_else(|| self.table.get(domain))
     }
 
-    /// Each override of the document once, with the first domain that has it and how many have it.
+    /// Each override of the document once, with the first domain that has it and the number of domains that have it.
     pub(super) fn override_uses(&self) -> impl Iterator<Item = (&str, usize, &RateOverride)> {
         let table = &*self.table;
         let mut uses: Vec<Option<(&str, usize)>> = vec![None; table.overrides.len()];
@@ -236,7 +236,7 @@ impl RateResource {
             + size_of_val(&*table.overrides)
     }
 
-    /// What rules a domain: its own override, else that of the longest network it is in, else the default.
+    /// The limits of a domain: its own override, else that of the longest network that contains it, else the default.
     #[inline]
     pub(super) fn override_for(&self, domain: &str) -> &RateOverride {
         let own = self.override_of(domain);
@@ -244,7 +244,7 @@ impl RateResource {
         own.or_else(of_network).unwrap_or(&self.default)
     }
 
-    /// The domain or network whose override rules a domain; `None` where the default does.
+    /// The domain or network whose override applies to a domain; `None` if the default applies.
     pub fn ruling_domain(&self, domain: &str) -> Option<Box<str>> {
         let named = |name: &str| self.override_of(name).map(|_| name.into());
         named(domain).or_else(|| self.networks.find(domain, named))
@@ -254,7 +254,7 @@ impl RateResource {
 /// How copies are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reserve {
-    /// They are in use at once; what was too much is excess.
+    /// They are in use at once; copies that were too many are excess.
     #[default]
     Optimistic,
     /// They are in use once the aggregator has granted them.
@@ -264,10 +264,10 @@ pub enum Reserve {
 /// What an agent does with copies that were too many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Excess {
-    /// Keeps them; only what comes next is refused.
+    /// Keeps them; only further copies are refused.
     #[default]
     Keep,
-    /// Is told to give them back.
+    /// Gets a request to release them.
     GiveBack,
 }
 
@@ -287,26 +287,26 @@ pub struct CopiesResource {
     pub(super) ix: ResourceIx,
     /// Copies of one domain that has no override.
     pub limit: u64,
-    /// Copies of all domains together; none: unbounded.
+    /// Copies of all domains together; `None`: unbounded.
     pub global: Option<u64>,
     /// How copies are taken.
     pub reserve: Reserve,
-    /// What happens to copies that were too many.
+    /// How agents treat copies that were too many.
     pub on_excess: Excess,
-    /// How long a hold may last; none: without end.
+    /// How long a hold may last; `None`: without end.
     pub max_age: Option<Span>,
-    /// What agents do with it while blind.
+    /// How agents treat it while blind.
     pub blind: BlindPolicy,
     /// The groups by name.
     pub groups: BTreeMap<Box<str>, Group>,
-    /// The networks among those who have a limit of their own, or had one.
+    /// The networks among the domains that have a limit of their own, or had one.
     pub(super) networks: Networks,
-    /// Who has a limit of its own in the document.
+    /// The domains' own limits in the document.
     pub(super) table: Arc<CopiesTable>,
-    /// Who has one beside the document.
+    /// The domains' own limits in rows beside the document.
     pub(super) rows: CopiesRows,
-    /// No domain may hold more than this: the greatest limit that any has, or had in a row, so that a version costs no
-    /// more than its change.
+    /// No domain may hold more than this: the greatest limit of any domain now, or of a row before; it is never
+    /// lowered, so that a version costs no more than its change.
     pub(super) greatest: u64,
 }
 
@@ -321,14 +321,15 @@ impl CopiesResource {
         self.ix
     }
 
-    /// Copies that a domain may hold: its own limit, else that of the longest network it is in, else the default.
+    /// Copies that a domain may hold: its own limit, else that of the longest network that contains it, else the
+    /// default.
     pub fn limit_of(&self, domain: &str) -> u64 {
         let own = self.override_of(domain);
         let of_network = || self.networks.find(domain, |name| self.override_of(name));
         own.or_else(of_network).unwrap_or(self.limit)
     }
 
-    /// The domain or network whose limit a domain has; `None` where it has the default.
+    /// The domain or network whose limit applies to a domain; `None` if the default applies.
     pub fn ruling_domain(&self, domain: &str) -> Option<Box<str>> {
         let named = |name: &str| self.override_of(name).map(|_| name.into());
         named(domain).or_else(|| self.networks.find(domain, named))
@@ -361,7 +362,7 @@ impl CopiesResource {
         )
     }
 
-    /// The limit of a domain's own, if it has one.
+    /// A domain's own limit, if it has one.
     pub fn override_of(&self, domain: &str) -> Option<u64> {
         let of_document = || {
             let number = self.table.domains.number_of(domain)?;
@@ -371,7 +372,7 @@ impl CopiesResource {
         row.or_else(of_document)
     }
 
-    /// A global limit lowers all others.
+    /// The limit, lowered to the global one if that is less.
     fn lowered(&self, limit: u64) -> u64 {
         self.global.map_or(limit, |global| limit.min(global))
     }

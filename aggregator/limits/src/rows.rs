@@ -1,4 +1,4 @@
-//! Overrides beside a document: what domains have of their own in rows, which outlive the document.
+//! Overrides beside a document: rows of single domains, which outlive the document.
 //!
 //! ```text
 //! document     [rate.search] rate = "100/s"     domains: acme hard 200/s
@@ -6,10 +6,11 @@
 //! acme         5/s, and 200/s of the document     globex 5/s     initech 7/s     all others 100/s
 //! ```
 //!
-//! A row stands over what the document says of its domain, field by field, until the row is removed. A version shares
-//! its rows with the one before it. Domains that state the same share one [`RowStatement`]: a new document costs what
-//! different statements there are, and the domains that it names itself, however many rows there are. Knows nothing of
-//! logs. What stays true: the same document and rows rule alike, in whatever order they came.
+//! A row overrides what the document states of its domain, field by field, until the row is removed. A version shares
+//! its rows with the one before it. Domains with the same statement share one [`RowStatement`]: a new document costs
+//! as much as there are different statements and domains that it names itself, however many rows there are. Knows
+//! nothing of logs. What stays true: the same document and rows have the same effect, whatever the order of the
+//! changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ use super::own::Own;
 use super::stated::Stated;
 use super::tables::{RateOverride, RateTable};
 
-/// What rows state of a rate-limited resource, once for all domains that state it.
+/// The statement of rows of a rate-limited resource, stored once for all domains that have it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RowStatement {
     pub own: Own,
-    /// The same as one text, by which it is found.
+    /// The same as one text, which is the key for look-ups.
     key: Box<str>,
     pub stated: Stated,
 }
@@ -40,7 +41,7 @@ impl RowStatement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatementUse {
     statement: Arc<RowStatement>,
-    /// How many rows state it; with none it goes.
+    /// Number of rows that have it; it is removed with the last one.
     rows: u64,
     over: RateOverride,
 }
@@ -50,7 +51,7 @@ struct StatementUse {
 pub(super) struct RateRows {
     of: Changed<Arc<RowStatement>>,
     statements: Changed<StatementUse>,
-    /// What rules domains that the document names as well.
+    /// The overrides of domains that the document names as well.
     named: Changed<RateOverride>,
     /// The networks among the domains, and among those that had a row.
     pub networks: Networks,
@@ -58,7 +59,7 @@ pub(super) struct RateRows {
 }
 
 impl RateRows {
-    /// How many there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -68,7 +69,7 @@ impl RateRows {
         self.of.get(domain).flatten()
     }
 
-    /// What rules a domain that has a row.
+    /// The override of a domain that has a row.
     #[inline]
     pub fn get(&self, domain: &str) -> Option<&RateOverride> {
         let statement = self.statement_of(domain)?;
@@ -84,7 +85,7 @@ impl RateRows {
         self.statements.get(key).flatten()
     }
 
-    /// All rows by domain, each with what rules it.
+    /// All rows by domain, each with its override.
     pub fn all(&self) -> BTreeMap<&str, &RateOverride> {
         let rows = self.of.all().into_iter();
         rows.filter_map(|(domain, statement)| Some((domain, self.over(domain, statement?)?)))
@@ -97,20 +98,20 @@ impl RateRows {
         rows.filter_map(|(domain, statement)| Some((domain, &statement?.own)))
     }
 
-    /// Each that rules rows, once.
+    /// Every override that a row has, once.
     pub fn overrides(&self) -> impl Iterator<Item = &RateOverride> {
         let used = self.statements.all().into_values().flatten();
         let named = self.named.all().into_values().flatten();
         used.map(|used| &used.over).chain(named)
     }
 
-    /// The statement that says this, if a row has it already.
+    /// The stored statement that equals `own`, if a row has it already.
     pub fn known(&self, own: &Own) -> Option<&Arc<RowStatement>> {
         self.used(&key_of(own)).map(|used| &used.statement)
     }
 
-    /// Gives a domain a row. `over` says what a statement gives under the document; `named` what the document's own
-    /// statement of the domain, if there is one, leaves of it.
+    /// Gives a domain a row. `over` returns the override of a statement under the document; `named` the override that
+    /// results from the document's own statement of the domain, if it has one.
     pub fn put(
         &mut self,
         domain: &str,
@@ -139,7 +140,7 @@ impl RateRows {
         self.len += 1;
     }
 
-    /// Takes a domain's row away, if it has one.
+    /// Removes a domain's row, if it has one.
     pub fn remove(&mut self, domain: &str) {
         let Some(statement) = self.statement_of(domain).cloned() else {
             return;
@@ -201,12 +202,12 @@ pub(super) struct CopiesRows {
     /// The networks among the domains, and among those that had a row.
     pub networks: Networks,
     len: usize,
-    /// The greatest limit that any has, or had.
+    /// The greatest limit that a row has, or had.
     pub greatest: u64,
 }
 
 impl CopiesRows {
-    /// How many there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -223,7 +224,7 @@ impl CopiesRows {
         rows.filter_map(|(domain, limit)| Some((domain, *limit?)))
     }
 
-    /// Gives a domain a row, or takes it away.
+    /// Gives a domain a row; `None` removes it.
     pub fn put(&mut self, domain: &str, limit: Option<u64>) {
         self.len -= usize::from(self.get(domain).is_some());
         self.len += usize::from(limit.is_some());

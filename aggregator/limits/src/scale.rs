@@ -1,11 +1,10 @@
-//! The same limits at another speed: for a replay of recorded traffic in less time than it took.
+//! The same limits at another speed: to replay recorded traffic in less time than it took.
 //!
 //! ```text
 //! 60 times as fast   100 in 10s, hard 200/s   ->   100 in 166666us, hard 12000/s
 //! ```
 //!
-//! Durations shrink, what counts per second grows, limits of windows stay. What stays true: tiers
-//! stay normalised.
+//! Durations shrink, limits per second grow, limits of windows stay. What stays true: tiers stay normalised.
 
 use std::num::NonZeroU32;
 
@@ -20,8 +19,8 @@ use super::units::greatest_common_divisor;
 use super::units::print_span;
 use super::version::Limits;
 
-/// The shortest window that a replay may be limited by: below it the delay of a denial, some
-/// milliseconds, would be what is measured.
+/// The shortest window for a replay: below it the delay of a denial, some milliseconds, would dominate the
+/// measurement.
 pub const SCALED_WINDOW_MIN: Span = Span::from_millis(100);
 
 /// A window that would become too short.
@@ -31,18 +30,18 @@ pub const SCALED_WINDOW_MIN: Span = Span::from_millis(100);
     print_span(*.window), print_span(*.scaled), print_span(SCALED_WINDOW_MIN)
 )]
 pub struct ScaleFault {
-    /// Whose it is, as in `resource "http.requests": tier[1].window`.
+    /// The path to it, as in `resource "http.requests": tier[1].window`.
     pub path: Box<str>,
     /// The window as configured.
     pub window: Span,
-    /// The window as it would be.
+    /// The window after scaling.
     pub scaled: Span,
     /// The speed that was asked for.
     pub speed: NonZeroU32,
 }
 
 impl Limits {
-    /// These limits for a replay at `speed` times the speed.
+    /// These limits for a replay at `speed` times the original speed.
     ///
     /// Durations are divided and rounded down to microseconds, hard, global and local limits
     /// multiplied. The engine's own settings stay: its agents live in real time.
@@ -91,7 +90,7 @@ impl Limits {
     }
 }
 
-/// A fault whose owner is not known yet.
+/// A fault whose path is not known yet.
 struct TooShort {
     of: PathStep<'static>,
     field: Option<&'static str>,
@@ -132,7 +131,7 @@ impl Scale {
     fn blind(&self, blind: BlindPolicy) -> BlindPolicy {
         match blind {
             BlindPolicy::Local(mut rate) => {
-                // What an agent's own limiter counts in.
+                // An agent's own limiter counts in 32 bits.
                 rate.hits = self.count(rate.hits).min(u64::from(u32::MAX));
                 BlindPolicy::Local(rate)
             }
@@ -170,7 +169,7 @@ impl Scale {
         Ok(())
     }
 
-    /// A window, scaled; or what it would be, if that is too short.
+    /// The scaled window; an error with its length if that is too short.
     fn window(&self, window: Span) -> Result<Span, Span> {
         let scaled = self.span(window);
         match scaled < SCALED_WINDOW_MIN {
@@ -179,7 +178,7 @@ impl Scale {
         }
     }
 
-    /// A bucket that fills as many times as fast; its burst and debt stay, and so is what a second brings in.
+    /// A bucket that fills as many times as fast; its burst and debt stay.
     fn bucket(&self, bucket: Bucket) -> Bucket {
         let tokens = self.count(bucket.tokens);
         let shared = greatest_common_divisor(tokens, bucket.period.as_micros());
@@ -190,10 +189,11 @@ impl Scale {
         }
     }
 
-    /// The tier, scaled; or its window, if that is too short.
+    /// The scaled tier; an error with the window's length if that is too short.
     fn tier(&self, tier: Tier) -> Result<Tier, Span> {
         let window = self.window(tier.window)?;
-        // As many whole windows as before; dividing each by itself could leave a part of one.
+        // As many whole windows as before; dividing window and active time separately could leave a part of a
+        // window.
         let windows = tier.active.as_micros() / tier.window.as_micros().max(1);
         Ok(Tier {
             window,

@@ -1,4 +1,5 @@
-//! The schema of documents for editors: it has every field in its place, and allows what is right.
+//! The schema of documents for editors: it has every field in its place, and allows valid
+//! documents.
 
 #[path = "../../../tests/src/json_schema.rs"]
 mod json_schema;
@@ -32,7 +33,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// What of a document the schema does not allow.
+/// The parts of a document that the schema does not allow.
 pub(super) fn schema_faults(text: &str) -> Vec<String> {
     let document: Value = toml::from_str(text).expect("TOML");
     let schema = JsonSchema {
@@ -60,7 +61,7 @@ fn the_schema_has_every_field_of_every_table_and_no_other() {
             assert!(is_described, "{pointer}: {name}");
         }
     }
-    // What a resource states is what others state.
+    // Plans, domains and candidates have the fields of a resource's statement.
     let stated = &SCHEMA["definitions"]["stated"]["properties"];
     let resource = &SCHEMA["properties"]["rate"]["additionalProperties"]["properties"];
     for (name, field) in stated.as_object().expect("properties") {

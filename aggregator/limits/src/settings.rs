@@ -1,8 +1,8 @@
-//! Settings beside the limits themselves: bounds of the engine, switches of namespaces, and what an
-//! agent does while it is blind.
+//! Settings beside the limits themselves: bounds of the engine, switches of namespaces, and the
+//! behaviour of agents while blind.
 //!
-//! Everything here can change a ruling or an answer, which is why it stands in the limits document
-//! and is versioned with it. Windows of duplicates (128 sequences, 10 minutes), the correction of
+//! Everything here can change a ruling or an answer, so it belongs to the limits document and is
+//! versioned with it. The windows of duplicates (128 sequences, 10 minutes), the correction of
 //! clocks (250 ms) and the stay of idle pairs (10 minutes) are laws of the rule set: another value
 //! of them is another number of `rules`, not a setting.
 
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use tollgate_shared::names;
 use tollgate_shared::time::Span;
 
-/// Bounds and timeouts that the engine rules by.
+/// Bounds and timeouts of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Pairs that one partition rules at once; further ones are only counted.
     pub pairs_per_partition_max: u64,
-    /// How long after its last beat an agent counts as gone. A whole number of half seconds,
+    /// How long after its last heartbeat an agent counts as gone. A whole number of half seconds,
     /// because silence is counted in ticks of that length.
     pub agent_timeout: Span,
     /// Agent epochs whose sequence numbers one partition remembers at once, for duplicates.
@@ -33,7 +33,7 @@ impl Default for EngineSettings {
     }
 }
 
-/// So many hits in so much time.
+/// A number of hits in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
     /// Hits in the time.
@@ -42,7 +42,7 @@ pub struct Rate {
     pub window: Span,
 }
 
-/// What an agent does with calls on a resource while it hears of no denials.
+/// How an agent treats calls on a resource while it is blind, that is, without a current watermark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlindPolicy {
     /// Lets everything through.
@@ -61,7 +61,7 @@ pub struct Namespace {
     pub allow_unconfigured: bool,
     /// Whether its limits are ruled and counted, but nobody is denied.
     pub ignore_configured: bool,
-    /// What agents do while blind, where a resource does not say so itself.
+    /// How agents treat its resources while blind, unless a resource states that itself.
     pub blind: BlindPolicy,
 }
 
@@ -78,7 +78,7 @@ impl Default for Namespace {
 /// All namespaces of a document: those it names, and the default of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// What holds for a namespace that the document does not name; written `*`.
+    /// The settings of a namespace that the document does not name; written `*`.
     pub default: Namespace,
     /// The namespaces that it names.
     pub named: BTreeMap<Box<str>, Namespace>,

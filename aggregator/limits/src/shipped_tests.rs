@@ -1,5 +1,5 @@
-//! What is shipped in `config/`: it reads without a fault or a warning, names every option, states
-//! the defaults truly, and the cookbook's timelines are what the rules do.
+//! Tests of the files in `config/`: they read without a fault or a warning, name every option and
+//! state the true defaults, and the cookbook's timelines are what the rules do.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +82,8 @@ fn model_limits(class: &RateClass) -> DomainLimits {
     }
 }
 
-/// Asks `per_second` times a second, evenly, and compares with the timeline in the comments: lines
-/// that begin with a second and the hits let through in it.
+/// Makes `per_second` evenly spaced requests a second, and compares the result with the timeline in
+/// the comments: lines that begin with a second and the hits let through in it.
 fn play(text: &str, resource: &str, per_second: u64) {
     let told: BTreeMap<u64, u64> = text.lines().filter_map(timeline_row).collect();
     assert!(text.contains(&format!(" {per_second} times a second, without a pause:")));

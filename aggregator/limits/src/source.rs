@@ -1,11 +1,11 @@
-//! The document as a tree in which every value knows its place, and the questions put to it.
+//! The document as a tree in which every value has its position, and typed access to the values.
 //!
-//! Deserialising into a structure would stop at the first fault; a reading of limits goes on and
-//! collects them all. So the raw form is the parser's own tree with spans, and each question here
-//! (a duration? a whole number? which fields?) answers `None` and notes the fault.
+//! Deserialising into a structure would stop at the first fault; reading limits goes on and
+//! collects them all. So the raw form is the parser's own tree with spans, and each accessor here
+//! (for a duration, a whole number, a table) returns `None` and notes the fault.
 //!
-//! Knows nothing of what the fields mean. What stays true: whatever was asked for and is missing or
-//! malformed has left a fault behind.
+//! Knows nothing of what the fields mean. What stays true: every requested value that is missing or
+//! malformed has caused a fault.
 
 use std::cell::RefCell;
 
@@ -20,7 +20,7 @@ use super::settings::Rate;
 use super::spelling::parse_rate;
 use super::units::parse_span;
 
-/// A fault whose place is still an offset into the text.
+/// A fault whose position is still an offset into the text.
 struct Note {
     at: Option<usize>,
     path: String,
@@ -28,7 +28,7 @@ struct Note {
     kind: FaultKind,
 }
 
-/// Collects what is wrong while a document is read.
+/// Collects faults while a document is read.
 #[derive(Default)]
 pub(super) struct Notes {
     notes: RefCell<Vec<Note>>,
@@ -65,8 +65,8 @@ impl Notes {
         });
     }
 
-    /// What the parser found wrong. Where there is such a fault, the rest was read from what could
-    /// be made of the text: what is then missing, or wrong on the same line, says nothing new.
+    /// Adds the parser's faults. If there are any, the rest was read from what the parser could
+    /// recover: other faults about missing values or on the same line give no new information.
     pub(super) fn add_syntax(&self, text: &str, errors: &[toml::de::Error]) {
         if errors.is_empty() {
             return;
@@ -157,7 +157,7 @@ pub(super) struct Item<'p, 't> {
 }
 
 impl<'p, 't> Item<'p, 't> {
-    /// Notes that something else should stand here.
+    /// Notes that another value is required here.
     pub(super) fn expected(&self, expected: &'static str) {
         self.fault(FaultKind::Value { expected });
     }
@@ -220,7 +220,7 @@ impl<'p, 't> Item<'p, 't> {
         self.some_or(found.map(|(_, meaning)| *meaning), expected)
     }
 
-    /// A domain's name as people may write it.
+    /// A domain's name in the form that documents may use.
     pub(super) fn name(&self) -> Option<&'t str> {
         let name = self.some_or(self.value.as_str(), "a name in quotes")?;
         match check_name(name) {
@@ -248,7 +248,7 @@ impl<'p, 't> Item<'p, 't> {
         })
     }
 
-    /// Notes a fault of the place rather than of the value there.
+    /// Notes a fault of the place, without showing its value.
     pub(super) fn place_fault(&self, kind: FaultKind) {
         self.notes.add(&self.path, Some(self.at), kind);
     }
@@ -308,7 +308,7 @@ impl<'p, 't> Section<'p, 't> {
         self.only_beside(known, &[]);
     }
 
-    /// The same, but silent about some fields that the caller has words of his own for.
+    /// The same, but ignores the fields in `silent`, for which the caller has messages of its own.
     pub(super) fn only_beside(&self, known: &'static [&'static str], silent: &[&str]) {
         for key in self.table.keys() {
             let name: &str = key.get_ref();
@@ -323,7 +323,7 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// The value of a field as it stands, if it is there.
+    /// The raw value of a field, if it is there.
     pub(super) fn value(&self, field: &str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.table.get(field)
     }
@@ -354,12 +354,12 @@ impl<'p, 't> Section<'p, 't> {
             .add(&path, Some(self.at), FaultKind::Missing { expected });
     }
 
-    /// Notes a fault of something in this table that another item brought about.
+    /// Notes a fault of something in this table that another item caused.
     pub(super) fn place_fault_below(&self, step: PathStep<'_>, by: &Item<'_, '_>, kind: FaultKind) {
         self.notes.add(&self.path.then(step), Some(by.at), kind);
     }
 
-    /// A table in this one that has a name of its own in paths, if it is there.
+    /// A table in this one with a path step of its own, if it is there.
     pub(super) fn section(
         &self,
         name: &'static str,
@@ -368,7 +368,7 @@ impl<'p, 't> Section<'p, 't> {
         self.item(self.value(name)?, step).table("a table")
     }
 
-    /// A value of this table, or of a list in it, under another step.
+    /// A value of this table, or of a list in it, under the path step `step`.
     pub(super) fn item<'s>(
         &'s self,
         value: &'t Spanned<DeValue<'t>>,
@@ -382,7 +382,7 @@ impl<'p, 't> Section<'p, 't> {
         }
     }
 
-    /// All fields whose names are given by people, as steps of a kind.
+    /// All fields, whose names the user chooses, as path steps of a kind.
     pub(super) fn named<'s>(
         &'s self,
         kind: &'static str,
@@ -397,7 +397,7 @@ impl<'p, 't> Section<'p, 't> {
         })
     }
 
-    /// The same for names that must be proper: others are noted and left out.
+    /// The same with checked names: invalid ones are noted as faults and left out.
     pub(super) fn checked<'s>(
         &'s self,
         kind: &'static str,
@@ -413,8 +413,8 @@ impl<'p, 't> Section<'p, 't> {
     }
 }
 
-/// The candidate that is spelt most alike, if one is near: at most a third of the letters differ,
-/// swapped neighbours counting once.
+/// The candidate with the most similar spelling, if one is near: at most a third of the letters
+/// differ, where swapped neighbours count once.
 pub(super) fn nearest<'k>(
     name: &str,
     candidates: impl Iterator<Item = &'k str>,
@@ -431,7 +431,7 @@ pub(super) fn nearest<'k>(
         .map(|(_, candidate)| candidate)
 }
 
-/// A value as a message shows it.
+/// A value as messages show it.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => Quoted(text).to_string(),
@@ -452,7 +452,7 @@ fn cut(number: &str) -> String {
     }
 }
 
-/// The tree of a text, best effort, and what the parser found wrong with it.
+/// The tree of a text, as far as the parser could recover it, and the parser's faults.
 pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<toml::de::Error>) {
     DeTable::parse_recoverable(text)
 }

@@ -1,14 +1,14 @@
 //! Rates as people write them, read exactly.
 //!
 //! ```text
-//! 100/s   6_000/m   10r/s   100 per second     so many in one unit of time
-//! 5/15s   5 per 15 seconds   40/1m30s          so many in some units of time
+//! 100/s   6_000/m   10r/s   100 per second     a number in one unit of time
+//! 5/15s   5 per 15 seconds   40/1m30s          a number in a span of several units
 //! 0.5/s                                        1/2s: less than one in a unit
-//! 50_000/day   1_000_000 per month             quotas: so many in a calendar's period
+//! 50_000/day   1_000_000 per month             quotas: a number in a calendar's period
 //! ```
 //!
-//! Knows nothing of what a rate is for. What stays true: what is printed reads as the same quantity, and what
-//! does not read exactly does not read at all.
+//! Knows nothing of what a rate is for. What stays true: a printed rate reads as the same quantity, and a text that
+//! cannot be read exactly is refused.
 
 use tollgate_shared::time::Span;
 
@@ -16,7 +16,8 @@ use super::rate::Calendar;
 use super::settings::Rate;
 use super::units::{greatest_common_divisor, parse_number, parse_span, print_span};
 
-/// Units of rates by all their names, in microseconds. None is a month: a sliding month has no length.
+/// Units of rates with all their names, in microseconds. A month is not among them: a sliding month has no fixed
+/// length.
 const UNITS: [(&[&str], u64); 7] = [
     (&["us"], 1),
     (&["ms", "millisecond", "milliseconds"], 1_000),
@@ -27,7 +28,7 @@ const UNITS: [(&[&str], u64); 7] = [
     (&["w", "week", "weeks"], 604_800_000_000),
 ];
 
-/// Units that print as one letter where a rate is of exactly one of them.
+/// Units that are printed as one letter if a rate's window is exactly one of them.
 const LETTERS: [(&str, u64); 5] = [
     ("s", 1_000_000),
     ("m", 60_000_000),
@@ -36,7 +37,7 @@ const LETTERS: [(&str, u64); 5] = [
     ("w", 604_800_000_000),
 ];
 
-/// Periods of a calendar by all their names.
+/// Periods of a calendar with all their names.
 const PERIODS: [(&[&str], Calendar); 4] = [
     (&["day", "d", "days"], Calendar::Day),
     (&["week", "w", "weeks"], Calendar::Week),
@@ -44,11 +45,11 @@ const PERIODS: [(&[&str], Calendar); 4] = [
     (&["year", "y", "years"], Calendar::Year),
 ];
 
-/// A number with places is read as whole hits in a longer time: so many at most, in at most so many of the times that
-/// are stated.
+/// A number with decimal places is read as whole hits in a longer time. At least one of the two factors, the hits or
+/// the number of stated times, is at most this.
 const PLACES_MAX: u64 = 10;
 
-/// The rate that a text says, if it says one.
+/// The rate that a text states; `None` if it is not a rate.
 pub fn parse_rate(text: &str) -> Option<Rate> {
     let (hits, time) = parts(text)?;
     let (hits, shared) = parse_decimal(hits)?;
@@ -63,7 +64,7 @@ pub fn parse_rate(text: &str) -> Option<Rate> {
     })
 }
 
-/// The rate as people write it.
+/// Prints a rate in its usual notation.
 pub fn print_rate(rate: Rate) -> String {
     let micros = rate.window.as_micros();
     match LETTERS.iter().find(|(_, unit)| *unit == micros) {
@@ -72,7 +73,7 @@ pub fn print_rate(rate: Rate) -> String {
     }
 }
 
-/// The quota that a text says, if it says one: how many in which period of a calendar.
+/// The quota that a text states, as a number and a calendar's period; `None` if it is not a quota.
 pub fn parse_quota(text: &str) -> Option<(u64, Calendar)> {
     let (hits, period) = parts(text)?;
     let named = |(names, _): &&(&[&str], Calendar)| names.contains(&period);
@@ -80,7 +81,7 @@ pub fn parse_quota(text: &str) -> Option<(u64, Calendar)> {
     Some((parse_number(hits)?, *period))
 }
 
-/// The quota as people write it.
+/// Prints a quota in its usual notation.
 pub fn print_quota(limit: u64, period: Calendar) -> String {
     format!("{limit}/{}", period.name())
 }
@@ -93,7 +94,7 @@ fn parts(text: &str) -> Option<(&str, &str)> {
     Some((number.trim_end_matches(' '), time.trim_start_matches(' ')))
 }
 
-/// Microseconds: a unit, so many of one, or a duration.
+/// Microseconds of a time: a unit, a number of units, or a duration.
 fn parse_time(text: &str) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '_')

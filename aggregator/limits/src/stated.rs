@@ -1,4 +1,4 @@
-//! What one table of a document states of limits, and how it is inherited.
+//! The statement of one table of a document about limits, and how it is inherited.
 //!
 //! ```text
 //! the resource    windows 100/s   bucket (silent)   tiers (silent)   hard 200/s
@@ -6,11 +6,11 @@
 //! a domain                        bucket "none"                                     has the hard limit alone
 //! ```
 //!
-//! `rate`, `windows`, `bucket` and `tiers` are different ways to say what is usual, so whoever states one of
-//! them replaces what was inherited of all; `"none"` takes away the one field that it stands for. To replace is
-//! written into the statement when it is read ([`Stated::replacing`]), so that inheritance goes field by field.
-//! Knows nothing of text. What stays true: to inherit is associative, so that a domain may be put over its plan
-//! before the resource is known.
+//! `rate`, `windows`, `bucket` and `tiers` are different forms of the usual limit, so a statement with one of
+//! them replaces everything that was inherited of all of them; `"none"` removes only the field that states it.
+//! The replacement is written into the statement when it is read ([`Stated::replacing`]), so that inheritance
+//! goes field by field. Knows nothing of text. What stays true: inheritance is associative, so that a domain
+//! may be put over its plan before the resource is known.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use tollgate_shared::time::Span;
 use super::rate::{Bucket, Calendar, Quota, RateClass, Tier, Window};
 use super::zone::Zone;
 
-/// What a statement says of one field.
+/// The setting of one field in a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setting<T> {
-    /// Nothing: it is inherited.
+    /// The field is not stated: it is inherited.
     #[default]
     Inherited,
-    /// There is none, whatever is inherited.
+    /// The field is `"none"`: no such limit, whatever is inherited.
     Unstated,
-    /// This.
+    /// The field has this value.
     Value(T),
 }
 
 impl<T> Setting<T> {
-    /// What is stated, if something is.
+    /// The stated value, if there is one.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -40,14 +40,14 @@ impl<T> Setting<T> {
         }
     }
 
-    /// Says nothing in place of "none", where there is nothing to be inherited.
+    /// Replaces `Unstated` by `Inherited`, if there is nothing to inherit.
     pub(super) fn unstated_is_silent(&mut self) {
         if matches!(self, Self::Unstated) {
             *self = Self::Inherited;
         }
     }
 
-    /// The same, to be changed.
+    /// The same, for changes.
     pub fn value_mut(&mut self) -> Option<&mut T> {
         match self {
             Self::Value(value) => Some(value),
@@ -55,7 +55,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// Whether it is left to what is inherited.
+    /// Whether the field is inherited.
     pub fn is_inherited(&self) -> bool {
         matches!(self, Self::Inherited)
     }
@@ -78,19 +78,19 @@ impl<T> Setting<T> {
     }
 }
 
-/// How many copies in which period of a calendar; whose calendar is stated beside it.
+/// A number of copies in a period of a calendar; the zone is stated separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Allowance {
     /// Copies in one period.
     pub limit: u64,
-    /// What the period is.
+    /// The kind of period.
     pub unit: Calendar,
 }
 
-/// What a resource, a domain, a plan or a candidate states itself. The tiers are normalised.
+/// The own statement of a resource, a domain, a plan or a candidate. The tiers are normalised.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stated {
-    /// Sliding windows, in their order; a rate is one.
+    /// Sliding windows, in their order; a rate is a window.
     pub windows: Setting<Box<[Window]>>,
     /// A token bucket.
     pub bucket: Setting<Bucket>,
@@ -100,14 +100,14 @@ pub struct Stated {
     pub hard: Setting<u64>,
     /// Quotas, in their order.
     pub quotas: Setting<Box<[Allowance]>>,
-    /// In whose time the quotas' periods begin.
+    /// The zone in whose time the quotas' periods begin.
     pub zone: Option<Arc<Zone>>,
-    /// Whether a settlement may take back what was estimated.
+    /// Whether a settlement may refund copies of an estimate.
     pub refunds: Option<bool>,
 }
 
 impl Stated {
-    /// The statement of a resource that states no constraint: nobody is let in.
+    /// The statement of a resource without any constraint: it refuses everybody.
     pub fn inaccessible() -> Self {
         let tiers = Setting::Value(Box::default());
         Self {
@@ -117,7 +117,7 @@ impl Stated {
         .replacing()
     }
 
-    /// One window alone.
+    /// A statement of one window alone.
     pub fn rate(limit: u64, window: Span) -> Self {
         let windows = Setting::Value(Box::from([Window { limit, window }]));
         Self {
@@ -127,8 +127,8 @@ impl Stated {
         .replacing()
     }
 
-    /// The statement with what it replaces taken away by name: who states windows, a bucket or tiers has no
-    /// other of the three.
+    /// The statement with the fields that it replaces set to `Unstated`: a statement with windows, a bucket or
+    /// tiers has none of the other two.
     #[must_use]
     pub fn replacing(self) -> Self {
         if !self.states_a_usual() {
@@ -149,7 +149,7 @@ impl Stated {
             || self.tiers.value().is_some()
     }
 
-    /// Whether it says something of a constraint, be it that there is none.
+    /// Whether it states a constraint, or `"none"` for one.
     pub fn says_a_constraint(&self) -> bool {
         let silent = self.windows.is_inherited()
             && self.bucket.is_inherited()
@@ -159,7 +159,7 @@ impl Stated {
         !silent
     }
 
-    /// What it states, and where it is silent, what the other one states.
+    /// Its own settings, and for inherited fields those of the other statement.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl Stated {
         }
     }
 
-    /// The limits that it is, with nothing left to be inherited.
+    /// The limits that it defines, with nothing left to inherit.
     pub fn class(&self) -> RateClass {
         let zone = self.zone.clone().unwrap_or_default();
         let quota = |of: &Allowance| Quota {

@@ -1,20 +1,20 @@
-//! Overrides as a document states them: tables of domains, built once and never changed.
+//! Overrides in a document: tables of domains, built once and never changed.
 //!
-//! Domains that state the same share one [`RateOverride`]; a domain costs its name and four bytes. Knows nothing of
-//! rows. What stays true: domains ascend.
+//! Domains with the same statement share one [`RateOverride`]; a domain costs its name and four bytes. Knows
+//! nothing of rows. What stays true: domains ascend.
 
 use super::names::NameTable;
 use super::numbers::ClassId;
 use super::stated::Stated;
 
-/// What one or more domains state, and which limits that gives them.
+/// The statement of one or more domains, and the resulting limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateOverride {
-    /// What is stated.
+    /// The statement.
     pub stated: Stated,
-    /// What rules them.
+    /// Their limits.
     pub class: ClassId,
-    /// What rules them beside it, unannounced; present where the resource has a candidate.
+    /// Their limits under the candidate, which are not announced; `Some` if the resource has a candidate.
     pub candidate: Option<ClassId>,
 }
 

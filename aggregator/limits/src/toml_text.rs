@@ -1,8 +1,8 @@
-//! Keys and strings as a TOML document has them.
+//! Keys and strings in TOML notation.
 
 use std::fmt::{self, Write as _};
 
-/// A key as TOML: bare where it can be.
+/// A key in TOML: bare if possible.
 pub(super) struct TomlKey<'a>(pub(super) &'a str);
 
 impl fmt::Display for TomlKey<'_> {
@@ -16,7 +16,7 @@ impl fmt::Display for TomlKey<'_> {
     }
 }
 
-/// A string as TOML. Checked names have no control characters.
+/// A string in TOML. Checked names have no control characters.
 pub(super) struct TomlText<'a>(pub(super) &'a str);
 
 impl fmt::Display for TomlText<'_> {

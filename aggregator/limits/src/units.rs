@@ -1,12 +1,12 @@
-//! Durations as people write them, read exactly.
+//! Durations in their usual notation, read exactly.
 //!
 //! ```text
 //! 23h55m   500ms   100us   1d        whole numbers, units descending, each once
 //! ```
 //!
-//! A reader of its own, because a limit must be read exactly and in one way: the crates for spans of
-//! time also take fractions, months of 30.44 days and `M`. What stays true: what is printed reads as
-//! the same duration.
+//! A parser of its own, because a limit must be read exactly and in one way: the crates for
+//! durations also accept fractions, months of 30.44 days and `M`. What stays true: a printed
+//! duration reads as the same duration.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,8 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
-/// The duration that a text says, if it says one that can be written in microseconds.
+/// The duration that a text states; `None` if it is not a duration, or does not fit into
+/// microseconds.
 pub fn parse_span(text: &str) -> Option<Span> {
     let mut rest = text;
     let mut units = UNITS.iter();
@@ -34,7 +35,7 @@ pub fn parse_span(text: &str) -> Option<Span> {
         let letters = rest
             .find(|c: char| !c.is_ascii_lowercase())
             .unwrap_or(rest.len());
-        // Descending: a unit that was used, or a greater one, is not found any more.
+        // Descending: a unit that was used before, or a greater one, is not found any more.
         let (_, micros) = units.find(|(name, _)| *name == &rest[..letters])?;
         rest = &rest[letters..];
         total = total.checked_add(number.checked_mul(*micros)?)?;
@@ -42,7 +43,7 @@ pub fn parse_span(text: &str) -> Option<Span> {
     (!text.is_empty()).then(|| Span::from_micros(total))
 }
 
-/// The duration as people write it: the shortest text that reads as the same.
+/// Prints a duration: the shortest text that reads as the same.
 pub fn print_span(span: Span) -> String {
     let mut rest = span.as_micros();
     if rest == 0 {
@@ -59,7 +60,7 @@ pub fn print_span(span: Span) -> String {
     text
 }
 
-/// Digits, grouped by single underscores if at all, as TOML has it.
+/// A number of digits, optionally grouped by single underscores as in TOML.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     let grouped_well = text.split('_').all(|group| !group.is_empty());
     if !grouped_well || !text.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
@@ -74,7 +75,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
     Some(number)
 }
 
-/// The greatest number that divides both; one of two zeros.
+/// The greatest number that divides both; 1 for two zeros.
 pub(super) fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {

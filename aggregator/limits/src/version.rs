@@ -1,13 +1,13 @@
-//! One version of all limits, as the engine rules by it.
+//! One version of all limits, in the form that the engine uses.
 //!
 //! ```text
-//! limits.rate("api.search")  -> the resource, or none: not configured
-//!   .class_of("acme")        -> a class: a number, the same for all domains limited alike
+//! limits.rate("api.search")  -> the resource; `None`: not configured
+//!   .class_of("acme")        -> a class: a number, the same for all domains with equal limits
 //! limits.class(number)       -> its constraints
 //! ```
 //!
-//! Made once and shared behind an `Arc`. Numbers of classes and resources belong to one version;
-//! between versions compare the classes themselves.
+//! Made once and shared behind an `Arc`. Numbers of classes and resources belong to one version; to compare versions,
+//! compare the classes themselves.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::rate::RateClass;
 use super::resource::{CopiesResource, RateResource, Resource};
 use super::settings::{EngineSettings, Namespace, Namespaces};
 
-/// Everything that a limits document says, checked and normalised.
+/// The whole content of a limits document, checked and normalised.
 ///
 /// The default is the empty document: nothing is configured, and everything is let through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +35,17 @@ pub struct Limits {
     pub(super) record_keys: Arc<[Box<str>]>,
 }
 
-/// The classes of a version: those of its document, ascending, and those that rows brought.
+/// The classes of a version: those of its document, ascending, and those that rows added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Classes {
     document: Arc<[RateClass]>,
     since: Vec<Arc<RateClass>>,
-    /// The positions of those since, ascending by class.
+    /// The positions of the added ones, ascending by class.
     sorted: Vec<u32>,
 }
 
 impl Classes {
-    /// Those of a document, in their order.
+    /// The classes of a document, in their order.
     pub fn of(sorted: Vec<RateClass>) -> Self {
         Self {
             document: sorted.into(),
@@ -62,7 +62,7 @@ impl Classes {
         }
     }
 
-    /// The number of a class, which is put in where it is new.
+    /// The number of a class, which is added if it is new.
     pub fn number_of(&mut self, class: RateClass) -> ClassId {
         let at = match self.document.binary_search(&class) {
             Ok(at) => at,
@@ -106,7 +106,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The number of the rule set that the document asks for.
+    /// The number of the rule set that the document requires.
     pub fn rules(&self) -> u32 {
         self.rules
     }
@@ -121,8 +121,8 @@ impl Limits {
         &self.descriptors
     }
 
-    /// The ids of the keys under which aggregators' records count, the first being the one to write with. Where there is
-    /// none, records bear checksums. See [`tollgate_shared::keyring`].
+    /// The ids of the keys under which aggregators' records count; aggregators write with the first. If it is empty,
+    /// records have checksums. See [`tollgate_shared::keyring`].
     pub fn record_keys(&self) -> &[Box<str>] {
         &self.record_keys
     }
@@ -132,7 +132,7 @@ impl Limits {
         &self.namespaces
     }
 
-    /// Puts other switches in place of the document's.
+    /// Replaces the document's switches.
     pub fn set_namespaces(&mut self, namespaces: Namespaces) {
         self.namespaces = namespaces;
     }
@@ -142,15 +142,15 @@ impl Limits {
         self.namespaces.of_resource(resource)
     }
 
-    /// What a resource of either kind is limited by, if it is configured: by its own name, else by the longest
-    /// pattern that it matches.
+    /// The limits of a resource of either kind, if it is configured: by its own name, else by the longest pattern
+    /// that it matches.
     pub fn resource(&self, name: &str) -> Option<&Resource> {
         let own = self.names.number_of(name);
         let number = own.or_else(|| self.patterns.number_of(name));
         number.map(|number| &self.resources[number])
     }
 
-    /// A rate-limited resource; none if it is not configured, or limited in copies.
+    /// A rate-limited resource; `None` if it is not configured, or limited in copies.
     pub fn rate(&self, name: &str) -> Option<&RateResource> {
         match self.resource(name)? {
             Resource::Rate(rate) => Some(rate),
@@ -158,7 +158,7 @@ impl Limits {
         }
     }
 
-    /// A copy-limited resource; none if it is not configured, or limited in rate.
+    /// A copy-limited resource; `None` if it is not configured, or limited in rate.
     pub fn copies(&self, name: &str) -> Option<&CopiesResource> {
         match self.resource(name)? {
             Resource::Copies(copies) => Some(copies),
@@ -179,7 +179,7 @@ impl Limits {
         })
     }
 
-    /// How many rows stand beside the document.
+    /// Number of rows beside the document.
     pub fn rows_len(&self) -> usize {
         let len = |resource: &Resource| match resource {
             Resource::Rate(rate) => rate.rows.len(),

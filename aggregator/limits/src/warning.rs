@@ -1,7 +1,7 @@
-//! What is right in a limits document, but worth a look.
+//! Warnings: what is valid in a limits document, but questionable.
 //!
-//! A warning never stops anything: the document rules as the warning says. Each names the place, and
-//! where something was changed, what it was and what rules. Knows nothing of how it was found out.
+//! A warning never stops anything: the document has the effect that the warning describes. Each names
+//! the place, and for a change the old and the effective value. Knows nothing of how it was detected.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,10 +16,10 @@ use super::path::Path;
 use super::rate::Calendar;
 use super::units::print_span;
 
-/// The most warnings that are reported one by one; the others are counted.
+/// How many warnings are reported one by one; the others are counted.
 pub const WARNINGS_MAX: usize = 1_000;
 
-/// What is worth a look.
+/// What a warning is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarningKind {
@@ -29,9 +29,9 @@ pub enum WarningKind {
     NoTierLeft,
     /// A limit on copies is above the global one.
     LoweredToGlobal {
-        /// As it was written.
+        /// As written.
         before: u64,
-        /// As it rules.
+        /// As effective.
         after: u64,
     },
     /// One domain may make more hits a second than all domains together.
@@ -47,63 +47,64 @@ pub enum WarningKind {
         limit: u64,
         /// The hard limit.
         hard: u64,
-        /// What the hard limit lets through in one window.
+        /// How many hits the hard limit allows in one window.
         hits_max: u64,
     },
-    /// A tier below is never full and never passed over, so nothing climbs to this one.
+    /// A tier below is never full and never skipped, so no hit climbs to this one.
     NeverReached {
         /// The number of the tier below, from 1.
         below: usize,
     },
-    /// Neither this tier nor any above it grants a hit, and a refused hit enters nothing.
+    /// Neither this tier nor any above it grants a hit, and a refused hit enters no tier.
     NeverEntered,
-    /// A resource states no constraint, and nobody has one of his own.
+    /// A resource states no constraint, and no domain has one of its own.
     NothingStated,
     /// A zone without a quota.
     ZoneWithoutQuota,
     /// A window, or a hard limit, that another one of at least its length never lets fill.
     NeverBinds {
-        /// Copies that the other one lets into the window.
+        /// Copies that the other one allows in the window.
         most: u64,
         /// The other one's limit.
         limit: u64,
         /// The other one's length.
         window: Span,
     },
-    /// A quota that another one never lets be reached.
+    /// A quota that another one keeps from ever being reached.
     QuotaNeverBinds {
-        /// Copies that the other one lets into the period.
+        /// Copies that the other one allows in the period.
         most: u64,
         /// The other one's limit.
         limit: u64,
         /// The other one's period.
         unit: Calendar,
     },
-    /// A quota that is not below one of a longer period, which it can only exceed across two of them.
+    /// A quota whose limit is not below that of a longer period; it can be reached only across two of
+    /// those.
     QuotaAboveLonger {
         /// The longer one's limit.
         limit: u64,
         /// The longer one's period.
         unit: Calendar,
     },
-    /// A domain that looks like a network and is the name of one domain alone.
+    /// A domain that looks like a network, but is the name of one domain alone.
     NotANetwork {
-        /// The network that may be meant.
+        /// The network that it probably means.
         meant: IpNet,
     },
-    /// Tiers that look like windows which all hold, and add up.
+    /// Tiers that look like windows which all hold at once, but add up.
     TiersAddUp {
-        /// What they let through within the longest window.
+        /// How many hits they allow within the longest window.
         sum: u64,
-        /// What the last of them says.
+        /// The limit of the last of them.
         last: u64,
     },
-    /// A tier above another that is there all the time.
+    /// A tier above another that is always available.
     TierWithoutCooldown {
-        /// What this tier and those below it let through in its window.
+        /// How many hits this tier and those below it allow in its window.
         sum: u64,
     },
-    /// A rule of descriptors has the keys of an earlier one, which is asked first.
+    /// A rule of descriptors has the keys of an earlier one, which takes precedence.
     RuleNeverMatches {
         /// The number of the earlier one, from 1.
         first: usize,
@@ -116,7 +117,7 @@ pub enum WarningKind {
 }
 
 impl WarningKind {
-    /// A word for programs, stable from release to release.
+    /// A stable code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Normalised(TierChange::Dropped) => "tier_dropped",
@@ -141,7 +142,7 @@ impl WarningKind {
         }
     }
 
-    /// What was written and what rules, where the two differ.
+    /// The written and the effective value, if they differ.
     pub fn before_and_after(&self) -> Option<(String, String)> {
         match *self {
             Self::Normalised(
@@ -273,15 +274,15 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// One thing worth a look, and where.
+/// One warning, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The path to the place, as in `resource "api.search": tier[1].window`. Tiers are numbered as
-    /// written where normalisation speaks, and as they rule in all other warnings.
+    /// The path to the place, as in `resource "api.search": tier[1].window`. Warnings of
+    /// normalisation number tiers as written, all others as effective.
     pub path: Box<str>,
-    /// What it is.
+    /// What it is about.
     pub kind: WarningKind,
-    /// How many further domains of this resource it is the same for.
+    /// How many further domains of this resource it applies to.
     pub alike: u64,
 }
 

@@ -1,7 +1,7 @@
-//! What a domain is to have of its own, in an operator's words: read as in a document, and each once.
+//! Reads an operator's statement about a domain as in a document, each different statement once.
 //!
-//! Knows nothing of what it had before. What stays true: what is taken here a document could say, and a
-//! record has room for it.
+//! Knows nothing of the domain's earlier statement. What stays true: an accepted statement could be in
+//! a document, and fits into a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::stated::Stated;
 use super::toml_text::TomlKey;
 use super::version::Limits;
 
-/// What was read already: many domains mostly state the same, and reading that is most of the work.
+/// Statements that were read already: most domains state the same, and reading is most of the work.
 #[derive(Debug, Default)]
 pub(super) struct ReadStatements {
     rates: BTreeMap<Own, Stated>,
@@ -20,7 +20,7 @@ pub(super) struct ReadStatements {
 }
 
 impl ReadStatements {
-    /// What a domain states of a rate-limited resource.
+    /// A domain's statement about a rate-limited resource.
     pub fn stated_of(
         &mut self,
         resource: &str,
@@ -36,7 +36,7 @@ impl ReadStatements {
         Ok(stated)
     }
 
-    /// What a domain states of a copy-limited resource.
+    /// A domain's statement about a copy-limited resource.
     pub fn limit_of(&mut self, resource: &str, domain: &str, own: &Own) -> Result<u64, NotChanged> {
         let key = key_of(domain)?;
         if let (Some(limit), true) = (own.limit, self.copies.contains(own)) {
@@ -48,7 +48,7 @@ impl ReadStatements {
     }
 }
 
-/// What a domain states of a rate-limited resource, read as in a document of that alone.
+/// A domain's statement about a rate-limited resource, read as a document with that statement alone.
 fn stated_of(resource: &str, domain: &TomlKey<'_>, own: &Own) -> Result<Stated, NotChanged> {
     if own.limit.is_some() || (own.rate.is_none() && own.hard.is_none()) {
         return Err(NotChanged::Kind {
@@ -102,7 +102,8 @@ fn limit_of(resource: &str, domain: &TomlKey<'_>, own: &Own) -> Result<u64, NotC
     Ok(of.unwrap_or(limit))
 }
 
-/// What a document says that nobody has written: its lines are nobody's either.
+/// Reads a generated document. Its line numbers mean nothing to the operator, so they are removed from
+/// faults.
 fn parsed(text: &str) -> Result<Limits, NotChanged> {
     Limits::parse(text).map_err(|mut faults| {
         for fault in &mut faults.list {
@@ -112,7 +113,7 @@ fn parsed(text: &str) -> Result<Limits, NotChanged> {
     })
 }
 
-/// A name that a document may have, as TOML.
+/// A name that a document may contain, in TOML notation.
 fn key_of(domain: &str) -> Result<TomlKey<'_>, NotChanged> {
     match check_name(domain) {
         Ok(()) => Ok(TomlKey(domain)),

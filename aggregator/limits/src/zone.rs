@@ -1,12 +1,13 @@
-//! A time zone as a table: by how much local time is ahead of UTC, and from when on.
+//! A time zone as a table: the instants from which offsets from UTC hold.
 //!
 //! ```text
 //! Europe/Berlin    1970-01-01 00:00 UTC  +3600
 //!                  2026-03-29 01:00 UTC  +7200      ...for as many years as the document has them
 //! ```
 //!
-//! Made when a document is normalised, so that what rules stands in the log. Knows nothing of where
-//! zones come from. What stays true: the instants rise, and the first offset also holds before it.
+//! Made when a document is normalised, so that the log contains what is applied. Knows nothing of
+//! where zones come from. What stays true: the instants rise, and the first offset also holds before
+//! its instant.
 
 use tollgate_shared::time::Timestamp;
 
@@ -24,7 +25,7 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// A zone that is always as many seconds east of UTC.
+    /// A zone with a constant offset east of UTC, in seconds.
     pub fn fixed(name: &str, seconds_east: i32) -> Self {
         Self {
             name: name.into(),
@@ -32,8 +33,8 @@ impl Zone {
         }
     }
 
-    /// A zone by the instants from which its offsets hold, in seconds east of UTC. `None` unless there
-    /// is one and they rise.
+    /// A zone with the instants from which its offsets hold, in seconds east of UTC. `None` if there
+    /// are no offsets or the instants do not rise.
     pub fn new(name: &str, offsets: &[(Timestamp, i32)]) -> Option<Self> {
         let rises = offsets.windows(2).all(|two| two[0].0 < two[1].0);
         (rises && !offsets.is_empty()).then(|| Self {
@@ -42,7 +43,7 @@ impl Zone {
         })
     }
 
-    /// The name as documents write it. A quota keeps its count over new tables of one name.
+    /// The name as in documents. A quota keeps its count when a zone of the same name gets new tables.
     pub fn name(&self) -> &str {
         &self.name
     }

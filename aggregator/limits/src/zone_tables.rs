@@ -1,15 +1,15 @@
-//! Time zones by name: where their tables come from, and how a document has them.
+//! Time zones by name: where their tables come from, and how documents contain them.
 //!
 //! ```text
-//! zone = "Europe/Berlin"       as people write it
+//! zone = "Europe/Berlin"       as an operator writes it
 //!
-//! [zones."Europe/Berlin"]      as it is in the log: by how much local time is ahead of UTC, and from when on
+//! [zones."Europe/Berlin"]      as the log contains it: the instants from which offsets from UTC hold
 //! offsets = ["+01:00", "2020-03-29T01:00:00Z +02:00", ...]
 //! ```
 //!
-//! What is known of zones changes some times a year, and two builds may know different things of one. So a name
-//! is looked up once, before a document goes to the log, and the log has the table: whoever replays it counts by
-//! the same periods. Knows nothing of quotas. What stays true: a table that is printed reads as the same zone.
+//! Zone data changes some times a year, and two builds may have different data of one zone. So a name is looked up
+//! once, before a document goes to the log, and the log has the table: every replay counts by the same periods.
+//! Knows nothing of quotas. What stays true: a printed table reads as the same zone.
 
 use std::sync::Arc;
 
@@ -21,13 +21,14 @@ use super::toml_text::TomlKey;
 use super::version::Limits;
 use super::zone::Zone;
 
-/// From when on tables have offsets: quotas of logs that are older count by the first offset.
+/// Where tables begin: quotas of older logs count by the first offset.
 const FROM: &str = "2020-01-01T00:00:00Z";
 
-/// Until when: twenty years beyond the newest release that may still expand one. Afterwards the last offset holds.
+/// Where they end: twenty years after the newest release that may still expand one. Afterwards the last offset
+/// holds.
 const UNTIL: &str = "2060-01-01T00:00:00Z";
 
-/// The zone of a name as this build knows it; `None`: no such zone.
+/// The zone of a name in this build's data; `None`: no such zone.
 pub(super) fn expand(name: &str) -> Option<Zone> {
     let zone = TimeZoneDatabase::bundled().get(name).ok()?;
     let (from, until) = (instant(FROM)?, instant(UNTIL)?);
@@ -37,7 +38,7 @@ pub(super) fn expand(name: &str) -> Option<Zone> {
             break;
         }
         let offset = change.offset().seconds();
-        // Some changes are of a name alone.
+        // Some changes affect only a name.
         if offsets.last().is_some_and(|(_, before)| *before != offset) {
             offsets.push((stamp(change.timestamp())?, offset));
         }
@@ -45,13 +46,13 @@ pub(super) fn expand(name: &str) -> Option<Zone> {
     Zone::new(zone.iana_name().unwrap_or(name), &offsets)
 }
 
-/// All names that this build knows.
+/// All names in this build's data.
 pub(super) fn names() -> Vec<String> {
     let database = TimeZoneDatabase::bundled();
     database.available().map(|name| name.to_string()).collect()
 }
 
-/// The zone that a name says by itself: UTC, or an offset of it.
+/// The zone that a name defines by itself: UTC, or an offset from it.
 pub(super) fn fixed(name: &str) -> Option<Zone> {
     match name {
         "UTC" | "Z" => Some(Zone::default()),
@@ -68,7 +69,7 @@ pub(super) fn has_table(zone: &Zone) -> bool {
 pub(super) fn print_table(zone: &Zone) -> Vec<String> {
     let row = |(at, offset): &(Timestamp, i32)| match instant_of(*at) {
         Some(at) => format!("{at} {}", print_offset(*offset)),
-        // Beyond what can be printed, which no table reaches.
+        // Beyond what can be printed; no table has such an instant.
         None => print_offset(*offset),
     };
     let (first, rest) = match zone.offsets() {
@@ -127,8 +128,8 @@ fn instant_of(at: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_microsecond(micros).ok()
 }
 
-/// The document with the tables of its zones behind it, where it has none yet. One with faults stays as it is,
-/// for its reader to refuse.
+/// The document with the tables of its zones appended, where it has none yet. A document with faults is returned
+/// unchanged; its reader will refuse it.
 pub fn with_zone_tables(text: String) -> String {
     if !text.contains("zone") {
         return text;
@@ -146,8 +147,8 @@ pub fn with_zone_tables(text: String) -> String {
     text
 }
 
-/// The document without the tables of its zones, and without white space at its end: for comparing, since a
-/// difference in tables alone is none that anybody made.
+/// The document without the tables of its zones, and without white space at its end: to compare documents, since a
+/// difference in tables alone is no change by an operator.
 pub fn without_zone_tables(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut is_table = false;
@@ -163,7 +164,7 @@ pub fn without_zone_tables(text: &str) -> String {
     kept
 }
 
-/// A zone's table as a document has it.
+/// A zone's table in a document's notation.
 pub(super) fn table_text(zone: &Zone) -> String {
     let rows = print_table(zone);
     let rows: Vec<String> = rows.iter().map(|row| format!("\"{row}\"")).collect();
@@ -172,8 +173,8 @@ pub(super) fn table_text(zone: &Zone) -> String {
 }
 
 impl Limits {
-    /// Reads a document of the log, which has the tables of all its zones: what this build knows of zones rules
-    /// nothing.
+    /// Reads a document of the log, which contains the tables of all its zones; this build's own zone data is not
+    /// used.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! A frozen engine, and one that is restored.
+//! Tests of frozen engines and of restored ones.
 
 use super::*;
 
-/// A state with everything in it.
+/// An engine whose state has content of every kind.
 fn full() -> Play {
     let document = format!("{TWO}global = \"3/s\"\n");
     let mut play = Play::of(&document);

@@ -1,4 +1,4 @@
-//! Bans of domains on copies: denied until their end, whatever is given back, and what is held stays held.
+//! Bans of domains on copies: denied until their end, whatever is released, and holds stay.
 
 use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::Holdings;
@@ -110,7 +110,7 @@ fn of_a_ban_and_full_the_last_word_is_full_and_room_is_no_opening() {
     play.restart();
     play.ops(&mut web, &[(1, release(1))]);
     assert_eq!(play.said(), ["banned acme"], "in place of a lift");
-    // Full again under the ban; taken back it is full still.
+    // Full again under the ban; still full when the ban is lifted.
     play.ops(&mut web, &[(2, hold("acme", 1))]);
     let said = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
     assert_eq!(play.said(), said);

@@ -1,5 +1,5 @@
-//! What is said of copies that are not counted here: of resources that no limits limit by copies, and of
-//! those that another partition rules.
+//! Verdicts on copies that are not counted here: of resources that no limits limit by copies, and of
+//! resources that another partition rules.
 
 use tollgate_engine::engine::{Engine, Rulings};
 use tollgate_shared::names::partition_of_resource;
@@ -101,13 +101,13 @@ fn who_asks_about_a_resource_of_another_partition_is_told_so_too() {
     assert_eq!(said_elsewhere(play, &bytes), [refused]);
 }
 
-/// What a partition that the resource does not belong to says of a record.
+/// The rulings on a record by a partition to which the resource does not belong.
 fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
     let home = partition_of_resource(RESOURCE, 7);
     let mut elsewhere = Engine::new((home + 1) % 7, 7);
     let mut rulings = Rulings::new();
     let record = Record::decode(bytes).expect("a record");
-    // A version first, so that the resource is known.
+    // A version first, so that the resource is configured.
     let (&version, _) = play.versions.iter().next().expect("a version");
     let pointer = tollgate_shared::wire::record::LimitsActivation {
         version,

@@ -1,4 +1,4 @@
-//! What of a hold was too much, told again to an agent that has missed its verdict.
+//! The excess of a hold is repeated to an agent that missed the verdict.
 
 use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::{Holdings, TransferId};
@@ -48,7 +48,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
         play.beat(web, part);
         play.said()
     };
-    // Also by an owner that was restored, and under limits in which the group has another number.
+    // Also by an engine that was restored, and under limits in which the group has another number.
     play.restart();
     play.version(&SANDBOX.replace(
         "groups.probation",
@@ -64,7 +64,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
             "web: 3 held 2, 2 too many by all",
         ]
     );
-    // What was too much is given back first.
+    // The excess is released first.
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
     play.restart();
     let again = asked(&mut play, &mut web, &[(1, 2), (2, 1), (3, 1)]);
@@ -73,7 +73,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
     play.ops(&mut web, &[(1, release(1))]);
     let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
     assert_eq!(again[0], "web: 1 held 1");
-    // One that is held anew under its number is ruled anew.
+    // A new hold under the same number is ruled anew.
     play.ops(&mut job, &[(1, release(1))]);
     play.ops(&mut web, &[(3, hold("old", 1))]);
     assert_eq!(play.said(), ["web: 3 counted, 0 too many"]);
@@ -99,7 +99,7 @@ fn what_was_seized_may_be_too_much_when_its_agent_comes_back() {
     assert_eq!(play.said().last().unwrap(), "job: 5 seized 2 of acme");
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     assert_eq!(play.total(), 0);
-    // Somebody else takes what came back.
+    // Another agent takes the copies that came back.
     play.ops(&mut web, &[(2, hold("acme", 2))]);
     let held = Holdings::default().with(5, 2);
     play.beat(&mut job, digest(held));

@@ -1,4 +1,4 @@
-//! What a log with hold operations and beats is ruled to: the clauses on copies and on the liveness
+//! Rulings on a log with hold operations and heartbeats: the clauses on copies and on the liveness
 //! of agents, each played through records.
 
 mod bans;
@@ -57,7 +57,7 @@ fn a_hold_is_confirmed_or_told_what_was_full_and_a_release_lifts() {
         "web: 3 counted, 2 too many by all",
     ];
     assert_eq!(play.said(), group);
-    // Denied already: nothing is said twice.
+    // Denied already: the statement is not repeated.
     play.ops(&mut web, &[(4, hold("acme", 1))]);
     assert_eq!(play.said(), ["web: 4 counted, 1 too many by acme"]);
     play.ops(
@@ -97,7 +97,8 @@ fn a_strict_reserve_is_granted_what_there_is_room_for_and_never_more() {
         "web: 3 granted 0 by acme",
     ];
     assert_eq!(play.said(), said);
-    // The deadline of 2 has passed: whatever it was granted is given up, and twice does no harm.
+    // The deadline of 2 has passed: the agent cancels what it was granted, and a second cancel does
+    // no harm.
     play.ops(
         &mut web,
         &[(2, Does::Cancel), (2, Does::Cancel), (9, Does::Cancel)],
@@ -184,7 +185,8 @@ fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exact
     );
     assert_eq!(play.total(), 0);
     play.restart();
-    // Somebody else takes what came back; the one that was cut off returns, and is excess.
+    // Another agent takes the copies that came back; the one that was cut off returns, and its
+    // copies are excess.
     let mut job = agent("job", 1);
     play.ops(&mut job, &[(1, hold("acme", 2))]);
     let held = Holdings::default().with(1, 2).with(2, 1);
@@ -225,7 +227,7 @@ fn a_stalled_log_buries_nobody() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2))]);
-    // An hour in which nothing was appended, and then one tick.
+    // An hour without any record, and then one tick.
     play.now_ms += 3_600_000;
     play.tick();
     assert_eq!((play.total(), play.rulings.agents.len()), (2, 0));

@@ -1,6 +1,7 @@
-//! A partition that is played record by record: what agents and owners write, and what is said.
+//! A partition that is played record by record: the records of agents and aggregators, and the
+//! statements and verdicts.
 //!
-//! What stays true: every record goes through the wire; after every record all copies are counted
+//! What stays true: every record is encoded and decoded; after every record all copies are counted
 //! again, and now and then the engine is restored from its own snapshot.
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ const LOG: LogId = LogId {
     random: 5,
 };
 
-/// An engine, its log so far, and what it said last.
+/// An engine, its log so far, and its last rulings.
 pub struct Play {
     pub engine: Engine,
     pub versions: BTreeMap<u64, Arc<Limits>>,
@@ -39,7 +40,7 @@ pub struct Play {
     ticks: u64,
 }
 
-/// An agent's epoch, with the sequence that it used last.
+/// An agent's epoch, with the last sequence that it used.
 #[derive(Clone, Debug)]
 pub struct Sending {
     pub name: &'static str,
@@ -116,7 +117,7 @@ impl Play {
         self.pointer(version)
     }
 
-    /// An operator's word, and the pointer that brings it in.
+    /// An operator's act, and the activation that brings it in.
     pub fn amend(&mut self, act: Act) -> Fate {
         let version = self.offset + 100;
         self.acts.insert(version, Arc::new(act));
@@ -147,7 +148,7 @@ impl Play {
         self.apply(&bytes)
     }
 
-    /// A record of operations that is not appended yet.
+    /// A record of operations, not appended yet.
     pub fn ops_bytes(&self, from: &mut Sending, ops: &[(u64, Does<'_>)]) -> Vec<u8> {
         self.ops_bytes_on(from, RESOURCE, ops)
     }
@@ -177,13 +178,13 @@ impl Play {
         self.apply(&bytes)
     }
 
-    /// A beat that says that nothing is held at all.
+    /// A heartbeat that lists no holds at all.
     pub fn beat_without_parts(&mut self, from: &mut Sending) -> Fate {
         let bytes = self.beat_bytes(from, BeatHead::default(), &[]);
         self.apply(&bytes)
     }
 
-    /// A beat that is not appended yet.
+    /// A heartbeat, not appended yet.
     pub fn beat_bytes(&self, from: &mut Sending, head: BeatHead, parts: &[Part<'_>]) -> Vec<u8> {
         let mut writer = Writer::new();
         let sender = self.sender(from);
@@ -191,7 +192,7 @@ impl Play {
         writer.as_slice().to_vec()
     }
 
-    /// What the last record said: denials and lifts, then verdicts, as text.
+    /// The engine's output for the last record: denials and lifts, then verdicts, as text.
     pub fn said(&self) -> Vec<String> {
         let statements = self.rulings.statements.iter().map(|said| {
             let scope = scope(&said.statement.scope);
@@ -219,7 +220,7 @@ impl Play {
             .sum()
     }
 
-    /// The engine is restored from its snapshot, and goes on.
+    /// Restores the engine from its snapshot.
     pub fn restart(&mut self) {
         let (before, chunks) = (self.engine.digest(), self.engine.snapshot());
         let known = Known(&self.versions, &self.acts);

@@ -1,5 +1,5 @@
-//! Random fleets over a bad network: records are lost, doubled and reordered, agents are killed,
-//! cut off and restarted, the engine is restored; and in the end nothing has leaked.
+//! Random fleets over a bad network: records are lost, duplicated and reordered, agents are killed,
+//! cut off and restarted, the engine is restored; in the end no copies have leaked.
 
 use std::collections::BTreeMap;
 
@@ -50,20 +50,20 @@ enum Step {
     Restore,
 }
 
-/// What becomes of a record on its way.
+/// The fate of a record on its way.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Arrives,
     Lost,
     Doubled,
-    /// Behind the agent's next record.
+    /// Arrives after the agent's next record.
     Late,
 }
 
 /// One process, as it sees itself.
 struct Process {
     sending: Sending,
-    /// What it uses, by number: domain, copies, start, strict, seized from.
+    /// The holds that it uses, by number: domain, copies, start, strict, seized from.
     uses: BTreeMap<u64, (usize, u32, u64, bool, Option<u128>)>,
     /// Strict reserves whose verdict it awaits.
     awaits: BTreeMap<u64, usize>,
@@ -243,7 +243,7 @@ impl Fleet {
         }
     }
 
-    /// What is said reaches the processes; what they cannot use they drop.
+    /// Delivers verdicts to the processes; those drop what they cannot use.
     fn hear(&mut self) {
         use tollgate_shared::wire::verdict::VerdictSays as Says;
         let now = self.play.now_ms;
@@ -281,7 +281,7 @@ impl Fleet {
         }
     }
 
-    /// The network is whole again and everybody beats, for long enough.
+    /// Heals the network and lets every process send heartbeats, for long enough.
     fn settle(&mut self) {
         for _ in 0..8 {
             for agent in 0..self.processes.len() {
@@ -293,7 +293,7 @@ impl Fleet {
         }
     }
 
-    /// Copies of each domain, by the processes' own accounts.
+    /// Copies of each domain that the processes use.
     fn used(&self) -> BTreeMap<&'static str, u64> {
         let mut used = BTreeMap::new();
         for of in self
@@ -308,7 +308,7 @@ impl Fleet {
 }
 
 fn nth(process: &Process, which: usize) -> Option<(u64, u32)> {
-    // What was seized is used once it is known how much it is.
+    // A seized hold is used once its number of copies is known.
     let mut uses = process.uses.iter().filter(|(_, of)| 0 < of.1);
     let len = uses.clone().count().max(1);
     uses.nth(which % len).map(|(number, of)| (*number, of.1))

@@ -1,4 +1,4 @@
-//! What an operator lets go of what is staged: by its id, or with all that a domain has.
+//! Staged copies that an operator lets go: by their id, or with all copies of a domain.
 
 use tollgate_engine::engine::Fate;
 use tollgate_shared::holdings::TransferId;
@@ -61,7 +61,7 @@ fn staged_copies_are_let_go_by_their_id_and_cannot_be_seized_after_it() {
     let mut job = agent("job", 2);
     play.ops(&mut job, &[(1, Does::Seize { from: ONE })]);
     assert_eq!(play.said(), ["job: 1 refused: unknown transfer"]);
-    // The hold from which they came is as it was.
+    // The hold from which they came is unchanged.
     let mut web = agent("web", 1);
     web.sequence = 9;
     play.ops(&mut web, &[(1, crate::release(1))]);

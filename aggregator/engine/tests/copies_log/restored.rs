@@ -6,7 +6,7 @@ use tollgate_shared::wire::holds::Does;
 use crate::play::{Play, agent};
 use crate::{hold, release};
 
-/// More than a few pieces of every table.
+/// Enough for several chunks of every table.
 const HOLDS: u64 = 3_000;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_frozen_engine_keeps_its_holds_while_the_engine_goes_on() {
     play.ops(&mut web, &taken);
     let before = (play.engine.digest(), play.total());
     let frozen = play.engine.freeze();
-    // Holds end and others begin, of domains that are new, in the places that came free.
+    // Holds end and others begin, of new domains, in the slots that came free.
     let others: Vec<String> = (1..=HOLDS).map(|n| format!("other-{n}")).collect();
     let changed: Vec<(u64, Does<'_>)> = (1..=HOLDS)
         .zip(&others)
@@ -40,7 +40,7 @@ fn a_frozen_engine_keeps_its_holds_while_the_engine_goes_on() {
     assert_eq!(miscounts.collect::<Result<Vec<()>, _>>(), Ok(vec![()]));
 }
 
-/// What an engine says, statements and verdicts, with their places.
+/// The engine's statements and verdicts, with their log positions.
 fn places(play: &Play) -> Vec<(String, u32)> {
     let statements = play.rulings.statements.iter();
     let verdicts = play.rulings.verdicts.iter();
@@ -53,7 +53,7 @@ fn places(play: &Play) -> Vec<(String, u32)> {
 
 #[test]
 fn what_was_given_back_before_a_restore_does_not_move_places_after_it() {
-    // `other` comes before `sandbox`: what is said of that stands behind it.
+    // `other` comes before `sandbox`, so statements about it come first.
     let limits = "[copies.other]\nlimit = 3\n[copies.sandbox]\nlimit = 1\n";
     let said = |restored: bool, gone: bool| {
         let mut play = Play::of(limits);

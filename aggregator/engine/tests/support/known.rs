@@ -1,4 +1,4 @@
-//! The versions that an engine under test may ask for: documents, and what operators did beside them.
+//! The versions that an engine under test may need: documents, and operators' acts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tollgate_engine::engine::Versions;
 use tollgate_limits::Limits;
 use tollgate_shared::wire::amendment::Act;
 
-/// Limits, and what operators did beside them.
+/// Limits and operators' acts, by version.
 pub struct Known<'a>(
     pub &'a BTreeMap<u64, Arc<Limits>>,
     pub &'a BTreeMap<u64, Arc<Act>>,

@@ -1,6 +1,6 @@
 //! A random log of one partition, as bytes for the engine and as inputs for the model.
 //!
-//! What stays true: append times never fall, and every record was encoded and decoded by the wire.
+//! What stays true: append times never fall, and every record was encoded and decoded.
 
 mod for_model;
 
@@ -38,7 +38,7 @@ pub struct Entry {
     pub input: Option<Input>,
 }
 
-/// What the model is fed, owned.
+/// The model's input, owned.
 #[derive(Clone, Debug)]
 pub enum Input {
     Hits {
@@ -68,7 +68,7 @@ pub struct OneHit {
     pub min: Option<u32>,
 }
 
-/// A whole log and the versions that its pointers bring in.
+/// A whole log, and the versions that its activations bring in.
 #[derive(Clone)]
 pub struct Log {
     pub entries: Vec<Entry>,
@@ -76,7 +76,7 @@ pub struct Log {
     pub versions: Brought,
 }
 
-/// What pointers bring in.
+/// The versions that activations bring in.
 #[derive(Clone, Default)]
 pub struct Brought {
     limits: BTreeMap<u64, Arc<Limits>>,
@@ -136,7 +136,7 @@ enum Step {
     Amend(Vec<OneAct>),
 }
 
-/// An amendment, before it has names.
+/// An amendment, before it gets names.
 #[derive(Clone, Copy, Debug)]
 pub struct OneAct {
     what: u8,
@@ -144,7 +144,7 @@ pub struct OneAct {
     domain: usize,
     everywhere: bool,
     hits: u64,
-    /// How long a ban lasts, in microseconds; none: for ever.
+    /// How long a ban lasts, in microseconds; `None`: for ever.
     for_us: Option<u64>,
 }
 
@@ -182,7 +182,7 @@ enum Sequence {
 }
 
 const AGENTS: [(&str, u128, i64); 5] = [
-    // Name, epoch, and by how many milliseconds the clock is behind.
+    // Name, epoch, and how many milliseconds the clock is behind.
     ("web-1", 11, 0),
     ("web-1", 12, 200),
     ("web-2", 13, 1_700),
@@ -233,7 +233,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Milliseconds between one record's append and the next's.
+/// Milliseconds between the appends of two records.
 fn any_pause() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0u64..5,
@@ -243,7 +243,7 @@ fn any_pause() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Units in which all that a tier remembers is over within ten minutes, and longer ones.
+/// Units in which everything that a tier remembers is over within ten minutes, and longer ones.
 const SHORT_UNITS: [u64; 4] = [1_000, 60_000, 400_000, 1_000_000];
 const LONG_UNITS: [u64; 2] = [5_000_000, 40_000_000];
 
@@ -260,10 +260,10 @@ fn any_version(units: &'static [u64]) -> impl Strategy<Value = Written> {
     })
 }
 
-/// Versions, later ones mostly near to the first.
+/// Versions, later ones mostly similar to the first.
 ///
-/// Beyond ten minutes a pair stays by the limits that it was ruled by last, while the model looks at
-/// all pairs at each version; so what is longer comes with one version only.
+/// After ten minutes a pair stays by the limits that ruled it last; the model checks all pairs at
+/// each version. So longer units come with one version only.
 fn any_versions() -> impl Strategy<Value = Vec<Written>> {
     prop_oneof![
         4 => any_short_versions(),
@@ -463,7 +463,7 @@ impl Builder {
         self.push(bytes, Some(input));
     }
 
-    /// A pointer to the next version, past `skip` others; or to a known one, when there are no more.
+    /// An activation of the next version after `skip` others; or of a known one, if there are no more.
     fn pointer(&mut self, skip: usize) {
         let last = self.version_numbers.len() - 1;
         let target = (self.next_version + skip).min(last);
@@ -479,7 +479,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// One pointer that brings in a few amendments.
+    /// One activation of a few amendments.
     fn amend(&mut self, acts: &[OneAct]) {
         let mut brought = Vec::new();
         for one in acts {

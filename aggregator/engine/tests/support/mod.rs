@@ -1,7 +1,7 @@
 //! Random limits in three forms: for the model, for the rules, and as a document for the engine.
 //!
-//! The model shares no type with the engine, so each test has to say everything twice; that is done
-//! here and nowhere else. What stays true: the three forms say the same.
+//! The model shares no type with the engine, so each test needs everything in both forms; the
+//! conversions are here and nowhere else. What stays true: the three forms have the same meaning.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -29,7 +29,7 @@ pub const RESOURCES: [&str; 2] = ["api.search", "export"];
 /// How resources are configured: by name, or by a pattern that the first of them matches.
 pub const CONFIGURED: [&str; 3] = ["api.search", "export", "api.*"];
 pub const DOMAINS: [&str; 5] = ["acme", "globex", "initech", "10.1.2.3", "10.1.9.0/24"];
-/// Who may state something: domains, and networks of some.
+/// Names under which limits may be stated: domains, and networks of some.
 const STATING: [&str; 6] = [
     "acme",
     "globex",
@@ -38,10 +38,10 @@ const STATING: [&str; 6] = [
     "10.1.0.0/16",
     "10.0.0.0/8",
 ];
-/// What may be banned in place of an address.
+/// Networks that may be banned instead of an address.
 pub const NETWORKS: [&str; 2] = ["10.1.0.0/16", "10.0.0.0/8"];
 
-/// So many cases, or as many as `PROPTEST_CASES` asks for.
+/// The number of cases, unless `PROPTEST_CASES` states another.
 pub fn cases(cases: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES");
     let asked = asked.ok().and_then(|asked| asked.parse().ok());
@@ -88,7 +88,7 @@ pub fn any_domain_limits(unit_us: u64) -> impl Strategy<Value = model::DomainLim
     })
 }
 
-/// Every constraint that there is, each stated or not, over windows of some units and periods of days.
+/// Every constraint, each stated or not, over windows of some units and periods of days.
 pub fn any_constraints(unit_us: u64) -> impl Strategy<Value = model::DomainLimits> {
     let limit = || prop_oneof![1 => Just(0u64), 12 => 1u64..9, 1 => 4_000u64..4_200];
     let window = (limit(), 1u64..8).prop_map(move |(limit, window)| model::Window {
@@ -135,7 +135,7 @@ fn any_zone(number: usize) -> model::Zone {
     match number {
         0 => model::Zone::fixed(0),
         1 => model::Zone::fixed(-19_800),
-        // Clocks go forward at an instant of the tests' time, and back over a midnight later.
+        // Clocks are set forward at an instant of the tests' time, and back over a midnight later.
         _ => model::Zone {
             name: "odd".to_owned(),
             first_offset_s: 3_600,
@@ -144,7 +144,7 @@ fn any_zone(number: usize) -> model::Zone {
     }
 }
 
-/// One resource: sometimes with a global limit, and some domains that state something themselves.
+/// One resource: sometimes with a global limit, and some domains with statements of their own.
 pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits> {
     let own = (
         prop::option::of(any_tiers(unit_us)),
@@ -170,12 +170,12 @@ pub fn any_resource(unit_us: u64) -> impl Strategy<Value = model::ResourceLimits
     })
 }
 
-/// What a domain states of a field, or nothing.
+/// A domain's statement of a field, or none.
 pub fn own<T>(stated: Option<T>) -> model::FieldStated<T> {
     stated.map_or(model::FieldStated::Inherited, model::FieldStated::Own)
 }
 
-/// Limits that differ from others by little, so that some of the state survives.
+/// Limits that differ little from others, so that a part of the state is kept.
 pub fn like(limits: model::DomainLimits) -> impl Strategy<Value = model::DomainLimits> {
     let changes = (0usize..6, 0u64..8, 0usize..4, prop::option::of(1u64..9));
     changes.prop_map(move |(change, limit, index, hard)| {
@@ -324,7 +324,7 @@ impl Written {
     }
 }
 
-/// All together is one resource's, so a pattern has no such limit.
+/// A global limit belongs to one resource, so a pattern has none.
 fn global_of(name: &str, limits: &model::ResourceLimits) -> Option<u64> {
     limits.global.filter(|_| !name.ends_with('*'))
 }

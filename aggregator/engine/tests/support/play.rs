@@ -1,4 +1,4 @@
-//! A log that is written and ruled record by record, with what was said last at hand.
+//! A log that is written and ruled record by record, with the last statements at hand.
 //!
 //! Knows nothing of what the records should mean. What stays true: one record, one offset.
 
@@ -18,7 +18,7 @@ use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 use tollgate_shared::wire::statement::{Says, Scope};
 
-/// An engine, its log so far, and what it said last.
+/// An engine, its log so far, and its last rulings.
 pub struct Play {
     pub engine: Engine,
     pub versions: BTreeMap<u64, Arc<Limits>>,
@@ -83,7 +83,7 @@ impl Play {
         self.apply(&pointer)
     }
 
-    /// An operator's word, and the pointer that brings it in.
+    /// An operator's act, and the activation that brings it in.
     pub fn amend(&mut self, act: Act) -> Fate {
         let version = self.offset + 100;
         self.acts.insert(version, Arc::new(act));
@@ -128,7 +128,7 @@ impl Play {
         self.apply(writer.as_slice())
     }
 
-    /// What was said last, a line for each statement, ends counted from the log's beginning.
+    /// The last statements, one line each, with ends counted from the log's beginning.
     pub fn said(&self) -> Vec<String> {
         let line = |said: &tollgate_engine::engine::ResourceStatement| {
             let scope = match &said.statement.scope {

@@ -1,4 +1,4 @@
-//! `[copies.…]`: a copy-limited resource as it is written.
+//! `[copies.…]`: reads a copy-limited resource.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -111,8 +111,8 @@ fn read_resource(
     }
 }
 
-/// While blind a strict resource refuses unless it says otherwise itself; the namespace's default
-/// is for what may overshoot. A local rate says nothing about copies.
+/// While blind a strict resource refuses, unless it states otherwise itself: the namespace's
+/// default is for resources that may overshoot. A local rate does not apply to copies.
 fn read_blind(section: &Section<'_, '_>, reserve: Reserve, inherited: BlindPolicy) -> BlindPolicy {
     let words = [("open", BlindPolicy::Open), ("closed", BlindPolicy::Closed)];
     let stated = section.get("blind").and_then(|item| {

@@ -1,6 +1,6 @@
-//! `[descriptors.NAME]`: by which rules Envoy's descriptors are uses of resources.
+//! `[descriptors.NAME]`: reads the rules by which Envoy's descriptors are uses of resources.
 //!
-//! Knows nothing of what the resources are limited by: a rule may name one that is not configured. What stays true:
+//! Knows nothing of the resources' limits: a rule may name a resource that is not configured. What stays true:
 //! rules are in the order of the document.
 
 use tollgate_shared::descriptors::{
@@ -28,7 +28,7 @@ pub(super) fn read_descriptors(
         return all;
     };
     for (name, item) in section.checked("descriptors") {
-        // Agents ask for the rules under a name that is longer.
+        // Agents ask for the rules under a longer name.
         if NAME_BYTES_MAX < resource_of_rules(name).len() {
             let expected = "a name of at most 243 bytes";
             item.place_fault(FaultKind::Value { expected });

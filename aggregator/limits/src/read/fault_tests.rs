@@ -1,8 +1,8 @@
-//! What is said about a document that says something else than it may.
+//! Tests of the faults of invalid documents.
 
 use crate::Limits;
 
-/// Checks that a document has exactly these faults, a line each.
+/// Checks that a document has exactly these faults, one line each.
 #[track_caller]
 fn refused(text: &str, faults: &str) {
     let found = Limits::parse(text).expect_err("the document is wrong");

@@ -1,7 +1,7 @@
-//! A limits document, read: settings, namespaces and plans here, resources in the rooms below.
+//! Reads a limits document: settings, namespaces and plans here, resources in the modules below.
 //!
-//! What stays true: without a fault the answer is complete; with one there is none, and all faults
-//! that can be told apart are in it.
+//! What stays true: without a fault the result is complete; with a fault there is no result, and all
+//! independent faults are reported.
 
 mod copies;
 mod descriptors;
@@ -37,17 +37,18 @@ use self::overrides::warn_of_name;
 use self::zones::ZoneReader;
 use crate::network_names::domain_of;
 
-/// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of
-/// allowed ones stay far from where instants end.
+/// The longest span that a document may state: ten years. Longer ones are mistakes, and sums of allowed
+/// ones stay far from the last instant.
 const SPAN_MAX: Span = Span::from_secs(3_650 * 86_400);
 
-/// The shortest window: a log stamps by the millisecond, so a shorter one would rule by chance.
+/// The shortest window: stamps in a log are milliseconds, so the effect of a shorter one would depend on
+/// chance.
 const SPAN_MIN: Span = Span::from_millis(1);
 
 /// The greatest limit of a rate: rules count in 32 bits, and twice as much by debt.
 const LIMIT_MAX: u64 = u32::MAX as u64;
 
-/// The greatest limit of copies: what TOML's whole numbers can say.
+/// The greatest limit of copies: the greatest integer of TOML.
 const COPIES_MAX: u64 = i64::MAX as u64;
 
 const DOCUMENT_FIELDS: &[&str] = &[
@@ -71,7 +72,8 @@ const ENGINE_FIELDS: &[&str] = &[
 
 const NAMESPACE_FIELDS: &[&str] = &["allow_unconfigured", "ignore_configured", "blind"];
 
-/// The fields of each table, by where the schema of documents (`config/limits.schema.json`) describes it.
+/// The fields of each table, by the place in the schema of documents (`config/limits.schema.json`) that
+/// describes it.
 #[cfg(test)]
 pub(super) const TABLES: [(&str, &[&str]); 13] = [
     ("", DOCUMENT_FIELDS),
@@ -116,7 +118,7 @@ pub(super) const TABLES: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Every field that a document may have anywhere, for the test that the shipped one shows them.
+/// Every field of documents, for the test that the shipped document shows them all.
 #[cfg(test)]
 pub(super) fn all_fields() -> impl Iterator<Item = &'static str> {
     let fields = TABLES.into_iter().flat_map(|(_, fields)| fields);
@@ -133,8 +135,8 @@ impl Limits {
         Self::parse_with_warnings(text).map(|(limits, _)| limits)
     }
 
-    /// Reads a limits document, and says what is right but worth a look: what normalisation
-    /// changed, what can never be reached, what takes much memory.
+    /// Reads a limits document, and warns of what is valid but questionable: changes by normalisation,
+    /// limits that can never be reached, much memory.
     ///
     /// # Errors
     ///
@@ -143,7 +145,7 @@ impl Limits {
         Self::parse_whole(text).map(|(limits, warnings, _)| (limits, warnings))
     }
 
-    /// Reads a limits document; also gives the zones that it names without having their tables.
+    /// Reads a limits document; also returns the zones that it names without their tables.
     pub(super) fn parse_whole(text: &str) -> Result<WholeDocument, Faults> {
         let notes = Notes::default();
         if DOCUMENT_BYTES_MAX < text.len() {
@@ -169,10 +171,10 @@ impl Limits {
     }
 }
 
-/// A document, what is worth a look in it, and the zones that were looked up for it.
+/// A document, its warnings, and the zones that were looked up for it.
 pub(super) type WholeDocument = (Limits, Warnings, Vec<Arc<Zone>>);
 
-/// What resources are read with.
+/// The context for reading resources.
 struct ResourceReading<'r, 't> {
     plans: &'r Plans<'t>,
     namespaces: &'r Namespaces,
@@ -217,7 +219,7 @@ fn read_document<'t>(
 
 fn read_rules(rules: &Item<'_, '_>) {
     let expected = "2, the rule set that this build implements";
-    // Whoever has a document of the first rules is to know what it would mean now.
+    // An operator with a document of the first rules has to learn what it would mean now.
     let first = "2: under rules 1 excess used nothing, so a steady caller was hardly ever refused; now what was let through counts, and a `rate` is a window beside tiers";
     match rules.number(1..=u64::MAX, expected) {
         Some(1) => rules.expected(first),
@@ -317,7 +319,7 @@ fn read_blind(item: &Item<'_, '_>) -> Option<BlindPolicy> {
     let rate = section
         .require("local", "a rate as \"20/s\"")?
         .rate(
-            // What an agent's own limiter counts in.
+            // An agent's own limiter counts in 32 bits.
             |rate| (1..=LIMIT_MAX).contains(&rate.hits),
             "a rate from \"1/s\" to \"4294967295/s\" (or /m, /h, /d, /15s); to refuse all, blind = \"closed\"",
         )?;
@@ -374,7 +376,7 @@ fn refuse_two_kinds(document: &Section<'_, '_>) {
     }
 }
 
-/// Hits a second, as hard and global limits are stated.
+/// Hits a second, the form of hard and global limits.
 fn read_per_second(item: &Item<'_, '_>) -> Option<u64> {
     const EXPECTED: &str = "hits a second, as \"200/s\"";
     let Rate { hits, window } = item.rate(|rate| rate.hits <= LIMIT_MAX, EXPECTED)?;

@@ -1,8 +1,8 @@
-//! `plans` and `domains` of a resource: who states something of his own.
+//! `plans` and `domains` of a resource: the statements of single domains.
 //!
-//! What a domain states beats what its plan states, field by field. Plans end here: what leaves is
-//! a table of domains, addresses and networks in their one spelling. What stays true: domains that state the
-//! same share one statement.
+//! A domain's own statement overrides its plan's, field by field. Plans are resolved here: the result is a table
+//! of domains, addresses and networks in canonical spelling. What stays true: domains with the same statement
+//! share it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,7 @@ use crate::source::{Item, Section, nearest};
 use crate::stated::Stated;
 use crate::warning::{Collector, WarningKind};
 
-/// Reads the overrides of a rate-limited resource, which may itself state a quota; `read` reads what one of them
-/// states.
+/// Reads the overrides of a rate-limited resource; `read` reads a single statement, which may contain a quota.
 pub(super) fn read_overrides(
     resource: &Section<'_, '_>,
     reading: &ResourceReading<'_, '_>,
@@ -59,7 +58,7 @@ pub(super) fn read_overrides(
     }
 }
 
-/// What plans state about a resource, by domain, with the plan that states it.
+/// The statements of plans about a resource, by domain, with the plan's name.
 pub(super) fn plan_of_domain<'t, T: Clone>(
     resource: &Section<'_, 't>,
     plans: &Plans<'t>,
@@ -80,7 +79,7 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
         };
         for domain in members {
             let Ok(domain) = domain_of(domain, addresses) else {
-                // It is a fault where it stands in the plan, or of this resource's addresses.
+                // It is a fault of the plan, or of this resource's `addresses`.
                 note_narrow(resource, domain, &item, addresses);
                 continue;
             };
@@ -98,7 +97,7 @@ pub(super) fn plan_of_domain<'t, T: Clone>(
     of_domain
 }
 
-/// The domains of a table `domains`, each with what stands there; a name that cannot be is noted and left out.
+/// The domains of a table `domains`, each with its value; an invalid name is noted as a fault and left out.
 pub(super) fn own_of_domain<'s, 't>(
     domains: &'s Section<'_, 't>,
     addresses: Option<AddressPrefixes>,
@@ -140,7 +139,7 @@ fn note_narrow(
     }
 }
 
-/// Statements, each once.
+/// Statements, each stored once.
 #[derive(Default)]
 struct Statements {
     numbers: BTreeMap<Stated, u32>,

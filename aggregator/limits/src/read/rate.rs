@@ -1,4 +1,4 @@
-//! `[rate.…]`: a rate-limited resource as it is written, or a pattern of them.
+//! `[rate.…]`: reads a rate-limited resource, or a pattern of resources.
 
 use tollgate_shared::names::check_name;
 use tollgate_shared::networks::AddressPrefixes;
@@ -64,10 +64,10 @@ pub(super) fn read_rates(
         .collect()
 }
 
-/// Whether the name is a resource's, or a pattern of some: `*` alone, or at the end of what they begin with.
+/// Whether the name is valid for a resource, or for a pattern: `*` alone, or a prefix followed by `*`.
 fn check_pattern(name: &str, item: &Item<'_, '_>) -> bool {
     let literal = match name.strip_suffix('*') {
-        // All resources.
+        // The pattern of all resources.
         Some("") => return true,
         Some(literal) => literal,
         None => name,
@@ -150,7 +150,7 @@ fn read_rate(
     }
 }
 
-/// A zone of a resource is of use where somebody has a quota: its default, its candidate, a plan or a domain.
+/// Warns of a zone that nothing uses: the default, the candidate, the plans and the domains have no quota.
 fn warn_of_zone(
     section: &Section<'_, '_>,
     default: &Stated,
@@ -179,7 +179,7 @@ fn halves_of_names<'t>(name: &str, section: &Section<'_, 't>) -> Vec<&'t str> {
     halves
 }
 
-/// A resource that states no constraint itself lets nobody in but those who have limits of their own.
+/// A resource that states no constraint itself refuses all domains, except those with limits of their own.
 fn own_or_inaccessible(
     section: &Section<'_, '_>,
     stated: Stated,
@@ -202,7 +202,7 @@ fn own_or_inaccessible(
     }
 }
 
-/// What a plan, a domain or a candidate states.
+/// The statement of a plan, a domain or a candidate.
 fn read_stated_only(
     section: &Section<'_, '_>,
     reading: &ResourceReading<'_, '_>,
@@ -224,7 +224,7 @@ fn read_stated_only(
     read_stated(section, reading.zones, reading.warnings)
 }
 
-/// A burst beside a rate is what a bucket has.
+/// Refuses a burst beside a rate: only a bucket has one.
 fn refuse_burst(section: &Section<'_, '_>) {
     if let Some(burst) = section.get("burst") {
         burst.fault(FaultKind::OutOfPlace {

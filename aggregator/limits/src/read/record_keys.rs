@@ -1,7 +1,7 @@
-//! Which keys count for aggregators' records: `record_keys = ["k2", "k1"]`.
+//! The keys that count for aggregators' records: `record_keys = ["k2", "k1"]`.
 //!
-//! Knows ids alone; who has which keys is a matter of each aggregator. What stays true: a document that names the
-//! checksum alone equals one that says nothing.
+//! Knows only ids; each aggregator has its own key file. What stays true: a document that names only the checksum
+//! equals one without the field.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tollgate_shared::keyring::{CHECKSUM_ID, COUNTING_MAX, is_key_id};
 use crate::fault::FaultKind;
 use crate::source::Section;
 
-/// The ids, in their order; none: checksums count.
+/// The ids, in their order; empty: checksums count.
 pub(super) fn read_record_keys(document: &Section<'_, '_>) -> Arc<[Box<str>]> {
     const EXPECTED: &str = "a list of 1 to 4 ids of the fleet's key file, the first being the one to write with, as \
         [\"k2\", \"k1\"]; \"checksum\" stands for no key";

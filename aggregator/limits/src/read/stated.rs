@@ -1,10 +1,11 @@
-//! What a resource, a plan, a domain or a candidate states: windows, bucket, quotas, tiers, hard limit.
+//! Reads the statement of a resource, a plan, a domain or a candidate: windows, bucket, quotas, tiers, hard
+//! limit.
 //!
 //! ```text
 //! windows = ["50/s", "1000/m"]                        all must have room
-//! bucket = { rate = "100/s", burst = 500 }            debt: what is not stated follows from both
+//! bucket = { rate = "100/s", burst = 500 }            the debt is derived from both if it is not stated
 //! quota = ["1_000_000/month"]   zone = "UTC"
-//! hard = "none"                                       whatever is inherited, there is none
+//! hard = "none"                                       no hard limit, whatever is inherited
 //! ```
 
 use tollgate_shared::time::Span;
@@ -29,7 +30,7 @@ pub(crate) const STATED_FIELDS: &[&str] = &[
 
 pub(crate) const BUCKET_FIELDS: &[&str] = &["rate", "burst", "debt"];
 
-/// The most windows of one statement: each is asked for each copy, and names itself in a denial by one byte.
+/// The most windows of one statement: each is checked for each copy, and denials name it by one byte.
 const WINDOWS_MAX: usize = 16;
 
 /// The most quotas of one statement, likewise.
@@ -44,7 +45,7 @@ const RATE_RANGE: &str =
 const QUOTA: &str =
     "a quota as \"1_000_000/month\" or \"50_000 per day\" (day, week, month or year)";
 
-/// Reads the fields of a statement that stand in a table; other fields are the caller's.
+/// Reads the fields of a statement in a table; the caller reads the other fields.
 pub(super) fn read_stated(
     section: &Section<'_, '_>,
     zones: &ZoneReader<'_>,
@@ -81,7 +82,7 @@ fn setting<T>(
     match item {
         None => Setting::Inherited,
         Some(item) if item.text() == Some("none") => Setting::Unstated,
-        // What cannot be read has left a fault, and nothing is made of it.
+        // A value that cannot be read has caused a fault, and is not used.
         Some(item) => read(&item).map_or(Setting::Inherited, Setting::Value),
     }
 }
@@ -94,7 +95,7 @@ fn read_window(item: &Item<'_, '_>) -> Option<Window> {
     })
 }
 
-/// A rate with a window and a limit that rules can count in.
+/// A rate with a window and a limit that the rules can count.
 fn read_rate(item: &Item<'_, '_>) -> Option<Rate> {
     if item.text().is_some_and(is_of_calendar) {
         item.expected(
@@ -111,12 +112,12 @@ fn read_rate(item: &Item<'_, '_>) -> Option<Rate> {
     Some(rate)
 }
 
-/// Whether it is a quota that no sliding window can be.
+/// Whether it is a quota that cannot be a sliding window.
 fn is_of_calendar(text: &str) -> bool {
     parse_quota(text).is_some() && parse_rate(text).is_none()
 }
 
-/// The values of a list; a single value in its place is a list of one.
+/// The values of a list; a single value instead of a list counts as a list of one.
 fn each<T>(
     section: &Section<'_, '_>,
     list: &Item<'_, '_>,
@@ -215,7 +216,7 @@ fn read_bucket(item: &Item<'_, '_>) -> Option<Bucket> {
     })
 }
 
-/// The copies that flow in within some microseconds, rounded up.
+/// The copies that flow in within `micros` microseconds, rounded up.
 fn copies_in(tokens: u64, period: u64, micros: u64) -> u64 {
     let copies = (u128::from(tokens) * u128::from(micros)).div_ceil(u128::from(period.max(1)));
     u64::try_from(copies).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What a document may say, and what it then means.
+//! What a document may state, and what that means.
 
 use tollgate_shared::time::Span;
 
@@ -6,7 +6,7 @@ use crate::{
     BlindPolicy, Excess, Limits, Mode, Rate, RateClass, Reserve, Tier, WarningKind, Window,
 };
 
-/// The document of the project's own description, every kind of entry in it.
+/// The document of the project's own description, with every kind of entry.
 const WHOLE: &str = r#"
 version = 1
 rules = 2

@@ -1,4 +1,4 @@
-//! `tiers = [...]`: burst tiers as they are written, normalised.
+//! `tiers = [...]`: reads burst tiers, and normalises them.
 
 use tollgate_shared::time::Span;
 
@@ -9,7 +9,8 @@ use crate::rate::Tier;
 use crate::source::{Item, Section};
 use crate::warning::{Collector, WarningKind};
 
-/// The most tiers of one domain: agents learn them with every snapshot, and a climb visits them all.
+/// The most tiers of one domain: agents learn them with every snapshot, and a climb goes through all
+/// of them.
 use tollgate_shared::wire::public::TIERS_MAX;
 
 pub(crate) const TIER_FIELDS: &[&str] = &["limit", "window", "active", "cooldown", "skippable"];

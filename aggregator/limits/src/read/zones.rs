@@ -1,4 +1,4 @@
-//! `zone = "…"` and `[zones.…]`: whose dates begin a quota's periods.
+//! `zone = "…"` and `[zones.…]`: the zones whose dates begin quotas' periods.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(crate) const ZONE_FIELDS: &[&str] = &["offsets"];
 
 const ZONE: &str = "a time zone as \"Europe/Berlin\", \"+01:00\" or \"UTC\"";
 
-/// The zones of a document: those whose tables it has, and those that were looked up.
+/// The zones of a document: those with tables in it, and those that were looked up.
 pub(super) struct ZoneReader<'t> {
     stated: BTreeMap<&'t str, Arc<Zone>>,
     expanded: RefCell<BTreeMap<Box<str>, Arc<Zone>>>,
@@ -53,7 +53,7 @@ impl<'t> ZoneReader<'t> {
             return Some(Arc::clone(zone));
         }
         match expand(name) {
-            // Names are looked up in any case, and a document has one spelling.
+            // The look-up ignores case, but a document must use the canonical spelling.
             Some(zone) if zone.name() == name => {
                 let zone = Arc::new(zone);
                 expanded.insert(name.into(), Arc::clone(&zone));

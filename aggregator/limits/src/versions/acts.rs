@@ -1,4 +1,4 @@
-//! What an operator did, in one line of text.
+//! Describes an operator's act in one line of text.
 
 use tollgate_shared::escape::{Escaped, escaped};
 use tollgate_shared::time::Timestamp;

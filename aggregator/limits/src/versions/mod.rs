@@ -8,12 +8,12 @@
 //! 3       act C, expects 1        version 3: document A, and what C did
 //! ```
 //!
-//! An operator's amendment is a record and a version of its own. It leaves the document as it is: its rows stand beside
-//! every later document, and its switches over it, until they are taken back.
+//! An operator's amendment is a record and a version of its own. It leaves the document unchanged: its rows stand
+//! beside every later document, and its switches over it, until an operator removes them.
 //!
-//! A version's number is its record's offset. A push is void when another version is in force than it expected, or when
-//! its document has faults. So who won is decided by the log alone. Offset 0 cannot be a version, because 0 means "none"; the
-//! stream's first record is its identity. Knows nothing of partitions and of who pushed.
+//! A version's number is its record's offset. A push is void if another version is in force than it expected, or if
+//! its document has faults. So the log alone decides which of two pushes wins. Offset 0 cannot be a version, because
+//! 0 means "none"; the stream's first record is its identity. Knows nothing of partitions and of who pushed.
 //!
 //! What stays true: the book is a function of the stream.
 
@@ -45,30 +45,30 @@ use crate::{Limits, Own, RULES, Revision};
 pub struct Version {
     /// Its number.
     pub number: u64,
-    /// By which pointers name it: BLAKE3 of its text, or of the amendment's record.
+    /// The digest by which activations name it: BLAKE3 of its text, or of the amendment's record.
     pub digest: [u8; 32],
     /// The document in force, as it was pushed.
     pub text: Text,
-    /// The document as it rules, with the rows beside it, and the switches.
+    /// The effective limits: the document with the rows beside it, and the switches.
     pub limits: Arc<Limits>,
-    /// What an operator did, if it is an amendment.
+    /// The operator's act, if it is an amendment.
     pub made: Option<Arc<Made>>,
 }
 
 /// An amendment: who did what, when and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Who.
+    /// Name of the operator.
     pub who: Box<str>,
-    /// And why.
+    /// The operator's reason.
     pub why: Box<str>,
-    /// When the log took it.
+    /// When the log appended it.
     pub at: Timestamp,
-    /// What.
+    /// The act.
     pub act: Arc<Act>,
 }
 
-/// What became of a record.
+/// The result of entering a record.
 #[derive(Clone, Debug)]
 pub enum Entered {
     /// It is this version.
@@ -78,11 +78,11 @@ pub enum Entered {
         /// The version.
         version: Arc<Version>,
     },
-    /// It is a version that only a later build can read: a partition that comes under it stops.
+    /// It is a version that only a later build can read: a partition in which it is activated stops.
     Newer {
         /// Its number.
         number: u64,
-        /// What this build says of it.
+        /// This build's description of it.
         why: String,
     },
     /// Its push is void.
@@ -111,13 +111,13 @@ struct Document {
 }
 
 impl LimitsBook {
-    /// The newest version that this build can read; none: nothing was ever pushed.
+    /// The newest version that this build can read; `None` if nothing was ever pushed.
     pub fn latest(&self) -> Option<&Arc<Version>> {
         self.versions.values().next_back()
     }
 
-    /// The number of the version in force at the end of what was read, be it one that only a later
-    /// build can read; 0: none.
+    /// The number of the version in force at the end of what was read, even if only a later build can read it; 0:
+    /// none.
     pub fn latest_number(&self) -> u64 {
         let newer = self.newer.last().copied().unwrap_or(0);
         self.latest().map_or(0, |version| version.number).max(newer)
@@ -145,16 +145,16 @@ impl LimitsBook {
             .find(|number| known < *number && *number <= to)
     }
 
-    /// Lets go of versions below `number`: every partition has left them behind.
+    /// Drops versions below `number`, which no partition needs any more.
     pub fn forget_below(&mut self, number: u64) {
         if number <= self.latest_number() {
             self.versions = self.versions.split_off(&number);
         }
     }
 
-    /// Lets go of who made an amendment and why: what they did is needed as long as a partition may come under it,
-    /// and the log has all of it. With words of a kilobyte a flood of amendments is read again in a tenth of the
-    /// memory.
+    /// Drops operator and reason of an amendment. The act is needed as long as a partition may activate it, and the
+    /// log has all of it. With reasons of a kilobyte this reduces the memory of reading a flood of amendments to a
+    /// tenth.
     pub fn keep_act_alone(&mut self, number: u64) {
         let Some(version) = self.versions.get_mut(&number) else {
             return;
@@ -171,11 +171,11 @@ impl LimitsBook {
         }
     }
 
-    /// Enters a record of the stream. None: it is not about versions.
+    /// Enters a record of the stream. `None`: it is not about versions.
     ///
     /// # Errors
     ///
-    /// Where the record cannot be read.
+    /// If the record cannot be read.
     pub fn read(
         &mut self,
         offset: u64,
@@ -203,7 +203,7 @@ impl LimitsBook {
         }
     }
 
-    /// A version that only a later build can read.
+    /// Notes a version that only a later build can read.
     fn newer(&mut self, number: u64, why: String) -> Entered {
         self.newer.insert(number);
         Entered::Newer { number, why }
@@ -248,12 +248,12 @@ impl LimitsBook {
         Entered::Version { push, version }
     }
 
-    /// The switches that are turned over what documents say.
+    /// The switches that override what documents state.
     pub fn switches(&self) -> &Switches {
         &self.switches
     }
 
-    /// Enters a document that stands at `offset`.
+    /// Enters a document with offset `offset`.
     pub fn enter(&mut self, offset: u64, pushed: &LimitsDocument<'_>) -> Entered {
         let push = pushed.push;
         match self.judge(offset, pushed) {
@@ -330,7 +330,7 @@ impl Document {
     }
 }
 
-/// What a row says that a domain is to have of its own; nothing: taken away.
+/// A domain's own statement according to a row; `None`: the row is to be removed.
 pub fn own_of(row: &SetRow) -> Option<Own> {
     let own = Own {
         rate: row.rate.clone(),
@@ -340,7 +340,7 @@ pub fn own_of(row: &SetRow) -> Option<Own> {
     (own != Own::default()).then_some(own)
 }
 
-/// Whether a document says that it is of a format or a rule set above those that this build knows.
+/// Whether a document states a format or a rule set above those that this build knows.
 fn is_of_later_build(text: &str) -> bool {
     let Ok(document) = text.parse::<toml::Table>() else {
         return false;
@@ -359,7 +359,7 @@ fn void(push: u128, why: Void) -> Entered {
     Entered::Void { push, why }
 }
 
-/// The digest by which versions are told apart: BLAKE3 of the text.
+/// The digest that identifies versions: BLAKE3 of the text.
 pub fn digest(text: &[u8]) -> [u8; 32] {
     *blake3::hash(text).as_bytes()
 }

@@ -1,14 +1,14 @@
-//! Switches of namespaces that operators have turned over what limits documents say.
+//! Switches of namespaces by which operators override limits documents.
 //!
 //! ```text
 //! document   [namespace.api] ignore_configured = false
-//! switch     api: ignore_configured = true        nobody is denied in api, and all is counted
-//! document   pushed by somebody else meanwhile    the switch stays over it
-//! switch     api: as the document says            denied again
+//! switch     api: ignore_configured = true        nobody is denied in api, and all hits are counted
+//! document   pushed by somebody else meanwhile    the switch stays in force
+//! switch     api: as the document states          denials hold again
 //! ```
 //!
-//! A switch of `*` is over every namespace that has none of its own. Knows nothing of versions. What
-//! stays true: without switches a document rules as it is written.
+//! A switch of `*` applies to every namespace that has none of its own. Knows nothing of versions.
+//! What stays true: without switches a document is used as it is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::{Limits, Namespace};
 use tollgate_shared::wire::amendment::Act;
 
-/// What is said in place of a document.
+/// The settings of a switch, in place of a document's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switch {
     /// In place of `ignore_configured`.
@@ -25,15 +25,15 @@ pub struct Switch {
     pub allow_unconfigured: Option<bool>,
 }
 
-/// All that are turned, by namespace.
+/// All switches that are set, by namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switches(BTreeMap<Box<str>, Switch>);
 
-/// The namespace that stands for all.
+/// The namespace name that stands for all.
 pub const ALL: &str = "*";
 
 impl Switches {
-    /// Turns a switch, if the act is that.
+    /// Sets or removes a switch, if the act is `Act::Switch`.
     pub fn turn(&mut self, act: &Act) {
         let Act::Switch {
             namespace,
@@ -58,12 +58,12 @@ impl Switches {
         self.0.get(namespace).copied()
     }
 
-    /// All that are turned.
+    /// All switches that are set.
     pub fn all(&self) -> impl Iterator<Item = (&str, Switch)> {
         self.0.iter().map(|(name, switch)| (&**name, *switch))
     }
 
-    /// A document with the switches over it.
+    /// A document with the switches applied.
     pub fn over(&self, limits: &Arc<Limits>) -> Arc<Limits> {
         if self.0.is_empty() {
             return Arc::clone(limits);

@@ -77,7 +77,7 @@ fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
     assert!(matches!(entered, Entered::Newer { number: 1, .. }));
     assert_eq!(book.newer_between(0, 5), Some(1));
     assert!(book.newer_between(1, 5).is_none() && book.latest().is_none());
-    // Who pushes next has to know it.
+    // The next push has to expect it.
     let lost = book.enter(2, &pushed(2, 0, ONE));
     assert_eq!(
         why(lost),
@@ -145,7 +145,7 @@ fn an_amendment_is_a_version_over_the_document_that_it_expects() {
     assert_eq!(version.text.digest(), digest(ONE.as_bytes()));
     let made = version.made.as_ref().unwrap();
     assert_eq!((&*made.who, made.at.as_micros()), ("ann", 3));
-    // Who did not know of it comes too late, with a document or an amendment.
+    // A push that did not expect it comes too late, be it a document or an amendment.
     let conflict = Void::Conflict {
         expected: 2,
         found: 3,
@@ -261,7 +261,7 @@ fn a_row_stands_beside_every_document_until_it_is_removed() {
         (3, 9, 1)
     );
     assert_eq!(&*book.latest().unwrap().text, ONE);
-    // Switches over it stay, and it goes on from there.
+    // Switches over it stay, and later amendments apply to it.
     read(&mut book, &amendment(6, 5, 3, kill(Some(true)))).unwrap();
     read(&mut book, &amendment(7, 6, 6, set("e", Some("5/s")))).unwrap();
     let limits = &book.latest().unwrap().limits;
@@ -269,7 +269,7 @@ fn a_row_stands_beside_every_document_until_it_is_removed() {
     assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (9, 5));
     read(&mut book, &amendment(8, 7, 7, set("d", None))).unwrap();
     assert_eq!((book.latest_number(), limit_of(&book, "d")), (8, 1));
-    // Another document leaves it, and one without the resource does not.
+    // Another document keeps the row; one without the resource drops it.
     book.enter(9, &pushed(9, 8, TWO));
     assert_eq!((limit_of(&book, "d"), limit_of(&book, "e")), (2, 5));
     let other = "[rate.b]\nrate = \"1/s\"\n";
@@ -324,7 +324,7 @@ fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
     let limits = ["d", "e", "gone", "f"].map(|domain| limit_of(&book, domain));
     assert_eq!(limits, [9, 6, 1, 1]);
     assert_eq!(version.limits.class_of("a", "d").unwrap().hard, Some(20));
-    // It rules as if they were set one after the other.
+    // The result is the same as if the rows were set one after the other.
     let mut other = LimitsBook::default();
     other.enter(1, &pushed(1, 0, ONE));
     read(&mut other, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();
@@ -360,7 +360,7 @@ fn a_row_that_cannot_be_changed_voids_all_of_them() {
             assert_eq!((book.latest_number(), limit_of(&book, "d")), (1, 1));
             assert_eq!(&*book.latest().unwrap().text, document);
         }
-        // And the next begins from there.
+        // And the next amendment applies to that state.
         let record = amendment(3, 3, 1, set("f", Some("2/s")));
         read(&mut book, &record).unwrap();
         let limits = ["d", "e", "f"].map(|domain| limit_of(&book, domain));

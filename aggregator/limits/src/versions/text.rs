@@ -1,6 +1,7 @@
 //! A limits document as it was pushed, with its digest.
 //!
-//! Shared by all versions that have this document. Knows nothing of what it says, but for the tables of time zones.
+//! Shared by all versions that have this document. Knows nothing of its content, except for the tables of time
+//! zones.
 
 use std::fmt;
 use std::ops::Deref;
@@ -24,8 +25,8 @@ impl Text {
         self.digest
     }
 
-    /// Whether it differs from a document in the tables of time zones alone: a newer build knows of newer offsets,
-    /// which is no change that anybody made.
+    /// Whether it differs from a document only in the tables of time zones: a newer build has newer offsets, which
+    /// is no change by an operator.
     pub fn differs_in_zones_alone(&self, document: &str) -> bool {
         document.contains("[zones.") && without_zone_tables(self) == without_zone_tables(document)
     }

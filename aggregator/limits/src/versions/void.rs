@@ -1,4 +1,4 @@
-//! Why a push becomes no version.
+//! Why a push does not become a version.
 
 /// Why a push is void.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,21 +6,21 @@ pub enum Void {
     /// Another version was in force.
     #[error("it expected version {expected}, and {found} is in force")]
     Conflict {
-        /// What the pusher took to be in force.
+        /// The version that the pusher expected to be in force.
         expected: u64,
-        /// What was.
+        /// The version in force.
         found: u64,
     },
     /// The text cannot be read.
     #[error("its document has faults: {0}")]
     Faults(String),
-    /// The text is of a later format or rule set. Others rule by it, so that it is no void push.
+    /// The text is of a later format or rule set. Other builds rule by it, so it is no void push.
     #[error("its document is of a later build: {0}")]
     Newer(String),
-    /// It changes what cannot be changed so.
+    /// It makes a change that is not possible.
     #[error("it cannot be changed so: {0}")]
     Change(String),
-    /// There is no document that it could amend.
+    /// There is no document to amend.
     #[error("there are no limits yet that could be amended")]
     Nothing,
     /// It would have number 0.

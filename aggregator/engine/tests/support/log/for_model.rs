@@ -1,4 +1,4 @@
-//! Records and acts as the model takes them: the same, said without a type of the engine's.
+//! Records and acts in the model's types: the same content, without types of the engine.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn for_the_model(act: &Act) -> model::log::Act {
 }
 
 impl Input {
-    /// Feeds the model.
+    /// Applies the record to the model.
     pub fn apply(
         &self,
         entry: &Entry,
