@@ -1,4 +1,4 @@
-//! From Envoy's descriptors to a resource and a domain: rules, and which one matches.
+//! Rules that map Envoy's descriptors to a resource and a domain.
 //!
 //! ```text
 //! keys ["path=/api/*", "remote_address"]   resource "edge.api"   domain "{remote_address}"
@@ -9,32 +9,32 @@
 //! ```
 //!
 //! A descriptor is a list of entries, each a key and a value. A rule matches a descriptor with as many entries as it
-//! has keys, in the same order; the first rule that matches counts. The same key may stand there several times, as
-//! Envoy's `generic_key` and `header_match` do: `{#2}` is the value of the second entry, whatever its key. Knows nothing
-//! of limits, gRPC or files. What stays true: a rule that was parsed expands for every descriptor that it matches.
+//! has keys, in the same order; the first rule that matches counts. One key may occur several times, as Envoy's
+//! `generic_key` and `header_match` do: `{#2}` is the value of the second entry, whatever its key. Knows nothing of
+//! limits, gRPC or files. What stays true: a parsed rule expands for every descriptor that it matches.
 
 use std::fmt;
 
-/// The most rules of one domain of descriptors: with the longest texts they take less than what public limits may
-/// ([`GROUPS_BYTES_MAX`](crate::wire::public::GROUPS_BYTES_MAX)).
+/// The most rules of one domain of descriptors: even with the longest texts they take fewer bytes than public limits
+/// may have ([`GROUPS_BYTES_MAX`](crate::wire::public::GROUPS_BYTES_MAX)).
 pub const RULES_MAX: usize = 96;
 
 /// The most keys of a rule.
 pub const KEYS_MAX: usize = 8;
 
-/// The most bytes of a key with its value, and of what a resource or a domain is made of.
+/// The most bytes of a key with its value, and of the template of a resource or a domain.
 pub const TEXT_BYTES_MAX: usize = 256;
 
-/// Bytes of a text's head on the wire.
+/// Bytes of a text's head in a message.
 const TEXT_HEAD: usize = 3;
 
-/// Bytes of the names of a rule's fields on the wire, and of what else is no text.
+/// Bytes of the names of a rule's fields in a message, and of its values that are not texts.
 const RULE_HEADS: usize = 32;
 
-/// The most bytes that a rule takes on the wire.
+/// The most bytes of a rule in a message.
 pub const RULE_BYTES_MAX: usize = RULE_HEADS + (KEYS_MAX + 2) * (TEXT_BYTES_MAX + TEXT_HEAD);
 
-/// What a name of a resource begins with under which agents learn rules. Rules go before a resource of that name.
+/// The prefix of the names under which agents ask for rules, which take precedence over a resource of that name.
 const RESERVED: &str = "~descriptors.";
 
 /// The name under which agents ask for the rules of a domain of descriptors, as they ask for a resource's limits.
@@ -42,7 +42,7 @@ pub fn resource_of_rules(descriptors: &str) -> String {
     format!("{RESERVED}{descriptors}")
 }
 
-/// The domain of descriptors whose rules are learnt under this name.
+/// The domain of descriptors whose rules have this name; `None` if it is not a name of rules.
 pub fn rules_of_resource(resource: &str) -> Option<&str> {
     resource.strip_prefix(RESERVED)
 }
@@ -59,13 +59,13 @@ pub enum RuleFault {
     /// A control character.
     #[error("expected no control characters")]
     Control,
-    /// A key without a name, or one that no value has.
+    /// A key without a name, or a pattern that no value can match.
     #[error("expected \"KEY\", \"KEY=VALUE\", \"KEY=PREFIX*\", \"KEY!=VALUE\" or \"KEY!=PREFIX*\"")]
     Key,
-    /// A key in braces that stands in the rule several times.
+    /// A placeholder for a key that occurs several times in the rule.
     #[error("a key that stands in this rule twice, expected {{#N}} for the N-th entry")]
     Ambiguous,
-    /// An empty text in place of a resource or a domain.
+    /// An empty text for a resource or a domain.
     #[error("expected a name, or a text with {{KEY}} in it")]
     Empty,
     /// A brace that does not enclose one of the rule's keys.
@@ -73,7 +73,7 @@ pub enum RuleFault {
     Placeholder,
 }
 
-/// Which values an entry may have.
+/// The values that an entry may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Values {
     Any,
@@ -83,7 +83,7 @@ enum Values {
     AllButFrom(Box<str>),
 }
 
-/// A key, and which values it may have: `path`, `method=POST`, `path=/api/*`, `method!=GET`.
+/// A key, and the values that it may have: `path`, `method=POST`, `path=/api/*`, `method!=GET`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyPattern {
     key: Box<str>,
@@ -95,7 +95,7 @@ impl KeyPattern {
     ///
     /// # Errors
     ///
-    /// [`RuleFault`] for one without a name, or one that is too long.
+    /// [`RuleFault`] for a pattern without a name, or one that is too long.
     pub fn parse(text: &str) -> Result<Self, RuleFault> {
         check_text(text)?;
         let (key, values) = match text.split_once('=') {
@@ -104,7 +104,7 @@ impl KeyPattern {
                 (None, Some("")) => (key, Values::Any),
                 (None, Some(prefix)) => (key, Values::From(prefix.into())),
                 (None, None) => (key, Values::One(value.into())),
-                // No value is none of all.
+                // `KEY!=*` would exclude every value.
                 (Some(_), Some("")) => return Err(RuleFault::Key),
                 (Some(key), Some(prefix)) => (key, Values::AllButFrom(prefix.into())),
                 (Some(key), None) => (key, Values::AllBut(value.into())),
@@ -148,7 +148,7 @@ impl fmt::Display for KeyPattern {
     }
 }
 
-/// A text in which `{KEY}`, or `{#N}` for the N-th, stands for the value of an entry.
+/// A text in which `{KEY}`, or `{#N}` for the N-th entry, is replaced by the value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Template {
     text: Box<str>,
@@ -167,7 +167,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`RuleFault`] for an empty text, one that is too long, or a brace that does not say which entry.
+    /// [`RuleFault`] for an empty text, one that is too long, or a placeholder that does not identify an entry.
     pub fn parse(text: &str, keys: &[KeyPattern]) -> Result<Self, RuleFault> {
         if text.is_empty() {
             return Err(RuleFault::Empty);
@@ -199,7 +199,7 @@ impl Template {
         })
     }
 
-    /// As it was written.
+    /// The text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -207,14 +207,14 @@ impl Template {
     fn expand(&self, entries: &[(&str, &str)]) -> String {
         let parts = self.parts.iter().map(|part| match part {
             TemplatePart::Text(text) => text,
-            // A rule expands only for descriptors that it matches, which have an entry for each key.
+            // A rule is only expanded for a descriptor that it matches, which has an entry for each key.
             TemplatePart::Value(at) => entries.get(*at).map_or("", |(_, value)| value),
         });
         parts.collect()
     }
 }
 
-/// Which descriptors are uses of which resource, by which domain.
+/// A rule: which descriptors are uses of which resource, on behalf of which domain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DescriptorRule {
     keys: Box<[KeyPattern]>,
@@ -223,23 +223,24 @@ pub struct DescriptorRule {
     records: bool,
 }
 
-/// What a descriptor is a use of.
+/// The use that a descriptor stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matched {
     /// The resource.
     pub resource: String,
     /// The domain.
     pub domain: String,
-    /// Whether its hits are recorded without being asked about.
+    /// Whether its hits are only recorded, never refused.
     pub records: bool,
 }
 
 impl DescriptorRule {
-    /// A rule of checked parts. `records`: what matches has happened already; it is recorded, and never refused.
+    /// A rule of checked parts. `records`: matching uses have already happened, so they are recorded and never
+    /// refused.
     ///
     /// # Errors
     ///
-    /// [`RuleFault::Keys`] for none or too many keys.
+    /// [`RuleFault::Keys`] for no keys or too many.
     pub fn new(
         keys: Vec<KeyPattern>,
         resource: Template,
@@ -255,7 +256,7 @@ impl DescriptorRule {
         })
     }
 
-    /// The same of texts.
+    /// The same from texts.
     ///
     /// # Errors
     ///
@@ -273,27 +274,27 @@ impl DescriptorRule {
         Self::new(keys, resource, domain, records)
     }
 
-    /// The keys that a descriptor has to have, in their order.
+    /// The keys that a descriptor must have, in their order.
     pub fn keys(&self) -> &[KeyPattern] {
         &self.keys
     }
 
-    /// What the resource is made of.
+    /// The template of the resource.
     pub fn resource(&self) -> &Template {
         &self.resource
     }
 
-    /// What the domain is made of.
+    /// The template of the domain.
     pub fn domain(&self) -> &Template {
         &self.domain
     }
 
-    /// Whether what matches is recorded without being asked about.
+    /// Whether matching uses are only recorded, never refused.
     pub const fn records(&self) -> bool {
         self.records
     }
 
-    /// Bytes that it takes on the wire, at most.
+    /// An upper bound on its bytes in a message.
     pub fn told_bytes(&self) -> usize {
         let keys = self.keys.iter().map(|key| match &key.values {
             Values::Any => key.key.len(),
@@ -307,7 +308,7 @@ impl DescriptorRule {
         RULE_HEADS + texts.map(|bytes| bytes + TEXT_HEAD).sum::<usize>()
     }
 
-    /// What a descriptor with these entries is a use of. `None`: the rule does not match it.
+    /// The use that a descriptor with these entries stands for. `None`: the rule does not match it.
     pub fn apply(&self, entries: &[(&str, &str)]) -> Option<Matched> {
         let is_match = self.keys.len() == entries.len()
             && self
@@ -331,7 +332,7 @@ fn check_text(text: &str) -> Result<(), RuleFault> {
     }
 }
 
-/// Which entry a placeholder stands for: that of a key, or the N-th.
+/// The entry that a placeholder stands for: by key, or the N-th.
 fn entry_of(placeholder: &str, keys: &[KeyPattern]) -> Result<usize, RuleFault> {
     let keyed = keys.iter().enumerate();
     let mut named = keyed.filter(|(_, one)| *one.key == *placeholder);
@@ -352,7 +353,7 @@ fn entry_of(placeholder: &str, keys: &[KeyPattern]) -> Result<usize, RuleFault> 
 ///
 /// # Errors
 ///
-/// [`RuleFault::Keys`] for none or too many.
+/// [`RuleFault::Keys`] for no keys or too many.
 pub const fn check_keys(keys: &[KeyPattern]) -> Result<(), RuleFault> {
     match keys.len() {
         1..=KEYS_MAX => Ok(()),
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(found.as_deref(), Some("edge.post acme"));
         assert_eq!(matched(&[post, slow, acme]), None, "in another order");
         assert_eq!(matched(&[slow, acme]), None, "just once");
-        // A key may be called like a number of an entry; then it is meant.
+        // If a key has the form of an entry's number, the placeholder means the key.
         let named = DescriptorRule::parse(&["a", "#1"], "r", "{#1}{#2}", false).expect("a rule");
         let matched = named.apply(&[("a", "x"), ("#1", "y")]).expect("it matches");
         assert_eq!(matched.domain, "yy");

@@ -1,26 +1,26 @@
-//! Domains as keyed hashes: what stands in the log of a fleet that keeps names out of it.
+//! Domains as keyed hashes, for the log of a fleet that keeps domains' names out of it.
 //!
 //! ```text
 //! acme ── key ──> h~5f2c1e~0c41…                 "h~", the key's id, "~", 128 bits of keyed BLAKE3
 //! ```
 //!
-//! Who has the key finds a domain that he knows; nobody finds one that he does not, but by trying. Knows no
-//! files and no logs. What stays true: one name has one hash under one key, on every machine and in every
-//! release, because what is in a log is looked for by it years later.
+//! With the key, a domain whose name is known can be found in the log; an unknown name can only be guessed.
+//! Knows no files and no logs. What stays true: one name has one hash under one key, on every machine and
+//! in every release, because people look for it in logs years later.
 
 use std::fmt;
 
-/// The least bytes of a key: those of a guess that nobody makes.
+/// The fewest bytes of a key: too many to guess.
 pub const DOMAIN_KEY_BYTES_MIN: usize = 32;
 
 /// The most bytes of a key.
 pub const DOMAIN_KEY_BYTES_MAX: usize = 4_096;
 
-/// Fewer different bytes than that are a placeholder: 32 hexadecimal digits that chance has drawn have some
-/// fourteen.
+/// A key with fewer different bytes is a placeholder: 32 random hexadecimal digits have about fourteen
+/// different ones.
 const DIFFERENT_BYTES_MIN: usize = 8;
 
-/// What every hashed domain begins with.
+/// The prefix of every hashed domain.
 pub const HASHED_PREFIX: &str = "h~";
 const ID_CHARS: usize = 6;
 const HASH_CHARS: usize = 32;
@@ -29,7 +29,7 @@ const TEXT_BYTES: usize = HASHED_PREFIX.len() + ID_CHARS + 1 + HASH_CHARS;
 /// What is wrong with a domain key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainKeyFault {
-    /// It is too short to keep anything, or too long to be one.
+    /// It is too short to be secret, or too long.
     #[error(
         "has {bytes} bytes, expected {DOMAIN_KEY_BYTES_MIN} to {DOMAIN_KEY_BYTES_MAX} drawn at random, \
          as `openssl rand -hex 32` draws"
@@ -38,21 +38,21 @@ pub enum DomainKeyFault {
         /// How many bytes it has, without white space at its end.
         bytes: usize,
     },
-    /// Nobody drew it at random.
+    /// It was not drawn at random.
     #[error(
         "has {different} different bytes, expected some drawn at random, as `openssl rand -hex 32` draws"
     )]
     Placeholder {
-        /// How many of its bytes differ.
+        /// How many different bytes it has.
         different: usize,
     },
 }
 
-/// Whether so many bytes may be a key: enough, and drawn at random as far as that shows.
+/// Checks whether these bytes may be a key: long enough, and random as far as can be seen.
 ///
 /// # Errors
 ///
-/// [`DomainKeyFault`] where they can be guessed.
+/// [`DomainKeyFault`] if they can be guessed.
 pub(crate) fn check_drawn(key: &[u8]) -> Result<(), DomainKeyFault> {
     let bytes = key.len();
     if !(DOMAIN_KEY_BYTES_MIN..=DOMAIN_KEY_BYTES_MAX).contains(&bytes) {
@@ -67,24 +67,24 @@ pub(crate) fn check_drawn(key: &[u8]) -> Result<(), DomainKeyFault> {
     }
 }
 
-/// The key under which domains are hashed. All agents of a fleet share it, and nobody else needs it but
-/// who asks about a domain by its name.
+/// The key under which domains are hashed. All agents of a fleet share it; apart from them only people who
+/// look for a domain by its name need it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DomainKey {
     key: [u8; 32],
     id: [u8; ID_CHARS],
 }
 
-/// A domain as it stands in the log: text of 41 bytes, a name like any other.
+/// A domain as it is in the log: text of 41 bytes, a name like any other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashedDomain([u8; TEXT_BYTES]);
 
 impl DomainKey {
-    /// The key in a file of these bytes. White space at its end does not count: editors add it.
+    /// The key in a file with these bytes. White space at its end is ignored: editors add it.
     ///
     /// # Errors
     ///
-    /// [`DomainKeyFault`] where it cannot keep anything secret.
+    /// [`DomainKeyFault`] if it is not secret enough.
     pub fn derive(file: &[u8]) -> Result<Self, DomainKeyFault> {
         let file = file.trim_ascii_end();
         check_drawn(file)?;
@@ -97,14 +97,14 @@ impl DomainKey {
         })
     }
 
-    /// A name of the key that tells nothing of it: six hexadecimal digits.
+    /// An id of the key that does not reveal it: six hexadecimal digits.
     pub fn id(&self) -> &str {
         as_text(&self.id)
     }
 
-    /// What stands in the log for a domain. Some hundred nanoseconds, and no allocation.
+    /// The hash of a domain for the log. Some hundred nanoseconds, and no allocation.
     ///
-    /// The domain has been through [`admit_domain`](crate::names::admit_domain).
+    /// The domain must have been through [`admit_domain`](crate::names::admit_domain).
     pub fn hash(&self, domain: &str) -> HashedDomain {
         let hash = blake3::keyed_hash(&self.key, domain.as_bytes());
         let mut text = [0; TEXT_BYTES];
@@ -121,7 +121,7 @@ impl DomainKey {
 
 impl fmt::Debug for DomainKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key in a log file is a key given away; its id is in the log anyway.
+        // A key in a log file is a leaked key; its id is in the log anyway.
         write!(f, "DomainKey({})", self.id())
     }
 }
@@ -139,7 +139,7 @@ impl fmt::Debug for HashedDomain {
     }
 }
 
-/// The id of the key under which a domain was hashed, if it looks like one that was.
+/// The id of the key under which a domain was hashed, if the domain looks like a hash.
 pub fn hashed_under(domain: &str) -> Option<&str> {
     let (id, hash) = domain.strip_prefix(HASHED_PREFIX)?.split_once('~')?;
     let is_hex = |text: &str, chars: usize| {
@@ -158,7 +158,7 @@ fn write_hex(bytes: &[u8], text: &mut [u8]) {
     }
 }
 
-/// What was put together of ASCII alone.
+/// Text from bytes that are all ASCII.
 fn as_text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_hash_is_the_same_for_ever_and_tells_the_key_it_is_under() {
         let key = DomainKey::derive(FILE).expect("a key");
-        // In logs since 2026-11: another value finds nothing in them.
+        // In logs since 2026-11: with another value nothing would be found in them.
         assert_eq!(
             key.hash("acme").as_str(),
             "h~b62946~02ee61ada105e621513770d8c991d76f"

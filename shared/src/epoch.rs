@@ -1,17 +1,17 @@
-//! The epoch of an agent's process, and the secret that proves whose it is.
+//! The epoch of an agent's process, and the secret that proves which process it belongs to.
 //!
 //! ```text
 //! secret   32 bytes, drawn at random when the process starts; shown in the hello of its links
-//! epoch    the first 16 bytes of BLAKE3(secret); stands in every batch, and in frames that all can read
+//! epoch    the first 16 bytes of BLAKE3(secret); in every batch, and in frames that every agent can read
 //! ```
 //!
-//! An aggregator that is shown a secret knows, without any state, for which epoch the connection may
-//! speak. Whoever knows an epoch alone cannot speak for it. What stays true: a secret is not printed.
+//! From a secret an aggregator knows, without any state, for which epoch the connection may send. The
+//! epoch alone does not entitle to send for it. What stays true: a secret is not printed.
 
 /// Bytes of a secret.
 pub const SECRET_BYTES: usize = 32;
 
-/// What proves that a process speaks for its epoch.
+/// The proof that a process may send for its epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EpochSecret([u8; SECRET_BYTES]);
 
@@ -21,7 +21,7 @@ impl EpochSecret {
         Self(bytes)
     }
 
-    /// Its bytes, to be shown to an aggregator or kept for a successor.
+    /// Its bytes, to show to an aggregator or to keep for a successor.
     pub const fn bytes(&self) -> &[u8; SECRET_BYTES] {
         &self.0
     }
@@ -39,7 +39,7 @@ impl EpochSecret {
 
 impl std::fmt::Debug for EpochSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A secret in a log file is a secret given away; the epoch is public.
+        // A secret in a log file is a leaked secret; the epoch is public.
         write!(f, "EpochSecret(of {:032x})", self.epoch())
     }
 }

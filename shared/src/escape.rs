@@ -1,19 +1,20 @@
 //! How names are written on terminals and in logs, and read from a command line.
 //!
 //! ```text
-//! ev<ESC>[2Jil          ev\x1b[2Jil          a caller chose it; it must not clear anybody's screen
+//! ev<ESC>[2Jil          ev\x1b[2Jil          a caller chose it; it must not clear an operator's screen
 //! two<LF>lines          two\nlines           nor forge a line
-//! CORP\ann              CORP\\ann            what is read back is the same name
+//! CORP\ann              CORP\\ann            an escaped name reads back as the same name
 //! ```
 //!
-//! Names come from callers. What has no glyph of its own, or turns the order of others around, is written as
-//! an escape. Knows nothing of what names stand for. What stays true: what was written by [`escaped`] is read
-//! by [`unescaped`] as the name that it was.
+//! Names come from callers. A character without a glyph of its own, or one that changes the order of others, is
+//! written as an escape. Knows nothing of what names stand for. What stays true: [`unescaped`] reads the output of
+//! [`escaped`] as the original name.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// Writes JSON: what has no glyph stands within its strings, and is written as JSON has it, `\u202e`.
+/// Escapes JSON: characters without a glyph occur only within its strings, and are written in JSON's
+/// notation, `\u202e`.
 pub fn escaped_json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -33,7 +34,7 @@ pub fn escaped_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Writes a name: on one line, and without anything that a terminal obeys.
+/// Escapes a name: on one line, and without characters that control a terminal.
 pub const fn escaped(name: &str) -> Escaped<'_> {
     Escaped {
         text: name,
@@ -41,7 +42,7 @@ pub const fn escaped(name: &str) -> Escaped<'_> {
     }
 }
 
-/// Writes text of several lines: line ends and tabs stay, and so do backslashes.
+/// Escapes text of several lines: line ends and tabs stay, and so do backslashes.
 pub const fn escaped_lines(text: &str) -> Escaped<'_> {
     Escaped { text, lines: true }
 }
@@ -73,7 +74,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a character shows nothing itself: terminals obey it, or it changes how others are shown.
+/// Whether a character has no glyph of its own: it controls terminals, or changes how others are shown.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -89,22 +90,21 @@ pub fn is_hidden(character: char) -> bool {
         )
 }
 
-/// What is wrong with an escape that somebody typed.
+/// A fault of an escape that somebody typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "has an escape at byte {at} that is none: expected \\\\, \\n, \\r, \\t, \\xHH or \\u{{HEX}}"
 )]
 pub struct EscapeFault {
-    /// Where its backslash stands.
+    /// The position of its backslash.
     pub at: usize,
 }
 
-/// Reads a name as [`escaped`] writes it. Characters that would be written as escapes may also stand as
-/// they are.
+/// Reads a name as [`escaped`] writes it. Characters that would be escaped are also accepted unescaped.
 ///
 /// # Errors
 ///
-/// Where a backslash begins nothing that is known.
+/// If a backslash does not begin a known escape.
 pub fn unescaped(text: &str) -> Result<String, EscapeFault> {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,14 +1,15 @@
-//! Whether a file is kept from other users of its machine, by its mode.
+//! Checks, by a file's mode, whether it is protected from other users of the machine.
 //!
-//! Knows no files: whoever opens one has its mode. On systems without modes nobody asks.
+//! Knows no files: the caller that opens a file passes its mode. On systems without modes there is
+//! no check.
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
 
-/// What others may do with a file that they must not do.
+/// A permission that others must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModeFault {
-    /// The file has a secret, and is anybody's.
+    /// The file contains a secret, and every user can read it.
     #[error(
         "mode {mode:04o} lets every user of this machine read a secret, expected 0600 (chmod 600), or 0640 for a group"
     )]
@@ -16,7 +17,7 @@ pub enum ModeFault {
         /// Its mode.
         mode: u32,
     },
-    /// The file says who is believed, and anybody may change it.
+    /// The file determines which peers are trusted, and every user can change it.
     #[error(
         "mode {mode:04o} lets every user of this machine write it, expected 0644 (chmod 644) or less"
     )]
@@ -26,11 +27,11 @@ pub enum ModeFault {
     },
 }
 
-/// Whether a file of this mode may have a secret in it.
+/// Checks whether a file of this mode may contain a secret.
 ///
 /// # Errors
 ///
-/// [`ModeFault::Exposed`] where every user may read, write or run it.
+/// [`ModeFault::Exposed`] if every user may read, write or run it.
 pub const fn check_secret(mode: u32) -> Result<(), ModeFault> {
     match mode & 0o007 {
         0 => Ok(()),
@@ -40,11 +41,11 @@ pub const fn check_secret(mode: u32) -> Result<(), ModeFault> {
     }
 }
 
-/// Whether a file of this mode may say who is believed.
+/// Checks whether a file of this mode may determine which peers are trusted.
 ///
 /// # Errors
 ///
-/// [`ModeFault::Writable`] where every user may write it.
+/// [`ModeFault::Writable`] if every user may write it.
 pub const fn check_believed(mode: u32) -> Result<(), ModeFault> {
     match mode & 0o002 {
         0 => Ok(()),

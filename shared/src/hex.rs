@@ -1,6 +1,6 @@
 //! Bytes as text.
 
-/// Two hexadecimal digits a byte, in lower case.
+/// Two hexadecimal digits for each byte, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(2 * bytes.len());

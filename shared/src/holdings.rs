@@ -1,10 +1,9 @@
-//! What an agent says it holds, in eight bytes, and the ids by which copies change hands.
+//! A digest, in eight bytes, of the holds of an agent, and the ids of transfers.
 //!
-//! Agent and aggregator compute the same digest: a beat lists all holds now and then and carries this digest in between. It is a sum, so a hold
-//! that is taken, changed or released costs one mix and the order does not matter. It tells a
-//! divergence that was lost in transport, not one that was forged; what an agent says about itself
-//! is believed anyway. Knows nothing of resources: there is one for each. What stays true: equal
-//! holds give equal digests.
+//! Agent and aggregator compute the same digest: an agent's heartbeat lists all holds now and then, and has this
+//! digest in between. It is a sum, so that taking, changing or releasing a hold costs one mix, and the order does not
+//! matter. It detects differences from lost messages, not forged ones; what an agent reports about itself is believed
+//! anyway. Knows nothing of resources: there is one digest for each. What stays true: equal holds give equal digests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +13,7 @@ use std::str::FromStr;
 pub struct Holdings(u64);
 
 impl Holdings {
-    /// The digest that was sent as this number.
+    /// The digest for a number that was received.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -24,13 +23,13 @@ impl Holdings {
         self.0
     }
 
-    /// With one hold more.
+    /// The digest with one more hold.
     #[must_use]
     pub const fn with(self, number: u64, copies: u32) -> Self {
         Self(self.0.wrapping_add(mark(number, copies)))
     }
 
-    /// With one hold less; it must have been added with the same copies.
+    /// The digest without a hold, which must have been added with the same copies.
     #[must_use]
     pub const fn without(self, number: u64, copies: u32) -> Self {
         Self(self.0.wrapping_sub(mark(number, copies)))
@@ -49,7 +48,7 @@ const fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Copies that are staged for whoever knows this: drawn at random by the agent that staged them.
+/// Id of staged copies, which any agent that knows it may seize. The agent that stages them draws it at random.
 ///
 /// Written and read as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,12 +1,13 @@
-//! What the host of an HTTP request is: an address, this machine, or a name that somebody may let stand for it.
+//! Classifies the host of an HTTP request: an address, this machine, or a name that somebody may point to any
+//! address.
 //!
 //! ```text
-//! 127.0.0.1:7400   [::1]:7400   localhost        this machine, or an address that stands for itself
-//! rebind.evil.example                            a name: whoever answers to it says so
+//! 127.0.0.1:7400   [::1]:7400   localhost        this machine, or an address itself
+//! rebind.evil.example                            a name: its owner decides which address it stands for
 //! ```
 //!
-//! A page in a browser may let its own name stand for an address (DNS rebinding), but cannot ask for another host than
-//! its own. Knows nothing of HTTP.
+//! A page in a browser can let its own name stand for any address (DNS rebinding), but it cannot send a request with
+//! another host than its own name. Knows nothing of HTTP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,11 +16,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub enum Host {
     /// An address, or `localhost`.
     Own,
-    /// Another name, in small letters.
+    /// Another name, in lower case.
     Named(String),
 }
 
-/// What a host is, which may have a port behind it; `None`: it is none.
+/// Classifies a host, which may have a port after it; `None` if it is not a valid host.
 pub fn host(text: &str) -> Option<Host> {
     let name = without_port(text)?;
     let address = name
@@ -38,7 +39,7 @@ pub fn host(text: &str) -> Option<Host> {
 fn without_port(host: &str) -> Option<&str> {
     let is_port = |port: &str| port.parse::<u16>().is_ok();
     match host.rsplit_once(':') {
-        // The colon of an address in brackets.
+        // The last colon belongs to an address in brackets.
         Some((_, behind)) if behind.ends_with(']') => Some(host),
         Some((name, port)) => is_port(port).then_some(name),
         None => Some(host),

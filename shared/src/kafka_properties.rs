@@ -1,15 +1,16 @@
-//! Properties of the Kafka client in a file of their own, which passwords are given by.
+//! Properties of the Kafka client in a file of their own, for passwords.
 //!
 //! ```text
-//! # as kcat and Kafka's own tools have them
+//! # as in the files of kcat and Kafka's own tools
 //! security.protocol = SASL_SSL
 //! sasl.password=a = b
 //! ```
 //!
-//! One a line, NAME=VALUE; what follows the first `=` is the value, without the blanks around it. Also which of
-//! them are anybody's, and which may be shown. Knows no file. What stays true: no fault has a value in it.
+//! One on each line, NAME=VALUE; the value is everything after the first `=`, without the blanks around it.
+//! Also determines which properties apply to every connection, and which may be shown. Knows no file. What
+//! stays true: no fault contains a value.
 
-/// Why a text has no properties.
+/// Why a text cannot be read as properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: expected NAME=VALUE, or # and a remark")]
 pub struct PropertiesFault {
@@ -21,7 +22,7 @@ pub struct PropertiesFault {
 ///
 /// # Errors
 ///
-/// The first line that is none.
+/// The first line that is not a property.
 pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesFault> {
     let lines = text
         .lines()
@@ -41,8 +42,8 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesFault> {
     stated.map(property).collect()
 }
 
-/// Whether a property is about the way to the brokers, so that it is anybody's who goes there: the others are
-/// a producer's, a consumer's or a group's.
+/// Whether a property is about the connection to the brokers, so that it applies to every client; the others
+/// belong to a producer, a consumer or a group.
 pub fn is_of_connection(name: &str) -> bool {
     let beginnings = [
         "sasl.",
@@ -58,7 +59,7 @@ pub fn is_of_connection(name: &str) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
-/// Whether a password or a key stands among these.
+/// Whether there is a password or a key among these.
 pub fn has_secret(properties: &[(String, String)]) -> bool {
     let words = [
         "password",
@@ -71,8 +72,8 @@ pub fn has_secret(properties: &[(String, String)]) -> bool {
     properties.iter().any(|(name, _)| is_secret(name))
 }
 
-/// Whether the value of a property may stand in a message: not of one that says who one is, and not where the
-/// client knows no such property, which may be a misspelt password.
+/// Whether the value of a property may be shown in a message: not if it identifies the client, and not if the
+/// client does not know the property, which may be a misspelt password.
 pub fn may_be_shown(name: &str, why: &str) -> bool {
     let is_harmless = matches!(name, "sasl.mechanism" | "sasl.mechanisms");
     let is_ours = name.starts_with("sasl.") || name.starts_with("ssl.");

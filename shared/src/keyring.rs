@@ -1,14 +1,14 @@
-//! The fleet's keys for aggregators' records: which there are, and which of them count.
+//! The fleet's keys for aggregators' records: which keys there are, and which of them count.
 //!
 //! ```text
 //! key file            k1 KEY          limits in force     record_keys = ["k2", "k1"]
 //!                     k2 KEY                              written under k2; k1 counts as well
-//! nothing stated      checksum        written under the public key of zero bytes: a checksum
+//! no record_keys      checksum        written under the public key of zero bytes: a checksum
 //! ```
 //!
-//! A record says nothing of its key: its tag is tried with each key that counts, of which there are four at most. Knows
-//! no files, limits or logs. What stays true: whether a record counts follows from its bytes, its partition, the ids and
-//! the keys alone; no fault and no `Debug` shows a key.
+//! A record does not name its key: its tag is tried with each key that counts, at most four. Knows no files, limits
+//! or logs. What stays true: whether a record counts follows from its bytes, its partition, the ids and the keys
+//! alone; no fault and no `Debug` shows a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,14 +20,14 @@ use crate::wire::record::{authentic, needs_tag};
 /// The id that stands for the public key of zero bytes, under which a tag is a checksum.
 pub const CHECKSUM_ID: &str = "checksum";
 
-/// The most bytes of an id: fewer than a key has, so that a key in an id's place is not taken for one, and not shown.
+/// The most bytes of an id: fewer than a key has, so that a key in place of an id is refused, and not shown.
 pub const KEY_ID_BYTES_MAX: usize = 16;
 
-/// How many keys may count at once: two while one replaces another, and as many again for a rotation that begins
-/// before the last one ended.
+/// How many keys may count at once: two while one replaces another, and two more for a rotation that begins before
+/// the last one has ended.
 pub const COUNTING_MAX: usize = 4;
 
-/// The most bytes of a key file: some hundred keys.
+/// The most bytes of a key file: enough for some hundred keys.
 pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 static CHECKSUM: MacKey = MacKey::UNPROTECTED;
@@ -71,13 +71,13 @@ pub enum KeyringFault {
         /// How many bytes it has.
         bytes: usize,
     },
-    /// The id stands for the checksum.
+    /// The id is reserved for the checksum.
     #[error("line {line}: id \"{CHECKSUM_ID}\", which stands for no key, expected another")]
     Reserved {
         /// The line, from 1.
         line: usize,
     },
-    /// The id stands there twice.
+    /// The id occurs twice.
     #[error("line {line}: id \"{id}\" stands there already, expected another")]
     Twice {
         /// The second line, from 1.
@@ -85,7 +85,7 @@ pub enum KeyringFault {
         /// The id.
         id: Box<str>,
     },
-    /// The key stands there under another id.
+    /// The key occurs before under another id.
     #[error("line {line}: id \"{id}\" has the key of \"{of}\", expected another key")]
     SameKey {
         /// The second line, from 1.
@@ -107,7 +107,7 @@ pub enum KeyringFault {
     },
 }
 
-/// The keys that a process has, by their ids. The checksum's is always among them.
+/// The keys of a process, by their ids. The checksum's key is always among them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Keyring {
     keys: BTreeMap<Box<str>, MacKey>,
@@ -115,7 +115,8 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// The keys of a key file: one a line, `id key`; lines that begin with `#` and empty ones do not count.
+    /// Reads the keys of a key file: one on each line, `id key`; empty lines and lines that begin with `#` are
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -144,8 +145,8 @@ impl Keyring {
         }
     }
 
-    /// The same, for who reads a log and may lack keys: a tag that should be under a missing one is taken as good. Not
-    /// so a tag under a key at hand that does not count, the checksum's among them.
+    /// The same, for a reader of a log that may lack keys: a tag that should be under a missing key is accepted. A
+    /// tag under a key at hand that does not count is still refused, and so is a checksum.
     #[must_use]
     pub fn trusting_missing(self) -> Self {
         Self {
@@ -154,24 +155,24 @@ impl Keyring {
         }
     }
 
-    /// Whether there is none but the checksum's.
+    /// Whether there is no key except the checksum's.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The ids, ascending; the checksum's is not among them.
+    /// The ids, ascending, without the checksum's.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(|id| &**id)
     }
 
-    /// The first id of which there is no key here.
+    /// The first id whose key is missing here.
     pub fn missing<'i>(&self, ids: &'i [Box<str>]) -> Option<&'i str> {
         let mut missing = ids.iter().filter(|id| self.key(id).is_none());
         missing.next().map(|id| &**id)
     }
 
-    /// The key to write with where these ids count: the first one's; of no ids the checksum's. `None` where it is
-    /// missing.
+    /// The key to write with if these ids count: that of the first id, or the checksum's if there are no ids. `None`
+    /// if it is missing.
     pub fn writer(&self, ids: &[Box<str>]) -> Option<&MacKey> {
         match ids.first() {
             None => Some(&CHECKSUM),
@@ -179,7 +180,7 @@ impl Keyring {
         }
     }
 
-    /// Whether a record counts where these ids do: it needs no tag, or its tag is under one of their keys.
+    /// Whether a record counts if these ids count: it needs no tag, or its tag is under one of their keys.
     pub fn authentic(&self, ids: &[Box<str>], bytes: &[u8], partition: u32) -> bool {
         if !needs_tag(bytes) {
             return true;
@@ -198,7 +199,7 @@ impl Keyring {
         lacks_one && self.trusts_missing && self.signer(bytes, partition).is_none()
     }
 
-    /// Why a record does not count where these ids do, in words for a dead letter.
+    /// Why a record does not count if these ids count, as text for a dead letter.
     pub fn refusal(&self, ids: &[Box<str>], bytes: &[u8], partition: u32) -> String {
         let signer = self.signer(bytes, partition);
         let Some(id) = signer.filter(|_| !ids.is_empty()) else {
@@ -208,7 +209,7 @@ impl Keyring {
         format!("its tag is under \"{id}\", and in this place record_keys counts {counting}")
     }
 
-    /// The id of the key at hand that a tag is under.
+    /// The id of the key at hand under which a tag was made.
     fn signer(&self, bytes: &[u8], partition: u32) -> Option<&str> {
         let own = self.keys.iter().map(|(id, key)| (&**id, key));
         let mut all = own.chain([(CHECKSUM_ID, &CHECKSUM)]);
@@ -223,7 +224,7 @@ impl Keyring {
         }
     }
 
-    /// Of all ids that documents name those that are missing here, each once, ascending.
+    /// The ids, of those that documents name, whose keys are missing here: each once, ascending.
     pub fn unchecked<'i>(&self, ids: impl Iterator<Item = &'i str>) -> Vec<String> {
         let missing: BTreeSet<&str> = ids.filter(|id| self.key(id).is_none()).collect();
         missing.into_iter().map(str::to_owned).collect()
@@ -261,7 +262,7 @@ fn put(
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Ids stand in limits documents; a key in a log file is a key given away.
+        // Ids are in limits documents anyway; a key in a log file is a leaked key.
         f.debug_set().entries(self.ids()).finish()
     }
 }

@@ -1,11 +1,11 @@
-//! Words and wire of Tollgate: what agent, aggregator and engine have in common.
+//! The terms and the wire formats of Tollgate: what agent, aggregator and engine have in common.
 //!
-//! Names, instants, places in the log, and the bytes of everything that crosses a process boundary:
-//! log records, feed frames, and the conversation between an agent and an aggregator. This crate
-//! knows no socket, no file, no clock and no rule; everything here is a value.
+//! Names, instants, log positions, and the bytes of everything that crosses a process boundary: log
+//! records, feed frames, and the messages between an agent and an aggregator. This crate knows no
+//! socket, no file, no clock and no rule; everything here is a value.
 //!
-//! What stays true: what was decoded is well-formed, so that no later room checks it again; and no
-//! decoder panics, or allocates more than a small multiple of the bytes that it was given.
+//! What stays true: decoded values are well-formed, so that no other code checks them again; and no
+//! decoder panics, or allocates more than a small multiple of the bytes given.
 
 pub mod descriptors;
 pub mod domain_key;

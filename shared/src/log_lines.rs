@@ -1,22 +1,23 @@
-//! Lines of a log about what a peer can cause as often as it likes, and how its words stand in them.
+//! Limits lines in a process's log about events that a peer can cause as often as it likes, and escapes a peer's text
+//! in them.
 //!
 //! ```text
-//! 12:00:00.0   a line                           12:00:00.1 to 12:00:00.9   nothing, and it is counted
+//! 12:00:00.0   a line                           12:00:00.1 to 12:00:00.9   no line, but counted
 //! 12:00:01.0   a line, unsaid = 997
 //!
 //! no room<LF>ERROR forged… of 1,000 bytes       no room\nERROR forged… (1000 bytes)
 //! ```
 //!
-//! Counters count each time. Knows nothing of what is said, and reads no clock. What stays true: from one line to the
-//! next a time passes; the words of a peer stay on one line, and take a bounded part of it.
+//! Metrics count every event. Knows nothing of what is logged, and reads no clock. What stays true: there is a
+//! minimum time between two lines; a peer's text stays on one line, and takes a bounded part of it.
 
 use std::fmt;
 
 use crate::escape::escaped;
 use crate::time::Span;
 
-/// The most bytes of a peer's words in a line: the longest text of a ZMTP ERROR. Written with escapes, they are at most
-/// four times as many.
+/// The most bytes of a peer's text in a line: the longest text of a ZMTP ERROR. Escaped, they take at most four times
+/// as many.
 pub const EXCERPT_BYTES_MAX: usize = 255;
 
 /// When the next line may be logged.
@@ -28,7 +29,7 @@ pub struct LineInterval {
 }
 
 impl LineInterval {
-    /// At once, and then not before this time has passed.
+    /// The first line at once, further ones after at least this time.
     pub const fn new(every: Span) -> Self {
         Self {
             every,
@@ -37,7 +38,7 @@ impl LineInterval {
         }
     }
 
-    /// Whether a line may be logged now; with it, how many were not since the last.
+    /// Whether a line may be logged now; `Some` is the number of lines suppressed since the last one.
     pub fn may(&mut self, clock: Span) -> Option<u64> {
         if clock < self.not_before {
             self.unsaid += 1;
@@ -48,13 +49,13 @@ impl LineInterval {
     }
 }
 
-/// What a peer said, for a line of a log: without line ends and whatever else a terminal obeys, and cut after
+/// A peer's text for a line of a log: without line ends and other characters that control a terminal, and cut after
 /// [`EXCERPT_BYTES_MAX`] bytes.
 pub const fn excerpt(text: &str) -> Excerpt<'_> {
     Excerpt(text)
 }
 
-/// A text that is written with escapes, and not to its end if it is long.
+/// A text that is written escaped, and cut if it is long.
 #[derive(Clone, Copy, Debug)]
 pub struct Excerpt<'a>(&'a str);
 
@@ -90,7 +91,7 @@ mod tests {
             excerpt(forged).to_string(),
             r"no\x1b[31m\n2026-11-26T00:00:00Z ERROR forged\r\u{202e}"
         );
-        // A cut falls between characters: 255 is within the 64th of four bytes.
+        // Cut between characters: byte 255 is within the 64th character of four bytes.
         let long = "😀".repeat(1_000);
         assert_eq!(
             excerpt(&long).to_string(),

@@ -1,18 +1,19 @@
-//! Message authentication of what only aggregators may write: ticks, totals, limits pointers.
+//! Message authentication of records that only aggregators may write: ticks, totals, limits activations.
 //!
-//! Agents may produce into the same topic, but lack the key, so they cannot bring in time, limits or
-//! totals. Knows nothing of what a record means. The tag covers the partition as well, so that a
-//! record cannot be copied into another one.
+//! Agents may write to the same topic but do not have the key, so they cannot bring in time, limits or totals.
+//! Knows nothing of what a record means. The tag covers the partition as well, so that a record cannot be copied
+//! to another partition.
 
 /// Bytes of a tag.
 pub const MAC_BYTES: usize = 16;
 
-/// A key under which aggregators sign; which ones count, and where, see [`crate::keyring`].
+/// A key under which aggregators sign. For which keys count, and where, see [`crate::keyring`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct MacKey([u8; 32]);
 
 impl MacKey {
-    /// The key of a fleet that has none: tags are checksums, which protect against mistakes, not against people.
+    /// The key of a fleet without keys: tags are checksums, which protect against mistakes, not against
+    /// attackers.
     pub const UNPROTECTED: Self = Self([0; 32]);
 
     /// A signing key of a fleet, derived from the text of a key in its key file.
@@ -36,7 +37,7 @@ impl MacKey {
 
 impl std::fmt::Debug for MacKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A key in a log file is a key given away.
+        // A key in a log file is a leaked key.
         f.write_str("MacKey(..)")
     }
 }

@@ -1,8 +1,8 @@
 //! Names of resources, domains and agents, and the partition that a pair belongs to.
 //!
-//! Two gates: what people write (files, command line) is refused where it is wrong, with a reason;
-//! what callers bring at run time is admitted under another name, because a refused name would let
-//! the caller choose to be unlimited. Knows nothing of limits.
+//! Two checks: names that people write (files, command line) are refused with a reason if they are invalid;
+//! names that callers pass at run time are replaced, because a refused name would let the caller choose to
+//! be unlimited. Knows nothing of limits.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,17 +13,17 @@ use std::hash::Hasher as _;
 /// The most bytes a resource's, a domain's or an agent's name may have.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// The domain under which a resource's global limit is ruled. No caller can have this name: the
-/// gates below refuse or rename a domain that is spelt so.
+/// The domain under which a resource's global limit is ruled. No caller can have this name: the checks
+/// below refuse or rename such a domain.
 pub const EVERYBODY: &str = "*";
 
 /// The name under which callers with an empty domain are limited together.
 pub const EMPTY_DOMAIN: &str = "(empty)";
 
-/// The name under which callers that call themselves `*` are limited together.
+/// The name under which callers with the domain `*` are limited together.
 pub const STAR_DOMAIN: &str = "(star)";
 
-/// What is wrong with a name that a person wrote.
+/// A fault of a name that a person wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
     /// It has no bytes.
@@ -32,10 +32,10 @@ pub enum NameFault {
     /// It has more than [`NAME_BYTES_MAX`] bytes.
     #[error("has {bytes} bytes, expected at most {NAME_BYTES_MAX}")]
     TooLong {
-        /// How many it has.
+        /// How many bytes it has.
         bytes: usize,
     },
-    /// It contains `*`, which is kept free for patterns.
+    /// It contains `*`, which is reserved for patterns.
     #[error("contains `*`, which is reserved for patterns")]
     Star,
     /// It contains a control character.
@@ -46,11 +46,11 @@ pub enum NameFault {
     },
 }
 
-/// Checks a resource's, domain's or agent's name as a person writes it.
+/// Checks the name of a resource, a domain or an agent that a person wrote.
 ///
 /// # Errors
 ///
-/// [`NameFault`] says what is wrong; the text fits behind the name in a message.
+/// [`NameFault`] says what is wrong; its text fits after the name in a message.
 pub fn check_name(name: &str) -> Result<(), NameFault> {
     if name.is_empty() {
         return Err(NameFault::Empty);
@@ -69,12 +69,12 @@ pub fn check_name(name: &str) -> Result<(), NameFault> {
     }
 }
 
-/// Checks a domain that an operator names: whatever callers are limited under, control characters and stars
-/// among them, may be banned, lifted and shown.
+/// Checks a domain that an operator names. An operator may ban, lift and view every domain under which
+/// callers may be limited, including names with control characters and stars.
 ///
 /// # Errors
 ///
-/// [`NameFault`] for what no caller is limited under.
+/// [`NameFault`] for a name under which no caller is limited.
 pub fn check_domain(domain: &str) -> Result<(), NameFault> {
     match domain.len() {
         0 => Err(NameFault::Empty),
@@ -84,11 +84,11 @@ pub fn check_domain(domain: &str) -> Result<(), NameFault> {
     }
 }
 
-/// The domain under which a caller's domain is limited: itself wherever possible.
+/// The domain under which a caller's domain is limited: itself if possible.
 ///
-/// One comparison of the length and of the first byte where the name is ordinary. An empty name
-/// becomes [`EMPTY_DOMAIN`], `*` becomes [`STAR_DOMAIN`], and one above [`NAME_BYTES_MAX`] becomes a
-/// prefix of it and a 128-bit hash of all of it, so that two long names stay apart.
+/// One comparison of the length and of the first byte for an ordinary name. An empty name becomes
+/// [`EMPTY_DOMAIN`], `*` becomes [`STAR_DOMAIN`], and a name above [`NAME_BYTES_MAX`] becomes a prefix of
+/// it and a 128-bit hash of the whole name, so that two long names stay different.
 pub fn admit_domain(domain: &str) -> Cow<'_, str> {
     match domain.len() {
         0 => Cow::Borrowed(EMPTY_DOMAIN),
@@ -98,7 +98,7 @@ pub fn admit_domain(domain: &str) -> Cow<'_, str> {
     }
 }
 
-/// A name of at most [`NAME_BYTES_MAX`] bytes for one that has more.
+/// A name of at most [`NAME_BYTES_MAX`] bytes for a longer one.
 fn shortened(domain: &str) -> String {
     const HASH_CHARS: usize = 32;
     let mut cut = NAME_BYTES_MAX - HASH_CHARS - 1;
@@ -116,25 +116,25 @@ fn shortened(domain: &str) -> String {
     name
 }
 
-/// The namespace of a resource: what stands before its first dot, or all of it.
+/// The namespace of a resource: the part before its first dot, or the whole name.
 pub fn namespace(resource: &str) -> &str {
     resource.split('.').next().unwrap_or(resource)
 }
 
-/// The byte between resource and domain in a pair's key. It occurs in no UTF-8 text, so no two pairs
-/// have one key.
+/// The byte between resource and domain in a pair's key. It does not occur in UTF-8, so no two pairs have
+/// one key.
 pub const PAIR_SEPARATOR: u8 = 0xFF;
 
-/// The partition that rules a pair: murmur2 over `resource 0xFF domain`, as Kafka's own default
-/// partitioner computes it over a record's key, so that any Kafka client can follow it.
+/// The partition that rules a pair: murmur2 over `resource 0xFF domain`, as Kafka's own default partitioner
+/// computes it for a record's key, so that any Kafka client can find it.
 ///
-/// `partitions` must not be zero; zero is read as one.
+/// `partitions` must not be zero; zero is treated as one.
 pub fn partition_of_pair(resource: &str, domain: &str, partitions: u32) -> u32 {
-    // Names above the bound cannot get here, and if one did its tail would only not take part in the
-    // choice of a partition.
+    // Names above the bound do not occur here; if one did, its tail would only be ignored in the choice of
+    // a partition.
     let resource = &resource.as_bytes()[..resource.len().min(NAME_BYTES_MAX)];
     let domain = &domain.as_bytes()[..domain.len().min(NAME_BYTES_MAX)];
-    // To clear room for the longest names would cost more than all the rest does for usual ones.
+    // Clearing memory for the longest names would cost more than all the rest does for usual ones.
     let hash = if resource.len() + domain.len() < USUAL_KEY_BYTES {
         hash_of_pair::<USUAL_KEY_BYTES>(resource, domain)
     } else {
@@ -143,10 +143,10 @@ pub fn partition_of_pair(resource: &str, domain: &str, partitions: u32) -> u32 {
     to_partition(hash, partitions)
 }
 
-/// Most pairs' keys are no longer.
+/// An upper bound on the length of most pairs' keys.
 const USUAL_KEY_BYTES: usize = 64;
 
-/// The hash of a pair whose key has at most `N` bytes, put together on the stack.
+/// The hash of a pair whose key has at most `N` bytes; the key is built on the stack.
 fn hash_of_pair<const N: usize>(resource: &[u8], domain: &[u8]) -> u32 {
     let mut key = [0u8; N];
     let len = resource.len() + 1 + domain.len();
@@ -156,7 +156,7 @@ fn hash_of_pair<const N: usize>(resource: &[u8], domain: &[u8]) -> u32 {
     murmur2(&key[..len])
 }
 
-/// The partition that rules what belongs to a whole resource: its global limit, its holds.
+/// The partition that rules what belongs to a whole resource: its global limit and its holds.
 pub fn partition_of_resource(resource: &str, partitions: u32) -> u32 {
     to_partition(murmur2(resource.as_bytes()), partitions)
 }
@@ -253,7 +253,7 @@ mod tests {
             .map(|n| partition_of_pair("api.search", &format!("t{n}"), 16))
             .collect();
         assert_eq!(spread.len(), 16);
-        // Keys of every length, on both sides of what is usual.
+        // Keys of every length, above and below the usual one.
         for resource in [1, 30, NAME_BYTES_MAX].map(|len| "r".repeat(len)) {
             for domain in (0..=NAME_BYTES_MAX).map(|len| "d".repeat(len)) {
                 let key = [resource.as_bytes(), &[0xff], domain.as_bytes()].concat();

@@ -7,8 +7,9 @@
 //!                                       acme                   is limited as  acme
 //! ```
 //!
-//! Agents and readers of limits call the same function, so that both write one domain for one address. Knows
-//! nothing of limits. What stays true: the answer has one spelling, and what is no address stays as it is.
+//! Agents and readers of limits call the same function, so that both get one domain for one address. Knows nothing of
+//! limits. What stays true: the result has one canonical spelling, and a domain that is not an address stays
+//! unchanged.
 
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The longest text of a network: an IPv6 address of 39 bytes, a slash and three digits.
 const TEXT_BYTES_MAX: usize = 43;
 
-/// Room for the text of one network, on the stack of whoever asks.
+/// Room for the text of one network, on the caller's stack.
 #[derive(Clone, Debug)]
 pub struct NetworkText {
     bytes: [u8; TEXT_BYTES_MAX],
@@ -44,10 +45,10 @@ impl NetworkText {
         std::str::from_utf8(written).unwrap_or_default()
     }
 
-    /// Writes a network: one of a single address as that address.
+    /// Writes a network; a network of a single address is written as that address.
     pub fn write(&mut self, network: IpNet) -> &str {
         self.len = 0;
-        // It has room for the longest.
+        // There is room for the longest text.
         let _ = match network.prefix_len() == network.max_prefix_len() {
             true => write!(self, "{}", network.addr()),
             false => write!(self, "{network}"),
@@ -66,7 +67,7 @@ impl fmt::Write for NetworkText {
     }
 }
 
-/// How many leading bits of an address make its domain, for each family.
+/// How many leading bits of an address form its domain, for each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AddressPrefixes {
     /// Of an IPv4 address: 1 to 32.
@@ -91,17 +92,17 @@ fn bits<'de, D: Deserializer<'de>, const MAX: u8>(deserializer: D) -> Result<u8,
 }
 
 impl Default for AddressPrefixes {
-    /// What a resource that limits addresses states of neither family: an IPv4 address by itself, an IPv6 address
-    /// as the network that a caller has to itself.
+    /// The default for a resource that limits addresses: an IPv4 address by itself, an IPv6 address as the network
+    /// that one customer usually has.
     fn default() -> Self {
         Self { v4: 32, v6: 64 }
     }
 }
 
 impl AddressPrefixes {
-    /// The domain that a caller's domain is limited as: for an address its network, else the domain itself.
+    /// The domain under which a caller's domain is limited: for an address its network, otherwise the domain itself.
     ///
-    /// No allocation; a domain that cannot be an address costs a look at its length and first byte.
+    /// No allocation; for a domain that cannot be an address it checks only the length and the first byte.
     pub fn domain_of<'t>(self, domain: &'t str, text: &'t mut NetworkText) -> &'t str {
         match address(domain) {
             Some(address) => text.write(self.network_of(address)),
@@ -109,19 +110,19 @@ impl AddressPrefixes {
         }
     }
 
-    /// The network that an address is limited as.
+    /// The network by which an address is limited.
     pub fn network_of(self, address: IpAddr) -> IpNet {
         let bits = match address {
             IpAddr::V4(_) => self.v4,
             IpAddr::V6(_) => self.v6,
         };
-        // More bits than an address has are all of them.
+        // If there are more bits than an address has, all of them count.
         let network = IpNet::new(address, bits).unwrap_or_else(|_| IpNet::from(address));
         network.trunc()
     }
 }
 
-/// The address that a text is, if it is one: an IPv4 address that is written as an IPv6 address is IPv4.
+/// Parses an address; an IPv4-mapped IPv6 address is returned as IPv4.
 pub fn address(text: &str) -> Option<IpAddr> {
     const ADDRESS_BYTES_MAX: usize = 45;
     let first = *text.as_bytes().first()?;
@@ -132,9 +133,9 @@ pub fn address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// The client of a request that was forwarded: of all that `lists` names (the values of `X-Forwarded-For`, in order),
-/// the last that is no trusted proxy. Each proxy appends who connected to it, so what a client wrote stands before
-/// that, and is never taken; neither is what stands before a text that is no address.
+/// The client of a forwarded request: of all addresses in `lists` (the values of `X-Forwarded-For`, in order), the
+/// last one that is no trusted proxy. Each proxy appends the address that connected to it, so anything that a client
+/// wrote comes before that and is never used; the same holds for everything before a text that is not an address.
 ///
 /// ```
 /// use tollgate_shared::networks::forwarded_client;
@@ -167,20 +168,20 @@ fn address_with_port(text: &str) -> Option<IpAddr> {
     address(bare).or_else(with_port)
 }
 
-/// What a domain's name says of addresses.
+/// Classification of a domain's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkName {
     /// A network.
     Network(IpNet),
-    /// A network whose address has bits beyond its length; the one without them.
+    /// A network whose address has bits beyond its prefix; the value is the network without them.
     HostBits(IpNet),
-    /// An address and a length that it cannot have.
+    /// An address and an invalid prefix length.
     Length,
-    /// Neither.
+    /// Neither a network nor similar to one.
     Other,
 }
 
-/// The network that a domain's name is, as people write one: an address, a slash and a length.
+/// Parses a network in its usual notation: an address, a slash and a prefix length.
 pub fn network(text: &str) -> NetworkName {
     let Some((address, bits)) = text.split_once('/') else {
         return NetworkName::Other;
@@ -192,7 +193,7 @@ pub fn network(text: &str) -> NetworkName {
     let Some(bits) = bits.parse::<u8>().ok().filter(|_| plain) else {
         return NetworkName::Length;
     };
-    // An IPv4 network in IPv6's spelling is the IPv4 network.
+    // An IPv4-mapped IPv6 network is treated as the IPv4 network.
     let (canonical, bits) = match (address, address.to_canonical()) {
         (IpAddr::V6(_), IpAddr::V4(v4)) if 96 <= bits => (IpAddr::V4(v4), bits - 96),
         _ => (address, bits),
@@ -204,7 +205,7 @@ pub fn network(text: &str) -> NetworkName {
     }
 }
 
-/// The network that a domain stands for at a look-up: itself, or that of one address.
+/// The network that a domain stands for at a look-up: the network itself, or that of a single address.
 pub fn network_of_domain(domain: &str) -> Option<IpNet> {
     match address(domain) {
         Some(address) => Some(IpNet::from(address)),

@@ -1,36 +1,37 @@
-//! Places: where in the log something was caused, and by that the order of all statements.
+//! Log positions: where in the log a statement was caused, which also gives the order of all
+//! statements.
 //!
-//! A partition's log has an identity, so that offsets of a log that was made anew are never taken
-//! for those of the old one. Knows nothing of what stands at a place.
+//! A partition's log has an identity, so that offsets of a recreated log are never confused with
+//! those of the old one. Knows nothing of the record at a position.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The identity of one partition's log: made once, restated by ticks.
+/// The identity of one partition's log: made once, repeated by ticks.
 ///
-/// Ordered by generation first. A higher generation voids all that was said under lower ones; the
-/// random part tells two logs apart that were made independently with one generation.
+/// Ordered by generation first. A higher generation voids all statements under lower ones; the random
+/// part distinguishes two logs that were created independently with one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogId {
-    /// How many times the log has been made anew.
+    /// How many times the log was recreated.
     pub generation: u32,
-    /// Drawn when the log was made; also the key of pair identities in it.
+    /// Drawn when the log was created; also the key of pair identities in it.
     pub random: u64,
 }
 
-/// A place in the log of one partition. Ordered along that log; the partition is not part of it.
+/// A log position in one partition. Ordered along that log; the partition is not part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The log's generation (the random part of its id is known from the partition).
     pub generation: u32,
     /// The record's offset in the partition.
     pub offset: u64,
-    /// The entry within the record; 0 where a record has none.
+    /// The entry within the record; 0 for a record without entries.
     pub entry: u32,
 }
 
 impl Place {
-    /// The place of a record's first entry.
+    /// The position of a record's first entry.
     pub const fn of_record(log: LogId, offset: u64) -> Self {
         Self {
             generation: log.generation,
@@ -46,13 +47,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// The short code that an agent gives with a refusal and by which its cause is found: a partition and
-/// a place, written `partition-offset-entry-generation`.
+/// The short code in an agent's refusal, by which its cause can be found: a partition and a log
+/// position, written `partition-offset-entry-generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {
     /// The partition that ruled.
     pub partition: u32,
-    /// The place in it.
+    /// The log position in it.
     pub place: Place,
 }
 

@@ -1,14 +1,15 @@
 //! Instants and spans: whole microseconds, without a clock.
 //!
-//! The engine's time is a whole number of microseconds since the Unix epoch, carried by records.
-//! Sums and differences saturate, because their only use is "denied until" and "for how long", and
-//! the first and last instants are the right reading of what cannot be written down.
+//! The engine's time is a whole number of microseconds since the Unix epoch, taken from records.
+//! Sums and differences saturate, because their only use is "denied until" and "for how long": the
+//! first and last instants are the right results for what is out of range.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant in microseconds since the Unix epoch (UTC), as stamped by whoever saw the event.
+/// An instant in microseconds since the Unix epoch (UTC), as stamped by the process that observed
+/// the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -22,7 +23,7 @@ pub struct Span(u64);
 impl Timestamp {
     /// The Unix epoch.
     pub const ZERO: Self = Self(0);
-    /// The last instant there is; reads as "never" where an end is meant.
+    /// The last instant; as an end it means "never".
     pub const MAX: Self = Self(u64::MAX);
 
     /// The instant `micros` microseconds after the Unix epoch.
@@ -45,22 +46,22 @@ impl Timestamp {
         self.0 / 1_000
     }
 
-    /// The instant one `span` later, or the last instant there is.
+    /// The instant one `span` later, or the last instant.
     pub const fn saturating_add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// The instant one `span` earlier, or the epoch.
+    /// The instant one `span` earlier, or the Unix epoch.
     pub const fn saturating_sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
 
-    /// The instant `offset` microseconds later (earlier where negative), kept within what there is.
+    /// The instant `offset` microseconds later (earlier if negative), saturating at both ends.
     pub const fn saturating_offset(self, offset: i64) -> Self {
         Self(self.0.saturating_add_signed(offset))
     }
 
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// How long after `earlier` this is; zero if it is not later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -84,7 +85,7 @@ impl Timestamp {
         }
     }
 
-    /// The last microsecond of the millisecond that this instant lies in.
+    /// The last microsecond of the millisecond that contains this instant.
     ///
     /// A log stamps its records by the millisecond; a hit cannot have happened later than the end
     /// of the millisecond in which it was appended.
@@ -100,9 +101,9 @@ impl fmt::Display for Timestamp {
 }
 
 impl Span {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
-    /// The longest span there is; reads as "for ever".
+    /// The longest span; it means "for ever".
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `micros` microseconds.
@@ -130,27 +131,27 @@ impl Span {
         self.0 / 1_000
     }
 
-    /// Whole seconds, rounded up, as Retry-After wants them.
+    /// Whole seconds, rounded up, as for Retry-After.
     pub const fn as_secs_rounded_up(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// The sum, or the longest span there is.
+    /// The sum, or the longest span.
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or nothing.
+    /// The difference, or zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// As the standard library has it.
+    /// The same as a duration of the standard library.
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_micros(self.0)
     }
 
-    /// From the standard library's, cut to whole microseconds.
+    /// From a duration of the standard library, truncated to whole microseconds.
     pub const fn from_std(duration: std::time::Duration) -> Self {
         let micros = duration.as_micros();
         Self(if micros > u64::MAX as u128 {

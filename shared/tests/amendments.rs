@@ -1,5 +1,5 @@
-//! Promises of amendments on the wire: their bytes never change, what is written is read again, and
-//! whatever else arrives is refused.
+//! Promises of amendments in messages: their bytes never change, what was written can be read, and
+//! anything else is refused.
 
 use proptest::prelude::*;
 use tollgate_shared::holdings::TransferId;
@@ -25,7 +25,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What all of them begin with, behind version, kind and the head of the array.
+/// The common beginning of all of them, after version, kind and the head of the array.
 const COMMON: &str = "c4100000000000000000000000000000000503a3616e6ea3627567";
 
 fn nothing(domain: &str) -> SetRow {
@@ -244,7 +244,7 @@ fn rows_of_one_record_are_at_least_one_and_bounded_in_number_and_in_bytes() {
     assert!(fit(&rows) && read(&rows).is_ok());
     rows.push(nothing("d"));
     assert!(!fit(&rows) && refused(&rows) == ROWS_MAX + 1);
-    // The head of the array has 3 bytes, and a row 10 beside a domain of more than 31.
+    // The head of the array has 3 bytes, and a row 10 in addition to a domain of more than 31.
     let mut rows = vec![nothing(&"d".repeat(250)); (ROWS_BYTES_MAX - 3) / 260];
     let room = (ROWS_BYTES_MAX - 3) % 260 - 10;
     rows.push(nothing(&"d".repeat(room)));

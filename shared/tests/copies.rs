@@ -1,5 +1,5 @@
-//! Promises of the wire about copies: operations, beats and verdicts are read as they were written,
-//! and what is not well-formed is refused with its place.
+//! Promises of messages about copies: operations, heartbeats and verdicts are read as they were
+//! written, and malformed ones are refused with a position.
 
 use proptest::prelude::*;
 use tollgate_shared::holdings::{Holdings, TransferId};
@@ -33,7 +33,7 @@ fn listed(number: u64) -> Listed<'static> {
     }
 }
 
-/// The fault of a beat with one part, if it has one.
+/// The fault of a heartbeat with one part, if it has one.
 fn fault_of(part: Part<'_>) -> Option<(&'static str, String)> {
     let mut writer = Writer::new();
     let head = BeatHead::default();
@@ -134,7 +134,7 @@ fn a_name() -> impl Strategy<Value = String> {
     "[a-zé.:0-9]{1,20}"
 }
 
-/// An operation as numbers: which one, and what it may carry.
+/// An operation as numbers: its kind, and all its possible fields.
 type OpDraft = (u8, String, u32, u32, u128, u64);
 
 fn does((kind, domain, copies, min, transfer, ttl): &OpDraft) -> Does<'_> {

@@ -1,5 +1,5 @@
-//! Promises of the wire: what is written is read again; bytes never change between releases; whatever
-//! else arrives is refused with a place, without a panic and without much memory.
+//! Promises of the wire formats: what was written can be read; bytes never change between releases;
+//! anything else is refused with a position, without a panic and without much memory.
 
 #[path = "wire/evolving.rs"]
 mod evolving;
@@ -57,7 +57,7 @@ fn every_cut_of_a_message_is_refused_with_its_place() {
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        // A byte behind a tagged record is part of the tag's place, so its error may be another one.
+        // A byte after a tagged record shifts the tag, so its error may be another one.
         assert!(decode(&longer).is_err(), "{name}: a byte behind the end");
     }
 }
@@ -136,7 +136,7 @@ fn a_forged_or_moved_record_is_not_authentic() {
     for index in 0..tick.len() {
         let mut altered = tick.clone();
         altered[index] ^= 1;
-        // A changed kind may make it a record that needs no tag; such a one is no tick any more.
+        // A changed kind may make it a record that needs no tag; such a record is no longer a tick.
         let still_tick = matches!(Record::decode(&altered), Ok(Record::Tick(_)));
         assert!(
             !(still_tick && authentic(&altered, 3, &key)),
@@ -169,7 +169,7 @@ fn errors_say_where_and_what() {
     );
 }
 
-/// As earlier builds wrote it, from the log that lies in `tests/frozen`.
+/// As earlier builds wrote it, from the log in `tests/frozen`.
 #[test]
 fn a_limits_document_of_an_earlier_build_is_read_where_it_was_one_record() {
     let text = "version = 1\nrules = 1\n";
@@ -201,7 +201,8 @@ fn a_limits_document_of_an_earlier_build_is_read_where_it_was_one_record() {
     assert_eq!(error.field, "index");
 }
 
-/// A denial of `*` is one of everybody: whoever could record calls of it could have everybody refused.
+/// A denial of `*` denies everybody: an agent that could record calls of it could have everybody
+/// refused.
 #[test]
 fn nobody_records_calls_of_everybody() {
     let sender = Sender {
@@ -401,7 +402,7 @@ proptest! {
             vec![0xc6, 0xff, 0xff, 0xff, 0xff],
         ]),
     ) {
-        // Wherever a length stands, one that promises more than there is.
+        // Replaces a length by one that announces more than there is.
         let golden = golden();
         let mut bytes = golden[which.index(golden.len())].1.clone();
         let at = at.index(bytes.len());

@@ -1,4 +1,4 @@
-//! An amendment in the `limits` topic: what an operator does by hand, with who and why.
+//! An amendment in the `limits` topic: an operator's act, with name and reason.
 //!
 //! ```text
 //! amendment  10  [push (16 bytes), expected version, who, why, act, what the act needs ...]
@@ -10,14 +10,14 @@
 //!   6 release hold  resource, agent, epoch (16 bytes), number
 //!   7 release holds resource, nil | domain, nil | agent
 //!   8 switch        namespace, nil | ignore_configured, nil | allow_unconfigured
-//!   9 set           resource, domain, nil | rate, nil | hard, nil | limit; all nil: nothing of its own
+//!   9 set           resource, domain, nil | rate, nil | hard, nil | limit; all nil: removes the row
 //!  10 release transfer resource, transfer (16 bytes)
-//!  11 set many      [[what set needs] ...], at least one, in their order: all of them or none
+//!  11 set many      [[fields of set] ...], at least one, in their order: all of them or none
 //! ```
 //!
-//! One record is one amendment; its offset is its number among the versions, and the digest by which
-//! pointers name it is BLAKE3 of its bytes. When it was made is when the log took it. Knows nothing of
-//! what acts do.
+//! One record is one amendment. Its offset is its number among the versions, and the digest by which
+//! activations name it is BLAKE3 of its bytes. Its time is that of its append to the log. Knows nothing
+//! of what acts do.
 
 use super::holds::{read_transfer, write_transfer};
 use super::limits_document::REASON_BYTES_MAX;
@@ -28,30 +28,30 @@ use crate::holdings::TransferId;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Timestamp;
 
-/// The number of this kind, behind the version byte.
+/// The number of this kind, after the version byte.
 pub const KIND: u8 = 10;
 
-/// Elements that every amendment has.
+/// Number of elements that every amendment has.
 const COMMON: u32 = 5;
 
-/// What an operator does.
+/// An operator's act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A pair's tiers, windows and cooldowns are forgotten, as if it had never been hit.
+    /// Resets a pair: its tiers, windows and cooldowns are forgotten, as if it had never been hit.
     Reset {
         /// The resource.
         resource: Box<str>,
         /// The domain.
         domain: Box<str>,
     },
-    /// A pair's denial is lifted, and none is stated until its limits would have let it in again.
+    /// Lifts a pair's denial; no denial is stated until its limits would have let it in again.
     Pardon {
         /// The resource.
         resource: Box<str>,
         /// The domain.
         domain: Box<str>,
     },
-    /// A pair's newest granted hits are taken out of its windows.
+    /// Takes a pair's newest granted hits out of its windows.
     Refund {
         /// The resource.
         resource: Box<str>,
@@ -60,23 +60,23 @@ pub enum Act {
         /// How many; at least 1.
         hits: u64,
     },
-    /// A domain is denied whatever it does.
+    /// Denies a domain whatever its limits allow.
     Ban {
-        /// On this resource; none: on every one.
+        /// On this resource; `None`: on every resource.
         resource: Option<Box<str>>,
         /// The domain.
         domain: Box<str>,
-        /// Until then, in engine time; [`Timestamp::MAX`]: until it is taken back.
+        /// The end, in engine time; [`Timestamp::MAX`]: until an unban.
         until: Timestamp,
     },
-    /// A ban is taken back.
+    /// Lifts a ban.
     Unban {
-        /// As it was banned.
+        /// The resource as in the ban.
         resource: Option<Box<str>>,
         /// The domain.
         domain: Box<str>,
     },
-    /// A hold ends, and stays ended while its agent lists it.
+    /// Ends a hold, which stays ended while its agent lists it.
     ReleaseHold {
         /// The resource.
         resource: Box<str>,
@@ -87,50 +87,50 @@ pub enum Act {
         /// The number that the epoch gave to the hold.
         number: u64,
     },
-    /// All holds of a resource end that fit. Where no agent is named, staged copies that fit are let go
-    /// with them; they belong to no agent.
+    /// Ends all matching holds of a resource. Without an agent, matching staged copies are let go as
+    /// well; they belong to no agent.
     ReleaseHolds {
         /// The resource.
         resource: Box<str>,
-        /// Only those of this domain.
+        /// Only holds of this domain.
         domain: Option<Box<str>>,
-        /// Only those of the agent of this name.
+        /// Only holds of the agent with this name.
         agent: Option<Box<str>>,
     },
-    /// Copies that are staged under an id are let go.
+    /// Lets go the copies that are staged under an id.
     ReleaseTransfer {
         /// The resource.
         resource: Box<str>,
         /// The id of their transfer.
         transfer: TransferId,
     },
-    /// A namespace's switches, over what every document says, until they are taken back.
+    /// Sets a namespace's switches, which override every document until they are removed.
     Switch {
-        /// The namespace; `*`: the default of all.
+        /// The namespace; `*`: the default of all namespaces.
         namespace: Box<str>,
-        /// In place of `ignore_configured`; none: as the document says.
+        /// In place of `ignore_configured`; `None`: as in the document.
         ignore_configured: Option<bool>,
-        /// In place of `allow_unconfigured`; none: as the document says.
+        /// In place of `allow_unconfigured`; `None`: as in the document.
         allow_unconfigured: Option<bool>,
     },
-    /// A domain's own limits on a resource change in the document.
+    /// Sets or removes a domain's own limits on a resource, as a row.
     Set(SetRow),
-    /// Those of many, in the order of the rows, as one version: all of them or none.
+    /// The same for many rows, in their order, as one version: all of them or none.
     SetMany(Vec<SetRow>),
 }
 
-/// An amendment as it stands in the log.
+/// An amendment as it is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amendment<'a> {
-    /// Drawn at random, so that whoever wrote it knows it again.
+    /// Drawn at random, so that its writer recognises it.
     pub push: u128,
-    /// The version that was taken to be in force; 0: none.
+    /// The version that the writer expected to be in force; 0: none.
     pub expected: u64,
-    /// Who.
+    /// Name of the operator.
     pub who: &'a str,
-    /// And why.
+    /// The operator's reason.
     pub why: &'a str,
-    /// What.
+    /// The act.
     pub act: Act,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Amendment<'a> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one that this build knows.
+    /// [`DecodeError`] for bytes that are not exactly one amendment known to this build.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_kind(message, KIND)?;
         let before = reader;
@@ -180,7 +180,7 @@ impl<'a> Amendment<'a> {
 }
 
 impl Act {
-    /// What it is called.
+    /// Its name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Reset { .. } => "reset",
@@ -196,12 +196,12 @@ impl Act {
         }
     }
 
-    /// Whether it changes the limits themselves, and nothing of what was ruled by them.
+    /// Whether it changes only the limits, and no state ruled by them.
     pub const fn is_limits(&self) -> bool {
         matches!(self, Self::Switch { .. } | Self::Set(_) | Self::SetMany(_))
     }
 
-    /// What it sets of domains, in the order in which it counts; of most acts nothing.
+    /// The rows that it sets, in their order; empty for most acts.
     pub fn rows(&self) -> &[SetRow] {
         match self {
             Self::Set(row) => std::slice::from_ref(row),
@@ -210,7 +210,7 @@ impl Act {
         }
     }
 
-    /// Elements behind the act's number.
+    /// Number of elements after the act's number.
     const fn arguments(&self) -> usize {
         match self {
             Self::Reset { .. }
@@ -348,7 +348,7 @@ impl Act {
     }
 }
 
-/// A ban's resource, or every one, and its domain.
+/// Writes a ban's resource, or nil for every resource, and its domain.
 fn write_ban(writer: &mut Writer, kind: u64, resource: &Option<Box<str>>, domain: &str) {
     writer.u64(kind);
     write_optional(writer, resource.as_deref());

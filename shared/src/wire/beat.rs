@@ -1,4 +1,4 @@
-//! A beat: an agent lives, and says what it holds of the resources of one partition.
+//! A heartbeat of an agent: the agent lives, and lists its holds of the resources of one partition.
 //!
 //! ```text
 //! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...],
@@ -8,9 +8,9 @@
 //! listed  [number, domain, copies, age (us before sent), strict, nil | transfer (16 bytes)]
 //! ```
 //!
-//! A list says of the numbers `from` to `upto` that the epoch holds exactly these, so that a list
-//! that is too long for one record is cut anywhere, and each record of it stands by itself. What a
-//! beat does not name at all is not held, unless `more` is set. Knows no rules.
+//! A list states, for the numbers `from` to `upto`, that the epoch holds exactly these. So a list that is
+//! too long for one record can be cut anywhere, and each record is complete by itself. A resource that a
+//! heartbeat does not name is not held, unless `more` is set. Knows no rules.
 
 use super::hits::{Sender, read_age, read_resource, read_resources, write_resources};
 use super::holds::{read_transfer, write_transfer};
@@ -20,98 +20,98 @@ use crate::holdings::{Holdings, TransferId};
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Timestamp;
 
-/// A hold as a beat lists it.
+/// A hold as a heartbeat lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed<'a> {
     /// The number that the epoch gave to it.
     pub number: u64,
     /// Its domain.
     pub domain: &'a str,
-    /// The copies that it still has; 0 only where it was seized and the agent has not heard yet how
-    /// many there are.
+    /// The copies that it still has; 0 only if it was seized and the agent has not received their number
+    /// yet.
     pub copies: u32,
     /// When it was taken, by the agent's stamp, uncorrected.
     pub start: Timestamp,
     /// Whether it was granted before use.
     pub strict: bool,
-    /// The transfer that it was seized from.
+    /// The transfer from which it was seized.
     pub seized: Option<TransferId>,
 }
 
-/// What the sender holds of one resource, to be written.
+/// A part to write: the sender's holds of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
     /// Index into the beat's resources.
     pub resource: u32,
-    /// Numbers of reserves and seizes that were sent before this beat and whose verdicts the agent
-    /// does not know: not held yet, as far as it is concerned. Ascending.
+    /// Numbers of reserves and seizes that were sent before this heartbeat and whose verdicts the agent
+    /// has not received: it does not count them as held yet. Ascending.
     pub awaiting: &'a [u64],
-    /// Numbers of holds, in use, on which the agent wants to be told again. Ascending.
+    /// Numbers of holds in use whose verdicts the agent wants again. Ascending.
     pub asked: &'a [u64],
-    /// What is held.
+    /// The holds.
     pub holds: Holds<'a>,
 }
 
-/// What is held of one resource, those awaited left out.
+/// The holds of one resource, without those in `awaiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds<'a> {
-    /// All of it, in eight bytes.
+    /// All of them, as a digest of eight bytes.
     Digest(Holdings),
-    /// Of the numbers `from` to `upto` exactly these, ascending.
+    /// Exactly these of the numbers `from` to `upto`, ascending.
     List {
-        /// The first number that the list is about.
+        /// The first number that the list covers.
         from: u64,
-        /// The last one.
+        /// The last number that it covers.
         upto: u64,
         /// The holds.
         listed: &'a [Listed<'a>],
     },
 }
 
-/// What a beat says beside its parts.
+/// The fields of a heartbeat beside its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeatHead {
-    /// An earlier epoch of the same agent that this one comes after: it is over.
+    /// An earlier epoch of the same agent, which this one replaces: it is over.
     pub replaces: Option<u128>,
-    /// Whether resources that are not named are left to other records. Without it they are not held.
+    /// Whether other records cover the resources that are not named. If false, those are not held.
     pub more: bool,
-    /// Whether the epoch is over with this beat; what it held is given back.
+    /// Whether the epoch is over with this heartbeat; its copies come back.
     pub last: bool,
 }
 
-/// A decoded beat, borrowing from its bytes.
+/// A decoded heartbeat, borrowing from its bytes.
 #[derive(Clone, Debug)]
 pub struct Beat<'a> {
-    /// Who sent it. Its sequence is of the same count as that of hits and hold operations.
+    /// The sender. Its sequences are counted together with those of hits and hold operations.
     pub sender: Sender<'a>,
-    /// What it says beside its parts.
+    /// The fields beside its parts.
     pub head: BeatHead,
     resources: Box<[&'a str]>,
     parts: (u32, Reader<'a>),
 }
 
-/// One part of a decoded beat.
+/// One part of a decoded heartbeat.
 #[derive(Clone, Debug)]
 pub struct PartRead<'a> {
     /// Index into [`Beat::resource`].
     pub resource: u32,
-    /// What is held.
+    /// The holds.
     pub holds: HoldsRead<'a>,
     awaiting: (u32, Reader<'a>),
     asked: (u32, Reader<'a>),
     sent: Timestamp,
 }
 
-/// What is held of one resource, as it was read.
+/// The holds of one resource, as decoded.
 #[derive(Clone, Debug)]
 pub enum HoldsRead<'a> {
-    /// All of it, in eight bytes.
+    /// All of them, as a digest of eight bytes.
     Digest(Holdings),
-    /// Of the numbers `from` to `upto` exactly those of [`PartRead::listed`].
+    /// Exactly those of [`PartRead::listed`], of the numbers `from` to `upto`.
     List {
-        /// The first number that the list is about.
+        /// The first number that the list covers.
         from: u64,
-        /// The last one.
+        /// The last number that it covers.
         upto: u64,
         /// How many there are.
         len: u32,
@@ -132,12 +132,12 @@ impl<'a> Beat<'a> {
         name.copied().unwrap_or_default()
     }
 
-    /// How many parts there are.
+    /// Number of parts.
     pub fn parts_len(&self) -> u32 {
         self.parts.0
     }
 
-    /// The parts, in the order of the beat.
+    /// The parts, in the order of the heartbeat.
     pub fn parts(&self) -> impl Iterator<Item = PartRead<'a>> + use<'a> {
         let (len, mut reader) = self.parts;
         let (count, sent) = (self.resources.len(), self.sender.sent);
@@ -179,12 +179,12 @@ impl<'a> PartRead<'a> {
         numbers(self.awaiting)
     }
 
-    /// Numbers on which the agent wants to be told again, ascending.
+    /// Numbers whose verdicts the agent wants again, ascending.
     pub fn asked(&self) -> impl Iterator<Item = u64> + use<'a> {
         numbers(self.asked)
     }
 
-    /// The listed holds, ascending; none where there is a digest.
+    /// The listed holds, ascending; empty for a digest.
     pub fn listed(&self) -> impl Iterator<Item = Listed<'a>> + use<'a> {
         let list = match self.holds {
             HoldsRead::Digest(_) => None,
@@ -335,7 +335,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Writes a beat. Numbers that do not rise, or leave a list's bounds, would be found by the reader.
+/// Writes a heartbeat. The reader detects numbers that do not rise, or are outside a list's range.
 pub fn write_beat(
     writer: &mut Writer,
     sender: &Sender<'_>,

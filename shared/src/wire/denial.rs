@@ -1,4 +1,4 @@
-//! The record of a statement in the `denials` topic: what was announced, kept as evidence.
+//! The record of a statement in the `denials` topic: a decision record, kept for audits.
 //!
 //! ```text
 //! announced  8  [generation, random, partition, resource, statement]
@@ -11,7 +11,7 @@ use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::place::LogId;
 
-/// The number of this kind, behind the version byte.
+/// The number of this kind, after the version byte.
 pub const KIND: u8 = 8;
 
 /// A statement, as it was announced.
@@ -23,7 +23,7 @@ pub struct Announced {
     pub partition: u32,
     /// The resource.
     pub resource: Box<str>,
-    /// What was said.
+    /// The statement itself.
     pub statement: Statement,
 }
 
@@ -32,7 +32,7 @@ impl Announced {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one decision record.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_kind(bytes, KIND)?;
         reader.fixed_array("announced", 5, "5")?;

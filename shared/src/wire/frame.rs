@@ -1,4 +1,4 @@
-//! Feed frames: what a publisher tells the subscribers of one topic.
+//! Feed frames: messages of a publisher to the subscribers of one topic.
 //!
 //! ```text
 //! message  topic (33 bytes), frame
@@ -8,11 +8,10 @@
 //! evidence [partition, generation, random, ruled up to, appended (us), current]
 //! ```
 //!
-//! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it
-//! mean anything. A seal of 1 is kept for frames encrypted under a key; what keeps frames from others
-//! today is TLS on their connection. A frame without
-//! statements is a heartbeat; it takes a sequence number as any other does, so that a loss before it
-//! is seen.
+//! `sent` is on the publisher's own monotonic clock, counted from its start: only differences of it mean anything. A
+//! seal of 1 is reserved for frames encrypted under a key; today TLS on the connection protects frames from others. A
+//! frame without statements is a heartbeat; it takes a sequence number like any other, so that a loss before it is
+//! detected.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher as _;
@@ -28,51 +27,51 @@ use crate::time::{Span, Timestamp};
 /// Bytes of a topic. Text, because subscriptions are text for the `zeromq` crate.
 pub const TOPIC_BYTES: usize = 33;
 
-/// The seal byte of a frame that anybody may read.
+/// The seal byte of a frame that is not encrypted.
 pub const PLAIN: u8 = 0;
 
-/// What subscribers subscribe to.
+/// A topic to which subscribers subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic([u8; TOPIC_BYTES]);
 
 impl Topic {
-    /// What concerns everybody: heartbeats with places, bans of whole domains.
+    /// Topic for every agent: heartbeats with watermarks, bans of whole domains.
     pub const CONTROL: Self = {
         let mut bytes = [b'0'; TOPIC_BYTES];
         bytes[0] = b'c';
         Self(bytes)
     };
 
-    /// What concerns one resource.
+    /// Topic for one resource.
     pub fn of_resource(key: &[u8; 16], resource: &str) -> Self {
         Self::hashed(b'r', key, resource)
     }
 
-    /// What pairs of one resource have left: see [`super::notice`].
+    /// Topic for what pairs of one resource have left: see [`super::notice`].
     pub fn of_notices(key: &[u8; 16], resource: &str) -> Self {
         Self::of_resource(key, resource).notices()
     }
 
-    /// Of a resource's topic that of its notices.
+    /// The topic of notices for a resource's topic.
     #[must_use]
     pub const fn notices(mut self) -> Self {
         self.0[0] = b'n';
         self
     }
 
-    /// Whether it is one of notices.
+    /// Whether it is a topic of notices.
     pub const fn is_of_notices(&self) -> bool {
         self.0[0] == b'n'
     }
 
-    /// What concerns one agent: verdicts on its holds.
+    /// Topic for one agent: verdicts on its holds.
     pub fn of_agent(key: &[u8; 16], agent: &str) -> Self {
         Self::hashed(b'a', key, agent)
     }
 
     /// The text to subscribe to.
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in, by every way in.
+        // Every constructor accepts only ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -81,13 +80,13 @@ impl Topic {
         &self.0
     }
 
-    /// The topic as text, for libraries that subscribe to nothing else.
+    /// The topic as text, for libraries that can subscribe only to text.
     pub fn as_text(&self) -> &str {
-        // Seven-bit bytes are UTF-8; bytes that came from elsewhere may not be, and name no topic.
+        // Seven-bit bytes are UTF-8; bytes from elsewhere may be invalid, and then name no topic.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The topic that these bytes are, if they are one.
+    /// The topic with these bytes, if they are valid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes
             .try_into()
@@ -120,17 +119,17 @@ pub struct Watermark {
     pub ruled: u64,
     /// The append time of the last of them.
     pub appended: Timestamp,
-    /// Whether the owner ruled the last of them within a second of its append. Where it did not, it is
-    /// catching up, and what it says may be old.
+    /// Whether the ruling aggregator ruled the last of them within a second of its append. If not, it is catching up,
+    /// and its statements may be old.
     pub current: bool,
 }
 
 /// A statement on its way to agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementNotice {
-    /// The partition whose log the statement's place is in.
+    /// The partition to which the statement's log position belongs.
     pub partition: u32,
-    /// How long a denial still has, by the owner's reckoning at `sent`; [`Span::MAX`]: for ever.
+    /// How long a denial still lasts, as the ruling aggregator computed it at `sent`; [`Span::MAX`]: for ever.
     pub remaining: Span,
     /// The statement.
     pub statement: Statement,
@@ -145,11 +144,11 @@ pub struct Frame {
     pub sequence: u64,
     /// The publisher's monotonic clock when the frame was sent.
     pub sent: Span,
-    /// The resource, where the topic is one's; else empty.
+    /// The resource, if the topic is that of a resource; otherwise empty.
     pub resource: Box<str>,
-    /// How far partitions have been ruled.
+    /// Watermarks of partitions.
     pub evidence: Vec<Watermark>,
-    /// What is said.
+    /// The statements.
     pub told: Vec<StatementNotice>,
 }
 
@@ -158,7 +157,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one frame.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = begin_frame(bytes, "frame", (6, "6"))?;
         let frame = Self {
@@ -192,7 +191,7 @@ impl Frame {
     }
 }
 
-/// Begins to read a frame of any kind: its seal, and so many fields.
+/// Begins to read a frame of any kind: its seal, and the head of `fields` fields.
 pub(super) fn begin_frame<'a>(
     bytes: &'a [u8],
     what: &'static str,
@@ -208,7 +207,7 @@ pub(super) fn begin_frame<'a>(
     Ok(reader)
 }
 
-/// Reads an array. Memory grows with what was really read, not with what the head promises.
+/// Reads an array. Memory grows with the elements read, not with the announced number.
 pub(super) fn read_list<'a, T>(
     reader: &mut Reader<'a>,
     field: &'static str,

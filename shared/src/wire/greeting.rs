@@ -1,6 +1,6 @@
-//! The fields of hello and welcome, as they stand in messages.
+//! The fields of hello and welcome in messages.
 //!
-//! Knows nothing of what they are for: see [`link`](super::link). A new field stands behind the others, and may be
+//! Knows nothing of their meaning: see [`link`](super::link). A new field comes after the others, and may be
 //! missing.
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::named::{self, Bytes, Id, Name, is_default};
 use crate::epoch::SECRET_BYTES;
 use crate::time::Span;
 
-/// The most feeds and members that a welcome tells of.
+/// The most feeds and members that a welcome lists.
 const FEEDS_MAX: usize = 16;
 const MEMBERS_MAX: usize = 1024;
 

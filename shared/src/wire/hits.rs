@@ -1,18 +1,18 @@
-//! A batch of hits: what an agent let through, and what it refused, for one partition.
+//! A batch of hits: the calls that an agent let through, and those that it refused, for one partition.
 //!
 //! ```text
 //! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...], [hit, ...], [refused, ...]]
 //! hit      [resource index, domain, age (us before sent), copies]   one guarded call
-//!          [.., min]                                                the same, of a bulk call
+//!          [.., min]                                                one guarded bulk call
 //!          [.., calls, mark]                                        any other
-//!          [.., calls, mark, min]                                   the same, of bulk calls
+//!          [.., calls, mark, min]                                   any other bulk calls
 //!          [.., 1, mark, age of the estimate, estimated]            a refund
 //! mark     1 if it is unguarded, plus 0 for a hit, 2 for a charge, 4 for a refund, 6 for an estimate
 //! refused  [resource index, domain, calls, copies, first age, last age, cause, nil | [generation, offset, entry]]
 //! ```
 //!
-//! Decoding reads every entry once and keeps it: to read entries again when they are iterated costs more than
-//! the one allocation that a batch's entries are kept in. Refused calls, of which there are few, are read again.
+//! Decoding reads every entry once and keeps it: decoding entries again on iteration costs more than the one
+//! allocation that holds a batch's entries. Refused calls, of which there are few, are decoded again.
 
 use super::log_position::{read_place, write_place};
 use super::reader::{DecodeError, FieldFault, Reader};
@@ -25,14 +25,14 @@ use crate::time::Timestamp;
 /// The most resources one batch may name. It bounds what decoding allocates.
 pub const RESOURCES_MAX: u32 = 4096;
 
-/// Who sent a batch, and which one of his it is.
+/// The sender of a batch, and the number of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender<'a> {
     /// The agent's name.
     pub agent: &'a str,
-    /// Drawn at random when the agent started; ordered by first appearance in the log.
+    /// Drawn at random when the agent started. Epochs have no order but that of their first appearance in the log.
     pub epoch: u128,
-    /// Which batch of this epoch for this partition it is, counted from 1.
+    /// The number of the batch among those of this epoch for this partition, counted from 1.
     pub sequence: u64,
     /// The agent's clock when it sent the batch for the first time.
     pub sent: Timestamp,
@@ -41,12 +41,12 @@ pub struct Sender<'a> {
 /// The fewest bytes of an entry: its head, an index, a domain of one byte with its length, an age, copies.
 const HIT_BYTES_MIN: usize = 6;
 
-/// Of an entry's mark: its calls were made while their agent had no current news of the partition.
+/// Flag of an entry's mark: its calls were made while their agent had no current watermark of the partition.
 const UNGUARDED: u8 = 1;
 
 /// One entry: equal calls of one pair at one instant.
 ///
-/// Calls are one entry if pair, instant, copies, kind and guard are equal and none has a min; a refund
+/// Calls are merged into one entry if pair, instant, copies, kind and guard are equal and none has a min; a refund
 /// is never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
@@ -60,37 +60,35 @@ pub struct Hit<'a> {
     pub copies: u32,
     /// How many calls; at least 1, and 1 for a refund.
     pub calls: u32,
-    /// The least number that the caller would have taken, where that was not all of them; at most
-    /// `copies`. What has been let through counts whatever it says: only backtests, which decide again,
-    /// look at it.
+    /// The least number of copies that the caller would have accepted, if not all; at most `copies`. Copies that
+    /// were let through count regardless of it: only backtests, which decide again, use it.
     pub min: Option<u32>,
     /// What the copies are.
     pub kind: HitKind,
-    /// Whether the calls were made while their agent had for a second heard no newer watermark of the
-    /// pair's partition that was current, or was told to let everything through. Excess of such calls
-    /// is no debt.
+    /// Whether, when the calls were made, their agent had for a second received no newer current watermark of the
+    /// pair's partition, or had instructions to let everything through. Excess of such calls is no debt.
     pub unguarded: bool,
 }
 
 /// What the copies of an entry are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HitKind {
-    /// Calls that were asked and let through.
+    /// Calls that were decided and let through.
     #[default]
     Hit,
-    /// A cost that was known only afterwards: nobody was asked.
+    /// A cost that was known only afterwards, recorded without a decision.
     Charge,
-    /// Calls whose cost was estimated. A settlement may follow, a charge or a refund, so quotas and
-    /// buckets remember for ten minutes what they counted of it.
+    /// Calls whose cost was estimated. A settlement may follow, a charge or a refund, so quotas and buckets
+    /// remember for ten minutes what they counted of it.
     Estimate,
-    /// Copies taken back, because a call cost less than was estimated: `copies` of them, which is what
-    /// was estimated less the actual cost.
+    /// Copies refunded because a call cost less than estimated: `copies` of them, the estimate less the actual
+    /// cost.
     Refund {
         /// The agent's stamp of the entry that charged the estimate, uncorrected.
         made: Timestamp,
-        /// What was charged then.
+        /// The estimate.
         estimated: u32,
-        /// What the call cost after all.
+        /// The actual cost.
         actual: u32,
     },
 }
@@ -104,7 +102,7 @@ pub struct Refused<'a> {
     pub domain: &'a str,
     /// Calls refused.
     pub calls: u64,
-    /// Copies that they asked for at most.
+    /// How many copies they asked for at most.
     pub copies: u64,
     /// The first call's instant.
     pub first: Timestamp,
@@ -112,14 +110,14 @@ pub struct Refused<'a> {
     pub last: Timestamp,
     /// Why.
     pub cause: Cause,
-    /// The statement under which they were refused, where there was one.
+    /// The statement under which they were refused, if there was one.
     pub place: Option<Place>,
 }
 
 /// A decoded batch, borrowing from its bytes.
 #[derive(Clone, Debug)]
 pub struct HitBatch<'a> {
-    /// Who sent it.
+    /// The sender.
     pub sender: Sender<'a>,
     resources: Box<[&'a str]>,
     hits: Box<[Hit<'a>]>,
@@ -140,7 +138,7 @@ impl<'a> HitBatch<'a> {
             .unwrap_or_default()
     }
 
-    /// The entries, in the order of the batch. Their number in it is the `entry` of a place.
+    /// The entries, in the order of the batch. An entry's number in it is the `entry` of a log position.
     pub fn hits(&self) -> &[Hit<'a>] {
         &self.hits
     }
@@ -171,7 +169,7 @@ impl<'a> HitBatch<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// Reads the four fields that every batch of an agent begins with.
+    /// Reads the four fields at the beginning of every batch of an agent.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self {
             agent: reader.text("agent", 1, NAME_BYTES_MAX)?,
@@ -189,7 +187,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Reads the names that a batch's entries refer to by their index.
+/// Reads the names to which a batch's entries refer by index.
 pub(super) fn read_resources<'a>(reader: &mut Reader<'a>) -> Result<Box<[&'a str]>, DecodeError> {
     let before = *reader;
     let count = reader.array("resources")?;
@@ -243,12 +241,12 @@ impl<'a> Hit<'a> {
         self.copies as u64 * self.calls as u64
     }
 
-    /// Whether it takes copies back instead of using them.
+    /// Whether it refunds copies instead of using them.
     pub const fn is_refund(&self) -> bool {
         matches!(self.kind, HitKind::Refund { .. })
     }
 
-    /// The mark that stands on the entry.
+    /// The entry's mark.
     fn mark(&self) -> u8 {
         let kind = match self.kind {
             HitKind::Hit => 0,
@@ -259,7 +257,7 @@ impl<'a> Hit<'a> {
         kind | if self.unguarded { UNGUARDED } else { 0 }
     }
 
-    /// How many elements the entry's array has.
+    /// Number of elements of the entry's array.
     fn fields(&self) -> usize {
         match (self.kind, self.min) {
             (HitKind::Refund { .. }, _) => 8,
@@ -275,7 +273,7 @@ fn read_hits<'a>(
     sent: Timestamp,
 ) -> Result<Box<[Hit<'a>]>, DecodeError> {
     let len = reader.array("hits")? as usize;
-    // Memory grows with what there is, not with what is announced.
+    // Memory grows with the bytes present, not with the announced number.
     let room = len.min(reader.remaining() / HIT_BYTES_MIN);
     let mut hits = Vec::with_capacity(room);
     for _ in 0..len {
@@ -336,7 +334,7 @@ fn read_calls(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     }
 }
 
-/// The estimate that a refund is of.
+/// Reads the estimate to which a refund belongs.
 fn read_refund(
     reader: &mut Reader<'_>,
     sent: Timestamp,
@@ -374,7 +372,7 @@ pub(super) fn read_copies(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     }
 }
 
-/// The least number of copies that was wanted: 1 to `copies`.
+/// The least number of copies wanted: 1 to `copies`.
 pub(super) fn read_min(reader: &mut Reader<'_>, copies: u32) -> Result<u32, DecodeError> {
     let before = *reader;
     let min = reader.u32("min")?;
@@ -416,8 +414,8 @@ fn read_refused<'a>(
     })
 }
 
-/// Writes a batch. Entries are taken from iterators of known length, so that a courier need not
-/// collect them; a wrong length would be found by the reader, not by this.
+/// Writes a batch. Entries come from iterators of known length, so that a courier need not collect them; the
+/// reader, not this function, would detect a wrong length.
 pub fn write_hits<'a>(
     writer: &mut Writer,
     sender: &Sender<'_>,

@@ -1,9 +1,9 @@
-//! A batch of hold operations: what an agent took, gave back and passed on, for one partition.
+//! A batch of hold operations: copies that an agent took, released and passed on, for one partition.
 //!
 //! ```text
 //! [agent, epoch (16 bytes), sequence, sent (us), [resource, ...], [operation, ...]]
 //! operation  [kind, resource index, number, age (us before sent), ...]
-//!   reserve 0    [.., domain, copies, min]             granted before use: the verdict is awaited
+//!   reserve 0    [.., domain, copies, min]             granted before use: the agent awaits the verdict
 //!   hold 1       [.., domain, copies]                  in use already
 //!   release 2    [.., copies]
 //!   transfer 3   [.., copies, transfer (16 bytes), ttl (us)]
@@ -11,9 +11,9 @@
 //!   cancel 5     [..]
 //! ```
 //!
-//! A hold is known by the sender's name and epoch, the resource, and a number that the epoch gives
-//! to one hold of the resource alone. As with hits, decoding checks every operation and keeps none.
-//! Knows no limits and no rules.
+//! A hold is identified by the sender's name and epoch, the resource, and a number that the epoch
+//! gives to only one hold of the resource. Decoding checks every operation and keeps none; iterating
+//! decodes them again. Knows no limits and no rules.
 
 use super::hits::{
     Sender, read_age, read_copies, read_min, read_resource, read_resources, write_resources,
@@ -31,9 +31,10 @@ pub struct HoldOp<'a> {
     pub resource: u32,
     /// The number that the epoch gave to the hold.
     pub number: u64,
-    /// The agent's stamp, uncorrected: of a hold when it was taken, of a transfer when it was staged.
+    /// The agent's stamp, uncorrected: for a hold when it was taken, for a transfer when it was
+    /// staged.
     pub at: Timestamp,
-    /// What is done.
+    /// The operation.
     pub does: Does<'a>,
 }
 
@@ -49,26 +50,26 @@ pub enum Does<'a> {
         /// How many at least: 1 to `copies`.
         min: u32,
     },
-    /// Counts copies that are in use already (optimistic). A hold of the same number, from an
-    /// earlier reserve, is replaced.
+    /// Counts copies that are in use already (optimistic). Replaces a hold of the same number from an
+    /// earlier reserve.
     Hold {
         /// On whose behalf.
         domain: &'a str,
         /// How many; at least 1.
         copies: u32,
     },
-    /// Gives copies back; with the last one the hold is over.
+    /// Releases copies; with the last one the hold is over.
     Release {
         /// How many; at least 1.
         copies: u32,
     },
-    /// Moves copies to the staging area, for whoever knows the id.
+    /// Moves copies to the staging area, from which any agent that knows the id may seize them.
     Transfer {
         /// How many; at least 1.
         copies: u32,
         /// Drawn at random by the sender.
         to: TransferId,
-        /// How long they are kept there.
+        /// How long they stay there.
         ttl: Span,
     },
     /// Claims everything staged under an id for a hold of this number.
@@ -76,12 +77,12 @@ pub enum Does<'a> {
         /// The id.
         from: TransferId,
     },
-    /// Gives up whatever stands under the number by now, and is no error where nothing does: what a
-    /// sender says that has stopped waiting for a verdict.
+    /// Gives up the hold under the number, if there is one: sent by an agent that has stopped waiting
+    /// for a verdict. It is no error if there is no hold.
     Cancel,
 }
 
-/// Which operation; as [`Does`], without what it carries. Stable numbers.
+/// The kind of an operation: [`Does`] without its fields. Stable numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// [`Does::Reserve`].
@@ -101,7 +102,7 @@ pub enum Op {
 /// A decoded batch, borrowing from its bytes.
 #[derive(Clone, Debug)]
 pub struct HoldBatch<'a> {
-    /// Who sent it. Its sequence is of the same count as that of hits and beats.
+    /// The sender. Its sequences are counted together with those of hits and heartbeats.
     pub sender: Sender<'a>,
     resources: Box<[&'a str]>,
     ops: (u32, Reader<'a>),
@@ -119,12 +120,13 @@ impl<'a> HoldBatch<'a> {
         name.copied().unwrap_or_default()
     }
 
-    /// How many operations there are.
+    /// Number of operations.
     pub fn ops_len(&self) -> u32 {
         self.ops.0
     }
 
-    /// The operations, in the order of the batch. Their number in it is the `entry` of a place.
+    /// The operations, in the order of the batch. An operation's number in it is the `entry` of a log
+    /// position.
     pub fn ops(&self) -> impl Iterator<Item = HoldOp<'a>> + use<'a> {
         let (len, mut reader) = self.ops;
         let (count, sent) = (self.resources.len(), self.sender.sent);
@@ -189,7 +191,7 @@ impl<'a> HoldOp<'a> {
 }
 
 impl<'a> Does<'a> {
-    /// Which operation it is.
+    /// Its kind.
     pub const fn op(&self) -> Op {
         match self {
             Self::Reserve { .. } => Op::Reserve,
@@ -260,7 +262,7 @@ impl<'a> Does<'a> {
 }
 
 impl Op {
-    /// Elements of the array that an operation of this kind is.
+    /// Number of elements of the array of such an operation.
     const fn fields(self) -> u32 {
         match self {
             Self::Reserve | Self::Transfer => 7,
@@ -304,7 +306,7 @@ pub(super) fn write_transfer(writer: &mut Writer, transfer: TransferId) {
     writer.bytes(&transfer.0.to_be_bytes());
 }
 
-/// Writes a batch. As with hits, a wrong length would be found by the reader, not by this.
+/// Writes a batch. As with hits, the reader would detect a wrong length.
 pub fn write_holds<'a>(
     writer: &mut Writer,
     sender: &Sender<'_>,

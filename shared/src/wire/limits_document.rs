@@ -4,28 +4,28 @@
 //! limits  9  [push (16 bytes), expected version, who, why, at (us), text]
 //! ```
 //!
-//! Earlier builds wrote `[push, 0, 1, expected version, digest, who, why, at, text as bytes]`, which is read as well,
-//! and longer documents in several records, which are not.
+//! Earlier builds wrote `[push, 0, 1, expected version, digest, who, why, at, text as bytes]`, which can be read as
+//! well; they wrote longer documents in several records, which cannot.
 //!
-//! The record's offset is the version's number. Of two documents that expect the same version the first one in the log
-//! is the next version, and the other one is void. Knows nothing of what the text says.
+//! The record's offset is the version's number. Of two documents that expect the same version, the first one in the
+//! log becomes the next version, and the other one is void. Knows nothing of the content of the text.
 
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 use crate::time::Timestamp;
 
-/// The number of this kind, behind the version byte.
+/// The number of this kind, after the version byte.
 pub const KIND: u8 = 9;
 
-/// The most bytes of a document: one record carries it, and reading it takes as long as some thousand rows do. What
-/// many domains have of their own stands in rows beside it.
+/// The most bytes of a document: it fits into one record, and reading it takes as long as some thousand rows do. Many
+/// domains' own limits are in rows beside it.
 pub const DOCUMENT_BYTES_MAX: usize = 512 * 1024;
 
 /// The most bytes that a reason may have.
 pub const REASON_BYTES_MAX: usize = 1024;
 
-/// Elements of a record, and of one of an earlier build.
+/// Number of elements of a record, and of one of an earlier build.
 const ELEMENTS: u32 = 6;
 const EARLIER_ELEMENTS: u32 = 9;
 
@@ -34,11 +34,11 @@ const EARLIER_ELEMENTS: u32 = 9;
 pub struct LimitsDocument<'a> {
     /// Drawn at random for each push.
     pub push: u128,
-    /// The version that the pusher took to be in force; 0: none.
+    /// The version that the pusher expected to be in force; 0: none.
     pub expected: u64,
-    /// Who pushed.
+    /// Name of the pusher.
     pub who: &'a str,
-    /// And why.
+    /// The pusher's reason.
     pub why: &'a str,
     /// The pusher's clock.
     pub at: Timestamp,
@@ -51,7 +51,7 @@ impl<'a> LimitsDocument<'a> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one document.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_kind(message, KIND)?;
         let before = reader;

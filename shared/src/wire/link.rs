@@ -1,4 +1,4 @@
-//! The conversation between an agent and the one aggregator address that it knows.
+//! The messages between an agent and an aggregator, whose address the agent knows.
 //!
 //! ```text
 //! agent        hello 1    {nonce, agent, secret (32 bytes), before: secret before (32 bytes) or none}
@@ -14,20 +14,19 @@
 //!
 //! Hello, welcome and public limits are maps of named fields, to which later releases may add ([`named`]).
 //!
-//! The hello shows the secret of the agent's epoch: what is appended over the connection counts under that
-//! name and epoch alone. `secret before` is that of the process that this one comes after, which a beat of
-//! this one may end.
+//! The hello shows the secret of the agent's epoch: records appended over the connection count only under that name
+//! and epoch. `secret before` is the secret of the preceding process, which a heartbeat of this one may end.
 //!
-//! An append is answered once the log has it as durably as the log is configured to. `clock` is the
-//! aggregator's monotonic clock, the one of the frames' `sent`. A snapshot is true of the feed at the
-//! sequences that it names: frames after them continue it. One that is too large for a message comes
-//! in parts with the same nonce, counted from 0, all of them but the last with `more` set; who misses
-//! one asks anew. A topic may be spread over parts.
+//! An append is answered once the log has the record as durably as the log is configured to. `clock` is the
+//! aggregator's monotonic clock, that of the frames' `sent`. A snapshot is the state of the feed at the sequences
+//! that it names: later frames continue it. A snapshot that is too large for a message comes in parts with the same
+//! nonce, counted from 0, all but the last with `more` set; an agent that misses one asks again. A topic may extend
+//! over several parts.
 //!
-//! Parts are made one after the other while the aggregator goes on. Evidence and sequences in all of
-//! them are those of the first part's moment; `clock` and what remains of denials are the part's own.
-//! What was in force at the first part's moment and is listed in none has been opened since, and a
-//! statement from after that moment stands at a place above the evidence.
+//! Parts are made one after the other while the aggregator goes on. Watermarks (`evidence`) and sequences in all
+//! parts are those of the moment of the first part; `clock` and the remaining times of denials are the part's own. A
+//! denial that was in force at the moment of the first part and is listed in no part has been lifted since; a
+//! statement from after that moment has a log position above the watermark.
 
 use super::MESSAGE_BYTES_MAX;
 use super::frame::{StatementNotice, Watermark, read_list};
@@ -43,98 +42,98 @@ use crate::time::Span;
 /// The most bytes of a refusal's text.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The most partitions that a log has. Whoever reads a welcome keeps something for each.
+/// The most partitions of a log. An agent that reads a welcome keeps state for each.
 pub const PARTITIONS_MAX: u32 = 1024;
 
-/// The most resources that one ask names, a quarter of a message where their names are long. An agent with more asks
-/// again.
+/// The most resources of one ask: a quarter of a message if their names are long. An agent with more sends several
+/// asks.
 pub const ASK_RESOURCES_MAX: usize = 1_000;
 
-/// What an agent says.
+/// A message of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromAgent<'a> {
-    /// I am here; where is the feed?
+    /// Begins the connection, and asks for the feeds.
     Hello {
-        /// Echoed by the answer.
+        /// Repeated in the answer.
         nonce: u64,
         /// The agent's name.
         agent: &'a str,
         /// Proves its epoch.
         secret: EpochSecret,
-        /// Proves the epoch of the process that it comes after, if it knows one.
+        /// Proves the epoch of the preceding process, if the agent knows one.
         before: Option<EpochSecret>,
     },
-    /// Append this record.
+    /// Asks to append a record.
     Append {
-        /// Echoed by the answer.
+        /// Repeated in the answer.
         id: u64,
-        /// To this partition.
+        /// The partition to append to.
         partition: u32,
         /// The record.
         record: &'a [u8],
     },
-    /// What is in force for these resources?
+    /// Asks for what is in force for some resources.
     Ask {
-        /// Echoed by the answer.
+        /// Repeated in the answer.
         nonce: u64,
         /// The resources.
         resources: Vec<&'a str>,
     },
 }
 
-/// What an aggregator answers.
+/// A message of an aggregator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromAggregator {
-    /// To a hello.
+    /// Answer to a hello.
     Welcome {
-        /// The hello's.
+        /// The nonce of the hello.
         nonce: u64,
         /// Drawn at random when the aggregator started; frames carry it.
         instance: u128,
         /// How many partitions the log has.
         partitions: u32,
-        /// Where the feed is, as `tcp://host:port`.
+        /// Addresses of its feeds, as `tcp://host:port`.
         feeds: Vec<Box<str>>,
         /// The aggregator's monotonic clock.
         clock: Span,
-        /// The others of its fleet, who rule other partitions, or the same.
+        /// The other aggregators of its fleet, which rule other partitions, or the same ones.
         members: Vec<Member>,
     },
     /// The log has the record.
     Appended {
-        /// The append's.
+        /// The id of the append.
         id: u64,
-        /// Where it stands.
+        /// Its partition.
         partition: u32,
-        /// And at which offset.
+        /// Its offset.
         offset: u64,
     },
     /// The log does not have the record.
     Refused {
-        /// The append's.
+        /// The id of the append.
         id: u64,
         /// Why.
         reason: Refusal,
-        /// For people.
+        /// A text for people.
         text: Box<str>,
     },
-    /// To an ask.
+    /// Answer to an ask.
     Snapshot(Snapshot),
 }
 
-/// What an answer is an answer to.
+/// The message that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// To a hello.
+    /// A hello.
     Hello,
-    /// To the append with this number, whether the log has the record or not.
+    /// The append with this id, whether or not the log has the record.
     Append(u64),
-    /// To an ask: one part of it.
+    /// An ask: the answer is one part of a snapshot.
     Ask,
 }
 
 impl Answered {
-    /// Reads as much of an aggregator's message as that needs; `None` for what is no answer.
+    /// Reads only as much of an aggregator's message as necessary; `None` if it is not an answer.
     pub fn of(answer: &[u8]) -> Option<Self> {
         let mut reader = Reader::of_message(answer).ok()?;
         match reader.byte("kind").ok()? {
@@ -149,7 +148,7 @@ impl Answered {
     }
 }
 
-/// Another aggregator of a fleet, and where agents find it.
+/// Another aggregator of a fleet, and its address for agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Drawn at random when it started.
@@ -161,30 +160,30 @@ pub struct Member {
 /// Why an append was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It can never be appended: malformed, not an agent's to write, no such partition.
+    /// It can never be appended: malformed, of a kind that agents may not write, or to an unknown partition.
     Never,
-    /// Not now: the log is not reachable or has no room. Send it again later.
+    /// Not now: the log cannot be reached or has no room. The agent should try again later.
     NotNow,
 }
 
-/// What is in force for some resources, at a point of the feed.
+/// What is in force for some resources at a point of the feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The ask's.
+    /// The nonce of the ask.
     pub nonce: u64,
-    /// Which part this is, from 0.
+    /// The number of this part, from 0.
     pub part: u32,
     /// Whether another part follows.
     pub more: bool,
-    /// The publisher whose sequences these are.
+    /// The publisher to which the sequences belong.
     pub instance: u128,
     /// Its monotonic clock when this part was made.
     pub clock: Span,
-    /// How far its partitions had been ruled when the first part was made.
+    /// Watermarks of its partitions when the first part was made.
     pub evidence: Vec<Watermark>,
-    /// The last sequence of the control topic then.
+    /// The last sequence of the control topic at that moment.
     pub control_sequence: u64,
-    /// What was asked for.
+    /// The topics of the resources asked for.
     pub topics: Vec<TopicSnapshot>,
 }
 
@@ -197,7 +196,7 @@ pub struct TopicSnapshot {
     pub sequence: u64,
     /// Its public limits.
     pub public: Public,
-    /// Every live statement.
+    /// Every denial in force.
     pub told: Vec<StatementNotice>,
 }
 
@@ -206,7 +205,7 @@ impl<'a> FromAgent<'a> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one message.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_message(bytes)?;
         let before = reader;
@@ -289,7 +288,7 @@ impl FromAggregator {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one message.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_message(bytes)?;
         let before = reader;

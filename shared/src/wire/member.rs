@@ -1,12 +1,12 @@
-//! A statement in the `members` topic: which aggregators there are, what they rule, and where they are found.
+//! A record in the `members` topic: the aggregators of a fleet, the partitions that they rule, and their addresses.
 //!
 //! ```text
 //! key     group/name
 //! value   1  {instance (16 bytes), group, agents: address, http: address, partitions: [partition, ...]}
 //! ```
 //!
-//! The topic is compacted; an empty value takes a member out. Aggregators follow it, and agents that know
-//! nothing but Kafka. Members of a later release may state more ([`named`]). Knows nothing of who states what, and when.
+//! The topic is compacted; an empty value removes a member. Aggregators read it, and so do agents that know only
+//! Kafka. Members of a later release may have more fields ([`named`]). Knows nothing of who writes when.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use super::named::{self, Id, Name};
 use super::reader::DecodeError;
 use crate::time::Span;
 
-/// After so long without a word, by the topic's own time, a member is passed over: four of its statements.
+/// A member without a statement for so long, by the topic's own time, is ignored: the time of four statements.
 pub const SILENCE_MAX: Span = Span::from_secs(8);
 
 /// The number of this kind, behind the version byte.
@@ -25,7 +25,7 @@ pub const KIND: u8 = 1;
 pub struct MemberRecord {
     /// Drawn at random when it started.
     pub instance: u128,
-    /// The group that it belongs to.
+    /// Its consumer group.
     pub group: Box<str>,
     /// Its address for agents, as `host:port`.
     pub agents: Box<str>,
@@ -35,7 +35,7 @@ pub struct MemberRecord {
     pub partitions: Vec<u32>,
 }
 
-/// The fields of a member, as they are written.
+/// The fields of a member, in their written form.
 #[derive(Serialize, Deserialize)]
 #[serde(expecting = "a member")]
 struct MemberFields<'a> {
@@ -65,7 +65,7 @@ impl MemberRecord {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one member.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let fields: MemberFields<'_> = named::read_message(bytes, KIND, "member")?;
         Ok(Self {

@@ -6,10 +6,10 @@
 //! link message [version][kind][MessagePack array]
 //! ```
 //!
-//! Arrays are only ever appended to under a new version byte; a kind with its top bit set may be
-//! skipped by a build that does not know it. Hellos, welcomes, public limits, members and manifests are maps of named
-//! fields instead, to which every release may add: see [`named`]. Decoding is total: it ends in a value that is
-//! well-formed in every part, or in a [`DecodeError`] that says where and why.
+//! Arrays are only ever extended under a new version byte; a kind with its top bit set may be skipped by a build that
+//! does not know it. Hellos, welcomes, public limits, members and manifests are maps of named fields instead, to
+//! which every release may add: see [`named`]. Decoding is total: the result is a value that is well-formed in every
+//! part, or a [`DecodeError`] with position and reason.
 
 pub mod amendment;
 pub mod beat;
@@ -42,6 +42,5 @@ pub use writer::Writer;
 /// The version that this build writes, and the only one that it reads.
 pub const VERSION: u8 = 1;
 
-/// The most bytes one log record, frame or link message may have. The broker's own default limit is
-/// a little above it.
+/// The most bytes of a log record, a frame or a link message. Kafka's own default limit is a little above it.
 pub const MESSAGE_BYTES_MAX: usize = 1_000_000;

@@ -1,4 +1,4 @@
-//! Messages that evolve: their fields have names, and `rmp-serde` reads and writes them.
+//! Messages that can evolve: their fields have names, and `rmp-serde` reads and writes them.
 //!
 //! ```text
 //! {"nonce": 7, "agent": "web-1", "secret": (32 bytes), "speaks": 2}     a hello of a later release: `speaks` is skipped
@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A field that this build does not know is skipped, and a field that may be missing has a default, so releases of
-//! different age read each other's messages. Three rules keep that true: a field never changes its meaning, a new field
-//! may be missing, and it stands behind all older ones, because an array is read as the fields in their order.
+//! different age can read each other's messages. Three rules keep that true: a field never changes its meaning; a new
+//! field may be missing; and it comes after all older ones, because an array is read as the fields in their order.
 //!
-//! No peer can make a decoder take more memory than in proportion to the message: [`Reader::value`] has checked, before
-//! anything is decoded, that there is a byte for each element that a head announces, and [`DEPTH_MAX`] bounds the
-//! stack. Knows nothing of what fields mean.
+//! No peer can make a decoder take more memory than in proportion to the message: before anything is decoded,
+//! [`Reader::value`] has checked that there is a byte for each element that a head announces, and [`DEPTH_MAX`]
+//! bounds the stack. Knows nothing of what fields mean.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ use crate::names::NAME_BYTES_MAX;
 /// How deeply arrays and maps may be nested, twice as deep as in any message of this build.
 const DEPTH_MAX: usize = 16;
 
-/// Reads one value, called `field` in errors.
+/// Reads one value, which errors name `field`.
 ///
 /// # Errors
 ///
@@ -44,17 +44,17 @@ pub fn read<'a, T: Deserialize<'a>>(
         .map_err(|fault| before.error(field, FieldFault::Form(described(&fault))))
 }
 
-/// Writes one value, its fields by name.
+/// Writes one value with its fields by name.
 pub fn write<T: Serialize>(writer: &mut Writer, value: &T) {
-    // Memory takes whatever is written, and no type here refuses to be.
+    // Writing to memory cannot fail, and every type here can be serialised.
     let _ = value.serialize(&mut rmp_serde::Serializer::new(writer.sink()).with_struct_map());
 }
 
-/// Reads a message that is one value behind a version byte and its kind.
+/// Reads a message that is one value after a version byte and its kind.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] for bytes that are not exactly one.
+/// [`DecodeError`] for bytes that are not exactly one such message.
 pub fn read_message<'a, T: Deserialize<'a>>(
     bytes: &'a [u8],
     kind: u8,
@@ -74,10 +74,10 @@ pub fn message<T: Serialize>(kind: u8, value: &T) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// Where in a value a fault is, and what it is. A decoder quotes what it found, however long that is.
+/// The place of a fault in a value, and the fault, shortened: a decoder quotes what it found, however long that is.
 fn described(fault: &serde_path_to_error::Error<rmp_serde::decode::Error>) -> Box<str> {
     let what = match fault.inner() {
-        // `rmp-serde` does not tell what it asked for.
+        // `rmp-serde` does not report which type it expected.
         rmp_serde::decode::Error::TypeMismatch(found) => {
             format!("found a value of type {found:?}, expected one of the field's type")
         }
@@ -111,7 +111,7 @@ impl<'de, const N: usize> Deserialize<'de> for Bytes<N> {
     }
 }
 
-/// A number of 128 bits, as 16 bytes from the greatest on.
+/// A number of 128 bits, as 16 bytes in big-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id(pub u128);
 
@@ -143,7 +143,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// Reads a [`Name`] into a text that is owned. For `deserialize_with`.
+/// Reads a [`Name`] as an owned text. For `deserialize_with`.
 pub(super) fn name<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -183,8 +183,8 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MA
     }
 }
 
-/// Reads a choice among named values, of which `None` is one that this build does not know. A number is the position
-/// of the value, from before values had names.
+/// Reads a choice among named values; `None` for one that this build does not know. A number is the position of the
+/// value, from before values had names.
 pub(super) fn choice<'de, D, T>(
     deserializer: D,
     choices: &[(&str, T)],
@@ -235,7 +235,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Choice<'a> {
     }
 }
 
-/// Reads and writes a type as the names in a table of its values. A name that this build does not know is read as the default.
+/// Reads and writes a type by the names in a table of its values. A name that this build does not know is read as the
+/// default.
 macro_rules! by_name {
     ($type:ty, $choices:expr) => {
         impl serde::Serialize for $type {

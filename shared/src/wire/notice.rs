@@ -1,4 +1,4 @@
-//! Notices: what pairs close to their limits have left, on a topic of their own.
+//! Notices: what pairs near their limits have left, on a topic of their own.
 //!
 //! ```text
 //! message  topic of the resource's notices ('n' and the hash of the resource's topic), frame
@@ -6,9 +6,9 @@
 //! notice   [partition, domain, cause, left, limit, window (us), more in (us), near for (us), since (us)]
 //! ```
 //!
-//! `sent` and `sequence` are as in the frames of resources. A notice is information and no ground to refuse:
-//! it stands in no log, a gap in its topic voids notices alone, and none is said again for who missed it.
-//! Knows nothing of how they are chosen.
+//! `sent` and `sequence` are as in the frames of resources. A notice is information and no reason to refuse:
+//! it is in no log, a gap in its topic voids only notices, and none is sent again to an agent that missed
+//! it. Knows nothing of how they are chosen.
 
 use super::frame::{PLAIN, begin_frame, read_list};
 use super::reader::{DecodeError, Reader};
@@ -22,19 +22,19 @@ use crate::time::{Span, Timestamp};
 pub struct Notice {
     /// The partition that rules the pair.
     pub partition: u32,
-    /// The pair's domain; `*`: all of them together, under the resource's global limit.
+    /// The pair's domain; `*`: all domains together, under the resource's global limit.
     pub domain: Box<str>,
-    /// The constraint that has least.
+    /// The constraint with the least room.
     pub cause: Cause,
     /// Copies that would have been granted at once at `since`.
     pub left: u64,
     /// The constraint's limit.
     pub limit: u64,
-    /// Its window.
+    /// That constraint's window.
     pub window: Span,
-    /// How long, from `sent`, until it has room for more if nothing comes; [`Span::MAX`]: nobody knows.
+    /// How long, from `sent`, until it has room for more if no hit comes; [`Span::MAX`]: unknown.
     pub more_in: Span,
-    /// How long, from `sent`, until the pair is no longer near its limit if nothing comes.
+    /// How long, from `sent`, until the pair is no longer near its limit if no hit comes.
     pub near_for: Span,
     /// The pair's time: hits stamped later are not counted in `left`.
     pub since: Timestamp,
@@ -51,7 +51,7 @@ pub struct NoticeFrame {
     pub sent: Span,
     /// The resource.
     pub resource: Box<str>,
-    /// What its pairs have left.
+    /// The notices.
     pub notices: Vec<Notice>,
 }
 
@@ -60,7 +60,7 @@ impl NoticeFrame {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one frame.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = begin_frame(bytes, "notices frame", (5, "5"))?;
         let frame = Self {

@@ -1,9 +1,8 @@
-//! The public part of a resource's limits: what agents learn with the feed, so that nothing has to be
-//! configured twice.
+//! The public part of a resource's limits, which agents learn from aggregators, so that nothing has to be configured
+//! twice.
 //!
-//! A map of named fields ([`named`]), without those that have their default values. An agent reads what an older or a
-//! later aggregator says: a kind, a blind policy or a quota's unit that it does not know is read as the one that refuses
-//! nothing.
+//! A map of named fields ([`named`]), without fields that have their default values. An agent can read the limits of
+//! an older or a later aggregator: an unknown kind, blind policy or quota unit is read as one that refuses nothing.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -19,11 +18,11 @@ pub use super::public_rate::{AddressPrefixes, PublicBucket, PublicQuota, PublicT
 /// The most tiers, windows or quotas that a resource may have.
 pub const TIERS_MAX: usize = 64;
 
-/// The most bytes of groups and their members, names and a few bytes each, that public limits carry.
-/// What is above it is not told, which is lenient: see [`PublicGroup::members`].
+/// The most bytes of groups and their members in public limits, names and a few bytes each. Groups and members beyond
+/// it are left out, which is lenient: see [`PublicGroup::members`].
 pub const GROUPS_BYTES_MAX: usize = 256 * 1024;
 
-/// What an agent does with calls while it is blind.
+/// How an agent treats calls while it is blind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Blind", into = "Blind")]
 pub enum BlindPolicy {
@@ -32,16 +31,16 @@ pub enum BlindPolicy {
     Open,
     /// Refuses them.
     Closed,
-    /// Limits by itself: so many hits of one domain in each window.
+    /// Limits them by itself: a number of hits of one domain in each window.
     Local {
         /// Hits.
         limit: u64,
-        /// In each window of this length.
+        /// The length of the window.
         window: Span,
     },
 }
 
-/// What a resource is.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Not in the limits document.
@@ -58,33 +57,33 @@ pub enum Kind {
 /// When copies may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserving {
-    /// At once; the aggregator's word comes after.
+    /// At once; the aggregator's verdict comes later.
     #[default]
     Optimistic,
     /// Once the aggregator has granted them.
     Strict,
 }
 
-/// What happens with copies that were too many.
+/// How an agent treats copies that were too many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnExcess {
     /// They are kept until they are released.
     #[default]
     Keep,
-    /// Their holder is asked to give them back.
+    /// Their holder gets a request to release them.
     GiveBack,
 }
 
 /// A group of domains with a limit of its own, as agents see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicGroup {
-    /// Its name; a denial of it is a statement about this name.
+    /// Its name; a denial of the group is a statement about this name.
     #[serde(deserialize_with = "named::name")]
     pub name: Box<str>,
     /// Copies of all its members together.
     pub limit: u64,
-    /// Its members, ascending. None where there are too many to tell: agents then let through what
-    /// the group's denial would refuse, and the aggregator counts it as excess.
+    /// Its members, ascending. `None` if there are too many to list: agents then let through what the group's denial
+    /// would refuse, and the aggregator counts it as excess.
     #[serde(
         default,
         deserialize_with = "members",
@@ -93,25 +92,25 @@ pub struct PublicGroup {
     pub members: Option<Box<[Box<str>]>>,
 }
 
-/// What agents learn of a resource that is limited by copies.
+/// What agents learn about a resource that is limited by copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicCopies {
     /// The default limit of one domain.
     pub limit: u64,
-    /// What no domain's copies are above: the limit of all domains together; where some domains have limits of
-    /// their own, the greatest that any has, if that is less.
+    /// No domain has more copies than this: the limit of all domains together; or, if some domains have limits of
+    /// their own and that is less, the greatest of these.
     #[serde(default, skip_serializing_if = "is_default")]
     pub global: Option<u64>,
     /// When copies may be used.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reserve: Reserving,
-    /// What happens with copies that were too many.
+    /// How an agent treats copies that were too many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_excess: OnExcess,
-    /// How long a hold may last; none: without end.
+    /// How long a hold may last; `None`: without end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_age: Option<Span>,
-    /// The silence after which an agent is taken to be gone: it beats several times as often.
+    /// The silence after which an agent counts as gone: agents beat several times as often.
     pub agent_timeout: Span,
     /// The groups, by name.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -122,9 +121,9 @@ pub struct PublicCopies {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "public limits")]
 pub struct Public {
-    /// The limits version that it is of; 0: none.
+    /// The limits version that it belongs to; 0: none.
     pub version: u64,
-    /// What it is.
+    /// The kind of the resource.
     pub kind: Kind,
     /// The default tiers, lowest first.
     #[serde(deserialize_with = "few", skip_serializing_if = "is_default")]
@@ -147,34 +146,34 @@ pub struct Public {
     /// The most copies that any domain's limits can ever grant at once. `None`: any number.
     #[serde(skip_serializing_if = "is_default")]
     pub most: Option<u64>,
-    /// The least limit of any domain, in copies: by how few in use a pair may be full. Less where pairs are
-    /// told as near later than usual. Domains that are granted nothing are left out. `None`: nothing
-    /// limits any.
+    /// The least limit of any domain, in copies: with so many in use a pair may be full. It is reduced where pairs
+    /// are announced as near later than usual. Domains that are granted nothing are left out. `None`: no domain has a
+    /// limit.
     #[serde(skip_serializing_if = "is_default")]
     pub least: Option<u64>,
-    /// The same of all domains together, where they have a limit.
+    /// The global limit, if there is one.
     #[serde(skip_serializing_if = "is_default")]
     pub global: Option<u64>,
-    /// Whether nothing is taken back when a call turns out to have cost less than was estimated.
+    /// Whether nothing is refunded when a call turns out to have cost less than estimated.
     #[serde(skip_serializing_if = "is_default")]
     pub keeps_estimates: bool,
-    /// Which part of an address is the domain, where domains are addresses.
+    /// Which part of an address is the domain, if addresses are limited by network.
     #[serde(skip_serializing_if = "is_default")]
     pub addresses: Option<AddressPrefixes>,
-    /// Whether some domain has limits of its own, so that the default may not hold for all.
+    /// Whether some domain has limits of its own, so that the defaults may not hold for all.
     #[serde(skip_serializing_if = "is_default")]
     pub has_overrides: bool,
-    /// What to do while blind.
+    /// How agents treat calls while blind.
     #[serde(skip_serializing_if = "is_default")]
     pub blind: BlindPolicy,
-    /// Whether calls are refused without being asked: not configured and not allowed to be, or limited
-    /// so that nobody is ever granted a hit.
+    /// Whether agents refuse calls by themselves: the resource is not configured and its namespace refuses that, or
+    /// its limits never grant a hit to anybody.
     #[serde(skip_serializing_if = "is_default")]
     pub refused: bool,
-    /// Whether denials are grants here (the namespace ignores what is configured, or a shadow).
+    /// Whether agents ignore denials here (the namespace ignores what is configured, or a shadow).
     #[serde(skip_serializing_if = "is_default")]
     pub ignored: bool,
-    /// Its copies; there exactly where `kind` is [`Kind::Copies`].
+    /// Its copies; `Some` exactly if `kind` is [`Kind::Copies`].
     #[serde(skip_serializing_if = "is_default")]
     pub copies: Option<PublicCopies>,
     /// The rules of a domain of descriptors, empty unless `kind` is [`Kind::Descriptors`].
@@ -223,7 +222,7 @@ by_name!(
     &[("keep", OnExcess::Keep), ("give-back", OnExcess::GiveBack),]
 );
 
-/// A blind policy as it is written.
+/// A blind policy in its written form.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Blind {
     policy: BlindName,
@@ -278,7 +277,7 @@ impl From<BlindPolicy> for Blind {
     }
 }
 
-/// Reads a list of at most as many as a resource may have tiers.
+/// Reads a list with at most as many elements as a resource may have tiers.
 fn few<'de, D, T>(deserializer: D) -> Result<Box<[T]>, D::Error>
 where
     D: Deserializer<'de>,

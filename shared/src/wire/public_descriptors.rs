@@ -1,7 +1,7 @@
-//! What public limits say of a domain of descriptors: the rules by which a gateway finds resources and domains.
+//! The rules of a domain of descriptors in public limits, by which a gateway determines resources and domains.
 //!
-//! A rule that this build cannot read makes the whole unreadable: without it, requests that it is about would match
-//! another rule, and be counted elsewhere.
+//! A rule that this build cannot read makes the whole unreadable: without it, requests that it should match would
+//! match another rule, and be counted elsewhere.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,13 +11,13 @@ use super::public::GROUPS_BYTES_MAX;
 use crate::descriptors::{DescriptorRule, KEYS_MAX, RULE_BYTES_MAX, RULES_MAX, TEXT_BYTES_MAX};
 use crate::names::NAME_BYTES_MAX;
 
-// However long its rules are, a domain of descriptors fits where the groups of a resource do.
+// However long its rules are, a domain of descriptors fits into the bytes for a resource's groups.
 const _: () = assert!(RULES_MAX * RULE_BYTES_MAX < GROUPS_BYTES_MAX);
 
-// The texts of rules are read as names are.
+// The texts of rules are read like names.
 const _: () = assert!(TEXT_BYTES_MAX == NAME_BYTES_MAX);
 
-/// A rule as it is read.
+/// A rule in the form for reading.
 #[derive(Deserialize)]
 struct RuleRead<'a> {
     #[serde(borrow, deserialize_with = "list::<_, _, KEYS_MAX>")]
@@ -28,7 +28,7 @@ struct RuleRead<'a> {
     records: bool,
 }
 
-/// A rule as it is written.
+/// A rule in the form for writing.
 #[derive(Serialize)]
 struct RuleWritten<'a> {
     keys: Vec<String>,

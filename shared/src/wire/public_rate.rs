@@ -1,5 +1,5 @@
-//! What public limits say of a rate: tiers, windows, a bucket, quotas, and what part of an address is a
-//! domain. Information for headers and for the agent's own checks; denials are what it refuses by.
+//! The rate in public limits: tiers, windows, a bucket, quotas. Information for headers and for the
+//! agent's own checks; agents refuse by denials.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -21,11 +21,11 @@ pub struct PublicTier {
 /// A token bucket as agents see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicBucket {
-    /// Copies that it fills by.
+    /// Copies that flow in.
     pub tokens: u64,
     /// In each period of this length.
     pub period: Span,
-    /// Copies that it holds when it is full.
+    /// Copies of a full bucket.
     pub burst: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct PublicQuota {
     pub unit: QuotaUnit,
 }
 
-/// The names of units, as they are written.
+/// The names of units in messages.
 const UNITS: [(&str, QuotaUnit); 4] = [
     ("day", QuotaUnit::Day),
     ("week", QuotaUnit::Week),
@@ -65,7 +65,7 @@ impl Serialize for QuotaUnit {
     }
 }
 
-/// Reads quotas. Those whose unit this build does not know are left out.
+/// Reads quotas. Quotas with an unknown unit are left out.
 pub(super) fn quotas<'de, D>(deserializer: D) -> Result<Box<[PublicQuota]>, D::Error>
 where
     D: Deserializer<'de>,

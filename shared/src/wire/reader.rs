@@ -1,8 +1,8 @@
-//! A cursor over MessagePack bytes that never allocates and knows where it is.
+//! A cursor over MessagePack bytes that never allocates and knows its position.
 //!
-//! Every fault carries the byte at which it was met and the name of the field that was expected, so
-//! that a refused record can be found with a hex dump. Short values, which most are, are read here, and all others
-//! through the `rmp` crate.
+//! Every fault has the byte at which it occurred and the name of the expected field, so that the fault in a refused
+//! record can be found in a hex dump. Short values, which are the most frequent, are read here, and all others by
+//! the `rmp` crate.
 
 use rmp::decode::{self, Bytes, NumValueReadError, ValueReadError};
 
@@ -17,11 +17,11 @@ pub struct DecodeError {
     pub at: usize,
     /// The field that was being read.
     pub field: &'static str,
-    /// What was wrong.
+    /// The fault of the field.
     pub fault: FieldFault,
 }
 
-/// What can be wrong with a field.
+/// A fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
     /// The message ends before the field does.
@@ -33,13 +33,13 @@ pub enum FieldFault {
         /// The version byte.
         found: u8,
     },
-    /// A kind that does not exist in this place.
+    /// A kind that is not valid here.
     #[error("unknown kind {found}")]
     Kind {
         /// The kind.
         found: u8,
     },
-    /// The whole message is larger than any may be.
+    /// The whole message is larger than allowed.
     #[error("{bytes} bytes, expected at most {MESSAGE_BYTES_MAX}")]
     Oversized {
         /// Its size.
@@ -65,16 +65,16 @@ pub enum FieldFault {
         /// What was expected.
         expected: &'static str,
     },
-    /// A domain that stands for all of them: what agents record is of one.
+    /// The domain that stands for all domains: agents may only record calls of a single one.
     #[error("`*` is everybody, expected one domain")]
     Everybody,
     /// A text that is not UTF-8.
     #[error("not UTF-8")]
     Utf8,
-    /// A message of named fields, of which one is missing or not what it is to be.
+    /// A message of named fields in which a field is missing or invalid.
     #[error("{0}")]
     Form(Box<str>),
-    /// Bytes behind the end.
+    /// There are bytes after the end.
     #[error("{bytes} bytes behind the end")]
     Trailing {
         /// How many.
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// A cursor behind the head of a message of this kind.
+    /// A cursor after the head of a message of this kind.
     ///
     /// # Errors
     ///
@@ -126,18 +126,18 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// The same message cut off at `end` bytes, for what stands in front of a tag.
+    /// The same message cut off at `end` bytes, to read the part before a tag.
     pub fn up_to(mut self, end: usize) -> Self {
         self.whole = &self.whole[..end.min(self.whole.len())];
         self
     }
 
-    /// How many bytes in the cursor stands.
+    /// The offset of the cursor.
     pub const fn position(&self) -> usize {
         self.at
     }
 
-    /// The bytes between another place of the same message and this one.
+    /// The bytes between an earlier position in the same message and this one.
     pub(super) fn since(&self, before: &Self) -> &'a [u8] {
         &self.whole[before.at..self.at]
     }
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// An array's head; `expected` says which lengths are allowed.
+    /// Reads an array's head; `expected` describes the allowed lengths.
     ///
     /// # Errors
     ///
@@ -195,12 +195,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The length of an array of elements of at least one byte each. What is promised is never more
-    /// than what there are bytes for, so that the length may be trusted for an allocation.
+    /// Reads the length of an array of elements of at least one byte each. The length never exceeds the remaining
+    /// bytes, so that it can be trusted for an allocation.
     ///
     /// # Errors
     ///
-    /// Faults of the head, and [`FieldFault::Truncated`] where the rest cannot hold that many.
+    /// Faults of the head, and [`FieldFault::Truncated`] if the rest cannot contain that many.
     pub fn array(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let before = *self;
         let found = match self.short_len(0x90, 0x0f) {
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Faults of the number; [`FieldFault::Range`] where it does not fit 64 bits without a sign.
+    /// Faults of the number; [`FieldFault::Range`] if it is negative or does not fit into 64 bits.
     #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         if let Some(value) = self.short() {
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A number with a sign.
+    /// A signed number.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A truth value.
+    /// A boolean.
     ///
     /// # Errors
     ///
@@ -307,11 +307,11 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| before.error(field, FieldFault::Utf8))
     }
 
-    /// A domain that was called for. None is everybody's: agents rename one that is called so.
+    /// The domain of a call. It is never everybody: agents rename a domain with that name.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::text`]; [`FieldFault::Everybody`].
+    /// As [`Self::text`]; [`FieldFault::Everybody`].
     pub fn domain(&mut self) -> Result<&'a str, DecodeError> {
         let before = *self;
         match self.text("domain", 1, NAME_BYTES_MAX)? {
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         nil
     }
 
-    /// Says that the message has to end here.
+    /// Checks that the message ends here.
     ///
     /// # Errors
     ///
@@ -384,8 +384,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number without a sign of at most 32 bits, of which most are. None, and nothing is read, where it is another
-    /// one, or none: then [`Self::number`] tells.
+    /// Reads an unsigned number of at most 32 bits in one of the usual encodings. `None`, and nothing is read, for
+    /// any other value: then [`Self::number`] reads it.
     #[inline]
     fn short(&mut self) -> Option<u32> {
         let (value, len) = match *self.whole.get(self.at..)? {
@@ -399,7 +399,7 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
-    /// The length of an array or a text that stands in the byte of its type, `kind` and the bits of `mask`.
+    /// The length of an array or a text that is encoded in its type byte: `kind`, and the bits of `mask`.
     #[inline]
     fn short_len(&mut self, kind: u8, mask: u8) -> Option<usize> {
         let head = *self.whole.get(self.at)?;

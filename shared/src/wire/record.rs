@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A kind with its top bit set may be skipped by a build that does not know it. Any other unknown kind stops
-//! the partition if it bears the tag of an aggregator, and is a dead letter if it does not.
+//! the partition if the record has the tag of an aggregator, and is a dead letter if it has not.
 
 use super::beat::Beat;
 use super::hits::{HitBatch, read_copies};
@@ -26,7 +26,7 @@ use crate::names::NAME_BYTES_MAX;
 use crate::place::LogId;
 use crate::time::Timestamp;
 
-/// The numbers of kinds, as they stand behind the version byte.
+/// The numbers of kinds, which follow the version byte.
 pub mod kind {
     /// The log's identity.
     pub const GENESIS: u8 = 1;
@@ -34,17 +34,17 @@ pub mod kind {
     pub const HITS: u8 = 2;
     /// Hold operations of an agent.
     pub const HOLDS: u8 = 3;
-    /// An agent's beat: it lives, and what it holds.
+    /// An agent's heartbeat: it lives, and lists its holds.
     pub const BEAT: u8 = 4;
-    /// Time, brought in by an owner.
+    /// Time, brought in by an aggregator.
     pub const TICK: u8 = 5;
     /// What counts against the global limit of a resource.
     pub const TOTALS: u8 = 6;
-    /// The limits version that rules from here on.
+    /// A limits activation: the limits version that rules from here on.
     pub const POINTER: u8 = 7;
-    /// Kinds with this bit may be skipped by those who do not know them.
+    /// A build may skip unknown kinds with this bit.
     pub const SKIPPABLE: u8 = 0x80;
-    /// What an owner says the state was, for others to compare.
+    /// A state digest of an aggregator, for others to compare.
     pub const TESTIMONY: u8 = SKIPPABLE | 8;
 
     /// Whether agents may append this kind.
@@ -72,15 +72,15 @@ pub enum Record<'a> {
     Hits(HitBatch<'a>),
     /// Hold operations of an agent.
     Holds(HoldBatch<'a>),
-    /// An agent's beat: it lives, and what it holds.
+    /// An agent's heartbeat: it lives, and lists its holds.
     Beat(Beat<'a>),
-    /// Time, brought in by an owner.
+    /// Time, brought in by an aggregator.
     Tick(Tick<'a>),
     /// What counts against the global limit of a resource.
     Totals(Totals<'a>),
     /// The limits version that rules from here on.
     Pointer(LimitsActivation),
-    /// What an owner says the state was; no input of the rules.
+    /// A state digest of an aggregator, which the rules ignore.
     Testimony(StateDigest<'a>),
     /// A kind that this build does not know.
     Unknown {
@@ -91,16 +91,16 @@ pub enum Record<'a> {
     },
 }
 
-/// An owner's record that carries time into a partition and restates the log's identity.
+/// An aggregator's record that carries time into a partition and repeats the log's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick<'a> {
     /// The log that it was written to.
     pub log: LogId,
-    /// The owner's name.
+    /// The aggregator's name.
     pub owner: &'a str,
-    /// Drawn at random when the owner started, so that it knows its own ticks again.
+    /// Drawn at random when the aggregator started, so that it recognises its own ticks.
     pub instance: u128,
-    /// Counted by the owner from 1.
+    /// Counted by the aggregator from 1.
     pub number: u64,
 }
 
@@ -123,7 +123,8 @@ pub struct Totals<'a> {
 /// Copies of one millisecond that count against a global limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Total {
-    /// Milliseconds since the Unix epoch. The copies count at its start, which is lenient.
+    /// Milliseconds since the Unix epoch. The copies count at the beginning of the millisecond, which is
+    /// lenient.
     pub ms: u64,
     /// How many; at least 1.
     pub copies: u32,
@@ -150,7 +151,7 @@ impl Total {
 /// The limits version that rules from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsActivation {
-    /// The version: the offset of the limits record that brought it into being.
+    /// The version: the offset of its record in the limits stream.
     pub version: u64,
     /// The digest of that version's text.
     pub digest: [u8; 32],
@@ -203,9 +204,9 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Whether a record bears the tag of aggregators, if it needs one. Batches of agents need none, and neither
-/// does what may be skipped. A kind that this build does not know and may not skip needs one: whoever writes
-/// to the log without the key could stop the partition with it otherwise.
+/// Whether a record has the tag of aggregators, if it needs one. Batches of agents need none, nor do kinds
+/// that may be skipped. A kind that this build does not know and must not skip needs one: otherwise anybody
+/// who can write to the log without the key could stop the partition with it.
 pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
     if !needs_tag(bytes) {
         return true;
@@ -213,11 +214,11 @@ pub fn authentic(bytes: &[u8], partition: u32, key: &MacKey) -> bool {
     let Some(end) = bytes.len().checked_sub(MAC_BYTES) else {
         return false;
     };
-    // Not secret-dependent in a way that helps anybody: the log shows no timing.
+    // The comparison is not constant-time; that helps no attacker, since the log reveals no timing.
     key.tag(partition, &bytes[..end]) == bytes[end..]
 }
 
-/// Whether a record counts only under a tag, by its kind.
+/// Whether a record needs a tag, by its kind.
 pub fn needs_tag(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|kind| kind::needs_tag(*kind))
 }
@@ -308,7 +309,7 @@ pub struct RecordPen<'k> {
 }
 
 impl<'k> RecordPen<'k> {
-    /// A pen for one partition.
+    /// A writer for one partition.
     pub fn new(key: &'k MacKey, partition: u32) -> Self {
         Self {
             key,
@@ -336,7 +337,7 @@ impl<'k> RecordPen<'k> {
         self.signed()
     }
 
-    /// A pointer.
+    /// A limits activation.
     pub fn pointer(mut self, pointer: &LimitsActivation) -> Vec<u8> {
         self.writer.begin(kind::POINTER);
         self.writer.array(2);
@@ -345,14 +346,14 @@ impl<'k> RecordPen<'k> {
         self.signed()
     }
 
-    /// A testimony.
+    /// A state digest.
     pub fn testimony(mut self, testimony: &StateDigest<'_>) -> Vec<u8> {
         self.writer.begin(kind::TESTIMONY);
         testimony.write(&mut self.writer);
         self.signed()
     }
 
-    /// Totals; `counted` is ordered by millisecond.
+    /// Totals; `counted` must be ordered by millisecond.
     pub fn totals(
         mut self,
         resource: &str,

@@ -1,48 +1,49 @@
-//! What domains are to have of their own, in an amendment that sets one or many.
+//! Rows in an amendment: the own limits of one domain or of many.
 //!
 //! ```text
-//! row    resource, domain, nil | rate, nil | hard, nil | limit; all nil: nothing of its own
+//! row    resource, domain, nil | rate, nil | hard, nil | limit; all nil: removes the row
 //! rows   [[row], [row] ...]          1 to 8,192 of them, in at most 512 KiB
 //! ```
 //!
-//! Rows count in their order: what a later one says of a domain stands over what an earlier one said. Knows
-//! nothing of whether there is such a resource, and of what a rate is.
+//! Rows apply in their order: a later row of a domain overrides an earlier one. Knows nothing of whether the
+//! resource exists, and of what a rate is.
 
 use super::amendment::{name, optional, write_optional};
 use super::limits_document::DOCUMENT_BYTES_MAX;
 use super::reader::{DecodeError, FieldFault, Reader};
 use super::writer::Writer;
 
-/// The most rows of one amendment. They are read in the loop that rules, while nothing is ruled: so many took
-/// 0.03 s where they state the same few limits, and 0.2 s where no two state the same, over a million others.
+/// The most rows of one amendment. They are read in the loop that rules, which pauses meanwhile: over a
+/// million other rows this took 0.03 s if the rows state the same few limits, and 0.2 s if all state
+/// different ones.
 pub const ROWS_MAX: usize = 8_192;
 
-/// The most bytes of them: as many as a document may have.
+/// The most bytes of the rows: as many as a document may have.
 pub const ROWS_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
 
-/// Elements of a row.
+/// Number of elements of a row.
 pub(super) const ROW: usize = 5;
 
-/// A domain's own limits on a resource, as they change in the document; what is none stays as it was. All of
-/// them none: it has nothing of its own any more.
+/// A change of a domain's own limits on a resource. A field that is `None` stays as it was. If all three are
+/// `None`, the row is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetRow {
     /// The resource.
     pub resource: Box<str>,
     /// The domain.
     pub domain: Box<str>,
-    /// Hits in a time, as a document says it: `100/s`.
+    /// Hits in a time, in a document's notation: `100/s`.
     pub rate: Option<Box<str>>,
-    /// Hits a second, as a document says it: `200/s`.
+    /// Hits a second, in a document's notation: `200/s`.
     pub hard: Option<Box<str>>,
     /// Copies.
     pub limit: Option<u64>,
 }
 
-/// Bytes in front of the rows of one amendment, at most.
+/// The most bytes before the rows of one amendment.
 pub const HEAD_BYTES_MAX: usize = 3;
 
-/// Bytes that a row takes of [`ROWS_BYTES_MAX`].
+/// How many of the [`ROWS_BYTES_MAX`] a row takes.
 pub fn bytes_of(row: &SetRow) -> usize {
     let mut writer = Writer::new();
     writer.array(ROW);

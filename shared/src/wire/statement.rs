@@ -1,7 +1,8 @@
-//! Statements: what an owner says about a scope, at a place in the log.
+//! Statements: what an aggregator announces about a scope, at a log position.
 //!
-//! For one scope the greatest place wins, so statements may arrive twice, late, out of order or from
-//! two owners, and everybody ends with the same. Knows nothing of how they travel.
+//! For one scope the statement with the greatest log position wins. So statements may arrive twice,
+//! late, out of order or from two aggregators, and all agents end with the same result. Knows nothing
+//! of how they are transported.
 
 use super::log_position::{read_place, write_place};
 use super::reader::{DecodeError, FieldFault, Reader};
@@ -10,7 +11,7 @@ use crate::names::NAME_BYTES_MAX;
 use crate::place::Place;
 use crate::time::{Span, Timestamp};
 
-/// What a statement is about, within one resource.
+/// The scope of a statement, within one resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// One domain's use of the resource.
@@ -21,7 +22,7 @@ pub enum Scope {
     Group(Box<str>),
 }
 
-/// Why a scope is closed. Stable numbers: they stand in the log.
+/// Why a scope is closed. Stable numbers: they are in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -35,21 +36,23 @@ pub enum Cause {
     Inaccessible,
     /// The resource is not configured, and its namespace does not allow that.
     Unconfigured,
-    /// The agent heard nobody, and the resource's blind policy refused.
+    /// The agent was blind, and the resource's blind policy refused.
     Blind,
     /// Copies: the scope's limit is reached.
     Full,
     /// An operator banned the scope.
     Banned,
-    /// This window of those that all must have room is full; the first is 0.
+    /// One of the windows that all must have room is full; the first is 0.
     Window(u8),
-    /// This quota of the calendar period is used up; the first is 0.
+    /// A quota of a calendar period is used up; the first is 0.
     Quota(u8),
     /// The bucket holds less than one copy.
     Bucket,
-    /// The call wanted more at once than its limits can ever grant. Said by agents; no denial has it.
+    /// The call wanted more at once than its limits can ever grant. Only agents use this cause, no
+    /// denial.
     TooMany,
-    /// The resource is limited by copies, and hits of it are a mistake of the service. Said by agents.
+    /// The resource is limited by copies, and hits of it are a mistake of the service. Only agents use
+    /// this cause.
     NotRate,
 }
 
@@ -58,11 +61,11 @@ pub enum Cause {
 pub struct Denial {
     /// When it ends by itself, in engine time; [`Timestamp::MAX`]: never.
     pub end: Timestamp,
-    /// Which limit closed.
+    /// The limit that closed it.
     pub cause: Cause,
     /// The limits version that ruled.
     pub version: u64,
-    /// The limit that closed, in hits of its window.
+    /// The number of hits that the limit allows in its window.
     pub limit: u64,
     /// The window of that limit.
     pub window: Span,
@@ -70,23 +73,23 @@ pub struct Denial {
     pub most: u64,
 }
 
-/// What is said.
+/// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
     /// Refused until its end.
     Denied(Denial),
-    /// Open again before the end that was stated: a lift.
+    /// Open again before the stated end: a lift.
     Open,
 }
 
-/// What an owner says about a scope of a resource, at a place in the log of one partition.
+/// A statement of an aggregator about a scope of a resource, at a log position of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What it is about.
+    /// Its scope.
     pub scope: Scope,
-    /// Where in the partition's log it was caused.
+    /// The log position of its cause.
     pub place: Place,
-    /// What is said.
+    /// Its content.
     pub says: Says,
 }
 

@@ -1,33 +1,34 @@
-//! Testimonies: what an owner says the state of a partition was, so that other owners of it can compare.
+//! State digests: an aggregator's record of the state of a partition, so that others that rule it can
+//! compare.
 //!
 //! ```text
 //! testimony  136  [offset, rules, form, digest (16 bytes), group, owner, instance (16 bytes)]  tag
 //! ```
 //!
-//! They stand in the partition that they are about, behind the record that they speak of: so whoever
-//! reads them has ruled that record too, in the same order. They are no input of the rules, and may be
-//! skipped. Knows nothing of how a digest is made.
+//! A state digest is in the partition that it is about, after the record up to which it covers the
+//! state. So an aggregator that reads it has ruled that record too, in the same order. The rules ignore
+//! it, and a build may skip it. Knows nothing of how a digest is made.
 
 use super::reader::{DecodeError, Reader};
 use super::writer::Writer;
 use crate::names::NAME_BYTES_MAX;
 
-/// What one owner says of the state that a partition had.
+/// One aggregator's digest of the state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateDigest<'a> {
-    /// The state is that behind the record at this offset.
+    /// The offset of the last record that the state includes.
     pub offset: u64,
     /// The rule set that was in force.
     pub rules: u32,
-    /// What the digest covers, and how: digests of different forms say nothing about each other.
+    /// What the digest covers, and how: digests of different forms cannot be compared.
     pub form: u32,
     /// The digest.
     pub digest: u128,
-    /// The owner's consumer group.
+    /// The aggregator's consumer group.
     pub group: &'a str,
-    /// The owner's name.
+    /// The aggregator's name.
     pub owner: &'a str,
-    /// Drawn at random when the owner started, so that it knows its own testimonies again.
+    /// Drawn at random when the aggregator started, so that it recognises its own state digests.
     pub instance: u128,
 }
 

@@ -1,18 +1,18 @@
-//! One value of MessagePack, whatever it is: where it ends, and that it holds what its heads announce.
+//! Skips one MessagePack value of any type, and checks that it contains the elements that its heads announce.
 //!
-//! Knows nothing of what values mean. What stays true: a value that was found here has a byte at least for each element
-//! of each array and map in it, so that a decoder may trust their lengths; nesting costs no stack.
+//! Knows nothing of what values mean. What stays true: a value that passes has at least a byte for each element of
+//! each array and map in it, so that a decoder may trust their lengths; nesting uses no stack.
 
 use rmp::Marker;
 
 use super::reader::{DecodeError, FieldFault, Reader};
 
 impl<'a> Reader<'a> {
-    /// One value of any type, unread. Where it has arrays or maps, there is a byte at least for each of their elements.
+    /// One value of any type, not decoded. For each element of its arrays and maps there is at least a byte.
     ///
     /// # Errors
     ///
-    /// [`FieldFault::Truncated`]; [`FieldFault::Type`] for extensions of MessagePack, of which no message has any.
+    /// [`FieldFault::Truncated`]; [`FieldFault::Type`] for MessagePack extensions, which no message contains.
     pub fn value(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let start = *self;
         let mut due: usize = 1;
@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         Ok(self.since(&start))
     }
 
-    /// The head of a value: how many bytes are its own, and how many values follow as its elements.
+    /// Reads the head of a value: how many bytes belong to it, and how many values follow as its elements.
     fn head(&mut self, field: &'static str) -> Result<(usize, usize), DecodeError> {
         let before = *self;
         Ok(match Marker::from_u8(self.byte(field)?) {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A length of so many bytes.
+    /// Reads a length of `bytes` bytes.
     fn len(&mut self, field: &'static str, bytes: usize) -> Result<usize, DecodeError> {
         let found = self.take(*self, field, bytes)?;
         let digits = found.iter().map(|byte| usize::from(*byte));

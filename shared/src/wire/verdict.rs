@@ -1,4 +1,4 @@
-//! Verdicts: what an owner says to one agent about its holds, on the agent's own topic.
+//! Verdicts: what an aggregator announces to one agent about its holds, on the agent's own topic.
 //!
 //! ```text
 //! message  topic of the agent (33 bytes), frame
@@ -15,9 +15,9 @@
 //! scope    [kind, name], as in statements
 //! ```
 //!
-//! `sent` is as in the frames of resources. A frame comes only when there is a verdict, and sequences
-//! rise with gaps, so that a lost one is found by what it leaves unanswered. Every verdict has a place of
-//! its own: it may arrive twice, or from two owners, and is then the same.
+//! `sent` is as in the frames of resources. A frame is sent only if there is a verdict, and sequences rise
+//! with gaps, so an agent detects a lost verdict by an operation that stays unanswered. Every verdict has a
+//! log position of its own: it may arrive twice, or from two aggregators, and is then the same.
 
 use super::frame::{PLAIN, begin_frame, read_list};
 use super::holds::Op;
@@ -29,31 +29,31 @@ use crate::names::NAME_BYTES_MAX;
 use crate::place::Place;
 use crate::time::{Span, Timestamp};
 
-/// What an owner says about one hold of an agent's epoch, or to the epoch.
+/// A verdict of an aggregator on one hold of an agent's epoch, or for the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The partition that ruled.
     pub partition: u32,
-    /// Where in its log it was caused.
+    /// The log position of its cause.
     pub place: Place,
-    /// The epoch that it is for; others of the same name are not meant.
+    /// The epoch that it is for; other epochs of the same name ignore it.
     pub epoch: u128,
     /// The resource.
     pub resource: Box<str>,
-    /// What is said.
+    /// Its content.
     pub says: VerdictSays,
 }
 
-/// What a verdict says.
+/// The content of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerdictSays {
-    /// An optimistic hold counts; so much of it was too much (0: confirmed).
+    /// An optimistic hold counts; an excess of 0 means confirmed.
     Counted {
         /// The hold.
         number: u64,
-        /// Copies that would not have been granted. They are counted all the same.
+        /// Copies that a reserve would not have granted. They are counted all the same.
         excess: u32,
-        /// The scope that was full, where there is excess.
+        /// The scope that was full, if there is excess.
         by: Option<Scope>,
     },
     /// A strict reserve was ruled.
@@ -62,70 +62,70 @@ pub enum VerdictSays {
         number: u64,
         /// Copies that may be used from now on; 0: refused, nothing is held.
         copies: u32,
-        /// The scope that kept them below what was asked for.
+        /// The scope that kept them below the copies asked for.
         by: Option<Scope>,
     },
     /// A seize found copies: the hold has them now.
     Seized {
         /// The hold.
         number: u64,
-        /// Whose they are.
+        /// Their domain.
         domain: Box<str>,
         /// How many.
         copies: u32,
-        /// When they were taken first, in engine time; beats list this.
+        /// When they were first taken, in engine time; heartbeats list this.
         start: Timestamp,
     },
-    /// Said again, on a beat's asking: the hold counts, with so many copies.
+    /// Repeated because a heartbeat asked: the hold counts, with so many copies.
     Held {
         /// The hold.
         number: u64,
         /// Its copies.
         copies: u32,
-        /// Of them, those that were too many when they came to count and have not been given back.
+        /// How many of them were too many when they began to count, and have not been released.
         excess: u32,
-        /// The scope that was full, where there is excess.
+        /// The scope that was full, if there is excess.
         by: Option<Scope>,
     },
-    /// Said on a beat's asking: nothing is counted under this number, and nothing that was sent
-    /// before that beat will be.
+    /// Because a heartbeat asked: nothing is counted under this number, and nothing that was sent before that
+    /// heartbeat will be.
     NotHeld {
         /// The number.
         number: u64,
     },
-    /// The hold is over without its holder's doing, and stays so.
+    /// The hold ended without an operation of its holder, and stays ended.
     Ended {
         /// The hold.
         number: u64,
-        /// Who or what ended it.
+        /// What ended it.
         by: EndedBy,
     },
     /// An operation was refused; it has changed nothing.
     Refused {
         /// The hold.
         number: u64,
-        /// The operation; none: the hold was listed by a beat.
+        /// The operation; `None`: a heartbeat listed the hold.
         op: Option<Op>,
         /// Why.
         why: Why,
     },
-    /// A full list is wanted: what the epoch says it holds is not what is counted.
+    /// The agent has to send a full list: its digest differs from what is counted.
     BeatWanted,
 }
 
 /// What ended a hold.
 ///
-/// It stays ended while its agent lists it: aggregators remember the ids that were ended, of each epoch and
-/// resource the last 4,096, and for as long as the epoch is known, which it is until ten minutes of log time
-/// after it was taken to be gone. A hold that is listed beyond either bound is counted again; one that had
-/// grown too old ends again at the next tick.
+/// It stays ended while its agent lists it: aggregators remember the ids that were ended, the last 4,096 of
+/// each epoch and resource, for as long as the epoch is known, which is until ten minutes of log time after
+/// it counted as gone. A hold that is listed beyond either bound is counted again; one that had grown too old
+/// ends again at the next tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EndedBy {
     /// Its greatest age.
     Age,
     /// An operator.
     Operator,
-    /// It was ended earlier, and a beat or an operation named it again.
+    /// It was ended earlier, and a heartbeat or an operation named it again.
     Earlier,
 }
 
@@ -133,12 +133,12 @@ pub enum EndedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Why {
-    /// The hold is not counted: never taken, released, lost or somebody else's.
+    /// The hold is not counted: it was never taken, was released, is lost, or belongs to another agent.
     UnknownHold,
     /// The hold has fewer copies.
     TooManyCopies,
-    /// Nothing is staged under the id: never was, seized already, or let go: at its end, at the greatest age,
-    /// or by an operator.
+    /// Nothing is staged under the id: nothing ever was, or the copies were seized already, or let go at
+    /// their end, at the greatest age, or by an operator.
     UnknownTransfer,
     /// Something is staged under the id already.
     TransferExists,
@@ -146,7 +146,7 @@ pub enum Why {
     HoldExists,
     /// The epoch is over.
     EpochOver,
-    /// As many holds are kept as may be; it is not counted.
+    /// As many holds are kept as allowed; this one is not counted.
     AtCapacity,
     /// The resource is not limited by copies, and its namespace does not allow that.
     Unconfigured,
@@ -165,7 +165,7 @@ pub struct VerdictFrame {
     pub sent: Span,
     /// The agent's name.
     pub agent: Box<str>,
-    /// What is said.
+    /// The verdicts.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -174,7 +174,7 @@ impl VerdictFrame {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] for bytes that are not exactly one frame.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = begin_frame(bytes, "verdicts frame", (5, "5"))?;
         let frame = Self {
@@ -226,7 +226,7 @@ impl Verdict {
 }
 
 impl VerdictSays {
-    /// The hold that it is about, if it is about one.
+    /// The hold that it is about, if there is one.
     pub const fn number(&self) -> Option<u64> {
         match self {
             Self::Counted { number, .. }
@@ -271,7 +271,7 @@ impl VerdictSays {
             (3, 5) => {
                 let (number, copies) = (number()?, reader.u32("copies")?);
                 let excess = reader.u32("excess")?;
-                // No scope was full where nothing was too much, whatever is said.
+                // Without excess no scope was full, whatever the bytes state.
                 let by = read_scope(reader)?.filter(|_| 0 < excess);
                 Ok(Self::Held {
                     number,
@@ -412,7 +412,7 @@ impl EndedBy {
     }
 }
 
-/// Every reason with its number on the wire.
+/// Every reason with its number in messages.
 const WHYS: [(Why, u8); 9] = [
     (Why::UnknownHold, 0),
     (Why::TooManyCopies, 1),

@@ -1,4 +1,4 @@
-//! Writes MessagePack into a buffer that is used again and again. Writing cannot fail.
+//! Writes MessagePack into a buffer that is reused. Writing cannot fail.
 
 use rmp::encode::{self, ByteBuf};
 
@@ -11,12 +11,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty one.
+    /// An empty writer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a message: version byte, then a second byte (kind or seal). What was there is gone.
+    /// Begins a message: version byte, then a second byte (kind or seal). Discards earlier content.
     pub fn begin(&mut self, second: u8) {
         self.buffer.as_mut_vec().clear();
         self.buffer
@@ -34,7 +34,7 @@ impl Writer {
         self.buffer.as_mut_vec().extend_from_slice(bytes);
     }
 
-    /// Where more bytes go.
+    /// The buffer, to append bytes.
     pub(super) fn sink(&mut self) -> &mut Vec<u8> {
         self.buffer.as_mut_vec()
     }
@@ -50,12 +50,12 @@ impl Writer {
         let _ = encode::write_uint(&mut self.buffer, value);
     }
 
-    /// A number with a sign.
+    /// A signed number.
     pub fn i64(&mut self, value: i64) {
         let _ = encode::write_sint(&mut self.buffer, value);
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self, value: bool) {
         let _ = encode::write_bool(&mut self.buffer, value);
     }
@@ -65,12 +65,12 @@ impl Writer {
         let _ = encode::write_str(&mut self.buffer, text);
     }
 
-    /// Raw bytes behind a MessagePack head.
+    /// Raw bytes after a MessagePack head.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let _ = encode::write_bin(&mut self.buffer, bytes);
     }
 
-    /// Nothing.
+    /// Nil.
     pub fn nil(&mut self) {
         let _ = encode::write_nil(&mut self.buffer);
     }

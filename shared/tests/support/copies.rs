@@ -102,7 +102,7 @@ pub fn beat(writer: &mut Writer) {
     write_beat(writer, &sender(), &["sandbox", "gpu"], head, &parts);
 }
 
-/// The last word of an epoch.
+/// The last heartbeat of an epoch.
 pub fn last_beat(writer: &mut Writer) {
     let head = BeatHead {
         last: true,
@@ -156,7 +156,7 @@ pub fn verdicts(writer: &mut Writer) {
     frame_of(all, writer);
 }
 
-/// What is said again of a hold that was too much.
+/// The repeated verdict on a hold with excess.
 pub fn verdict_again(writer: &mut Writer) {
     let says = VerdictSays::Held {
         number: 7,
@@ -189,7 +189,7 @@ fn frame_of(all: impl IntoIterator<Item = VerdictSays>, writer: &mut Writer) {
     .encode(writer);
 }
 
-/// What an agent learns of a resource that is limited by copies.
+/// Public limits of a resource that is limited by copies.
 pub fn snapshot(writer: &mut Writer) {
     let group = |name: &str, members: Option<&[&str]>| PublicGroup {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! One message of each kind with the bytes that it has had since it exists, and every decoder.
+//! One message of each kind with the bytes that it has always had, and every decoder.
 
 mod copies;
 
@@ -25,13 +25,13 @@ use tollgate_shared::wire::testimony::StateDigest;
 use tollgate_shared::wire::verdict::VerdictFrame;
 use tollgate_shared::wire::{DecodeError, Writer};
 
-/// A decoder, by the prefix of the names of what it decodes.
+/// A decoder, and the prefix of the names of the messages that it decodes.
 pub struct Decoder {
     pub name: &'static str,
     pub decode: fn(&[u8]) -> Result<(), DecodeError>,
 }
 
-/// Every decoder there is. Lazy parts are iterated as well.
+/// Every decoder. Lazily decoded parts are iterated as well.
 pub fn decoders() -> Vec<Decoder> {
     vec![
         Decoder {
@@ -371,7 +371,7 @@ fn hits(writer: &mut Writer) {
     );
 }
 
-/// Every kind of entry that [`hits`] has not.
+/// Every kind of entry that [`hits`] lacks.
 fn calls(writer: &mut Writer) {
     let sent = Timestamp::from_micros(5_000_000);
     let sender = Sender {

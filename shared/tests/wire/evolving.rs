@@ -1,4 +1,4 @@
-//! Messages that evolve: what the release before wrote, and what a later one may write, is read by this one.
+//! Messages that evolve: this release reads what the one before wrote, and what a later one may write.
 
 use rmp::decode::{Bytes, read_map_len, read_str_len};
 use rmp::encode;
@@ -7,12 +7,12 @@ use tollgate_shared::wire::{DecodeError, Reader};
 
 use super::*;
 
-/// A map of named fields, of which each value is as it was written.
+/// A map of named fields, each with its encoded value.
 #[derive(Clone, Debug)]
 struct Map(Vec<(String, Vec<u8>)>);
 
 impl Map {
-    /// Of a message the map behind its version byte and kind.
+    /// The map of a message, after its version byte and kind.
     fn of(message: &[u8]) -> Self {
         let mut head = Bytes::new(&message[2..]);
         let len = read_map_len(&mut head).expect("a map");
@@ -22,7 +22,7 @@ impl Map {
             let len = read_str_len(&mut key).expect("a name") as usize;
             let (name, behind) = key.remaining_slice().split_at(len);
             let name = std::str::from_utf8(name).expect("UTF-8").to_owned();
-            // A value is read by itself behind a version byte.
+            // To read a single value, a version byte is put before it.
             let message = [&[1], behind].concat();
             let mut reader = Reader::of_message(&message).expect("a message");
             let value = reader.value("value").expect("a value").to_vec();
@@ -61,7 +61,7 @@ impl Map {
     }
 }
 
-/// What a later release may add: a value of each type, nested as deeply as any.
+/// Values that a later release may add: one of each type, nested as deeply as allowed.
 fn later_values() -> Vec<Vec<u8>> {
     let text = [&[0xdb, 0, 1, 0x11, 0x70][..], &[b'x'; 70_000]].concat();
     let nested = [&[0x91; 8][..], &[0x81, 0xa1, b'a', 0xc0]].concat();
@@ -146,7 +146,7 @@ fn fields_of_a_later_release_are_skipped() {
         );
         assert_eq!(public_of(&later(&written)), Ok(public.clone()));
     }
-    // Whatever the order in which they stand.
+    // In any order.
     let mut turned = Map::of(&welcome);
     turned.0.reverse();
     assert_eq!(
@@ -194,7 +194,7 @@ fn each_field_may_be_missing_but_those_that_always_were() {
     }
     let written = named::message(0, &all_public());
     let fields = Map::of(&written);
-    // All but `refused`, `copies` and `descriptors`, which are as they are by default.
+    // All but `refused`, `copies` and `descriptors`, which have their defaults.
     assert_eq!(fields.0.len(), 15);
     for (name, _) in &fields.0 {
         let read = public_of(&fields.without(name)).expect(name);
@@ -257,7 +257,7 @@ fn errors_say_where_what_and_what_was_expected() {
         fault("partitions", &[0xcd, 0x04, 0x01]),
         "byte 2: partitions: outside its range, expected 0 to 1024"
     );
-    // What was found may be long; what is said of it is not.
+    // The value found may be long; the fault quotes only a part of it.
     let text = [&[0xda, 0xff, 0xff][..], &[0x1b; 0xffff]].concat();
     assert_eq!(
         fault("nonce", &text),
@@ -297,7 +297,7 @@ fn what_a_peer_announces_takes_no_memory() {
         });
         assert_eq!(cost.count_total, 0, "{name}: {value:02x?}");
     }
-    // As many as are there, nested as deeply as they are many: an error, not the end of the stack.
+    // As many elements as announced, nested 100,000 deep: an error, not a stack overflow.
     let deep = [&[0x91; 100_000][..], &[0xc0]].concat();
     let message = welcome.with("later", &deep).message(65);
     let error = FromAggregator::decode(&message).expect_err("too deep");

@@ -1,4 +1,4 @@
-//! Messages by chance, as they may be.
+//! Random valid messages.
 
 use super::*;
 
@@ -98,7 +98,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Of public limits what a rate alone has.
+    /// The fields of public limits that only a rate has.
     pub fn some_rate()(
         windows in prop::collection::vec((any::<u64>(), any::<u64>()), 0..4),
         bucket: Option<(u64, u64, u64)>,
@@ -153,7 +153,7 @@ prop_compose! {
     }
 }
 
-/// What an entry has beside pair, instant and copies.
+/// The fields of an entry beside pair, instant and copies.
 #[derive(Clone, Debug)]
 pub struct Calls {
     calls: u32,
@@ -164,7 +164,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The same, of an entry of one hit.
+    /// The same for an entry of one hit.
     pub fn of<'a>(&self, one: Hit<'a>) -> Hit<'a> {
         let kind = match self.kind {
             0 => HitKind::Hit,

@@ -1,4 +1,4 @@
-//! What is looked at in a certificate beside what rustls checks: how long it is valid, and its DNS names.
+//! Reads from a certificate what rustls does not report: how long it is valid, and its DNS names.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbs SEQUENCE { [0] version, serial, signature, issuer,
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here decides whether a certificate is trusted: rustls has done that. What stays true: whatever the
-//! bytes are, reading them ends, and allocates nothing but names.
+//! bytes are, reading ends, and allocates nothing but names.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use rustls::server::ParsedCertificate;
 
 use crate::utc;
 
-/// From when to when a certificate is valid, in seconds since the Unix epoch.
+/// The period in which a certificate is valid, in seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first second.
@@ -25,11 +25,11 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Of a certificate; `None` where it cannot be read.
+    /// The validity of a certificate; `None` if it cannot be read.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (certificate, _) = element(certificate.as_ref(), SEQUENCE)?;
         let (mut rest, _) = element(certificate, SEQUENCE)?;
-        // The version is optional, and explicit.
+        // The version is optional and has an explicit tag.
         if rest.first() == Some(&0xa0) {
             (_, rest) = element(rest, 0xa0)?;
         }
@@ -58,7 +58,7 @@ impl fmt::Display for Validity {
     }
 }
 
-/// A peer's certificate that was accepted, with the chain that it came with.
+/// A peer's certificate that was accepted, with its chain.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     chain: Vec<CertificateDer<'static>>,
@@ -75,7 +75,8 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Of the chain that a peer showed; `None` where it showed none, or one that says not how long it is valid.
+    /// The certificate in a chain that a peer showed; `None` if it showed none, or one whose validity cannot be
+    /// read.
     pub fn of_peer(chain: Option<&[CertificateDer<'static>]>) -> Option<Self> {
         let chain = chain?;
         let own = chain.first()?;
@@ -101,14 +102,14 @@ impl Certificate {
     }
 }
 
-/// The names of a certificate's subject that hosts may have.
+/// The host names in a certificate.
 pub(crate) fn names(own: &CertificateDer<'_>) -> Vec<String> {
     dns_names(own).unwrap_or_default()
 }
 
 /// The DNS names of the extension subjectAltName.
 fn dns_names(own: &CertificateDer<'_>) -> Option<Vec<String>> {
-    // That rustls can read it is checked, so that both mean the same bytes.
+    // Checks that rustls can read it, so that both interpret the same bytes.
     ParsedCertificate::try_from(own).ok()?;
     let (certificate, _) = element(own.as_ref(), SEQUENCE)?;
     let (mut rest, _) = element(certificate, SEQUENCE)?;
@@ -129,7 +130,7 @@ fn dns_names(own: &CertificateDer<'_>) -> Option<Vec<String>> {
         if id != SUBJECT_ALT_NAME {
             continue;
         }
-        // Critical or not.
+        // An optional flag states whether the extension is critical.
         if value.first() == Some(&BOOLEAN) {
             (_, value) = element(value, BOOLEAN)?;
         }
@@ -159,7 +160,7 @@ const DNS_NAME: u8 = 0x82;
 /// 2.5.29.17
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 
-/// The content of an element with this tag, and what stands behind it.
+/// The content of an element with this tag, and the bytes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -168,7 +169,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
     let (length, rest) = match first {
         short @ 0..=0x7f => (usize::from(*short), rest),
-        // No certificate has elements of more than four bytes of length.
+        // No certificate has elements whose length needs more than four bytes.
         long @ 0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
             let length = length
@@ -181,12 +182,12 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// A time in seconds since the Unix epoch, and what stands behind it.
+/// A time in seconds since the Unix epoch, and the bytes after it.
 fn time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (digits, behind, century) = match *bytes.first()? {
         tag @ UTC_TIME => {
             let (digits, behind) = element(bytes, tag)?;
-            // Two digits of a year: 50 to 99 are of the last century (RFC 5280, 4.1.2.5.1).
+            // Two-digit years from 50 to 99 belong to the last century (RFC 5280, 4.1.2.5.1).
             let is_last = digits.first().is_some_and(|first| b'5' <= *first);
             (digits, behind, Some(if is_last { 19 } else { 20 }))
         }
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(validity.to_string(), text);
         let certificate = Certificate::of_peer(Some(std::slice::from_ref(&der))).unwrap();
         assert_eq!(certificate.names(), ["a.example"]);
-        // Whatever the bytes are, reading them ends.
+        // Whatever the bytes are, reading ends.
         for cut in 0..der.len() {
             let cut = CertificateDer::from(der[..cut].to_vec());
             assert_eq!(Validity::of(&cut), None);

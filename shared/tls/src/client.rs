@@ -1,7 +1,8 @@
-//! What connects: which CAs it believes, under which name it expects its peers, and who it is itself.
+//! TLS of the connecting side: the CAs that it trusts, the name that it expects of peers, and its own certificate.
 //!
-//! Files are read again when a connection is made and their content has changed, so that whoever rotates a CA,
-//! a certificate or a key restarts nothing. What stays true: what cannot be used replaces nothing.
+//! Before a connection is made, files are read again and used if their content has changed, so that an operator who
+//! rotates a CA, a certificate or a key need not restart anything. What stays true: files that cannot be used replace
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +13,24 @@ use rustls::version::TLS13;
 
 use crate::{Session, TlsFault, Validity, files, provider, utc};
 
-/// The files and names of one that connects.
+/// The files and names of a connecting side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The CAs that may have issued a peer's certificate, as PEM; see [`Self::new`] for the system's.
     pub ca: PathBuf,
-    /// The one name that every peer's certificate has to be for. `None` means the host that is connected to.
+    /// The one name that every peer's certificate must have. `None` means the host that is connected to.
     pub server_name: Option<String>,
     /// Its own certificate (chain) and private key, as PEM.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
 impl ClientFiles {
-    /// Of settings as people give them: certificate and key go together, and the word `system` in the place of the CA file
+    /// From settings: certificate and key must be given together, and the word `system` in place of the CA file
     /// stands for the CAs that this system trusts.
     ///
     /// # Errors
     ///
-    /// Where one of the two is missing, the name is not one of a host, or the system has no file of CAs.
+    /// If one of the two is missing, the name is not a host's name, or the system has no file of CAs.
     pub fn new(
         ca: PathBuf,
         server_name: Option<String>,
@@ -51,7 +52,7 @@ impl ClientFiles {
     }
 }
 
-/// TLS for one that connects.
+/// TLS for a connecting side.
 #[derive(Debug)]
 pub struct ClientTls {
     files: ClientFiles,
@@ -60,7 +61,7 @@ pub struct ClientTls {
 
 #[derive(Debug)]
 struct Loaded {
-    /// Of the files that were looked at last, whether they could be used or not.
+    /// Digest of the files that were read last, whether or not they could be used.
     digest: blake3::Hash,
     config: Arc<ClientConfig>,
 }
@@ -70,7 +71,7 @@ impl ClientTls {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// What is wrong with the files.
     pub fn load(files: ClientFiles) -> Result<Self, TlsFault> {
         let read = Read::of(&files)?;
         let loaded = Loaded {
@@ -83,11 +84,12 @@ impl ClientTls {
         })
     }
 
-    /// Takes changed files, as a whole. To be called before a connection is made.
+    /// Reads the files again, and uses them all together if they have changed. To be called before a connection is
+    /// made.
     ///
     /// # Errors
     ///
-    /// What is wrong with files that have changed since they were looked at last; the ones before stay in force.
+    /// What is wrong with files that have changed since the last call; the files before stay in force.
     pub fn refresh(&self) -> Result<(), TlsFault> {
         let read = Read::of(&self.files)?;
         let digest = read.digest();
@@ -106,11 +108,11 @@ impl ClientTls {
         Arc::clone(&loaded.config)
     }
 
-    /// The name that a peer at `host` has to show: the one that was set, or the host itself.
+    /// The name that a peer at `host` must show: the one in the settings, or the host itself.
     ///
     /// # Errors
     ///
-    /// Where that is not a name.
+    /// If it is not a valid name.
     pub fn expected_name(&self, host: &str) -> Result<ServerName<'static>, TlsFault> {
         parse_name(self.files.server_name.as_deref().unwrap_or(host))
     }
@@ -119,7 +121,7 @@ impl ClientTls {
     ///
     /// # Errors
     ///
-    /// Where the host is not a name, or rustls does not begin.
+    /// If the host is not a valid name, or rustls cannot begin a session.
     pub fn session(&self, host: &str) -> Result<Session, TlsFault> {
         let name = self.expected_name(host)?;
         let session = rustls::ClientConnection::new(self.config(), name);
@@ -133,11 +135,11 @@ impl ClientTls {
     }
 }
 
-/// Whether a name may be a host's, or is an address, so that a certificate for it is good for anything.
+/// Checks whether a name is a host's name or an address, so that a certificate can be for it.
 ///
 /// # Errors
 ///
-/// [`TlsFault::ServerName`] where it is neither.
+/// [`TlsFault::ServerName`] if it is neither.
 pub fn check_name(name: &str) -> Result<(), TlsFault> {
     parse_name(name).map(drop)
 }
@@ -203,7 +205,7 @@ impl Read {
     }
 }
 
-/// A digest of contents, each with its length, so that no two lists have the same.
+/// A digest of contents, each with its length, so that no two different lists have the same digest.
 pub(crate) fn digest(contents: &[&[u8]]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for content in contents {

@@ -1,4 +1,4 @@
-//! What can be wrong with files for TLS, and with a handshake, in the words of those who can put it right.
+//! Faults of files for TLS, and of handshakes, with messages for the people who can correct them.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ pub enum TlsFault {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A token stands where the name of its file belongs.
+    /// A token was given in place of its file's path.
     #[error("found a token (tg1_…), expected the path of the file that it stands in")]
     TokenForPath,
-    /// A file with a secret can be read by others, or one that says who is believed can be written by them.
+    /// Other users can read a file with a secret, or write one that determines which peers are trusted.
     #[error("{}: {fault}", path.display())]
     Mode {
         /// The file.
@@ -28,7 +28,7 @@ pub enum TlsFault {
         /// What its mode allows.
         fault: ModeFault,
     },
-    /// A file is longer than any of its kind.
+    /// A file is longer than allowed for its kind.
     #[error("{}: has {bytes} bytes, expected at most {allowed}", path.display())]
     TooLong {
         /// The file.
@@ -43,9 +43,9 @@ pub enum TlsFault {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What the parser said, or what is not there.
+        /// The message of the parser, or what is missing.
         said: String,
-        /// What belongs there.
+        /// What the file must contain.
         expected: &'static str,
     },
     /// A certificate is not valid now.
@@ -53,7 +53,7 @@ pub enum TlsFault {
     NotValidNow {
         /// The file.
         path: PathBuf,
-        /// From when to when it is.
+        /// The period in which it is valid.
         validity: crate::Validity,
         /// Now, as a UTC date and time.
         now: String,
@@ -76,10 +76,10 @@ pub enum TlsFault {
         path: PathBuf,
         /// Its DNS names.
         names: Vec<String>,
-        /// The name that it has to be for.
+        /// The name that it must be for.
         expected: String,
     },
-    /// Whoever believes these CAs does not believe the certificate.
+    /// A peer that trusts these CAs does not trust the certificate.
     #[error(
         "{}: no CA in {} has issued it, or the chain lacks an intermediate certificate, so that whoever believes those CAs \
          refuses it: expected the certificate and behind it, in the same file, all that stand between it and its CA",
@@ -91,26 +91,26 @@ pub enum TlsFault {
         /// The file with the CAs.
         ca: PathBuf,
     },
-    /// One of two files that go together was named without the other.
+    /// One of two files that belong together was given without the other.
     #[error(
         "a certificate without its private key, or a key without its certificate: expected both or neither"
     )]
     Half,
-    /// The system's CAs are wanted, and there is no file of them.
+    /// The settings ask for the system's CAs, but the system has no file of them.
     #[error(
         "system: this system has no file of CAs at {}, expected one, or its path in {}, or a CA file of the fleet's own",
         crate::files::SYSTEM_FILES.join(", "), crate::files::SYSTEM_VARIABLE
     )]
     NoSystemRoots,
-    /// A name for the peer is not a host's name or an address.
+    /// A peer's name is neither a host's name nor an address.
     #[error("server name {0:?}: expected a host's name or an IP address")]
     ServerName(String),
-    /// rustls does not take the files.
+    /// rustls refuses the files.
     #[error("{}: {said}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         said: String,
     },
     /// The secret in a file is not a text on one line.
@@ -118,7 +118,7 @@ pub enum TlsFault {
     NotALine {
         /// The file.
         path: PathBuf,
-        /// What stands there instead, without quoting it.
+        /// What the file contains instead, without quoting it.
         found: &'static str,
     },
 }
@@ -130,7 +130,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// What an error of a handshake or a session means, for those who have to act on it.
+/// Explains an error of a handshake or a session to the people who have to act on it.
 pub fn explain(error: &Error) -> String {
     let hint = match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {

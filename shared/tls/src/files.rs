@@ -1,4 +1,4 @@
-//! Reading PEM files and secrets, with a bound on their length and a look at who else may read them.
+//! Reads PEM files and secrets, with a bound on their length and a check of their modes.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,19 +12,20 @@ use tollgate_shared::file_mode::{check_believed, check_secret};
 
 use crate::TlsFault;
 
-/// The longest PEM file: a system's bundle of all public CAs has some 250 KB.
+/// The longest PEM file: a system's bundle of all public CAs has about 250 KB.
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
 /// The longest secret on one line.
 const SECRET_BYTES_MAX: u64 = 4 << 10;
 
-/// The word that stands for the system's CAs in the place of a CA file.
+/// The word for the system's CAs, in place of a CA file.
 const SYSTEM: &str = "system";
 
-/// The variable that names the file of the system's CAs, for whoever keeps it elsewhere.
+/// The environment variable with the path of the system's CAs, for systems that keep them elsewhere.
 pub(crate) const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// Where systems keep the CAs that they trust: Debian and Alpine, Fedora, openSUSE, BSD and macOS.
+/// Paths at which systems keep the CAs that they trust: Debian and Alpine, Fedora, openSUSE, BSD and
+/// macOS.
 pub(crate) const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,7 +33,7 @@ pub(crate) const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The file of CAs that a setting means.
+/// The file of CAs for a setting.
 pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
     if stated.as_os_str() != SYSTEM {
         return Ok(stated);
@@ -45,24 +46,25 @@ pub(crate) fn ca_file(stated: PathBuf) -> Result<PathBuf, TlsFault> {
     found.ok_or(TlsFault::NoSystemRoots)
 }
 
-/// The bytes of a file that says who is believed: others must not be able to write it.
+/// Reads a file that determines which peers are trusted: others must not be able to write it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TlsFault> {
     read_bounded(path, PEM_BYTES_MAX, false)
 }
 
-/// The bytes of a certificate's file and of its private key's, which others must not be able to read.
+/// Reads a certificate's file and that of its private key, which others must not be able to read.
 pub(crate) fn read_pair(cert: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), TlsFault> {
     let chain = read(cert)?;
-    // First, or whoever has swapped the two is told of the mode of a file that has no secret.
+    // Checked first; otherwise an operator who has swapped the two gets a fault about the mode of a file
+    // without a secret.
     certificates(cert, &chain)?;
     Ok((chain, read_bounded(key, PEM_BYTES_MAX, true)?))
 }
 
-/// The secret that stands alone on the one line of a file, such as a token.
+/// Reads a secret, such as a token, from a file that contains it alone on one line.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read, can be read by every user of the machine, or has something else in it.
+/// If the file cannot be read, can be read by every user of the machine, or contains anything else.
 pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
     if path.as_os_str().as_encoded_bytes().starts_with(b"tg1_") && !path.exists() {
         return Err(TlsFault::TokenForPath);
@@ -81,11 +83,11 @@ pub fn read_secret(path: &Path) -> Result<String, TlsFault> {
     }
 }
 
-/// The bytes of a file of secrets, at most so many.
+/// Reads a file of secrets with at most `bytes_max` bytes.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read, is longer, or can be read by every user of the machine.
+/// If the file cannot be read, is longer, or can be read by every user of the machine.
 pub fn read_secrets(path: &Path, bytes_max: u64) -> Result<Vec<u8>, TlsFault> {
     read_bounded(path, bytes_max, true)
 }
@@ -96,9 +98,9 @@ fn read_bounded(path: &Path, allowed: u64, is_secret: bool) -> Result<Vec<u8>, T
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    // Of the open file: whatever the name stands for a moment later does not matter.
+    // The metadata of the open file: the path may refer to another file a moment later.
     let metadata = file.metadata().map_err(failed)?;
-    // A pipe or a device is nobody's to change the mode of.
+    // The mode of a pipe or a device cannot be changed, so it is not checked.
     #[cfg(unix)]
     if metadata.is_file() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -128,13 +130,13 @@ fn read_bounded(path: &Path, allowed: u64, is_secret: bool) -> Result<Vec<u8>, T
     }
 }
 
-/// The bytes of the first certificate in PEM; `None` where there is none.
+/// The bytes of the first certificate in PEM; `None` if there is no certificate.
 pub fn certificate_der(pem: &[u8]) -> Option<Vec<u8>> {
     let first = CertificateDer::from_pem_slice(pem).ok()?;
     Some(first.as_ref().to_vec())
 }
 
-/// The certificates of a PEM file, the first being the owner's own where it is a chain.
+/// The certificates of a PEM file; in a chain, the first is the owner's own.
 pub(crate) fn certificates(
     path: &Path,
     bytes: &[u8],
@@ -152,7 +154,7 @@ pub(crate) fn certificates(
     }
 }
 
-/// What stands in a PEM file that has nothing of what belongs there.
+/// Describes the content of a PEM file that lacks the expected part.
 fn instead(bytes: &[u8], (label, name): (&str, &str)) -> String {
     let label = format!("{label}-----");
     let mut windows = bytes.windows(label.len());
@@ -167,7 +169,7 @@ fn instead(bytes: &[u8], (label, name): (&str, &str)) -> String {
 
 /// The private key of a PEM file.
 pub(crate) fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, TlsFault> {
-    // The parser's words are about the form alone; it quotes nothing of the key.
+    // The parser's message is about the format alone; it quotes nothing of the key.
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| TlsFault::Pem {
         path: path.to_owned(),
         said: match error {

@@ -1,5 +1,5 @@
-//! Peers that are not what they should be: certificates that do not hold, sessions that were recorded, altered or cut, and
-//! those who would have an older TLS.
+//! Faulty and hostile peers: invalid certificates, sessions that were recorded, altered or cut, and peers that ask
+//! for an older TLS.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use crate::{ClientFiles, ClientTls, ServerFiles, ServerTls, Session, provider};
 const NAME: &str = "tollgate.internal";
 const SOON: Duration = Duration::from_secs(20);
 
-/// A CA, or one between a CA and certificates.
+/// A root CA or an intermediate one.
 struct Authority {
     der: CertificateDer<'static>,
     pem: String,
@@ -60,7 +60,7 @@ impl Authority {
         }
     }
 
-    /// What an aggregator would serve with, whatever its certificate is worth; behind it stand those between.
+    /// The configuration of an aggregator with a certificate of this CA, valid or not, with `between` in its chain.
     fn serves(
         &self,
         name: &str,
@@ -105,7 +105,7 @@ fn accepted(config: &Arc<ServerConfig>) -> Session {
     Session::new(server.into())
 }
 
-/// Waits for what is read next: some bytes, or nothing at the end.
+/// Waits for the next read: some bytes, or none at the end.
 async fn read(session: &mut Session, stream: &TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = [0; 4_096];
     loop {
@@ -152,7 +152,7 @@ fn a_chain_that_lacks_its_intermediate_is_named_and_another_name_is_refused() {
     assert!(fault.contains(&expected), "{fault}");
 }
 
-/// What an agent says of the aggregator that it meets.
+/// An agent's result of connecting to an aggregator.
 fn meets(client: &ClientTls, config: &Arc<ServerConfig>) -> Result<(), String> {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -226,8 +226,8 @@ fn who_offers_an_older_tls_gets_no_session() {
     assert!(said.contains("does not speak TLS 1.3"), "{said}");
 }
 
-/// Between an agent and an aggregator: passes `most` bytes of the agent on and then cuts both, with one bit changed in
-/// the byte before the last if asked to; gives back all that the agent sent.
+/// A proxy between an agent and an aggregator: forwards the first `most` bytes of the agent and then cuts both
+/// connections, with one bit changed in the byte before the last if requested; returns all bytes that the agent sent.
 fn tap(
     to: SocketAddr,
     most: usize,
@@ -260,7 +260,8 @@ fn tap(
     (address, handle)
 }
 
-/// A session in which the agent sends a word: what the aggregator reads of it until the end, and the agent's bytes.
+/// A session in which the agent sends a message: what the aggregator reads of it until the end, and the agent's
+/// bytes.
 fn through_a_tap(
     client: &ClientTls,
     config: &Arc<ServerConfig>,
@@ -303,12 +304,12 @@ fn a_recorded_session_is_worth_nothing_and_no_part_of_a_message_comes_through() 
     let config = root.serves(NAME, (2020, 2120), &[]);
     let (heard, sent) = through_a_tap(&client, &config, usize::MAX, false);
     assert_eq!(heard.unwrap(), b"a hundred hits");
-    // Cut or altered within the last record, nothing of it is heard.
+    // If the last record is cut or altered, the aggregator reads nothing of it.
     let (cut, _) = through_a_tap(&client, &config, sent.len() - 3, false);
     assert_eq!(cut.unwrap(), b"");
     let (altered, _) = through_a_tap(&client, &config, sent.len(), true);
     assert_eq!(altered.unwrap_err().kind(), io::ErrorKind::InvalidData);
-    // Sent once more, they are another session's.
+    // Sent again, they belong to another session.
     let replayed = run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! PEM files ──> ServerFiles, ClientFiles ──> rustls configuration ──> Session over a TcpStream
-//!    └── read again by content: what fits as a whole replaces what was in force, what does not is a TlsFault
+//!    └── read again if changed: a valid set replaces the one in force, an invalid one is a TlsFault
 //! ```
 //!
-//! The cryptography is rustls with ring. The provider is named with each configuration, and no default of the
-//! process is installed, since a service that links the agent may have another. Only TLS 1.3 is spoken, with
-//! session tickets and without data before the handshake's end (0-RTT).
+//! The cryptography is rustls with ring. Each configuration names the provider, and no process-wide default is
+//! installed, since a service that links the agent may have another. Only TLS 1.3 is used, with session
+//! tickets and without data before the handshake's end (0-RTT).
 //!
 //! Knows nothing of tokens, roles or messages. What stays true: a private key that others can read is refused;
-//! a fault names the file, what was found, and what would do; no fault and no `Debug` shows a key.
+//! a fault names the file, what was found, and what was expected; no fault and no `Debug` shows a key.
 
 mod certificate;
 mod client;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// The one cryptography provider of every configuration.
+/// The cryptography provider of every configuration.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -1,12 +1,12 @@
-//! What is connected to: its certificate and key, and the CAs whose certificates stand for callers.
+//! TLS of the accepting side: its certificate and key, and the CAs whose certificates callers may show.
 //!
 //! ```text
-//! files ── read each second ── changed, and fit together ──> the next handshake's configuration
-//!                         └── changed, and do not ──> a fault, and the configuration before stays
+//! files ── read each second ── changed and valid ──> the next handshake's configuration
+//!                         └── changed and invalid ──> a fault, and the configuration before stays
 //! ```
 //!
-//! What stays true: the three files replace each other only together. A session ticket of one configuration is
-//! worth nothing under the next, so a CA that was taken out lets nobody in by a resumed session.
+//! What stays true: the three files are replaced only together. A session ticket of one configuration is invalid
+//! under the next, so after a CA is removed, no caller gets in by a resumed session.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,20 +22,21 @@ use crate::certificate::names;
 use crate::client::{check_validity, digest, of_pair, parse_name, refused};
 use crate::{Certificate, Session, TlsFault, files, provider};
 
-/// The files of one that is connected to.
+/// The files of an accepting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Its certificate, and those between it and the CA, as PEM.
+    /// Its certificate, and the intermediate certificates up to the CA, as PEM.
     pub cert: PathBuf,
     /// Its private key, as PEM.
     pub key: PathBuf,
-    /// The CAs whose certificates may stand for a token, as PEM. `None` means that nobody is asked for one.
+    /// The CAs whose certificates callers may show in place of a token, as PEM. `None`: callers are not asked for a
+    /// certificate.
     pub client_ca: Option<PathBuf>,
-    /// The name that its certificate has to be for. `None` means that none is known here.
+    /// The name that its certificate must be for. `None`: no name is known here.
     pub server_name: Option<String>,
 }
 
-/// TLS for one that is connected to.
+/// TLS for an accepting side.
 #[derive(Debug)]
 pub struct ServerTls {
     files: ServerFiles,
@@ -44,14 +45,14 @@ pub struct ServerTls {
 
 #[derive(Debug)]
 struct Loaded {
-    /// Of the files that were looked at last, whether they could be used or not.
+    /// Digest of the files that were read last, whether or not they could be used.
     digest: blake3::Hash,
     force: Force,
-    /// Whether they could not be used.
+    /// Whether the files that were read last could not be used.
     is_behind: bool,
 }
 
-/// What is in force.
+/// The configuration in force.
 #[derive(Clone, Debug)]
 struct Force {
     config: Arc<ServerConfig>,
@@ -59,18 +60,18 @@ struct Force {
     client_ca: blake3::Hash,
     not_after: u64,
     own: CertificateDer<'static>,
-    /// Why whoever believes the CAs of callers would refuse its chain.
+    /// Why peers that trust the CAs of callers would refuse its chain, if so.
     chain_fault: Option<Arc<TlsFault>>,
 }
 
-/// What a look at the files has found.
+/// Result of reading the files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reloaded {
-    /// They are as they were.
+    /// They are unchanged.
     No,
-    /// They are others, and in force.
+    /// They have changed, and the new ones are in force.
     Yes {
-        /// Whether the CAs of callers are others, too: their certificates are to be verified again.
+        /// Whether the CAs of callers have changed too: then callers' certificates must be verified again.
         client_ca: bool,
     },
 }
@@ -80,7 +81,7 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// What is wrong with the files.
     pub fn load(files: ServerFiles) -> Result<Self, TlsFault> {
         let read = Read::of(&files)?;
         let loaded = Loaded {
@@ -94,16 +95,16 @@ impl ServerTls {
         })
     }
 
-    /// Looks at the files, and takes them as a whole if they have changed.
+    /// Reads the files again, and uses them all together if they have changed.
     ///
     /// # Errors
     ///
-    /// What is wrong with files that have changed since they were looked at last; the ones before stay in force.
+    /// What is wrong with files that have changed since the last call; the files before stay in force.
     pub fn reload(&self) -> Result<Reloaded, TlsFault> {
         let read = Read::of(&self.files);
         let digest = match &read {
             Ok(read) => read.digest(),
-            // A file that is gone is told once, like one that is bad.
+            // The fault of a missing file is returned once, like that of an invalid one.
             Err(fault) => blake3::hash(fault.to_string().as_bytes()),
         };
         let (is_same, is_behind) = {
@@ -118,7 +119,7 @@ impl ServerTls {
         }
         let force = match read.and_then(|read| read.force(&self.files)) {
             Ok(force) => force,
-            // Told already; but what was not valid yet may be by now.
+            // Returned already; but a certificate that was not valid yet may be valid now.
             Err(_) if is_same => return Ok(Reloaded::No),
             Err(fault) => return Err(fault),
         };
@@ -139,7 +140,7 @@ impl ServerTls {
         Arc::clone(&self.lock().force.config)
     }
 
-    /// The last second of the certificate in force, since the Unix epoch.
+    /// The last second in which the certificate in force is valid, since the Unix epoch.
     pub fn not_after(&self) -> u64 {
         self.lock().force.not_after
     }
@@ -154,8 +155,8 @@ impl ServerTls {
         names(&self.lock().force.own)
     }
 
-    /// Why whoever believes the CAs of callers (members of a fleet do) would refuse the chain in force, if anybody would.
-    /// Agents may believe others, so it is no reason to refuse the file.
+    /// Why peers that trust the CAs of callers (members of a fleet do) would refuse the chain in force, if so. Agents
+    /// may trust other CAs, so this is no reason to refuse the file.
     pub fn chain_fault(&self) -> Option<Arc<TlsFault>> {
         self.lock().force.chain_fault.clone()
     }
@@ -180,7 +181,7 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// Where rustls does not begin.
+    /// If rustls cannot begin a session.
     pub fn session(&self) -> Result<Session, Error> {
         let session = rustls::ServerConnection::new(self.config())?;
         Ok(Session::new(session.into()))
@@ -233,7 +234,8 @@ impl Read {
                 let roots = Arc::new(files::roots(path, &self.client_ca)?);
                 chain_fault = check_chain((cert, path), &chain, &roots).err();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-                    // Whoever shows none needs a token; whoever shows one needs a valid one.
+                    // A caller without a certificate needs a token; a caller that shows a certificate needs a valid
+                    // one.
                     .allow_unauthenticated()
                     .build();
                 Some(verifier.map_err(|error| TlsFault::Refused {
@@ -249,12 +251,12 @@ impl Read {
         let config = builder.with_single_cert(chain, private);
         let mut config = config.map_err(|error| of_pair(cert, key, &error))?;
         if verifier.is_none() {
-            // Tickets keep a returning caller's handshake short, and cost this side no memory. Each configuration
-            // has keys of its own for them.
+            // Tickets shorten the handshake of a returning caller, and use no memory here. Each configuration has its
+            // own ticket keys.
             config.ticketer =
                 rustls::crypto::ring::Ticketer::new().map_err(|error| refused(cert, &error))?;
         } else {
-            // A session that is resumed shows its certificate no more: it could go on after the certificate's end.
+            // A resumed session shows no certificate again: it could go on after the certificate's end.
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         }
@@ -269,7 +271,7 @@ impl Read {
     }
 }
 
-/// The certificate that stands for this side, which is for the name that callers expect.
+/// The certificate of this side, checked to be for the name that callers expect.
 fn own(
     files: &ServerFiles,
     chain: &[CertificateDer<'static>],
@@ -293,7 +295,7 @@ fn is_for(own: &CertificateDer<'_>, name: &str) -> bool {
     verify_server_name(&parsed, &name).is_ok()
 }
 
-/// Whether one who believes these CAs, as a client, would believe the chain.
+/// Checks whether a client that trusts these CAs would trust the chain.
 fn check_chain(
     (cert, ca): (&Path, &Path),
     chain: &[CertificateDer<'static>],

@@ -1,13 +1,13 @@
-//! One TLS session over a TCP connection whose reading and writing never wait.
+//! One TLS session over a TCP connection, with reads and writes that never wait.
 //!
 //! ```text
-//! write(pieces) ──> records ──> socket, as far as it takes them       flush: what it did not take before
+//! write(pieces) ──> records ──> socket, as much as it accepts         flush: the rest
 //! read(buffer)  <── plaintext <── records <── socket
 //! ```
 //!
-//! The caller waits for the socket to become readable or writable, as without TLS; [`Session::wants_write`] and
-//! [`Session::has_plaintext`] say what the socket alone does not show. What stays true: what waits in the session is
-//! bounded, by [`WAITING_BYTES_MAX`] outwards and by one record and a read inwards.
+//! The caller waits until the socket is readable or writable, as without TLS; [`Session::wants_write`] and
+//! [`Session::has_plaintext`] return what the socket alone does not show. What stays true: the bytes buffered in a
+//! session are bounded, by [`WAITING_BYTES_MAX`] outwards, and by one record and a read inwards.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -17,13 +17,13 @@ use tokio::net::TcpStream;
 
 use crate::{Certificate, explain};
 
-/// Bytes that may wait in a session for its socket: some records, so that a burst takes few system calls.
+/// Bytes that a session may buffer for its socket: some records, so that a burst takes few system calls.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// A session.
 pub struct Session {
     tls: Connection,
-    /// Bytes of plaintext that have come and have not been read.
+    /// Bytes of plaintext that were received and not read yet.
     plaintext: usize,
 }
 
@@ -43,7 +43,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Why it failed, in words for an operator where TLS is the reason.
+    /// Why it failed; for a fault of TLS with an explanation for operators.
     pub async fn handshake(&mut self, stream: &TcpStream) -> io::Result<()> {
         loop {
             while self.tls.wants_write() {
@@ -73,7 +73,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` while there is nothing; else why the session is over.
+    /// `WouldBlock` while there is nothing to read; otherwise why the session is over.
     pub fn read(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.tls.reader().read(buffer) {
@@ -82,8 +82,8 @@ impl Session {
                     return Ok(read);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer is gone without a word: to whoever reads that is an end like another, since every
-                // message has its length.
+                // The peer closed the connection without TLS's closing message. Every message has its length, so
+                // this is an end like any other.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) => return Err(error),
             }
@@ -93,27 +93,27 @@ impl Session {
         }
     }
 
-    /// Writes pieces without waiting; how many of their bytes were taken, by the session or the socket.
+    /// Writes pieces without waiting; returns how many of their bytes the session or the socket accepted.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` while nothing more is taken; else why the session is over.
+    /// `WouldBlock` while no more bytes are accepted; otherwise why the session is over.
     pub fn write(&mut self, stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(stream)?;
         let taken = self.tls.writer().write_vectored(pieces)?;
         match self.flush(stream) {
             Ok(()) => Ok(taken),
-            // They are the session's now, and go out by and by.
+            // The session has buffered them, and will send them later.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && 0 < taken => Ok(taken),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes what waits in the session.
+    /// Writes the buffered bytes.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` while something is left; else why the session is over.
+    /// `WouldBlock` while some are left; otherwise why the session is over.
     pub fn flush(&mut self, stream: &TcpStream) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(stream)) {
@@ -126,12 +126,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether something waits in the session for the socket.
+    /// Whether bytes are buffered for the socket.
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Whether plaintext has come that was not read: the socket may have nothing more.
+    /// Whether plaintext was received and not read: the socket may have no more bytes.
     pub const fn has_plaintext(&self) -> bool {
         0 < self.plaintext
     }
@@ -141,13 +141,13 @@ impl Session {
         Certificate::of_peer(self.tls.peer_certificates())
     }
 
-    /// Takes what the socket has; how many bytes, 0 at its end.
+    /// Reads the available bytes of the socket; returns how many, 0 at its end.
     fn fill(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let read = self.tls.read_tls(&mut Socket(stream))?;
         match self.tls.process_new_packets() {
             Ok(state) => self.plaintext = state.plaintext_bytes_to_read(),
             Err(error) => {
-                // The peer is told by an alert, if it takes one.
+                // Sends an alert to the peer, if the socket accepts it.
                 let _ = self.tls.write_tls(&mut Socket(stream));
                 return Err(io::Error::new(io::ErrorKind::InvalidData, explain(&error)));
             }
@@ -156,7 +156,7 @@ impl Session {
     }
 }
 
-/// A socket that says `WouldBlock` instead of waiting.
+/// A socket whose reads and writes return `WouldBlock` instead of waiting.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {

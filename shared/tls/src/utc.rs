@@ -1,16 +1,16 @@
-//! Seconds since the Unix epoch, as dates and times in UTC: what certificates and tokens say of their ends.
+//! Seconds since the Unix epoch as dates and times in UTC, for the ends of certificates and tokens.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The second since the Unix epoch of a day (year, month, day) and a time (hour, minute, second) in UTC; `None` before
-/// it, and for a month that there is not.
+/// The second since the Unix epoch of a day (year, month, day) and a time (hour, minute, second) in UTC; `None`
+/// before the epoch, and for an invalid month.
 pub fn seconds(day: (u64, u64, u64), time: (u64, u64, u64)) -> Option<u64> {
     let ((year, month, day), (hour, minute, second)) = (day, time);
     let days = days_since_epoch(year, month, day)?;
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// A second since the Unix epoch as people write it, in UTC.
+/// A second since the Unix epoch as a date and time in UTC.
 pub fn text(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468;
@@ -35,9 +35,9 @@ pub fn now() -> u64 {
     since.unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, which may not be before it.
+/// Days from 1970-01-01 to a date of the Gregorian calendar, which must not be earlier.
 fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
-    // Years begin in March here, so that the leap day is a year's last.
+    // Years begin in March here, so that the leap day is the last day of a year.
     let (year, month) = match month {
         1 | 2 => (year.checked_sub(1)?, month + 9),
         3..=12 => (year, month - 3),

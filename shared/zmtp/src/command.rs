@@ -7,8 +7,8 @@
 //! PING        [time to live (2)][context, up to 16 bytes], answered by PONG with the context
 //! ```
 //!
-//! What stays true: reading one keeps nothing and allocates nothing, but for the token of a READY and the reason
-//! of an ERROR, which their lengths' bounds hold for.
+//! What stays true: reading a command keeps nothing and allocates nothing, except for the token of a READY and
+//! the reason of an ERROR, which are bounded by their lengths.
 
 use crate::{SocketType, TOKEN_PROPERTY, Token, Violation};
 
@@ -23,7 +23,7 @@ pub(crate) enum Command<'a> {
     Ping(&'a [u8]),
     Pong,
     Error(&'a [u8]),
-    /// Of a later version: ignored, as the specification wants it.
+    /// A command of a later version: ignored, as the specification requires.
     Other,
 }
 
@@ -33,7 +33,7 @@ fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(length))
 }
 
-/// Checks a READY, of which the type of the peer's socket matters, and its token, if it shows one.
+/// Checks a READY: the type of the peer's socket, and its token, if it shows one.
 pub(crate) fn check_ready(role: SocketType, body: &[u8]) -> Result<Option<Token>, Violation> {
     let Some((b"READY", mut rest)) = split(body) else {
         return Err(Violation::NotReady);
@@ -83,7 +83,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Command<'_>, Violation> {
             }
         },
         b"PONG" => Command::Pong,
-        // A reason that is cut off is none.
+        // A reason that is cut off counts as no reason.
         b"ERROR" => Command::Error(split(data).map_or(&[][..], |(reason, _)| reason)),
         _ => Command::Other,
     })

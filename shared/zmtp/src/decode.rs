@@ -4,8 +4,8 @@
 //! Greeting ──64 bytes──> Header ──flags, length──> Body ──length bytes──> event, Header
 //! ```
 //!
-//! Knows nothing of time: how long a peer may take for any of it is the caller's rule, and
-//! [`Decoder::is_between_messages`] and [`Decoder::held`] are what such rules need.
+//! Knows nothing of time: how long a peer may take is decided by the caller, which can use
+//! [`Decoder::is_between_messages`] and [`Decoder::held`] for that.
 
 use bytes::Bytes;
 
@@ -16,30 +16,30 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// The least that is reserved for a body that comes in pieces, so that single bytes do not each
+/// The least capacity that is reserved for a body that arrives in pieces, so that single bytes do not each
 /// allocate.
 const BODY_BYTES_MIN: usize = 256;
 
-/// What `Bytes` and its place in a message cost beside the bytes of a frame, rounded up.
+/// The cost of a `Bytes` and its place in a message, in addition to the bytes of a frame, rounded up.
 const PART_OVERHEAD: usize = 96;
 
-/// What a peer said.
+/// What was read from a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete.
     Ready {
         /// Whether the peer understands PING: it speaks ZMTP 3.1 or later.
         pings: bool,
-        /// The token that its READY shows.
+        /// The token in its READY.
         token: Option<Token>,
     },
     /// A message, as its frames; at least one. A publisher never gets one.
     Message(Vec<Bytes>),
-    /// To a publisher alone: a topic is subscribed to.
+    /// For a publisher only: the peer subscribes to a topic.
     Subscribe(Bytes),
-    /// To a publisher alone: a topic is no longer subscribed to.
+    /// For a publisher only: the peer cancels a subscription.
     Cancel(Bytes),
-    /// To be answered by a PONG with this context.
+    /// A PING, which has to be answered by a PONG with this context.
     Ping(Bytes),
     /// The answer to a PING.
     Pong,
@@ -60,7 +60,7 @@ enum DecodeStage {
         length: usize,
         body: Vec<u8>,
     },
-    /// A violation was met: nothing is read any more.
+    /// A violation occurred: nothing is read any more.
     Broken(Violation),
 }
 
@@ -69,7 +69,7 @@ const HEADER: DecodeStage = DecodeStage::Header {
     have: 0,
 };
 
-/// Reads one connection.
+/// Decodes the bytes of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     role: SocketType,
@@ -82,7 +82,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// One for a connection of which nothing has been read; `role` is what this side is.
+    /// A decoder for a new connection; `role` is the socket type of this side.
     pub fn new(role: SocketType, limits: PeerLimits) -> Self {
         Self {
             role,
@@ -98,17 +98,17 @@ impl Decoder {
         }
     }
 
-    /// The next event of these bytes, which are taken off the front of `input`; `None` once all of them
-    /// were taken and more are needed.
+    /// The next event in these bytes, which are removed from the front of `input`; `None` once all bytes are
+    /// consumed and more are needed.
     ///
     /// # Errors
     ///
-    /// The [`Violation`] that ends the connection, from now on at each call.
+    /// The [`Violation`] that ends the connection; every later call returns it again.
     pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Violation> {
         loop {
             let step = self.step(input);
             if let Err(violation) = step {
-                // What was kept is of no use any more.
+                // The buffered parts are not needed any more.
                 self.stage = DecodeStage::Broken(violation);
                 self.parts = Vec::new();
             }
@@ -125,17 +125,17 @@ impl Decoder {
         self.is_ready
     }
 
-    /// The reason that the peer gave by an ERROR, as [`Violation::PeerError`] was returned: the peer's own text.
+    /// The reason in the peer's ERROR, for which [`Violation::PeerError`] was returned: the peer's own text.
     pub fn peer_error(&self) -> Option<&str> {
         self.peer_error.as_deref()
     }
 
-    /// Whether nothing is unfinished: no header, no frame, and no message of which frames are missing.
+    /// Whether nothing is incomplete: no header, no frame, and no message with missing frames.
     pub fn is_between_messages(&self) -> bool {
         matches!(self.stage, DecodeStage::Header { have: 0, .. }) && self.parts.is_empty()
     }
 
-    /// The bytes of memory that are kept for what is unfinished.
+    /// The bytes of memory that incomplete input takes.
     pub fn held(&self) -> usize {
         let body = match &self.stage {
             DecodeStage::Body { body, .. } => body.capacity(),
@@ -155,7 +155,7 @@ impl Decoder {
                 if *have < GREETING_BYTES {
                     return Ok(DecodeStep::More);
                 }
-                // The version, behind the signature of ten bytes.
+                // The version, after the signature of ten bytes.
                 self.pings = bytes.get(10..12).is_some_and(|found| [3, 1][..] <= *found);
                 self.stage = HEADER;
             }
@@ -199,7 +199,7 @@ impl Decoder {
         Ok(DecodeStep::On)
     }
 
-    /// The length of a frame that may come, as its header announces it.
+    /// The length of a frame according to its header, if it is allowed.
     fn check_header(&self, flags: u8, length: u64) -> Result<usize, Violation> {
         if COMMAND | LONG < flags || flags & (COMMAND | MORE) == COMMAND | MORE {
             return Err(Violation::Flags { found: flags });
@@ -217,7 +217,7 @@ impl Decoder {
             let allowed = self.limits.parts_max;
             return Err(Violation::TooManyParts { allowed });
         }
-        // A publisher takes subscriptions alone, and they have one frame.
+        // A publisher accepts only subscriptions, and they have one frame.
         if self.role == SocketType::Pub && flags & MORE != 0 {
             return Err(Violation::NotASubscription);
         }
@@ -286,9 +286,9 @@ impl Decoder {
 }
 
 enum DecodeStep {
-    /// Something was said.
+    /// An event is complete.
     Event(Event),
-    /// Go on with the bytes that are left.
+    /// Go on with the remaining bytes.
     On,
     /// More bytes are needed.
     More,
@@ -305,7 +305,7 @@ fn take_into(into: &mut [u8], have: &mut usize, wanted: usize, input: &mut &[u8]
     *input = rest;
 }
 
-/// Makes room for more bytes of a body: twice what there is at most, and never more than its length.
+/// Makes room for more bytes of a body: at most doubles the capacity, and never exceeds its length.
 fn grow(body: &mut Vec<u8>, more: usize, length: usize) {
     let needed = body.len() + more;
     if body.capacity() < needed {
@@ -317,7 +317,7 @@ fn grow(body: &mut Vec<u8>, more: usize, length: usize) {
     }
 }
 
-/// Refuses at the first byte that is wrong: whoever speaks another protocol is not waited for.
+/// Refuses at the first wrong byte, without waiting for a peer that speaks another protocol.
 fn check_greeting(bytes: &[u8]) -> Result<(), Violation> {
     let wrong = |at: usize, expected| {
         let found = bytes.get(at).copied().unwrap_or(0);

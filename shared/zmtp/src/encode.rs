@@ -1,4 +1,4 @@
-//! From messages and commands to bytes, once for all the connections that they go to.
+//! Encodes messages and commands, once for all the connections to which they are sent.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -8,16 +8,17 @@ const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
-/// The version that is announced: PING, SUBSCRIBE and CANCEL are commands from 3.1 on.
+/// The announced version: PING, SUBSCRIBE and CANCEL are commands from 3.1 on.
 const VERSION: [u8; 2] = [3, 1];
 
-/// Greeting and READY, whole: what a connection begins with. The NULL mechanism lets both sides send
-/// it without waiting for the other.
+/// Greeting and READY: the beginning of a connection. With the NULL mechanism both sides may send it without
+/// waiting for the other.
 pub fn opening(role: SocketType) -> Bytes {
     opening_with(role, None)
 }
 
-/// The same with a token, by which the peer knows who connects. It belongs on connections that nobody else reads.
+/// The same with a token that identifies this side to the peer. Use it only on connections that nobody else can
+/// read.
 pub fn opening_with(role: SocketType, token: Option<&Token>) -> Bytes {
     let mut bytes = BytesMut::with_capacity(GREETING_BYTES + 128);
     bytes.put_u8(0xff);
@@ -35,7 +36,7 @@ pub fn opening_with(role: SocketType, token: Option<&Token>) -> Bytes {
     bytes.freeze()
 }
 
-/// A message of these frames; of none, nothing.
+/// A message of these frames; without frames it is empty.
 pub fn message(parts: &[&[u8]]) -> Bytes {
     let size = parts.iter().map(|part| part.len() + 9).sum();
     let mut bytes = BytesMut::with_capacity(size);
@@ -48,21 +49,21 @@ pub fn message(parts: &[&[u8]]) -> Bytes {
     bytes.freeze()
 }
 
-/// Subscribes to what begins with these bytes: a message, which publishers of all versions read.
+/// Subscribes to all topics with this prefix: as a message, which publishers of all versions understand.
 pub fn subscribe(topic: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(topic.len() + 10);
     put_frame(&mut bytes, 0, &[&[1], topic]);
     bytes.freeze()
 }
 
-/// Takes a subscription back.
+/// Cancels a subscription.
 pub fn cancel(topic: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(topic.len() + 10);
     put_frame(&mut bytes, 0, &[&[0], topic]);
     bytes.freeze()
 }
 
-/// A PING without a context and without a time to live: the one who pings watches the time.
+/// A PING without a context and without a time to live: the sender watches the time itself.
 pub fn ping() -> Bytes {
     command(b"PING", &[&[0, 0]])
 }
@@ -72,14 +73,14 @@ pub fn pong(context: &[u8]) -> Bytes {
     command(b"PONG", &[context])
 }
 
-/// An ERROR, which says why the connection ends; of a longer reason the first 255 bytes.
+/// An ERROR with the reason why the connection ends; a longer reason is cut after 255 bytes.
 pub fn error(reason: &str) -> Bytes {
     let end = reason.floor_char_boundary(usize::from(u8::MAX));
     let reason = reason.get(..end).unwrap_or_default();
     command(b"ERROR", &[&[reason.len() as u8], reason.as_bytes()])
 }
 
-/// A property of a READY; names have at most 255 bytes, and values are far from four billion.
+/// A property of a READY; names have at most 255 bytes, and values far less than four billion.
 fn put_property(into: &mut BytesMut, name: &str, value: &[u8]) {
     into.put_u8(name.len() as u8);
     into.put_slice(name.as_bytes());
@@ -99,7 +100,7 @@ fn put_command(into: &mut BytesMut, name: &[u8], data: &[&[u8]]) {
     put_frame(into, COMMAND, &[&head, data].concat());
 }
 
-/// One frame, whose body is these pieces.
+/// One frame with a body of these pieces.
 fn put_frame(into: &mut BytesMut, flags: u8, body: &[&[u8]]) {
     let length: usize = body.iter().map(|piece| piece.len()).sum();
     match u8::try_from(length) {

@@ -1,4 +1,4 @@
-//! ZeroMQ's wire for peers that are not trusted: ZMTP 3 with the NULL mechanism, without I/O.
+//! ZeroMQ's wire protocol for peers that are not trusted: ZMTP 3 with the NULL mechanism, without I/O.
 //!
 //! ```text
 //! connection   greeting (64 bytes), READY, then messages and commands
@@ -20,12 +20,12 @@
 //! ```
 //!
 //! [`Decoder`] turns the bytes of a connection into [`Event`]s, or into a [`Violation`], after which
-//! the connection is to be closed. Sockets, clocks and queues belong to the caller, who calls
-//! [`Decoder::next`] with whatever was read, in pieces of any size.
+//! the caller has to close the connection. Sockets, clocks and queues belong to the caller, which
+//! calls [`Decoder::next`] with the bytes that it has read, in pieces of any size.
 //!
 //! What stays true: an announced length is compared with its bound before anything is kept, and memory
-//! grows with the bytes that were received, never with a length that was announced. Identities of
-//! peers are ignored: a connection is known by the caller's own number.
+//! grows with the bytes received, never with an announced length. Identities of peers are ignored: the
+//! caller identifies a connection by its own number.
 
 mod command;
 mod decode;
@@ -39,13 +39,13 @@ pub use encode::{cancel, error, message, opening, opening_with, ping, pong, subs
 pub use subscriptions::Subscriptions;
 pub use token::{TOKEN_PROPERTY, Token};
 
-/// The bytes of a greeting.
+/// Number of bytes of a greeting.
 pub const GREETING_BYTES: usize = 64;
 
-/// What a socket is, and so which peers it may have.
+/// The type of a socket, which determines its possible peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketType {
-    /// Asks a ROUTER, without waiting for answers.
+    /// Sends to a ROUTER, without waiting for answers.
     Dealer,
     /// Answers DEALERs (and REQs).
     Router,
@@ -56,7 +56,7 @@ pub enum SocketType {
 }
 
 impl SocketType {
-    /// Its name on the wire.
+    /// Its name in READY.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dealer => "DEALER",
@@ -66,7 +66,7 @@ impl SocketType {
         }
     }
 
-    /// The names of peers that it talks to.
+    /// The names of the types that its peers may have.
     pub const fn peers(self) -> &'static [&'static str] {
         match self {
             Self::Dealer => &["ROUTER", "REP"],
@@ -77,14 +77,14 @@ impl SocketType {
     }
 }
 
-/// What a peer may send at most.
+/// Bounds on what a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
     /// Bytes of its READY.
     pub ready_bytes_max: usize,
     /// Bytes of a frame of a message.
     pub frame_bytes_max: usize,
-    /// Bytes of a command after READY. A SUBSCRIBE is one.
+    /// Bytes of a command after READY, such as SUBSCRIBE.
     pub command_bytes_max: usize,
     /// Frames of a message.
     pub parts_max: usize,
@@ -101,26 +101,26 @@ impl Default for PeerLimits {
     }
 }
 
-/// What a peer did that ends its connection.
+/// A fault of a peer that ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// It does not speak ZMTP 3.
     #[error("greeting: byte {at} is {found:#04x}, expected {expected}")]
     Greeting {
-        /// Where in the greeting.
+        /// The offset in the greeting.
         at: usize,
         /// The byte found there.
         found: u8,
-        /// What belongs there.
+        /// The byte that is expected there.
         expected: &'static str,
     },
-    /// It wants another mechanism than NULL.
+    /// It uses another mechanism than NULL.
     #[error("greeting: another mechanism, expected NULL")]
     Mechanism,
     /// Its first frame after the greeting is not a READY.
     #[error("the first frame is not the command READY")]
     NotReady,
-    /// Its READY names a socket type that this one does not talk to, or none.
+    /// Its READY names no socket type, or one that may not be a peer of this one.
     #[error("socket type: expected one of {expected:?}")]
     PeerType {
         /// The names that are expected.
@@ -157,13 +157,13 @@ pub enum Violation {
     /// A message to a publisher that is not a subscription.
     #[error("a message to a publisher that neither subscribes (1) nor cancels (0)")]
     NotASubscription,
-    /// The peer says ERROR.
+    /// The peer sent the command ERROR.
     #[error("the peer sent the command ERROR")]
     PeerError,
 }
 
 impl Violation {
-    /// A word for each kind, for counters.
+    /// A name of the kind, for counters.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Greeting { .. } | Self::Mechanism => "greeting",

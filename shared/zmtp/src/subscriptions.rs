@@ -1,23 +1,23 @@
-//! Who subscribes to what: an index from topics to connections, and back.
+//! An index of subscriptions: from topics to connections, and back.
 //!
 //! ```text
 //! topic "r…1" ──> connections 4, 9           connection 4 ──> topics "r…1", "c…"
 //! ```
 //!
-//! A frame of a topic costs as much as the topic has subscribers, however many connections and other
-//! topics there are. To subscribe and to leave costs the same however many subscribers a topic has, or a
-//! crowd that leaves would hold up frames for seconds. Topics are whole: nothing is compared by its beginning. What stays true: both
-//! directions say the same; a topic without subscribers and a connection without topics take no memory.
+//! A frame of a topic costs as much as the topic has subscribers, however many connections and other topics there
+//! are. Subscribing and cancelling cost the same however many subscribers a topic has; otherwise many connections
+//! that leave at once would delay frames for seconds. Topics are compared as a whole, not by prefix. What stays true:
+//! both directions agree; a topic without subscribers and a connection without topics take no memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-/// The subscriptions of all connections, which have numbers; `Topic` is what is compared whole.
+/// The subscriptions of all connections, which are identified by numbers; `Topic` is compared as a whole.
 #[derive(Debug)]
 pub struct Subscriptions<Topic> {
     by_topic: HashMap<Topic, Vec<u64>>,
-    /// With each topic, at which index of the topic's connections this one stands.
+    /// For each topic of a connection, the connection's index in the topic's list.
     by_connection: HashMap<u64, HashMap<Topic, usize>>,
     count: usize,
 }
@@ -33,7 +33,7 @@ impl<Topic> Default for Subscriptions<Topic> {
 }
 
 impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
-    /// Adds one; subscribing twice is subscribing once. Returns how many the connection has.
+    /// Adds a subscription; a second one to the same topic changes nothing. Returns how many the connection has.
     pub fn subscribe(&mut self, connection: u64, topic: Topic) -> usize {
         let topics = self.by_connection.entry(connection).or_default();
         if let Entry::Vacant(place) = topics.entry(topic) {
@@ -45,7 +45,7 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
         topics.len()
     }
 
-    /// Takes one back, if it is there.
+    /// Removes a subscription, if it exists.
     pub fn cancel(&mut self, connection: u64, topic: &Topic) {
         let Some(topics) = self.by_connection.get_mut(&connection) else {
             return;
@@ -59,34 +59,34 @@ impl<Topic: Clone + Eq + Hash> Subscriptions<Topic> {
         self.unlist(topic, at);
     }
 
-    /// A connection is gone, and all its subscriptions with it.
+    /// Removes a connection with all its subscriptions.
     pub fn remove(&mut self, connection: u64) {
         for (topic, at) in self.by_connection.remove(&connection).unwrap_or_default() {
             self.unlist(&topic, at);
         }
     }
 
-    /// The connections that subscribe to a topic, in no order.
+    /// The connections that subscribe to a topic, in arbitrary order.
     pub fn subscribers(&self, topic: &Topic) -> &[u64] {
         self.by_topic.get(topic).map_or(&[], Vec::as_slice)
     }
 
-    /// How many topics a connection subscribes to.
+    /// Number of topics to which a connection subscribes.
     pub fn of_connection(&self, connection: u64) -> usize {
         self.by_connection.get(&connection).map_or(0, HashMap::len)
     }
 
-    /// All subscriptions of all connections.
+    /// Number of subscriptions of all connections.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether nobody subscribes to anything.
+    /// Whether there are no subscriptions.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Takes the connection at an index off a topic's list. The last one of the list takes its index.
+    /// Removes the connection at an index from a topic's list. The last one of the list takes its index.
     fn unlist(&mut self, topic: &Topic, at: usize) {
         let Some(subscribers) = self.by_topic.get_mut(topic) else {
             return;

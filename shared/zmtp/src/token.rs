@@ -1,11 +1,11 @@
-//! The token that a READY may show, so that the peer knows who connects.
+//! The token that a READY may contain, by which the peer identifies the connecting side.
 //!
 //! ```text
 //! READY  Socket-Type: DEALER  X-Tollgate-Token: tg1_…
 //! ```
 //!
-//! ZMTP has properties of applications begin with `X-`; peers that do not know one ignore it. Knows nothing of
-//! what a token allows. What stays true: `Debug` does not show it.
+//! In ZMTP, names of an application's own properties begin with `X-`; peers ignore unknown ones. Knows nothing
+//! of what a token allows. What stays true: `Debug` does not show it.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ pub const TOKEN_PROPERTY: &str = "X-Tollgate-Token";
 pub struct Token(Box<[u8]>);
 
 impl Token {
-    /// Of these bytes.
+    /// A token with these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Its bytes, for whoever compares or sends it.
+    /// Its bytes, to compare or send them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The codec as a peer meets it: any pieces, any corruption, any length that is announced.
+//! The codec with input of any kind: any pieces, any corruption, any announced length.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ const LIMITS: PeerLimits = PeerLimits {
     parts_max: 3,
 };
 
-/// What a decoder says of these pieces of bytes, up to the first violation.
+/// A decoder's events for these pieces of bytes, up to the first violation.
 fn decode<'a>(
     role: SocketType,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -58,7 +58,7 @@ fn violation(bytes: &[u8]) -> Option<Violation> {
     decode(SocketType::Router, [bytes]).1
 }
 
-/// One thing that a peer may say, and what is to be read of it.
+/// Bytes that a peer may send, and the event that must be read from them.
 fn said(role: SocketType) -> BoxedStrategy<(Bytes, Event)> {
     let bytes = |max| prop::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
     let pings = bytes(17).prop_map(|context| {
@@ -153,7 +153,7 @@ proptest! {
         prop_assert!(events.is_empty());
     }
 
-    /// In bytes that were really allocated, while a frame comes in.
+    /// Measured in bytes that were really allocated, while a frame arrives.
     #[test]
     fn memory_grows_with_what_was_received(announced in 1..=(1u64 << 20), received in 0..8_192usize) {
         let start = opened(&header(2, announced));
@@ -170,7 +170,8 @@ proptest! {
             assert!(!decoder.is_between_messages());
             assert!(decoder.held() <= 2 * body.len() + 256, "{}", decoder.held());
         });
-        // Beside the body: greeting, READY, and the body before it was moved to where it fits.
+        // In addition to the body: greeting, READY, and the body before it was moved to larger
+        // memory.
         let allowed = 3 * body.len() as u64 + 1_024;
         prop_assert!(memory.bytes_max <= allowed, "{} of {allowed}", memory.bytes_max);
     }
@@ -183,11 +184,11 @@ fn a_length_that_is_announced_is_refused_before_anything() {
         let memory = allocation_counter::measure(|| {
             let after = violation(&opened(&header(2, length)));
             assert_eq!(after, too_long(length, 1 << 20));
-            // Before READY, a command.
+            // Before READY only a command is allowed.
             let greeting = &opening(SocketType::Dealer)[..64];
             let before = violation(&[greeting, &header(6, length)].concat());
             assert_eq!(before, too_long(length, 4 << 10));
-            // And a message, of whatever length.
+            // And a message of any length is refused.
             let early = violation(&[greeting, &header(2, length)].concat());
             assert_eq!(early, Some(Violation::NotReady));
         });
@@ -208,7 +209,7 @@ fn a_message_of_endless_parts_is_refused_at_its_fourth() {
     let four = [1, 1, b'x'].repeat(4);
     let refused = Some(Violation::TooManyParts { allowed: 3 });
     assert_eq!(violation(&opened(&four)), refused);
-    // A command between the frames of a message is none of them.
+    // A command between the frames of a message does not count as one of them.
     let between = [&three[..], &ping()[..]].concat();
     assert_eq!(violation(&opened(&between)), None);
 }
@@ -221,7 +222,7 @@ fn other_protocols_are_refused_at_their_first_wrong_byte() {
     };
     assert_eq!(at(b"G"), 0);
     assert_eq!(at(b"\xff\0\0\0\0\0\0\0\0\0"), 9);
-    // ZMTP 2 goes on with the type of its socket, and waits.
+    // A ZMTP 2 peer continues with the type of its socket, and waits.
     assert_eq!(at(b"\xff\0\0\0\0\0\0\0\0\x7f\x01\x05"), 10);
     let mut curve = opening(SocketType::Dealer).to_vec();
     curve[12..17].copy_from_slice(b"CURVE");

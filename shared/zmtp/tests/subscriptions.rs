@@ -1,4 +1,4 @@
-//! The index of subscriptions beside a plain set of pairs.
+//! Compares the index of subscriptions with a plain set of pairs.
 
 #![allow(
     clippy::unwrap_used,
