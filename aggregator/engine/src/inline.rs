@@ -66,7 +66,7 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// A limiter that has seen nothing yet.
+    /// A limiter without requests so far.
     pub fn new(global: Option<u64>) -> Self {
         Self {
             global,

@@ -32,7 +32,7 @@ const HIT_BYTES: u64 = 4;
 /// Above so many copies a window's stamps are rounded, so that it has no more different ones.
 const STAMPS_MAX: u64 = 4_096;
 
-/// A warning is given for a domain that takes at least so many bytes at its limit.
+/// A warning is given for a domain that takes more bytes than this at its limit.
 pub const STATE_BYTES_WARN: u64 = 64 * 1_024;
 
 /// A document is refused if a domain takes more bytes than this at its limit, unless the document explicitly

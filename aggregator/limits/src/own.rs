@@ -45,7 +45,7 @@ pub enum NotChanged {
     Kind {
         /// The resource.
         resource: Box<str>,
-        /// By what it is limited.
+        /// What limits it.
         by: &'static str,
         /// What can be stated.
         expected: &'static str,

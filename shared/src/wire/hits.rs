@@ -30,7 +30,8 @@ pub const RESOURCES_MAX: u32 = 4096;
 pub struct Sender<'a> {
     /// The agent's name.
     pub agent: &'a str,
-    /// Drawn at random when the agent started. Epochs have no order but that of their first appearance in the log.
+    /// The hash of a secret that the agent drew at random when it started. Epochs have no order but that of their
+    /// first appearance in the log.
     pub epoch: u128,
     /// The number of the batch among those of this epoch for this partition, counted from 1.
     pub sequence: u64,

@@ -17,7 +17,7 @@ use crate::time::Span;
 /// A member without a statement for so long, by the topic's own time, is ignored: the time of four statements.
 pub const SILENCE_MAX: Span = Span::from_secs(8);
 
-/// The number of this kind, behind the version byte.
+/// The number of this kind, after the version byte.
 pub const KIND: u8 = 1;
 
 /// One aggregator of a fleet.

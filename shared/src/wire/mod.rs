@@ -1,4 +1,4 @@
-//! The bytes of everything that crosses a process boundary: MessagePack behind a version byte.
+//! The bytes of everything that crosses a process boundary: MessagePack after a version byte.
 //!
 //! ```text
 //! log record   [version][kind][MessagePack array][16-byte tag, where only aggregators may write it]

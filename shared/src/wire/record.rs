@@ -153,7 +153,7 @@ impl Total {
 pub struct LimitsActivation {
     /// The version: the offset of its record in the limits stream.
     pub version: u64,
-    /// The digest of that version's text.
+    /// The digest of that version's text, or of its amendment's record.
     pub digest: [u8; 32],
 }
 

@@ -161,7 +161,7 @@ impl Copies {
         released
     }
 
-    /// An epoch is over: its successor or the epoch itself has said so. None of its holds counts or
+    /// An epoch is over: its successor or the epoch itself has stated that. None of its holds counts or
     /// is kept, and its operations are refused from now on. Copies that it has staged stay staged.
     /// Returns the number of copies that came back.
     pub fn epoch_over(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {

@@ -23,7 +23,7 @@ pub struct LiveDenial {
     pub resource: Arc<str>,
     /// The domain; `None`: everybody.
     pub domain: Option<Arc<str>>,
-    /// Where it was stated last.
+    /// The log position of its last statement.
     pub place: Place,
     /// Until when, and why.
     pub denial: Denial,

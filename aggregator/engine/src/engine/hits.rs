@@ -73,7 +73,7 @@ struct GlobalCopies {
 enum Unkept {
     /// Its pair belongs to another partition.
     Misrouted,
-    /// Its pair is new, and there are as many as may be.
+    /// Its pair is new, and there are as many pairs as allowed.
     AtCap,
 }
 

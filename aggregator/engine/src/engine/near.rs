@@ -28,9 +28,9 @@ pub struct PairNear {
     pub limit: u64,
     /// Its window.
     pub window: Span,
-    /// When it has room for more, if nothing comes; [`Timestamp::MAX`]: never.
+    /// When it has room for more, if no hit comes; [`Timestamp::MAX`]: never.
     pub more_at: Timestamp,
-    /// When the pair is no longer near, if nothing comes; [`Timestamp::MAX`]: never.
+    /// When the pair is no longer near, if no hit comes; [`Timestamp::MAX`]: never.
     pub until: Timestamp,
 }
 

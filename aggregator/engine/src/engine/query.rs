@@ -26,7 +26,7 @@ use crate::rules::{State, tiers};
 use crate::stream::Pair;
 use tollgate_limits::{Bucket, Limits, RateClass};
 
-/// How a pair stands at an instant.
+/// The state of a pair at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairView {
     /// Its time: the greatest instant among its entries.
@@ -48,7 +48,7 @@ pub struct PairView {
     /// What counts in the hard limit, in each window and in each quota, in the order in which the rules
     /// check them.
     pub counts: Vec<Count>,
-    /// How its bucket stands, if it has one.
+    /// The state of its bucket, if it has one.
     pub bucket: Option<BucketView>,
     /// Copies that would be granted at once.
     pub remaining: u64,
@@ -322,12 +322,12 @@ impl Engine {
         self.amended.len()
     }
 
-    /// How a pair stands at its own time, as of its newest hit; `None` if it is not known.
+    /// The state of a pair at its own time, as of its newest hit; `None` if it is not known.
     pub fn pair(&self, resource: &str, domain: &str) -> Option<PairView> {
         self.pair_as_of(resource, domain, Timestamp::ZERO)
     }
 
-    /// How a pair stands at log time, or at its own time where that is later; `None` if it is not known.
+    /// The state of a pair at log time, or at its own time if that is later; `None` if it is not known.
     pub fn pair_now(&self, resource: &str, domain: &str) -> Option<PairView> {
         self.pair_as_of(resource, domain, self.now())
     }

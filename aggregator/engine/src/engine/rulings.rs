@@ -126,7 +126,7 @@ pub struct HoldCounts {
 pub struct ResourceHolds {
     /// The resource.
     pub resource: Box<str>,
-    /// What became of its operations.
+    /// The counts of its operations.
     pub counts: HoldCounts,
 }
 
@@ -168,7 +168,7 @@ pub enum AgentChange {
     },
     /// It was gone, and a record of it arrived.
     Returned,
-    /// It is over: its successor named it, or it said so itself.
+    /// It is over: its successor named it, or it stated that itself.
     Over {
         /// Copies that came back.
         copies: u64,
@@ -375,7 +375,7 @@ pub enum Fate {
     Stopped(Stop),
 }
 
-/// Why ruling of a partition stopped. A build that guessed would rule differently from others.
+/// Why a partition is no longer ruled. A build that guessed would rule differently from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// A record of a kind that this build does not know and must not skip.

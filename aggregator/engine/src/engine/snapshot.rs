@@ -114,9 +114,9 @@ pub enum SnapshotFault {
     /// The digest of what was read differs from the one that was written.
     #[error("digest {found:032x}, expected {expected:032x}")]
     Digest {
-        /// Of what was read.
+        /// The digest of what was read.
         found: u128,
-        /// As it was written.
+        /// The digest that was written.
         expected: u128,
     },
 }

@@ -28,7 +28,7 @@ use tollgate_limits::{Limits, RateClass, RateResource, Window, forgets};
 /// The checked texts of versions, which the caller provides. It has verified each against the digest in the
 /// activation that brings it in.
 pub trait Versions {
-    /// The limits of a version; `None` if it is an amendment or not at hand.
+    /// The limits in force under a version; `None` if it is not at hand.
     fn limits(&self, version: u64) -> Option<Arc<Limits>>;
 
     /// The lowest version above this one (for `None`, the lowest of all) that is at hand.
@@ -105,7 +105,7 @@ pub(super) struct Steps {
     /// Ascending and without gaps in their ordinals; never empty.
     steps: VecDeque<VersionStep>,
     newest: VersionStep,
-    /// The version that was brought in last: the newest step's, or an amendment behind it.
+    /// The version that was brought in last: the newest step's, or an amendment after it.
     upto: u64,
 }
 

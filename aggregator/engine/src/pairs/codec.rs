@@ -29,7 +29,7 @@ use tollgate_limits::RateClass;
 /// A pair as it is stored: its state, and what the engine keeps beside it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stored {
-    /// What the rules remember.
+    /// Its state under the rules.
     pub pair: Pair,
     /// The ordinal of the version by which it was ruled last.
     pub ordinal: u32,

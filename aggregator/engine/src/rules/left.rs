@@ -75,7 +75,7 @@ fn no_longer_near(class: &RateClass, state: &State, now: Timestamp, from: u64) -
     let rises = |limit: u64, window: Span, stamps: &Stamps| match limit.checked_sub(from) {
         None | Some(0) => Timestamp::MAX,
         Some(held) => match stamps.nth_newest(held) {
-            // If so many copies are in the window, it is one too many.
+            // With `held` copies in the window the room is `from`: one copy too many.
             Some(at) => leaves(at, window).max(now),
             None => now,
         },

@@ -20,7 +20,8 @@ use crate::source::{Item, Section, nearest};
 use crate::stated::Stated;
 use crate::warning::{Collector, WarningKind};
 
-/// Reads the overrides of a rate-limited resource; `read` reads a single statement, which may contain a quota.
+/// Reads the overrides of a rate-limited resource; `read` reads a single statement. `has_quota`: the resource itself
+/// states a quota.
 pub(super) fn read_overrides(
     resource: &Section<'_, '_>,
     reading: &ResourceReading<'_, '_>,
