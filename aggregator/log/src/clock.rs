@@ -1,14 +1,14 @@
-//! The machine's wall clock, by which a log says when it took a record.
+//! The machine's wall clock. A log takes append times from it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_shared::time::{Span, Timestamp};
 
-/// A clock that tells wall time.
+/// A clock that returns the wall time.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The wall time now; the epoch's beginning where the machine's clock is before it.
+/// The wall time now, or the Unix epoch if the machine's clock is before it.
 pub fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Timestamp::ZERO.saturating_add(Span::from_std(since.unwrap_or(Duration::ZERO)))

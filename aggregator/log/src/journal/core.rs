@@ -1,12 +1,13 @@
-//! The journal's thinking: commands and an instant in, reads, writes and events out, turn by turn.
+//! The journal's logic without I/O of its own: commands and an instant in; reads, writes and events
+//! out, turn by turn.
 //!
 //! Has no thread, no channel and no clock, so that a simulation can drive it as the journal's thread
-//! does. In one turn the commands are taken, each partition's appends become one write (and one sync,
-//! where configured), tickets are answered, followers that are caught up get the records from memory,
-//! and those behind read a bounded piece from disk.
+//! does. One turn takes the commands, writes each partition's appends in one write (and syncs it, where
+//! configured), answers tickets, delivers new records from memory to followers that are caught up, and
+//! reads a bounded piece from disk for each follower that is behind.
 //!
 //! What stays true: nothing is answered or delivered before it is as durable as configured; a follower
-//! gets each record once and in order, or is told why not.
+//! gets each record once and in order, or an event that says why not.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,18 +25,19 @@ use super::partition::{JournalCursor, Partition, Terms};
 use super::retention::{self, Bounds};
 use super::{Ack, JournalConfig, RECORD_BYTES_MAX};
 
-/// How much followers that are behind may read from disk in one turn, each, in bytes. More than a turn
-/// appends, so that they catch up however much is written.
+/// How many bytes each follower that is behind may read from disk in one turn. This is more than a turn
+/// appends, so followers catch up whatever the rate of writing.
 const CATCH_UP_BYTES: usize = 2 * super::TURN_BYTES;
 
-/// How often segments are looked after. Retention is counted in hours; a second is nothing beside it.
+/// How often the journal closes and removes old segments. Retention is counted in hours, so a second is
+/// precise enough.
 const TIDY_EVERY_MS: u64 = 1_000;
 
-/// How long a partition that failed and is not tried again stands for the whole log. Whoever wants it
-/// tries several times in that.
+/// How long a partition whose append failed keeps the whole log `Down` if nobody tries that partition
+/// again. The owner retries several times within this time.
 const FAILING_MS: u64 = 2_000;
 
-/// What the journal is told.
+/// A command to the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalCommand {
     /// Append a record.
@@ -44,14 +46,14 @@ pub enum JournalCommand {
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// What the answer is to name.
+        /// Names this append in the answer.
         ticket: Ticket,
         /// The record.
         record: Vec<u8>,
     },
-    /// Answer that there is no room for a record now.
+    /// Answer that there is no room for a record at the moment.
     Refuse {
-        /// What the answer is to name.
+        /// Names the append in the answer.
         ticket: Ticket,
     },
     /// Deliver from an offset on.
@@ -60,7 +62,7 @@ pub enum JournalCommand {
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// The first offset that is wanted.
+        /// The first offset to deliver.
         from: u64,
     },
 }
@@ -72,10 +74,10 @@ pub struct Core {
     slots: Vec<JournalSlot>,
     /// Slots with appends in this turn.
     touched: Vec<usize>,
-    /// Partitions whose last append failed, and when that was, in milliseconds of the clock.
+    /// Partitions whose last append failed, and when it failed, in milliseconds of the clock.
     failing: BTreeMap<usize, u64>,
     buffer: Vec<u8>,
-    /// When old segments were last looked for, in milliseconds of the clock.
+    /// When the journal last looked for old segments, in milliseconds of the clock.
     tidied_ms: u64,
     _lock: Box<dyn Send>,
 }
@@ -88,16 +90,16 @@ struct JournalSlot {
 
 struct Follower {
     cursor: JournalCursor,
-    /// The end when following began, until `CaughtUp` has been said.
+    /// The partition's end when following began; `None` once `CaughtUp` was sent.
     target: Option<u64>,
 }
 
 impl Core {
-    /// Opens the journal, or makes it. `boot` names the boot of the machine, if it is known.
+    /// Opens the journal, or creates it. `boot` is the id of the machine's current boot, if known.
     ///
     /// # Errors
     ///
-    /// Each [`OpenError`]: where the directory cannot be used, is in use, is not a journal that this
+    /// Each [`OpenError`]: the directory cannot be used, is in use, does not hold a journal that this
     /// build reads, or is damaged.
     pub fn open(
         config: JournalConfig,
@@ -124,7 +126,8 @@ impl Core {
         Ok((core, opened.report))
     }
 
-    /// One turn. True where there is more to do without any command: followers that are behind.
+    /// Runs one turn. Returns true while there is work that needs no command: followers that are
+    /// behind.
     pub fn turn(
         &mut self,
         commands: impl IntoIterator<Item = JournalCommand>,
@@ -147,12 +150,12 @@ impl Core {
         more
     }
 
-    /// Makes everything durable and says in the directory that the stop was a clean one. Every command
-    /// has been through a turn.
+    /// Makes everything durable and marks the stop as clean in the directory. The caller has passed
+    /// every command through a turn before.
     ///
     /// # Errors
     ///
-    /// Where something cannot be made durable: then the next opening sees a stop that was not clean.
+    /// If something cannot be made durable. The next opening then sees a stop that was not clean.
     pub fn close(mut self) -> Result<(), OpenError> {
         for slot in &mut self.slots {
             let dir: PathBuf = slot.partition.dir.clone();
@@ -265,9 +268,10 @@ impl Core {
         });
     }
 
-    /// Closes segments that have grown old, and removes those that are overdue, once in a while.
+    /// Closes segments that have grown old, and removes segments beyond their retention, every
+    /// [`TIDY_EVERY_MS`].
     fn tidy(&mut self, now_ms: u64) {
-        // A clock that was set back must not stop this.
+        // `abs_diff`, so that a clock that was set back does not stop this.
         if now_ms.abs_diff(self.tidied_ms) < TIDY_EVERY_MS {
             return;
         }
@@ -298,14 +302,15 @@ impl Core {
         }
     }
 
-    /// Writes what is staged for a partition, answers, and delivers to its follower.
+    /// Writes a partition's staged records, answers their tickets, and delivers the records to the
+    /// follower.
     fn commit(&mut self, at: usize, now: Timestamp, emit: &mut dyn FnMut(LogEvent)) {
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
         let terms = Terms {
-            // What rules is written seldom and wanted for ever: a version that pointers name must not
-            // be lost with the power, whatever hits may be.
+            // Limits versions are few and needed for ever. Limits activations name them, so a power cut
+            // must not lose them, whatever durability is configured for hits.
             ack: match slot.partition.stream {
                 Stream::Limits => Ack::Synced,
                 Stream::Hits | Stream::Denials => self.config.ack,
@@ -319,7 +324,8 @@ impl Core {
             .append(records, now.as_millis(), terms, &mut self.buffer);
         match appended {
             Ok(appended) => {
-                // Where the clock was set back, append times stand still, and the log's time is theirs.
+                // If the clock was set back, append times stand still, and the log's time is the append
+                // time.
                 let taken = (appended.append_ms == now.as_millis()).then_some(now);
                 let mut tickets = Vec::with_capacity(staged.len());
                 let mut records = Vec::with_capacity(staged.len());
@@ -331,11 +337,12 @@ impl Core {
                         bytes: Bytes::from(record),
                     });
                 }
-                // Delivered first: ruling is what somebody waits for.
+                // Deliver before answering: a ruling waits for the delivery.
                 slot.deliver_new(appended.base, records, emit);
                 let failed = !self.failing.is_empty();
                 self.failing.remove(&at);
-                // What failed and was not tried again since says nothing where another is taken.
+                // Forget failures of partitions that nobody has tried since: another partition accepts
+                // appends.
                 let now_ms = now.as_millis();
                 self.failing
                     .retain(|_, failed_ms| now_ms.abs_diff(*failed_ms) < FAILING_MS);
@@ -352,7 +359,7 @@ impl Core {
             }
             Err(error) => {
                 let why = format!("{}: {error}", slot.partition.dir.display());
-                // Said once, until all that failed work again.
+                // Send `Down` once, until every failed partition works again.
                 if self.failing.is_empty() {
                     emit(LogEvent::Down { why: why.clone() });
                 }
@@ -371,7 +378,7 @@ impl Core {
 }
 
 impl JournalSlot {
-    /// Delivers new records from memory to a follower that has all before them.
+    /// Delivers new records from memory to a follower that already has every earlier one.
     fn deliver_new(&mut self, base: u64, records: Vec<Delivered>, emit: &mut dyn FnMut(LogEvent)) {
         let Some(follower) = &mut self.follower else {
             return;
@@ -386,7 +393,8 @@ impl JournalSlot {
         }
     }
 
-    /// Reads a bounded piece for a follower that is behind. True where it still is.
+    /// Reads a bounded piece for a follower that is behind. Returns true if the follower is still
+    /// behind.
     fn feed(&mut self, emit: &mut dyn FnMut(LogEvent)) -> bool {
         let Some(follower) = &mut self.follower else {
             return false;

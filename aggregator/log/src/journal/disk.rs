@@ -1,9 +1,9 @@
-//! What the journal asks of a file system, so that a simulation can stand in its place.
+//! The file system operations that the journal uses, as traits, so that a simulation can replace them.
 //!
-//! Every access of the journal goes through [`Disk`] and [`DiskFile`]; a simulated one may tear or
-//! lose what was written and not synced, run out of space, or fail. Knows nothing of segments or
-//! records. What was written is seen by the next read; what was synced survives a power cut. On the
-//! operating system's disk files and directories can be read by their owner alone: they hold domains' names.
+//! Every access of the journal goes through [`Disk`] and [`DiskFile`]. A simulated disk may tear or lose
+//! writes that were not synced, run out of space, or fail. Knows nothing of segments or records. What stays
+//! true: a read sees every earlier write; synced data survives a power cut. On the operating system's disk
+//! only the owner can read files and directories, because they hold domains' names.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A file system.
 pub trait Disk: Send + Sync {
-    /// Makes a directory and its parents, durably; one that exists is well.
+    /// Creates a directory and its parents, durably. Succeeds if the directory exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// The names in a directory, in no order.
@@ -21,38 +21,39 @@ pub trait Disk: Send + Sync {
     /// The whole of a small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Puts a small file in place as a whole and durably: after a crash there is the old or the new.
+    /// Replaces a small file atomically and durably: after a crash it has either the old or the new content.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes a lock that nobody else can hold, until what is returned is dropped or the process is
-    /// gone; [`io::ErrorKind::WouldBlock`] where somebody holds it.
+    /// Takes an exclusive lock, and holds it until the returned value is dropped or the process ends.
+    /// [`io::ErrorKind::WouldBlock`] if another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
 
-    /// A new, empty file for writing and reading; an old one of this name is emptied.
+    /// Creates an empty file for writing and reading; truncates an existing file of this name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// A file that exists, for writing and reading.
+    /// Opens an existing file for writing and reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// A file that exists, for reading alone.
+    /// Opens an existing file for reading alone.
     fn open_for_reading(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives a file another name in its directory; what had that name is gone. Durable with the directory.
+    /// Renames a file within its directory, replacing a file of the new name. Durable once the directory is
+    /// synced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Takes a file away.
+    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes durable which files a directory has.
+    /// Makes the entries of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Begins to make a file's content durable, while its owner goes on with something else.
+    /// Begins to sync a file's content in the background.
     fn sync_later(&self, file: Box<dyn DiskFile>) -> Box<dyn Syncing>;
 }
 
-/// A file that is being made durable.
+/// A file that is being synced.
 pub trait Syncing: Send {
-    /// Waits until that is done.
+    /// Waits until the sync has ended.
     fn wait(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -61,10 +62,10 @@ pub trait DiskFile: Send {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads up to `into.len()` bytes at `position`; fewer at the end of the file alone.
+    /// Reads up to `into.len()` bytes at `position`; fewer only at the end of the file.
     fn read_at(&self, into: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// Writes all bytes at `position`. After a failure, any part of them may have been written.
+    /// Writes all bytes at `position`. After an error, any part of them may have been written.
     fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()>;
 
     /// Cuts the file to `len` bytes.
@@ -74,18 +75,18 @@ pub trait DiskFile: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// What a file is made with: its owner may read and write it, and nobody else anything.
+/// The mode of new files: the owner reads and writes, others have no access.
 const FILE_MODE: u32 = 0o600;
 
-/// The same of a directory.
+/// The mode of new directories, likewise.
 const DIR_MODE: u32 = 0o700;
 
-/// Makes a directory and its parents, for the owner alone. Of one that exists already whoever is neither its
-/// owner nor of its group is shut out, if this process may do that.
+/// Creates a directory and its parents, for the owner alone. If the directory exists, removes the rights of
+/// users outside its owner and group, if this process may do that.
 ///
 /// # Errors
 ///
-/// Where a directory cannot be made.
+/// If a directory cannot be created.
 pub fn create_private_dir(dir: &Path) -> io::Result<()> {
     const OTHERS: u32 = 0o007;
     let existed = dir.is_dir();
@@ -95,13 +96,13 @@ pub fn create_private_dir(dir: &Path) -> io::Result<()> {
         .create(dir)?;
     let mode = fs::metadata(dir)?.permissions().mode();
     if existed && mode & OTHERS != 0 {
-        // A volume that is somebody else's keeps its mode.
+        // Fails on a volume that belongs to another user; the volume keeps its mode then.
         let _ = fs::set_permissions(dir, fs::Permissions::from_mode(mode & !OTHERS));
     }
     Ok(())
 }
 
-/// Options to make a file that its owner alone can read.
+/// Options to create a file that only its owner can read.
 pub fn private_file() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.create(true).write(true).mode(FILE_MODE);
@@ -130,7 +131,7 @@ impl Disk for OsDisk {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
-            // A name that is not UTF-8 is none of ours.
+            // The journal gives no file a name that is not UTF-8.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -189,7 +190,7 @@ impl Disk for OsDisk {
     }
 
     fn sync_later(&self, mut file: Box<dyn DiskFile>) -> Box<dyn Syncing> {
-        // A thread for each: once for every full segment, which takes some 100 ms to be synced.
+        // One thread per sync: there is one sync for every full segment, and it takes some 100 ms.
         let thread = std::thread::Builder::new().name("journal-sync".to_owned());
         Box::new(OsSyncing(thread.spawn(move || file.sync())))
     }
@@ -199,8 +200,9 @@ struct OsLock(fs::File);
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child process that is just being started has it open, too,
-        // until it runs its own program. An error leaves the lock to the end of the process.
+        // Closing the file does not release the lock: a child process that is just starting also has the
+        // file open, until it executes its own program. After an error the lock is held until the process
+        // ends.
         let _ = self.0.unlock();
     }
 }
@@ -243,7 +245,7 @@ impl DiskFile for OsFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // The length is part of what fdatasync makes durable; the other metadata nobody reads.
+        // fdatasync also makes the file's length durable; nothing reads the other metadata.
         self.0.sync_data()
     }
 }

@@ -1,34 +1,34 @@
-//! Why a journal does not open, and what is said of damage in it.
+//! Why a journal does not open, and the description of damage in it.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Damage that is not a torn end: something in the middle of what was written is not what was written.
+/// Damage other than a torn end: some bytes in the middle differ from those that were written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: byte {position}: record {offset}: {what}", file.display())]
 pub struct Corruption {
     /// The segment file.
     pub file: PathBuf,
-    /// Where in it the record or header begins, in bytes.
+    /// The byte position in the file at which the record or header begins.
     pub position: u64,
     /// The offset of the record that cannot be read.
     pub offset: u64,
-    /// What was found.
+    /// What is wrong there.
     pub what: &'static str,
 }
 
-/// Why reading a partition cannot go on.
+/// Why a partition cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The content is damaged.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// The medium refused.
+    /// Reading the medium failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was to be read.
+        /// The path that was read.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -36,29 +36,29 @@ pub enum ReadError {
 /// Why a journal does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     #[error("journal directory {}: cannot be created: {source}", dir.display())]
     CannotCreate {
         /// The directory.
         dir: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The directory is there and cannot be written to.
+    /// The directory exists, but cannot be written to.
     #[error("journal directory {}: cannot be written to: {source}", dir.display())]
     NotWritable {
         /// The directory.
         dir: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Somebody writes this journal at this moment.
+    /// Another process is writing this journal.
     #[error("journal directory {}: in use by another process", dir.display())]
     InUse {
         /// The directory.
         dir: PathBuf,
     },
-    /// A later build has written it.
+    /// A later build wrote the journal.
     #[error(
         "journal directory {}: its format is version {found}, this build reads up to version {supported}",
         dir.display()
@@ -66,7 +66,7 @@ pub enum OpenError {
     Newer {
         /// The directory.
         dir: PathBuf,
-        /// The version that was found.
+        /// The version in the journal.
         found: u32,
         /// The newest version that this build reads.
         supported: u32,
@@ -76,28 +76,28 @@ pub enum OpenError {
     NotAJournal {
         /// The directory.
         dir: PathBuf,
-        /// What was found, and what was expected.
+        /// What the directory holds, and what was expected.
         what: String,
     },
-    /// It was made with another number of partitions.
+    /// The journal was created with another number of partitions.
     #[error("journal directory {}: it has {found} partitions, the configuration says {wanted}", dir.display())]
     OtherPartitions {
         /// The directory.
         dir: PathBuf,
-        /// How many it has.
+        /// How many partitions the journal has.
         found: u32,
-        /// How many were asked for.
+        /// How many partitions the caller asked for.
         wanted: u32,
     },
     /// The content is damaged.
     #[error("journal is damaged: {0}")]
     Corrupt(#[from] Corruption),
-    /// The medium refused.
+    /// Reading or writing the medium failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was to be read or written.
+        /// The path that was read or written.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -16,9 +16,10 @@
 //!  20  payload
 //! ```
 //!
-//! The header has a sum of its own so that a damaged length is told from a torn end: a frame whose
-//! header is sound and which reaches beyond the file was torn, and nothing else is. The sum covers
-//! tag and offset so that a frame never passes for another record. Knows no files.
+//! The header has a checksum of its own to tell a damaged length from a torn end: a frame is torn
+//! only if its header is sound and it reaches beyond the end of the file. The header checksum also
+//! covers tag and offset, so that a frame is never taken for another record. Knows nothing of
+//! files.
 
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ pub const RECORD_HEADER_BYTES: usize = 20;
 
 const MAGIC: &[u8; 8] = b"TGSEG01\n";
 
-/// Names a stream's partition within a frame.
+/// Identifies a stream and partition within a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u32);
 
@@ -48,10 +49,10 @@ impl Tag {
     }
 }
 
-/// What stands at the beginning of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Whose records these are.
+    /// The stream and partition of the records.
     pub tag: Tag,
     /// The offset of the first record.
     pub base: u64,
@@ -60,7 +61,7 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// Its bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -72,7 +73,11 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads a header; what is wrong with it otherwise.
+    /// Decodes a header.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() < SEGMENT_HEADER_BYTES {
             return Err("the segment's header is cut short");
@@ -91,7 +96,7 @@ impl SegmentHeader {
     }
 }
 
-/// Puts a record's frame behind what `into` has.
+/// Appends a record's frame to `into`.
 pub fn encode(into: &mut Vec<u8>, tag: Tag, offset: u64, append_ms: u64, payload: &[u8]) {
     let mut header = [0; RECORD_HEADER_BYTES];
     header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -103,27 +108,27 @@ pub fn encode(into: &mut Vec<u8>, tag: Tag, offset: u64, append_ms: u64, payload
     into.extend_from_slice(payload);
 }
 
-/// What stands at the beginning of some bytes.
+/// What some bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A whole, sound frame.
     Frame {
         /// When it was appended, in milliseconds since the epoch.
         append_ms: u64,
-        /// Where its payload lies in the bytes.
+        /// The payload's range within the bytes.
         payload: Range<usize>,
     },
     /// The bytes end before the frame does.
     Short {
-        /// How many bytes are needed to go on.
+        /// How many bytes are needed to decide.
         needed: usize,
     },
-    /// No frame of this record.
+    /// The bytes do not begin with a sound frame of this record.
     Bad(&'static str),
 }
 
-/// Reads the frame of the record at `offset`. Headers alone where `skim` says so: then a payload is
-/// neither needed nor looked at.
+/// Parses the frame of the record at `offset`. With `skim`, only the header is checked; the payload
+/// is neither needed nor read.
 pub fn parse(bytes: &[u8], tag: Tag, offset: u64, skim: bool) -> Parsed {
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Parsed::Short {
@@ -184,7 +189,7 @@ mod tests {
         let mut bytes = header.encode().to_vec();
         encode(&mut bytes, tag, 18_250, 1_700_000_000_001, b"hit");
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        // The sums by another implementation of CRC-32 (IEEE), zlib's.
+        // The expected checksums come from another implementation of CRC-32 (IEEE), zlib's.
         let expected = "54 47 53 45 47 30 31 0a 4a 47 00 00 00 00 00 00 00 68 e5 cf 8b 01 00 00 \
                         03 00 00 02 0e dd f4 77 \
                         03 00 00 00 01 68 e5 cf 8b 01 00 00 e4 7b fb 6f 41 26 d2 5a 68 69 74";

@@ -1,16 +1,16 @@
-//! Where things lie in a journal's directory, and its two small files.
+//! The paths within a journal's directory, and the content of its two small files.
 //!
 //! ```text
 //! DIR/journal                       the description: version, partitions, generation (below)
-//! DIR/running                       there while a process writes, or was killed: boot id and durability
+//! DIR/running                       exists while a process writes, or after it was killed: boot id and durability
 //! DIR/lock                          locked while a process writes
 //! DIR/hits-00003/00000000000000018250.seg     a segment, named by the offset of its first record
 //! DIR/limits-00000/…  DIR/denials-00003/…
 //! ```
 //!
-//! The description is lines of words: `tollgate-journal 1`, `partitions 16`, `generation 2`, and for
-//! each partition that had records when the generation began `begins hits 3 18250`.
-//! Knows no disk: names and texts alone.
+//! The description consists of lines of words: `tollgate-journal 1`, `partitions 16`, `generation 2`, and
+//! for each partition that had records when the generation began `begins hits 3 18250`. Does no I/O: names
+//! and texts alone.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::Ack;
 /// The version of the format that this build writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 
-/// The streams, in the order in which they are gone through.
+/// All streams, in the order in which the journal processes them.
 pub const STREAMS: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
 
 /// The file that describes the journal.
@@ -29,12 +29,12 @@ pub fn description(dir: &Path) -> PathBuf {
     dir.join("journal")
 }
 
-/// The file that is there while somebody writes.
+/// The file that exists while a process writes the journal.
 pub fn running(dir: &Path) -> PathBuf {
     dir.join("running")
 }
 
-/// The file that is locked while somebody writes.
+/// The file that a process locks while it writes the journal.
 pub fn lock(dir: &Path) -> PathBuf {
     dir.join("lock")
 }
@@ -49,7 +49,7 @@ pub fn segment(partition_dir: &Path, base: u64) -> PathBuf {
     partition_dir.join(format!("{base:020}.seg"))
 }
 
-/// The base offset of a segment file, from its name; nothing where it is another file.
+/// The base offset of a segment file, from its name; `None` for other files.
 pub fn segment_base(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".seg")?;
     (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
@@ -76,28 +76,28 @@ fn stream_of(word: &str) -> Option<Stream> {
     STREAMS.into_iter().find(|s| self::word(*s) == word)
 }
 
-/// What the file `journal` says.
+/// The content of the file `journal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// How many partitions `hits` and `denials` have.
     pub partitions: u32,
-    /// The generation of the log: grows when the end of the log may have been lost.
+    /// The generation of the log. It grows when the end of the log may have been lost.
     pub generation: u32,
-    /// Where that generation begins in each partition that had records then.
+    /// Where this generation begins in each partition that had records then.
     pub begins: Vec<(Stream, u32, u64)>,
 }
 
 /// What is wrong with a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescriptionFault {
-    /// A later build has written it.
+    /// A later build wrote it, with this version.
     Newer(u32),
-    /// It does not read; says what was expected.
+    /// It cannot be parsed; the text says what was expected.
     Unreadable(String),
 }
 
 impl Description {
-    /// Where the present generation begins in a partition.
+    /// Where the current generation begins in a partition.
     pub fn begin_of(&self, stream: Stream, partition: u32) -> u64 {
         let found = self
             .begins
@@ -106,21 +106,21 @@ impl Description {
         found.map_or(0, |(_, _, begin)| *begin)
     }
 
-    /// Its text.
+    /// The description as text.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "tollgate-journal {VERSION}\npartitions {}\ngeneration {}\n",
             self.partitions, self.generation
         );
         for (stream, partition, begin) in &self.begins {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "begins {} {partition} {begin}", word(*stream));
         }
         text.push_str("end\n");
         text
     }
 
-    /// Reads its text.
+    /// Parses a description.
     pub fn from_text(text: &str) -> Result<Self, DescriptionFault> {
         let fault = |what: &str| DescriptionFault::Unreadable(what.to_owned());
         let mut lines = text.lines();
@@ -162,17 +162,17 @@ impl Description {
     }
 }
 
-/// What the file `running` says: who writes, or wrote when it was killed.
+/// The content of the file `running`: about the process that writes, or that was killed while it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// The boot of the machine that it ran in; nothing where that was not known.
+    /// The boot id of the machine then; `None` if it was not known.
     pub boot: Option<String>,
-    /// How durable its acknowledgements were.
+    /// How durable a record was when the process acknowledged it.
     pub ack: Ack,
 }
 
 impl Running {
-    /// Its text.
+    /// The content as text.
     pub fn to_text(&self) -> String {
         let ack = match self.ack {
             Ack::Written => "written",
@@ -181,7 +181,8 @@ impl Running {
         format!("{ack} {}\n", self.boot.as_deref().unwrap_or("-"))
     }
 
-    /// Reads its text. What does not read is taken for the worst case: durability `written`, another boot.
+    /// Parses the content. What cannot be parsed counts as the worst case: durability `written`, another
+    /// boot.
     pub fn from_text(text: &str) -> Self {
         match text.trim_end().split_once(' ') {
             Some((ack, boot)) => Self {

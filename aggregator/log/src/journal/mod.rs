@@ -1,24 +1,25 @@
 //! The embedded journal: the log without a server, as plain files in a directory.
 //!
-//! Each partition of each stream is a row of segment files (`layout`), each a row of records behind a
-//! header (`frame` has the bytes). One thread owns them: it takes commands from a queue, gathers what is
-//! there into one write for each partition, syncs it where so configured, answers, and delivers to
-//! followers; those that are caught up get the records from memory. What it does in one turn is a
-//! plain function of its commands and the clock (`core`), on a file system that can be replaced (`disk`).
+//! Each partition of each stream is a sequence of segment files (`layout`). A segment is a header and a
+//! sequence of records (`frame` has the bytes). One thread owns the files: it takes commands from a
+//! queue, gathers the waiting ones into one write for each partition, syncs it if so configured, answers,
+//! and delivers to followers; followers that are caught up get the records from memory. One turn of the
+//! thread is a plain function of its commands and the clock (`core`), on a file system that can be
+//! replaced (`disk`).
 //!
 //! ```text
 //! owner ── append, follow ──▶ queue ──▶ core: write, sync ──▶ events ──▶ owner
 //!                          bounded by bytes                 bounded by the channel
 //! ```
 //!
-//! Durability is `written` (what was acknowledged survives the end of the process, not that of the
-//! machine) or `synced` (also that). After a power cut under `written` the log is in a new generation,
-//! which the owner must state; see [`OpenReport::unbegun`].
+//! Durability is `written` (acknowledged records survive the end of the process, but not a power cut) or
+//! `synced` (they survive both). After a power cut under `written` the log has a new generation, which
+//! the owner must state; see [`OpenReport::unbegun`].
 //!
-//! What stays true: offsets count the records of a partition from 0; append times are whole
-//! milliseconds of the clock that was handed in and never decrease in a partition; what was
-//! acknowledged is there after any end of the process; damage is reported, never skipped. Knows
-//! nothing of what records mean.
+//! What stays true: offsets count the records of a partition from 0; append times are whole milliseconds
+//! of the clock that the owner passed in, and never decrease in a partition; acknowledged records are
+//! there after any end of the process; damage is reported, never skipped. Knows nothing of what records
+//! mean.
 
 pub mod core;
 pub mod disk;
@@ -49,48 +50,49 @@ pub use self::error::{Corruption, OpenError, ReadError};
 pub use self::opening::{LastStop, OpenReport, Torn};
 pub use self::reader::{JournalReader, PartitionReader};
 
-/// The most bytes that one record may have: what the wire allows.
+/// The greatest length of one record in bytes, which is that of the wire.
 pub const RECORD_BYTES_MAX: usize = tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
-/// How many bytes of commands one turn takes before it writes. Enough that a write's fixed cost
-/// vanishes, and some 300 us of writing at most, so that an answer does not wait long.
+/// How many bytes of commands one turn takes before it writes. Enough that a write's fixed cost is
+/// negligible, and at most about 300 us of writing, so that an answer does not wait long.
 const TURN_BYTES: usize = 1024 * 1024;
 
-/// The most that one turn writes to one partition.
+/// The most bytes that one turn writes to one partition.
 const TURN_WRITE_BYTES_MAX: u64 =
     (TURN_BYTES + RECORD_BYTES_MAX + frame::RECORD_HEADER_BYTES) as u64;
 
 /// How durable a record is when it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// Survives the end of the process.
+    /// It survives the end of the process.
     Written,
-    /// Survives a power cut.
+    /// It survives a power cut.
     Synced,
 }
 
-/// How a journal is to be kept.
+/// The settings of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
     /// Its directory.
     pub dir: PathBuf,
-    /// How many partitions `hits` and `denials` have. Fixed when the journal is made.
+    /// How many partitions `hits` and `denials` have. Fixed when the journal is created.
     pub partitions: u32,
     /// How durable acknowledgements are.
     pub ack: Ack,
-    /// Segments whose last record is older are removed; of `limits` none.
+    /// Segments whose last record is older than this are removed, except those of `limits`.
     pub retention: Span,
-    /// Above this many bytes in all, the oldest segments are removed; of `limits` none.
+    /// While all segments together have more bytes than this, the oldest are removed, except those of
+    /// `limits`.
     pub retention_bytes: u64,
     /// A segment is closed before it grows above this many bytes.
     pub segment_bytes: u64,
-    /// How many bytes of records may wait to be written. Further ones are answered
+    /// How many bytes of records may wait to be written. Further records are answered with
     /// [`super::AppendError::NotNow`].
     pub queue_bytes_max: usize,
 }
 
 impl JournalConfig {
-    /// The defaults, in a directory.
+    /// The default settings, in a directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -105,19 +107,19 @@ impl JournalConfig {
     }
 }
 
-/// What a journal stands on. Tests and simulations replace parts of it.
+/// What a journal needs of its environment. Tests and simulations replace parts of it.
 #[derive(Clone)]
 pub struct Ground {
     /// The file system.
     pub disk: Arc<dyn disk::Disk>,
-    /// Where append times come from.
+    /// The clock that append times come from.
     pub clock: WallClock,
-    /// Names the machine's present boot; nothing where that is not known.
+    /// The id of the machine's current boot; `None` if it is not known.
     pub boot: Option<String>,
 }
 
 impl Ground {
-    /// The machine that this runs on.
+    /// The environment that this machine offers.
     pub fn of_this_machine() -> Self {
         Self {
             disk: Arc::new(disk::OsDisk),
@@ -129,21 +131,21 @@ impl Ground {
     }
 }
 
-/// An open journal: the handle of its thread. Dropped without [`Log::close`], it closes all the same,
-/// without saying so.
+/// An open journal: a handle to its thread. If it is dropped without [`Log::close`], the journal still
+/// closes, but sends no event about that.
 pub struct Journal {
     partitions: u32,
     queue: thread::Queue,
 }
 
 impl Journal {
-    /// Opens the journal, or makes it, and starts its thread. Events go to `events`; while that channel
-    /// is full the journal waits, so the memory it holds is at most that of as many events, each of at
-    /// most about 1 MiB.
+    /// Opens the journal, or creates it, and starts its thread. The thread sends events to `events`, and
+    /// waits while that channel is full. So events take at most as much memory as the channel holds, each
+    /// at most about 1 MiB.
     ///
     /// # Errors
     ///
-    /// Each [`OpenError`]: where the directory cannot be used, is in use, is not a journal that this
+    /// Each [`OpenError`]: the directory cannot be used, is in use, does not hold a journal that this
     /// build reads, or is damaged.
     pub fn open(
         config: JournalConfig,

@@ -1,16 +1,16 @@
-//! Opening a journal: whose it is, in what state it was left, and what of its end is whole.
+//! Opening a journal: who uses it, how its last writer ended, and how much of its end is whole.
 //!
 //! ```text
 //! how the last writer ended   marker `running`   boot       what may be wrong at the end
-//! stopped cleanly             gone               any        nothing (unless cut by hand)
+//! stopped cleanly             gone               any        nothing (unless somebody cut a file by hand)
 //! killed                      there              the same   the last record is torn
-//! power cut, crash            there              another    any of what was not synced
+//! power cut, crash            there              another    anything that was not synced
 //! ```
 //!
-//! A torn end is cut off and reported; anything else that does not read is damage, and an error. Only
-//! the last segment is looked through (after a power cut the last two); damage in earlier ones is
-//! found by whoever reads them. Where acknowledged records may have been lost, the generation grows,
-//! durably, before anything can be appended. Knows no commands and no followers.
+//! A torn end is cut off and reported; anything else that cannot be read is damage, and an error. Opening reads
+//! only the last segment (after a power cut the last two); readers find damage in earlier ones. If acknowledged
+//! records may have been lost, the generation grows, durably, before anything can be appended. Knows nothing of
+//! commands and followers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,67 +26,67 @@ use super::partition::Partition;
 use super::recovery::Recovery;
 use super::{Ack, JournalConfig};
 
-/// How the one who wrote the journal before came to its end.
+/// How the last process that wrote the journal ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastStop {
-    /// Nobody has written it before.
+    /// No process has written the journal before.
     New,
     /// It stopped in order.
     Clean,
-    /// It was killed; the machine went on.
+    /// It was killed, while the machine went on.
     Killed,
-    /// The machine went down under it, or nobody knows whether it did.
+    /// The machine went down, or it is not known whether it did.
     PowerCut,
 }
 
 impl LastStop {
-    /// Whether files may have been written, cut or taken away and not be so durably: by who was killed, or by an
-    /// opening after the power cut that came to its end, or failed, in the middle of what it mended.
+    /// Whether files may have been written, cut or removed without being durable: by a process that was killed,
+    /// or by an opening after a power cut that failed or was killed during its repair.
     pub(super) fn leaves_unsynced(self) -> bool {
         matches!(self, Self::Killed | Self::PowerCut)
     }
 }
 
-/// An end that was torn and has been cut off.
+/// A torn end that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The segment file.
     pub file: PathBuf,
-    /// Where it was cut, in bytes.
+    /// The file's length after the cut, in bytes.
     pub position: u64,
-    /// How much was cut off, in bytes.
+    /// How many bytes were cut off.
     pub cut_bytes: u64,
-    /// The offset that is given to the next record.
+    /// The offset that the next record gets.
     pub next: u64,
 }
 
-/// What was found when the journal was opened. To be logged by the caller.
+/// What opening the journal found. The caller logs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReport {
-    /// How it was left.
+    /// How the last writer ended.
     pub last_stop: LastStop,
-    /// The generation of the log: 1 when made, greater after each stop in which acknowledged records
+    /// The generation of the log: 1 for a new journal, and greater after each stop in which acknowledged records
     /// may have been lost.
     pub generation: u32,
-    /// Partitions that have no record of this generation yet: the first record that is appended to
-    /// each must be the one that states it. Said at each opening until that record is there.
+    /// Partitions that have no record of this generation yet. The first record that the owner appends to each
+    /// must state the generation. Listed at each opening until that record exists.
     pub unbegun: Vec<(Stream, u32)>,
-    /// Ends that were torn and have been cut off.
+    /// Torn ends that were cut off.
     pub torn: Vec<Torn>,
     /// The offset that the next record will have, for each partition.
     pub ends: Vec<(Stream, u32, u64)>,
-    /// How far the clock is behind the newest append time. Append times stand still for so long.
+    /// By how much the clock is behind the newest append time. Append times stand still for that long.
     pub clock_behind: Span,
 }
 
-/// A journal's state when it has been opened.
+/// The state of a journal that was just opened.
 pub(super) struct OpenedJournal {
     pub partitions: Vec<Partition>,
     pub lock: Box<dyn Send>,
     pub report: OpenReport,
 }
 
-/// Opens the journal, or makes it.
+/// Opens the journal, or creates it.
 pub(super) fn open(
     config: &JournalConfig,
     disk: &Arc<dyn Disk>,
@@ -140,9 +140,9 @@ pub(super) fn open(
         begin_generation(&**disk, dir, &mut description, &mut partitions)?;
     }
     if last_stop.leaves_unsynced() {
-        // What is read from here on is ruled by, and what pointers are written for; where it is promised
-        // to survive a power cut it must, whether or not whoever wrote it came to sync it. And what was cut off
-        // must not come back behind what is answered for from now on.
+        // The aggregator rules by what it reads from here on, and writes limits activations for it. Where
+        // records are promised to survive a power cut, they must do so even if the last writer did not sync
+        // them. And what was cut off must not reappear after records that are acknowledged from now on.
         let promised =
             |one: &&mut Partition| config.ack == Ack::Synced || one.stream == Stream::Limits;
         for partition in partitions.iter_mut().filter(promised) {
@@ -174,7 +174,7 @@ fn take_lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Box<dyn Send>, OpenErro
     })
 }
 
-/// The description of the journal in a directory; nothing where there is none.
+/// Reads the description of the journal in a directory; `None` if there is none.
 pub(super) fn read_description(
     disk: &dyn Disk,
     dir: &Path,
@@ -197,11 +197,11 @@ pub(super) fn read_description(
     }
 }
 
-/// Describes a new journal. A directory with other things in it is left alone.
+/// Creates a journal's description. Refuses a directory that holds other things.
 fn make(disk: &dyn Disk, config: &JournalConfig) -> Result<Description, OpenError> {
     let dir = &config.dir;
     let names = disk.list(dir).map_err(OpenError::io(dir))?;
-    // Whatever lies here was not made by a journal: its description is the first thing it writes.
+    // A journal writes its description first, so nothing else in this directory belongs to a journal.
     let ours = ["lock", "journal.new"];
     if let Some(strange) = names.iter().find(|name| !ours.contains(&name.as_str())) {
         return Err(OpenError::NotAJournal {
@@ -247,7 +247,7 @@ fn left_running(disk: &dyn Disk, dir: &Path) -> Result<Option<Running>, OpenErro
     }
 }
 
-/// Begins the next generation where the log now ends.
+/// Begins the next generation at the current end of the log.
 fn begin_generation(
     disk: &dyn Disk,
     dir: &Path,
@@ -255,7 +255,7 @@ fn begin_generation(
     partitions: &mut [Partition],
 ) -> Result<(), OpenError> {
     for partition in partitions.iter_mut() {
-        // Should the power go again, the log must not end before where the generation begins.
+        // If the power goes again, the log must not end before the beginning of the generation.
         partition.sync().map_err(OpenError::io(&partition.dir))?;
     }
     description.generation = description.generation.saturating_add(1);

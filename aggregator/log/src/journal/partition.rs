@@ -1,8 +1,8 @@
-//! One partition on disk: its segments, the end that is appended to, and reading from any offset.
+//! One partition on disk: its segments, appending to its end, and reading from any offset.
 //!
-//! Knows no commands, tickets or followers. What stays true: `next` counts exactly the records that
-//! lie whole in the segments; an append that failed has changed nothing that can be read, and what it
-//! may have left behind is cut off before the next; append times never decrease.
+//! Knows nothing of commands, tickets and followers. What stays true: `next` counts exactly the whole records
+//! in the segments; a failed append changes nothing that can be read, and what it may have left behind is cut
+//! off before the next append; append times never decrease.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use super::layout;
 use super::retention::{KeptSegment, RetainedPartition};
 use super::segment::{Ended, SegmentReader};
 
-/// A segment that is full, or old, and is not written to any more.
+/// A segment that is full, or old, and gets no more records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClosedSegment {
     pub base: u64,
@@ -28,16 +28,16 @@ pub(super) struct ClosedSegment {
     pub unsynced: bool,
 }
 
-/// The segment that is appended to.
+/// The segment that gets new records.
 pub(super) struct Active {
     pub file: Box<dyn DiskFile>,
     pub base: u64,
     pub floor_ms: u64,
     /// The append time of its first record.
     pub first_ms: Option<u64>,
-    /// How many bytes of it are whole records.
+    /// The total length of its header and whole records, in bytes.
     pub bytes: u64,
-    /// A write failed: what lies behind `bytes` is to be cut off before anything is written again.
+    /// A write failed: bytes beyond `bytes` must be cut off before the next write.
     pub spoiled: bool,
     pub unsynced: bool,
 }
@@ -51,26 +51,26 @@ pub(super) struct Partition {
     pub dir: PathBuf,
     pub closed: VecDeque<ClosedSegment>,
     pub active: Option<Active>,
-    /// The last closed segment, while it is being made durable.
+    /// The last closed segment, while it is being synced.
     pub syncing: Option<Box<dyn Syncing>>,
-    /// What is left of a segment that could not be begun, and not be taken away yet.
+    /// A segment file that could not be begun, and that could not be removed yet.
     pub leftover: Option<PathBuf>,
     /// The offset that the next record will have.
     pub next: u64,
     /// The append time of the last record.
     pub last_ms: u64,
-    /// Files were made or removed since the directory was last synced.
+    /// Files were created or removed since the directory was last synced.
     pub dir_unsynced: bool,
 }
 
-/// How appends are to be written.
+/// How appends are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub ack: Ack,
     pub segment_bytes: u64,
 }
 
-/// What an append came to.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Appended {
     /// The offset of the first record.
@@ -80,7 +80,7 @@ pub(super) struct Appended {
 }
 
 impl Partition {
-    /// A partition that has no records yet. Nothing is made on disk before the first.
+    /// A partition without records. Creates nothing on disk before the first record.
     pub fn empty(disk: Arc<dyn Disk>, root: &Path, stream: Stream, index: u32) -> Self {
         Self {
             disk,
@@ -98,7 +98,7 @@ impl Partition {
         }
     }
 
-    /// The first offset that there is.
+    /// The first offset that the partition still has.
     pub fn first(&self) -> u64 {
         match (self.closed.front(), &self.active) {
             (Some(segment), _) => segment.base,
@@ -107,9 +107,9 @@ impl Partition {
         }
     }
 
-    /// Appends records as one write, and makes them durable where the terms ask for it.
+    /// Appends records in one write, and makes them durable if the terms ask for it.
     ///
-    /// After an error nothing of them counts.
+    /// After an error none of them counts.
     pub fn append<'a>(
         &mut self,
         records: impl Iterator<Item = &'a [u8]>,
@@ -137,7 +137,7 @@ impl Partition {
         };
         if let Err(error) = durable {
             active.spoiled = true;
-            // If this fails too, it is tried again before the next append.
+            // If this fails too, the next append tries it again.
             let _ = active.mend(terms.ack);
             return Err(error);
         }
@@ -149,7 +149,7 @@ impl Partition {
         Ok(Appended { base, append_ms })
     }
 
-    /// Takes away what is left of a segment that could not be begun.
+    /// Removes the file of a segment that could not be begun.
     fn remove_leftover(&mut self) -> io::Result<()> {
         if let Some(path) = &self.leftover {
             match self.disk.remove(path) {
@@ -160,7 +160,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Sees to it that there is an active segment that takes `bytes` more.
+    /// Makes sure that there is an active segment with room for `bytes` more.
     fn make_room(&mut self, bytes: u64, terms: Terms) -> io::Result<()> {
         if let Some(active) = &mut self.active {
             active.mend(terms.ack)?;
@@ -188,7 +188,7 @@ impl Partition {
         let file = match begun {
             Ok(file) => file,
             Err(error) => {
-                // Records that the segment before still takes would stand behind its beginning.
+                // Else the previous segment would get more records, with offsets beyond this file's base.
                 self.leftover = Some(path);
                 let _ = self.remove_leftover();
                 return Err(error);
@@ -209,8 +209,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Sees to it that the last closed segment is durable. After a power cut only the last two segments
-    /// can lack something then; in an earlier one it would be damage.
+    /// Makes sure that the last closed segment is durable. So after a power cut only the last two segments can
+    /// lack something; in an earlier one that would be damage.
     fn settle(&mut self) -> io::Result<()> {
         let waited = self.syncing.take().map(Syncing::wait);
         if let Some(last) = self.closed.back_mut()
@@ -222,13 +222,13 @@ impl Partition {
             }
             last.unsynced = false;
         }
-        // A segment that the directory does not durably have is as good as lost; of those before the
-        // last two none may be.
+        // A segment without a durable directory entry is as good as lost; that must not happen to segments
+        // before the last two.
         self.sync_dir()
     }
 
-    /// Begins a new segment where the active one's first record is older than `age_ms`, so that it can
-    /// be removed in time. `limits` are not removed.
+    /// Begins a new segment if the active one's first record is older than `age_ms`, so that the old one can
+    /// be removed in time. Segments of `limits` are never removed.
     pub fn roll_if_older(&mut self, now_ms: u64, age_ms: u64, ack: Ack) -> io::Result<()> {
         let first_ms = self.active.as_ref().and_then(|active| active.first_ms);
         let old = first_ms.is_some_and(|first_ms| first_ms.saturating_add(age_ms) < now_ms);
@@ -241,7 +241,7 @@ impl Partition {
         self.roll(ack)
     }
 
-    /// What retention has to know.
+    /// The partition as retention sees it.
     pub fn kept(&self) -> RetainedPartition {
         let active_floor_ms = self.active.as_ref().map(|active| active.floor_ms);
         let ends = self.closed.iter().skip(1).map(|segment| segment.floor_ms);
@@ -263,7 +263,7 @@ impl Partition {
         }
     }
 
-    /// Removes so many segments from the beginning.
+    /// Removes `count` segments from the beginning.
     pub fn remove_first(&mut self, count: usize) -> io::Result<()> {
         for _ in 0..count {
             let Some(first) = self.closed.front() else {
@@ -276,8 +276,8 @@ impl Partition {
             }
             self.closed.pop_front();
             self.dir_unsynced = true;
-            // For good, before the next: should it come back with a power cut and that one not, there would be
-            // a hole behind it.
+            // Make each removal durable before the next: if a power cut undid this one and not the next, there
+            // would be a hole behind this segment.
             self.disk.sync_dir(&self.dir)?;
         }
         Ok(())
@@ -289,9 +289,9 @@ impl Partition {
         header: &SegmentHeader,
         ack: Ack,
     ) -> io::Result<Box<dyn DiskFile>> {
-        // Whatever comes of it: a file that was removed again may come back with the next power cut, and
-        // is to be gone for good before another one is made. Several of them would stand behind the last
-        // two segments, and what those lack would be taken for damage.
+        // Even if this fails: a removed file may come back with the next power cut, and its removal must be
+        // durable before another file is created. Several files that came back would stand behind the last two
+        // segments, and what those lack would be taken for damage.
         self.dir_unsynced = true;
         let mut file = self.disk.create(path)?;
         file.write_at(&header.encode(), 0)?;
@@ -330,7 +330,7 @@ impl Partition {
         Ok(())
     }
 
-    /// How many bytes of the segment with this base are whole records; nothing where there is none.
+    /// How many bytes of the segment with this base are whole records; `None` if there is no such segment.
     fn readable(&self, base: u64) -> Option<u64> {
         match &self.active {
             Some(active) if active.base == base => Some(active.bytes),
@@ -341,7 +341,7 @@ impl Partition {
         }
     }
 
-    /// The base of the segment in which the record `offset` lies.
+    /// The base of the segment that holds the record `offset`.
     fn holding(&self, offset: u64) -> Option<u64> {
         match &self.active {
             Some(active) if active.base <= offset => Some(active.base),
@@ -352,8 +352,8 @@ impl Partition {
         }
     }
 
-    /// Reads about one chunk of records from the cursor on; the cursor lies between the first offset and
-    /// the next.
+    /// Reads about one chunk of records from the cursor on. The cursor lies between the first offset and the
+    /// next.
     pub fn read(
         &self,
         cursor: &mut JournalCursor,
@@ -416,7 +416,7 @@ impl Partition {
 }
 
 impl Active {
-    /// One that has its header and no records.
+    /// A segment with a header and no records.
     pub fn begun(file: Box<dyn DiskFile>, header: &SegmentHeader, unsynced: bool) -> Self {
         Self {
             file,
@@ -433,11 +433,11 @@ impl Active {
     fn mend(&mut self, ack: Ack) -> io::Result<()> {
         if self.spoiled {
             self.file.truncate(self.bytes)?;
-            // Else a stop that is taken for one in order could leave what nobody was answered for.
+            // Else a stop that counts as clean could leave bytes that were never acknowledged.
             self.unsynced = true;
             if ack == Ack::Synced {
-                // What a failed sync leaves in memory may be taken for clean; a length that is durable
-                // again makes all of it void.
+                // The operating system may take pages of a failed sync for clean. Once the shorter length is
+                // durable, those pages do not matter any more.
                 self.sync()?;
             }
             self.spoiled = false;
@@ -454,10 +454,10 @@ impl Active {
     }
 }
 
-/// Where a reader of a partition is.
+/// Where a reader of a partition stands.
 #[derive(Default)]
 pub(super) struct JournalCursor {
-    /// The offset that is read next.
+    /// The offset to read next.
     pub next: u64,
     reader: Option<SegmentReader>,
 }
@@ -471,7 +471,7 @@ impl JournalCursor {
         }
     }
 
-    /// Goes to another offset.
+    /// Moves the cursor to another offset.
     pub fn move_to(&mut self, offset: u64) {
         *self = Self::at(offset);
     }

@@ -1,9 +1,10 @@
-//! Reading a journal without writing it: no lock, no trace, whether or not somebody writes it.
+//! Reading a journal without writing to it: takes no lock and leaves no trace, whether or not a process
+//! writes it.
 //!
-//! For commands on logs (`audit`, `explain`). What stays true: nothing in the directory is changed;
-//! records come out whole and in order; the end of what is written at the moment is an end and not an
-//! error, and reading may go on from there later. Records are seen when they are written, which under
-//! `synced` may be a moment before they are acknowledged.
+//! For commands on logs (`audit`, `explain`). What stays true: nothing in the directory changes; records
+//! come out whole and in order; the current end of what is written is an end, not an error, and reading
+//! may go on from there later. A reader sees records as soon as they are written, which under `synced`
+//! may be a moment before they are acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,9 @@ use super::layout::{self, Description};
 use super::opening;
 use super::segment::{Ended, SegmentReader, bases, read_io};
 
-/// How often something that looks damaged is read again before it is called so. A writer whose disk
-/// failed cuts its end off and writes it anew; who reads in between sees a mixture for microseconds.
+/// How often the reader reads something again that looks damaged before it reports damage. A writer
+/// whose disk failed cuts its end off and writes it again; a reader in between sees a mixture for
+/// microseconds.
 const LOOKS: usize = 32;
 
 /// A journal that is only read.
@@ -33,7 +35,7 @@ impl JournalReader {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] where there is no journal, or none that this build reads.
+    /// [`OpenError`] if there is no journal, or none that this build reads.
     pub fn open(dir: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let dir = dir.into();
         let Some(description) = opening::read_description(&*disk, &dir)? else {
@@ -54,7 +56,7 @@ impl JournalReader {
         self.description.partitions
     }
 
-    /// The generation of the log when this was opened.
+    /// The generation of the log when this reader was opened.
     pub fn generation(&self) -> u32 {
         self.description.generation
     }
@@ -63,7 +65,7 @@ impl JournalReader {
     ///
     /// # Errors
     ///
-    /// Where its directory cannot be read.
+    /// If its directory cannot be read.
     pub fn bytes(&self, stream: Stream, partition: u32) -> Result<u64, ReadError> {
         let dir = layout::partition(&self.dir, stream, partition);
         let mut bytes = 0;
@@ -71,7 +73,7 @@ impl JournalReader {
             let path = layout::segment(&dir, base);
             match self.disk.open_for_reading(&path).and_then(|f| f.size()) {
                 Ok(size) => bytes += size,
-                // Retention was faster.
+                // Retention removed the file in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(read_io(&path)(error)),
             }
@@ -79,7 +81,7 @@ impl JournalReader {
         Ok(bytes)
     }
 
-    /// A reader of one partition, from an offset on. A partition that does not exist is empty.
+    /// A reader of one partition, from an offset on. A partition that does not exist reads as empty.
     pub fn read(&self, stream: Stream, partition: u32, from: u64) -> PartitionReader {
         PartitionReader {
             disk: Arc::clone(&self.disk),
@@ -92,19 +94,19 @@ impl JournalReader {
     }
 }
 
-/// What reading on came to.
+/// The result of reading on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalRead {
     /// Records, at least one, in order.
     Records(Vec<Delivered>),
-    /// Retention has removed what was to be read. Reading goes on at `first`.
+    /// Retention has removed the records that come next. Reading goes on at `first`.
     Gone {
         /// The offset that was wanted.
         wanted: u64,
-        /// The first one that there is.
+        /// The first offset that the partition still has.
         first: u64,
     },
-    /// That is all at the moment.
+    /// There are no more records at the moment.
     End,
 }
 
@@ -119,13 +121,13 @@ pub struct PartitionReader {
 }
 
 impl PartitionReader {
-    /// The offset that is read next.
+    /// The offset to read next.
     pub fn next_offset(&self) -> u64 {
         self.next
     }
 
-    /// How many bytes of an unfinished record stood behind the last whole one, when the end was reached.
-    /// Where nobody writes, that is a torn end, which the next writer cuts off.
+    /// How many bytes of an unfinished record follow the last whole one, as of when the reader reached
+    /// the end. If no process writes the journal, that is a torn end, which the next writer cuts off.
     pub fn unread_bytes(&self) -> u64 {
         self.unread_bytes
     }
@@ -134,7 +136,7 @@ impl PartitionReader {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] where something is damaged or cannot be read; reading again tries again.
+    /// [`ReadError`] if something is damaged or cannot be read; another call tries again.
     pub fn read(&mut self) -> Result<JournalRead, ReadError> {
         let mut looks = 0;
         loop {
@@ -151,7 +153,7 @@ impl PartitionReader {
         }
     }
 
-    /// Reads on within a segment, or goes to the next: then there is nothing yet.
+    /// Reads on within a segment. `None` if it went to the next segment instead, or must look again.
     fn look(&mut self) -> Result<Option<JournalRead>, ReadError> {
         let Some(segment) = &mut self.segment else {
             return self.enter();
@@ -174,7 +176,7 @@ impl PartitionReader {
         match (ended, following) {
             (Ended::More, _) => Ok(None),
             (_, None) => Ok(Some(JournalRead::End)),
-            // It grew while its successor was begun: there is more to read.
+            // The segment grew while its successor was begun: there is more to read.
             (_, Some(_)) if segment.size()? != end => Ok(None),
             (Ended::AtEnd, Some(following)) if following == reached => {
                 self.segment = None;
@@ -186,7 +188,7 @@ impl PartitionReader {
         }
     }
 
-    /// Opens the segment in which the next record lies.
+    /// Opens the segment that holds the next record.
     fn enter(&mut self) -> Result<Option<JournalRead>, ReadError> {
         let bases = bases(&*self.disk, &self.dir)?;
         let Some(first) = bases.first().copied() else {
@@ -202,9 +204,9 @@ impl PartitionReader {
         };
         let path = layout::segment(&self.dir, base);
         match self.size_of(&path)? {
-            // Retention was faster: look at what there is now.
+            // Retention removed it in between: look again.
             None => Ok(None),
-            // The writer is about to begin it, or was killed when it did.
+            // The writer is about to begin this segment, or was killed when it did.
             Some(size) if size < SEGMENT_HEADER_BYTES as u64 && behind == bases.len() => {
                 self.unread_bytes = size;
                 Ok(Some(JournalRead::End))
@@ -227,7 +229,7 @@ impl PartitionReader {
     }
 }
 
-/// Record by record, up to the end of what is there; what retention has removed is passed over.
+/// Record by record, up to the current end; skips what retention has removed.
 impl IntoIterator for PartitionReader {
     type Item = Result<Delivered, ReadError>;
     type IntoIter = Records;

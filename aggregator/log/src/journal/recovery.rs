@@ -1,12 +1,11 @@
 //! What of a partition is whole when its journal is opened, and what of its end must go.
 //!
-//! Only the last segment is read through; after a power cut the last two, where records were answered for before
-//! they were durable, since a segment is synced before the one after the next begins. Where they were durable first,
-//! as limits always are, a power cut explains an end of what one turn writes, and a segment without records; the one
-//! before that is read through, too. An end
-//! that a kill or a power cut explains is cut off and noted; what they do not explain is damage. What stays true: no
-//! record before the cut is touched, and no offset that was found is given again; whoever dies in between leaves
-//! what the next one finds the same way.
+//! Recovery reads only the last segment; after a power cut the last two if records were acknowledged before they
+//! were durable, since a segment is synced before the one after the next begins. If records were durable first, as
+//! limits always are, a power cut explains a damaged end as long as one turn's write, and a last segment without
+//! records; then recovery also reads the segment before that. Recovery cuts off and reports an end that a kill or a
+//! power cut explains; any other fault is damage. What stays true: recovery touches no record before the cut, and
+//! gives no offset that it found to another record; if it is killed, the next one finds the same state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub(super) struct Recovery<'a> {
     pub torn: Vec<Torn>,
 }
 
-/// What a segment turned out to have.
+/// What reading a segment found.
 struct Looked {
     floor_ms: u64,
     first_ms: Option<u64>,
@@ -37,12 +36,12 @@ struct Looked {
     next: u64,
     whole_bytes: u64,
     size: u64,
-    /// Why reading ended before the file did.
+    /// Why reading ended before the end of the file.
     damage: Option<(Corruption, bool)>,
 }
 
 impl Recovery<'_> {
-    /// Looks at a partition's segments and makes it ready to be appended to.
+    /// Examines a partition's segments and makes it ready for appends.
     pub fn partition(
         &mut self,
         root: &Path,
@@ -51,8 +50,8 @@ impl Recovery<'_> {
     ) -> Result<Partition, OpenError> {
         let torn_before = self.torn.len();
         let mut partition = self.look_through(root, stream, index)?;
-        // Files that were taken away must not come back with the next power cut, and those that whoever
-        // was killed had begun must not go with it.
+        // Files that were removed must not come back with the next power cut, and files that a killed process had
+        // begun must not be lost with it.
         let has_files = partition.active.is_some() || !partition.closed.is_empty();
         partition.dir_unsynced |=
             torn_before < self.torn.len() || has_files && self.last_stop.leaves_unsynced();
@@ -73,7 +72,8 @@ impl Recovery<'_> {
         };
         let suspects = match self.last_stop {
             LastStop::PowerCut if !self.was_synced(stream) => 2,
-            // One that could not be begun was taken away, and may be back: the one before it went on meanwhile.
+            // That segment may be one that could not be begun and was removed: its removal was undone, and the
+            // segment before it has grown meanwhile.
             LastStop::PowerCut if self.has_no_records(&partition, &bases)? => 2,
             _ => 1,
         };
@@ -115,11 +115,10 @@ impl Recovery<'_> {
     /// Ends a partition before segments whose headers were lost.
     fn end_before(&mut self, partition: &mut Partition, headless: &[u64]) -> Result<(), OpenError> {
         let base = headless[0];
-        // The segment's header was lost with the power, and so were its records: the log
-        // ends with the segment before it.
+        // The power cut took the segment's header, and so its records: the log ends with the segment before it.
         partition.next = base;
-        // The last one first, each for good before the next: were one of them left whose
-        // predecessor is gone, the log would begin with it, as if the rest were too old.
+        // Remove the last one first, each durably before the next. If one were left without its predecessor, the log
+        // would begin with it, as if retention had removed the rest.
         let before = partition.closed.pop_back();
         for lost in headless.iter().rev().copied() {
             let is_first = before.is_none() && lost == base;
@@ -142,13 +141,13 @@ impl Recovery<'_> {
         self.last_stop == LastStop::Killed && written
     }
 
-    /// Whether what a stream had answered for was durable by then.
+    /// Whether the last writer acknowledged this stream's records only when they were durable.
     fn was_synced(&self, stream: Stream) -> bool {
         self.left_ack == Ack::Synced || stream == Stream::Limits
     }
 
-    /// Whether a segment may have lost its header. Where it was durable before any record was, one without records
-    /// may.
+    /// Whether a segment may have lost its header. If the header was durable before any record was, only a segment
+    /// without records may have.
     fn may_lack_header(&self, partition: &Partition, base: u64) -> Result<bool, OpenError> {
         if self.last_stop != LastStop::PowerCut {
             return Ok(false);
@@ -172,8 +171,8 @@ impl Recovery<'_> {
         size.map_err(OpenError::io(path))
     }
 
-    /// Writes the header of a partition's first segment again, of which nothing is left: with the file the place
-    /// would go where the log goes on.
+    /// Writes the header of a partition's first segment again after nothing of it was left. Without the file, the
+    /// offset at which the log goes on would be lost.
     fn begin_anew(&mut self, partition: &mut Partition, base: u64) -> Result<(), OpenError> {
         let path = layout::segment(&partition.dir, base);
         let cut_bytes = self.size(&path)?;
@@ -201,7 +200,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Takes a last segment away whose header was not wholly written: it has no records. The only one is begun anew.
+    /// Removes a last segment whose header is incomplete: it has no records. If it is the only segment, recovery
+    /// writes its header again.
     fn drop_unbegun(
         &mut self,
         partition: &mut Partition,
@@ -222,7 +222,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// An earlier segment: its header alone is looked at.
+    /// An earlier segment: recovery reads only its header.
     fn closed(&self, partition: &Partition, base: u64) -> Result<ClosedSegment, OpenError> {
         let path = layout::segment(&partition.dir, base);
         let reader = SegmentReader::open(&**self.disk, &path, partition.tag, base)?;
@@ -234,7 +234,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Reads a segment through.
+    /// Reads a whole segment.
     fn look(&self, partition: &Partition, base: u64) -> Result<Looked, OpenError> {
         let path = layout::segment(&partition.dir, base);
         let mut reader = SegmentReader::open(&**self.disk, &path, partition.tag, base)?;
@@ -276,7 +276,7 @@ impl Recovery<'_> {
         Ok(looked)
     }
 
-    /// Makes a segment the one that is appended to, cutting off a torn end.
+    /// Makes a segment the active one, cutting off a torn end.
     fn activate(
         &mut self,
         partition: &mut Partition,
@@ -308,15 +308,15 @@ impl Recovery<'_> {
             first_ms: looked.first_ms,
             bytes: looked.whole_bytes,
             spoiled: false,
-            // Who was killed between writing and syncing has left what nobody was answered for.
+            // A process killed between writing and syncing leaves records that it never acknowledged.
             unsynced: 0 < cut_bytes || self.last_stop.leaves_unsynced(),
         });
         Ok(())
     }
 
-    /// A kill leaves a record cut short and nothing else. A power cut may leave anything in what was not
-    /// synced: with `synced`, that is no more than one turn writes. A clean stop leaves nothing, so an
-    /// end that is cut short all the same was cut by hand; it opens, in a new generation.
+    /// Whether the last stop explains this end. A kill leaves at most one record cut short. A power cut may leave
+    /// anything where data was not synced: with `synced`, no more than one turn writes. A clean stop leaves nothing,
+    /// so an end that is cut short was cut by hand; the journal opens all the same, in a new generation.
     fn may_cut(&self, stream: Stream, torn: bool, cut_bytes: u64) -> bool {
         match self.last_stop {
             LastStop::PowerCut => {
@@ -327,9 +327,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// Takes away a segment without records, or one behind a torn one: its records were never synced, and what
-    /// comes before them is gone. For good: one that came back without those before it would be where the log
-    /// begins.
+    /// Removes a segment without records, or one behind a torn one: its records were never synced, and the records
+    /// before them are gone. The removal is durable: if the segment came back without the ones before it, the log
+    /// would begin there.
     fn drop_whole(&mut self, partition: &Partition, base: u64) -> Result<(), OpenError> {
         let path = layout::segment(&partition.dir, base);
         let cut_bytes = self.size(&path)?;

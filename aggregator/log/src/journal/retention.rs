@@ -1,13 +1,13 @@
-//! Which segments have to go: a function of what there is, the instant and the bounds.
+//! Which segments have to go: a function of the existing segments, the instant and the bounds.
 //!
 //! ```text
 //! age     a segment goes when its last record is older than the retention
 //! bytes   while all segments together are above the bound, the one whose last record is oldest goes
 //! ```
 //!
-//! Segments go whole, from the beginning of their partition, and never the one that is written to.
-//! `limits` are kept for ever. Denials are kept at least as long as hits: one goes only when no
-//! partition has hits from before its last record. Knows no files.
+//! Segments go whole, from the beginning of their partition, and never the active one. `limits` are
+//! kept for ever. Denials are kept at least as long as hits: a segment of denials goes only when no
+//! partition has hits from before its last record. Knows nothing of files.
 
 use super::super::Stream;
 
@@ -17,10 +17,10 @@ pub(super) struct RetainedPartition {
     pub stream: Stream,
     /// Its closed segments, in order.
     pub closed: Vec<KeptSegment>,
-    /// The append time before its first record in the segment that is written to; nothing where there
-    /// is none.
+    /// The append time of the last record before the active segment; `None` if there is no active
+    /// segment.
     pub active_floor_ms: Option<u64>,
-    /// The length of the segment that is written to.
+    /// The length of the active segment, in bytes.
     pub active_bytes: u64,
 }
 
@@ -34,14 +34,14 @@ pub(super) struct KeptSegment {
     pub bytes: u64,
 }
 
-/// The bounds.
+/// The bounds that retention keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub retention_ms: u64,
     pub bytes: u64,
 }
 
-/// How many segments go from the beginning of each partition.
+/// How many segments to remove from the beginning of each partition.
 pub(super) fn overdue(partitions: &[RetainedPartition], now_ms: u64, bounds: Bounds) -> Vec<usize> {
     let mut gone = vec![0; partitions.len()];
     let sizes = |kept: &RetainedPartition| {
@@ -61,7 +61,7 @@ pub(super) fn overdue(partitions: &[RetainedPartition], now_ms: u64, bounds: Bou
     gone
 }
 
-/// The segment that may go and whose last record is oldest, and its partition.
+/// Of the segments that may go, the one whose last record is oldest, and its partition.
 fn oldest(partitions: &[RetainedPartition], gone: &[usize]) -> Option<(usize, KeptSegment)> {
     let hits_begin_ms = partitions
         .iter()

@@ -1,7 +1,7 @@
 //! Reading one segment file, front to back, in bounded batches.
 //!
-//! Knows no neighbours and no writers: up to which byte the file may be read is told on each call.
-//! What stays true: records come out whole, sound and in order, or not at all.
+//! Knows nothing of neighbouring segments and writers: the caller passes the byte up to which the
+//! file may be read. What stays true: records come out whole, sound and in order, or not at all.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use super::error::{Corruption, ReadError};
 use super::frame::{self, Parsed, SEGMENT_HEADER_BYTES, SegmentHeader, Tag};
 use super::layout;
 
-/// How many bytes one read asks for, unless a record is longer. Large enough that the call's cost
-/// vanishes beside the copying, small enough that a follower's batch stays small.
+/// How many bytes one read asks for, unless a record is longer. Large enough that the cost of a
+/// call is negligible beside copying, small enough that a follower's batch stays small.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Why a batch ended where it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// There is more.
+    /// There is more to read.
     More,
-    /// All that may be read has been read.
+    /// Everything up to the given end has been read.
     AtEnd,
-    /// The next record begins before the end and reaches beyond it.
+    /// The next record begins before the given end and reaches beyond it.
     Torn,
 }
 
-/// A place in a segment file from which records are read.
+/// A position in a segment file from which records are read.
 pub struct SegmentReader {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -73,22 +73,22 @@ impl SegmentReader {
         self.header
     }
 
-    /// The offset of the record that is read next.
+    /// The offset of the record to read next.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Where that record begins, in bytes.
+    /// The byte position at which that record begins.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// How long the file is now, in bytes.
+    /// The file's current length in bytes.
     pub fn size(&self) -> Result<u64, ReadError> {
         self.file.size().map_err(read_io(&self.path))
     }
 
-    /// Goes to the record `offset` by headers alone, as far as `end` bytes allow.
+    /// Moves to the record `offset` reading only headers, as far as `end` bytes allow.
     pub fn skip_to(&mut self, offset: u64, end: u64) -> Result<Ended, ReadError> {
         while self.next < offset {
             let chunk = self.chunk(CHUNK_BYTES, end)?;
@@ -116,7 +116,7 @@ impl SegmentReader {
         Ok(Ended::More)
     }
 
-    /// Reads about one chunk of records, up to byte `end`, behind what `into` has.
+    /// Reads about one chunk of records, up to byte `end`, and appends them to `into`.
     pub fn batch(&mut self, end: u64, into: &mut Vec<Delivered>) -> Result<Ended, ReadError> {
         let mut wanted = CHUNK_BYTES;
         loop {
@@ -137,7 +137,8 @@ impl SegmentReader {
                         at += payload.end;
                     }
                     Parsed::Short { .. } if self.position == end => return Ok(Ended::AtEnd),
-                    // What is sound comes out first; damage is told by the batch that begins at it.
+                    // Return the sound records first; the next batch, which begins at the damage,
+                    // reports it.
                     Parsed::Short { .. } | Parsed::Bad(_) if 0 < at => return Ok(Ended::More),
                     Parsed::Short { needed } if end < self.position + needed as u64 => {
                         return Ok(Ended::Torn);
@@ -153,7 +154,7 @@ impl SegmentReader {
         }
     }
 
-    /// What is said of damage at the record that is read next.
+    /// The description of damage at the record to read next.
     pub fn corrupt(&self, what: &'static str) -> Corruption {
         Corruption {
             file: self.path.clone(),
@@ -185,12 +186,12 @@ impl SegmentReader {
     }
 }
 
-/// The greatest offset that a segment may begin with. No log comes there, and offsets counted on from it stay
-/// numbers, whatever the segment holds.
+/// The greatest offset that a segment may begin with. No log reaches it, and offsets counted from
+/// it cannot overflow, whatever the segment holds.
 const BASE_MAX: u64 = 1 << 62;
 
-/// The base offsets of the segments in a partition's directory, in order; none where there is none. A name that
-/// no journal gives is damage.
+/// The base offsets of the segments in a partition's directory, in order; empty if there is no
+/// directory. A file name that no journal gives is damage.
 pub fn bases(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, ReadError> {
     let names = match disk.list(dir) {
         Ok(names) => names,

@@ -5,8 +5,8 @@
 //! file    "TGSF" 1, then each chunk: length (u32, little-endian), bytes
 //! ```
 //!
-//! The last two of each partition stay. What is in them is the engine's to judge: its digest stands in
-//! the last chunk. What stays true: a file has its name only when all of it is on the medium.
+//! The two newest of each partition stay. The engine verifies their content: the last chunk holds its digest.
+//! What stays true: a file gets its name only when all of it is on the medium.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,16 +17,16 @@ use super::disk::{Disk, DiskFile};
 
 const MAGIC: [u8; 5] = *b"TGSF\x01";
 
-/// Their directory, within the journal's.
+/// The snapshots' directory, within the journal's.
 const DIR: &str = "snapshots";
 
-/// How many of each partition stay.
+/// How many snapshots of each partition stay.
 const KEPT: usize = 2;
 
-/// What has no name yet ends so.
+/// The suffix of a file that is still being written.
 const HALF_WRITTEN: &str = ".tmp";
 
-/// How many bytes are written at once.
+/// How many bytes one write has.
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// The snapshots of a journal.
@@ -37,17 +37,18 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Those beside the journal in a directory. Nothing is made before the first is saved.
+    /// The snapshots beside the journal in a directory. Creates nothing before the first one is saved.
     pub fn beside(journal: &Path, disk: Arc<dyn Disk>) -> Self {
         let dir = journal.join(DIR);
         Self { disk, dir }
     }
 
-    /// Writes a snapshot, whose chunks `chunks` hands out one after the other, and removes what it outlives.
+    /// Writes a snapshot, whose chunks `chunks` passes to its argument one after the other, and removes
+    /// superseded ones.
     ///
     /// # Errors
     ///
-    /// Where it is not known to be durable; or where what it outlives cannot be removed.
+    /// If the snapshot is not known to be durable, or if a superseded one cannot be removed.
     pub fn save(
         &self,
         partition: u32,
@@ -67,8 +68,8 @@ impl Snapshots {
             let _ = self.disk.remove(&half_written);
             return written;
         }
-        // One beyond what was ruled until now is of an end that the log has lost: it would outlive all that
-        // are true.
+        // A snapshot beyond `upto` is of an end that the log has lost. If it stayed, it would always count as
+        // the newest.
         let (beyond, rest): (Vec<_>, Vec<_>) = self
             .of_partition(partition)?
             .into_iter()
@@ -98,7 +99,7 @@ impl Snapshots {
         writer.file.sync()
     }
 
-    /// Removes what a process left that was killed while it wrote: nobody would ever read it.
+    /// Removes files that a process left half-written when it was killed: nothing would ever read them.
     pub fn remove_half_written(&self) {
         for name in self.disk.list(&self.dir).unwrap_or_default() {
             if name.ends_with(HALF_WRITTEN) {
@@ -107,7 +108,7 @@ impl Snapshots {
         }
     }
 
-    /// Removes the file of a snapshot that is not of this log.
+    /// Removes the file of a snapshot that belongs to another log.
     pub fn remove(&self, partition: u32, upto: u64) {
         self.remove_file(&self.file(partition, upto));
     }
@@ -126,7 +127,7 @@ impl Snapshots {
         self.dir.join(format!("{partition:05}-{upto:020}.snap"))
     }
 
-    /// The offsets of a partition's snapshots, newest first; none where there is no such directory.
+    /// The offsets of a partition's snapshots, newest first; empty if there is no directory.
     pub fn offsets(&self, partition: u32) -> Vec<u64> {
         self.of_partition(partition).unwrap_or_default()
     }
@@ -141,8 +142,8 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// All snapshots that are there, by partition, newest first. What cannot be read is passed over and
-    /// said: the log has it all.
+    /// All snapshots by partition, newest first. Skips and logs those that cannot be read: the log has all
+    /// the records.
     pub fn read_all(&self, partitions: u32) -> BTreeMap<u32, Vec<Vec<Vec<u8>>>> {
         let mut all = BTreeMap::new();
         for partition in 0..partitions {
@@ -167,7 +168,7 @@ impl Snapshots {
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, or is not the whole of one.
+    /// If the file cannot be read, or is incomplete.
     pub fn read(&self, partition: u32, upto: u64) -> io::Result<Vec<Vec<u8>>> {
         let bytes = self.disk.read(&self.file(partition, upto))?;
         let cut = || io::Error::new(io::ErrorKind::InvalidData, "not the whole of a snapshot");
@@ -192,7 +193,7 @@ struct FileWriter {
 }
 
 impl FileWriter {
-    /// Writes what is there, if it is so much.
+    /// Writes the buffer if it holds at least this many bytes.
     fn flush(&mut self, at_least: usize) -> io::Result<()> {
         if self.buffer.len() < at_least {
             return Ok(());
@@ -214,7 +215,7 @@ mod tests {
     use super::super::disk::OsDisk;
     use super::*;
 
-    /// Chunks that do not look like those of another offset; the last is longer than what is written at once.
+    /// Chunks that differ for each offset; the last is longer than one write.
     fn chunks(upto: u64) -> Vec<Vec<u8>> {
         let bytes = |len: usize| vec![upto as u8; len];
         vec![bytes(100), Vec::new(), bytes(3), bytes(WRITE_BYTES + 1)]
@@ -263,7 +264,7 @@ mod tests {
         for upto in [7, 100, 206] {
             save(&snapshots, upto);
         }
-        // The log was cut, and has grown to here again.
+        // The log was cut, and has grown to this offset again.
         save(&snapshots, 60);
         assert_eq!(snapshots.offsets(3), [60]);
         save(&snapshots, 80);

@@ -1,8 +1,8 @@
-//! The journal's thread, and the queue by which its owner reaches it.
+//! The journal's thread, and the queue through which its owner sends commands.
 //!
-//! Decides nothing: it gathers commands into turns, drives the core, and sends its events. What stays
-//! true: the owner never waits; the thread waits for an owner that does not take its events; once
-//! told to close, or left by its owner, it finishes what was accepted first.
+//! Decides nothing: gathers commands into turns, drives the core, and sends its events. What stays
+//! true: the owner never waits; the thread waits while its owner does not take events; when the owner
+//! closes or drops the journal, the thread first finishes what it has accepted.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::core::{Core, JournalCommand};
 use super::frame::RECORD_HEADER_BYTES;
 use crate::clock::WallClock;
 
-/// How often a journal that nobody uses looks after its segments. Retention is counted in hours.
+/// How often a journal without commands tidies its segments. Retention is counted in hours.
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
 enum Message {
@@ -37,7 +37,7 @@ impl Queue {
     pub fn append(&self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>) {
         let cost = cost(&record);
         let before = self.bytes.fetch_add(cost, Ordering::Relaxed);
-        // One record is always taken, however small the bound.
+        // An empty queue takes one record, however small the bound.
         let command = if before == 0 || before + cost <= self.bytes_max {
             JournalCommand::Append {
                 stream,
@@ -46,7 +46,7 @@ impl Queue {
                 record,
             }
         } else {
-            // Only the ticket waits, which the owner remembers as well.
+            // Queue only the ticket, which the owner keeps as well.
             self.bytes.fetch_sub(cost, Ordering::Relaxed);
             JournalCommand::Refuse { ticket }
         };
@@ -66,7 +66,7 @@ impl Queue {
     }
 
     fn send(&self, message: Message) {
-        // The thread outlives its queue, unless it panicked; then nothing can be said any more.
+        // The thread outlives its queue, unless it panicked; then there is nothing left to report to.
         let _ = self.messages.send(message);
     }
 }
@@ -103,7 +103,7 @@ struct Worker {
     events: mpsc::Sender<LogEvent>,
 }
 
-/// What a turn is made of.
+/// The content of one turn.
 #[derive(Default)]
 struct Gathered {
     commands: Vec<JournalCommand>,
@@ -117,12 +117,12 @@ impl Worker {
         let mut turn = Gathered::default();
         loop {
             self.gather(&mut turn, more);
-            // Before anything is answered: who waits for the answer finds room.
+            // Before the turn answers: an owner that waits for an answer then finds room.
             self.bytes.fetch_sub(turn.bytes, Ordering::Relaxed);
             let now = (self.clock)();
             let events = &self.events;
             more = core.turn(turn.commands.drain(..), now, &mut |event| {
-                // An owner that is gone does not hear of it; what it gave is written all the same.
+                // If the owner is gone nobody receives the event; its records are written all the same.
                 let _ = events.blocking_send(event);
             });
             turn.bytes = 0;
@@ -136,7 +136,7 @@ impl Worker {
         self.refuse_the_rest();
     }
 
-    /// Takes what is in the queue, up to a turn's size; waits for something unless there is more to do.
+    /// Takes commands from the queue, up to a turn's size; waits for one unless there is `more` to do.
     fn gather(&self, turn: &mut Gathered, more: bool) {
         if !more {
             match self.inbox.recv_timeout(IDLE_TURN) {
@@ -154,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// The journal is closed: answers what still comes, until the owner lets go of it.
+    /// The journal is closed: refuses further appends until the owner drops it.
     fn refuse_the_rest(&self) {
         let _ = self.events.blocking_send(LogEvent::Closed);
         while let Ok(message) = self.inbox.recv() {
@@ -187,8 +187,8 @@ impl Gathered {
     }
 }
 
-/// What a record takes of the queue and of a turn: what it takes in the file, so that many empty ones
-/// do not count as nothing.
+/// How much of the queue's and the turn's bounds a record uses: its length in the file, so that empty
+/// records count too.
 fn cost(record: &[u8]) -> usize {
     record.len() + RECORD_HEADER_BYTES
 }

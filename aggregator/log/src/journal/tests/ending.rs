@@ -1,4 +1,4 @@
-//! How a journal ends, and what is there when it is opened again.
+//! How a journal ends, and what it has when it is opened again.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -17,7 +17,8 @@ fn kit_with(records: &[&[u8]]) -> Kit {
     kit
 }
 
-/// Appends so many records, each to a segment of its own, and leaves the journal as who is killed does.
+/// Appends `records` records, each to a segment of its own, and leaves the journal as a killed
+/// process does.
 fn one_a_segment(kit: &mut Kit, records: usize) {
     kit.config.segment_bytes = 60;
     let mut open = kit.open();
@@ -149,7 +150,7 @@ fn a_power_cut_begins_a_generation_where_records_were_only_written() {
     assert_eq!(report.torn[0].next, 2);
     assert!(report.unbegun.contains(&(Stream::Hits, 0)));
 
-    // Nothing was appended: it is said again, and the generation stays.
+    // Nothing was appended: the report lists the partition again, and the generation stays.
     let (mut open, report) = kit.try_open().expect("opens");
     assert_eq!((report.last_stop, report.generation), (LastStop::Clean, 2));
     assert!(report.unbegun.contains(&(Stream::Hits, 0)));
@@ -177,7 +178,7 @@ fn a_power_cut_keeps_the_generation_where_records_were_synced() {
     );
     assert_eq!(report.torn.len(), 1);
 
-    // More than one turn writes cannot have been on its way: what is wrong there was acknowledged.
+    // No single turn writes this much, so the faulty bytes include acknowledged records.
     kit.leave_as_if_killed();
     edit(&segment(&kit), |bytes| bytes.extend(vec![0; 3_000_000]));
     assert!(matches!(kit.try_open(), Err(OpenError::Corrupt(_))));
@@ -204,7 +205,7 @@ fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
     assert_eq!(open.read_all(Stream::Hits, 0, 0).len(), 4);
     open.close();
 
-    // The one before those was synced before the last was begun: there it is damage.
+    // The third-last segment was synced before the last was begun: a fault there is damage.
     kit.leave_as_if_killed();
     kit.boot = Some("third-boot".to_owned());
     let segments = kit.segments(Stream::Hits, 0);
@@ -399,14 +400,14 @@ fn an_end_that_was_cut_by_hand_begins_a_generation() {
 
 const CHILD_DIR: &str = "TOLLGATE_TEST_JOURNAL_CHILD_DIR";
 
-/// Appends and says on its output what was acknowledged, until it is killed.
+/// Appends, and prints what was acknowledged, until it is killed.
 fn write_until_killed(dir: PathBuf) {
     let mut kit = Kit::new();
     kit.config.dir = dir;
     kit.config.segment_bytes = 1024 * 1024;
     let mut open = kit.open();
     for n in 0.. {
-        // Several at once, long enough that a kill finds a write on its way.
+        // Several at once, and large, so that a kill is likely to interrupt a write.
         let tickets: Vec<Ticket> = (0..8)
             .map(|_| open.send(Stream::Hits, 0, &vec![n as u8; 100_000]))
             .collect();
@@ -458,8 +459,8 @@ fn what_was_acknowledged_is_there_after_kill_9() {
     }
 }
 
-/// A segment could not be begun, since syncs failed, and was taken away; the one before it went on; then the power went,
-/// and with it that the file had been taken away.
+/// A segment could not be begun, since syncs failed, and was removed; the one before it grew; then
+/// a power cut undid the removal.
 #[test]
 fn after_a_power_cut_a_segment_that_was_never_begun_does_not_give_places_again() {
     for went_on in [0, 1, 2] {

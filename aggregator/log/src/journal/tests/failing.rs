@@ -98,7 +98,8 @@ fn what_cannot_be_cut_off_at_once_is_cut_off_before_the_next_append() {
         0,
         b"a long record that is torn"
     )));
-    // There is room again, but a short record over a torn long one would leave rubbish behind it.
+    // There is room again, but a short record written over a torn long one would leave rubbish
+    // behind it.
     disk.set(Faults {
         truncate: true,
         ..Faults::default()
@@ -223,7 +224,8 @@ fn a_segment_that_cannot_be_synced_holds_the_one_after_the_next_back() {
         ..Faults::default()
     });
     assert_eq!(open.append(Stream::Hits, 0, b"in the second"), Ok(1));
-    // Begun now, a power cut could lose part of the first, which opening would take for damage.
+    // If a segment began now, a power cut could lose part of the first, which opening would take
+    // for damage.
     assert!(is_not_now(open.append(Stream::Hits, 0, b"in the third")));
     assert_eq!(kit.segments(Stream::Hits, 0).len(), 2);
     disk.set(Faults::default());
@@ -267,7 +269,7 @@ fn what_was_written_and_not_synced_before_a_kill_is_synced_before_it_is_read() {
             "{ack:?}: limits in both"
         );
         open.close();
-        // After an orderly end there is nothing to do.
+        // After a clean stop opening has nothing to sync.
         let before = disk.counts().syncs;
         let open = kit.open();
         assert_eq!(disk.counts().syncs - before, 0, "{ack:?}");

@@ -1,4 +1,4 @@
-//! A disk that fails when it is told to.
+//! A disk that fails when a test asks it to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex};
 use super::super::disk::{Disk, DiskFile, OsDisk, Syncing};
 use super::Kit;
 
-/// What is to fail.
+/// The operations that fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// So many bytes can still be written; then the disk is full, in the middle of a write.
+    /// How many more bytes can be written; then the disk is full, in the middle of a write.
     pub room_bytes: Option<u64>,
     pub sync: bool,
     pub sync_dir: bool,
     pub truncate: bool,
     pub create: bool,
-    /// So many files can still be taken away.
+    /// How many more files can be removed.
     pub removals: Option<u64>,
 }
 
-/// What has been done.
+/// How often each operation ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub writes: u64,
     pub syncs: u64,
-    /// Files that were opened to be read.
+    /// Files opened for reading.
     pub reads_opened: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Counts {
 struct State {
     faults: Faults,
     counts: Counts,
-    /// Files that were taken away, but not durably.
+    /// Files that were removed, but not durably.
     removed: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -50,7 +50,7 @@ impl FaultyDisk {
         self.0.lock().expect("no panic").counts
     }
 
-    /// The power goes: files that were not durably taken away are there again.
+    /// Cuts the power: files whose removal was not durable are there again.
     pub fn cut_power(&self) {
         let removed = std::mem::take(&mut self.0.lock().expect("no panic").removed);
         for (path, bytes) in removed {

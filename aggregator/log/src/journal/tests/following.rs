@@ -164,7 +164,7 @@ fn above_the_queue_s_bound_appends_are_refused_and_below_it_taken_again() {
     kit.events_max = 1;
     for _ in 0..2 {
         let mut open = kit.open();
-        // Nobody takes events, so the thread stands still after some.
+        // The test takes no events, so the thread stops after some.
         let tickets: Vec<Ticket> = (0..100)
             .map(|_| open.send(Stream::Hits, 0, &[7; 100]))
             .collect();

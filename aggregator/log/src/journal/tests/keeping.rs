@@ -1,4 +1,4 @@
-//! What is kept and what is not, who may open a journal, and reading it from beside.
+//! Retention, who may open a journal, and reading it beside its writer.
 
 use super::super::reader::JournalRead;
 use super::faulty::edit;

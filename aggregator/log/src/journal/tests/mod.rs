@@ -1,7 +1,7 @@
-//! The journal's promises, one file per kind: what is appended and followed, how it ends and opens
-//! again, what a disk that fails does to it, and what is kept.
+//! The journal's promises, one file per kind: appending and following, ending and opening again,
+//! failing disks, and retention.
 //!
-//! The helper [`Kit`] alone touches the API.
+//! Only the helper [`Kit`] uses the API.
 
 mod ending;
 mod failing;
@@ -21,10 +21,10 @@ use super::super::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
 use super::disk::{Disk, OsDisk};
 use super::*;
 
-/// How long an event may take before a test fails: far above what a loaded machine needs.
+/// How long an event may take before a test fails: far more than a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A directory, a clock that is moved by hand, a boot id and a disk.
+/// A directory, a clock that the test sets, a boot id and a disk.
 struct Kit {
     dir: tempfile::TempDir,
     now_ms: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ impl Kit {
         report
     }
 
-    /// Makes a journal that was stopped in order look as if its writer had been killed.
+    /// Makes a journal that was stopped cleanly look as if its writer had been killed.
     fn leave_as_if_killed(&self) {
         let running = layout::Running {
             boot: self.boot.clone(),
@@ -123,7 +123,7 @@ impl Open {
             .expect("the journal's thread")
     }
 
-    /// The next event that passes, looking first at those that were passed over before.
+    /// The next event that `pick` accepts, looking first at events that were skipped before.
     fn find<T>(&mut self, mut pick: impl FnMut(&LogEvent) -> Option<T>) -> T {
         if let Some(at) = self.held.iter().position(|event| pick(event).is_some()) {
             let event = self.held.remove(at);
@@ -164,7 +164,7 @@ impl Open {
         self.answer(ticket)
     }
 
-    /// Everything of a partition from an offset on, until it is caught up.
+    /// Every record of a partition from an offset on, until `CaughtUp`.
     fn read_all(&mut self, stream: Stream, partition: u32, from: u64) -> Vec<Delivered> {
         self.held.clear();
         self.log.follow(stream, partition, from);
