@@ -1,13 +1,13 @@
 //! The log: the ordered, partitioned record of everything that decides, behind one trait.
 //!
-//! Two implementations offer the same: the embedded journal and Kafka; the simulation has a third.
-//! A log is told what to do and answers by events, in whatever order its medium works; it never
-//! blocks its caller. It knows nothing of what records mean.
+//! Two implementations have the same interface: the embedded journal and Kafka; the simulation has a third. A log
+//! takes commands and answers by events, in whatever order its medium works; it never blocks its caller. It knows
+//! nothing of what records mean.
 //!
-//! What stays true, whatever lies behind it: offsets of a stream's partition rise by at least one from
-//! record to record; a record that was acknowledged as appended is delivered to whoever follows, once
-//! in each pass, in order; append times never decrease within a partition, except that of Kafka when
-//! another broker comes to lead it, whose clock may be behind.
+//! What stays true for every implementation: offsets of a stream's partition rise by at least one from record to
+//! record; a record that was acknowledged as appended is delivered to every follower, once per follow, in order;
+//! append times never decrease within a partition, except in Kafka when another broker, whose clock may be
+//! behind, becomes the partition's leader.
 
 pub mod clock;
 pub mod journal;
@@ -18,29 +18,29 @@ use std::sync::atomic::AtomicU64;
 
 use tollgate_shared::time::{Span, Timestamp};
 
-/// How long an owner waits before it appends again what was refused.
+/// How long an owner waits before it repeats a refused append.
 pub const RETRY_AFTER: Span = Span::from_millis(250);
 
-/// A snapshot as the log keeps it: its chunks.
+/// The chunks of a snapshot, as the log keeps them.
 pub type Chunks = Vec<Vec<u8>>;
 
-/// What became of refused records, wherever they are kept aside.
+/// The outcomes of dead letters.
 #[derive(Debug, Default)]
 pub struct AsideCounters {
-    /// Those that were kept.
+    /// How many were kept.
     pub kept: AtomicU64,
-    /// Those that were not, because there were too many, or nobody took them.
+    /// How many were dropped, because there were too many, or because writing them failed.
     pub dropped: AtomicU64,
 }
 
 /// A family of partitions within the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stream {
-    /// Hits, totals, ticks, pointers: what engines read. `P` partitions.
+    /// Hits, totals, ticks, limits activations: the records that engines read. `P` partitions.
     Hits,
     /// Limits documents and amendments. One partition, kept for ever.
     Limits,
-    /// What was announced. As many partitions as `Hits`.
+    /// Announced statements. As many partitions as `Hits`.
     Denials,
 }
 
@@ -49,28 +49,28 @@ pub enum Stream {
 pub struct Delivered {
     /// Its offset in the partition.
     pub offset: u64,
-    /// When the log took it, to the millisecond.
+    /// When the log appended it, to the millisecond.
     pub appended: Timestamp,
     /// Its bytes.
     pub bytes: bytes::Bytes,
 }
 
-/// Names an append until it is answered. Chosen by the caller.
+/// Identifies an append until it is answered. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Why a record was not appended. It may yet turn up in the log where the medium lost the answer.
+/// Why a record was not appended. If the medium lost the answer, the record may still appear in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// No such partition, or the record is larger than the log takes.
+    /// There is no such partition, or the record is larger than the log accepts.
     #[error("{0}")]
     Never(String),
-    /// The log cannot be reached, has no room, or its disk is full. Later it may.
+    /// The log cannot be reached, has no room, or its disk is full. A later attempt may succeed.
     #[error("{0}")]
     NotNow(String),
 }
 
-/// What a log tells its owner.
+/// An event from a log to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// Records of a followed partition, in order.
@@ -82,42 +82,41 @@ pub enum LogEvent {
         /// The records; at least one.
         records: Vec<Delivered>,
     },
-    /// A followed partition has no more records at the moment: what existed when following began has
-    /// been delivered. Said once for each `follow`.
+    /// Every record that existed when following began has been delivered, and there are no more at the moment.
+    /// Sent once for each `follow`.
     CaughtUp {
         /// The stream.
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// The offset that the next record will have, at least.
+        /// The least offset that the next record will have.
         next: u64,
     },
-    /// A `follow` begins. What was delivered of this partition before this event belongs to an earlier
-    /// `follow` of it; who follows again ignores everything until this. Said once for each `follow`.
+    /// A `follow` begins. Records of this partition delivered before this event belong to an earlier `follow`; an
+    /// owner that follows again ignores them. Sent once for each `follow`.
     Following {
         /// The stream.
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// The offset that was asked for.
+        /// The requested offset.
         from: u64,
     },
-    /// Records that were to be delivered next are not there. Delivery goes on at `next`: above `wanted`
-    /// where retention overtook the reader, below it where the log ends before it (it lost its unsynced
-    /// end in a power cut, or was made anew).
+    /// The records to be delivered next are missing. Delivery goes on at `next`: above `wanted` if retention
+    /// overtook the reader, below it if the log ends before it (the log lost its unsynced end in a power cut, or
+    /// was recreated).
     Gap {
         /// The stream.
         stream: Stream,
         /// The partition.
         partition: u32,
-        /// The offset that was wanted.
+        /// The offset of the missing record.
         wanted: u64,
-        /// The one that delivery goes on at.
+        /// The offset at which delivery goes on.
         next: u64,
     },
-    /// A followed partition cannot be read any further: its medium is damaged, or does not let us.
-    /// Delivery of it has ended; what lies behind is neither skipped nor guessed. A new `follow` tries
-    /// again.
+    /// A followed partition cannot be read any further: its medium is damaged, or refuses access. Its delivery
+    /// has ended; the log neither skips nor guesses what comes next. Another `follow` tries again.
     Broken {
         /// The stream.
         stream: Stream,
@@ -125,32 +124,32 @@ pub enum LogEvent {
         partition: u32,
         /// The offset of the record that cannot be read.
         next: u64,
-        /// What was found and where, for people.
+        /// What is wrong and where, for people.
         why: String,
     },
     /// An append was answered.
     Appended {
-        /// Which one.
+        /// The ticket of the append.
         ticket: Ticket,
-        /// The record's offset, as durable as configured.
+        /// The offset of the record, which is as durable as configured.
         result: Result<u64, AppendError>,
-        /// The instant at which the log took it, where the log says that more exactly than by the record's append
+        /// The instant at which the log took it, if the log knows that more precisely than the record's append
         /// time, which is in milliseconds.
         taken: Option<Timestamp>,
     },
-    /// The log takes nothing: it cannot be reached, or its disk is full. It goes on trying.
+    /// The log accepts no records: it cannot be reached, or its disk is full. It keeps trying.
     Down {
         /// Why, for people.
         why: String,
     },
     /// The log takes records (again).
     Up,
-    /// The log was closed: everything accepted before `close` has been answered and is durable, and
-    /// what it held (locks, connections) has been let go. The last event.
+    /// The log was closed: everything accepted before `close` has been answered and is durable, and the log has
+    /// released its locks and connections. The last event.
     Closed,
 }
 
-/// A log that was opened. Events come by the channel that was given when it was opened.
+/// An open log. It sends events to the channel that its owner passed when opening it.
 pub trait Log: Send {
     /// How many partitions `Hits` has.
     fn partitions(&self) -> u32;
@@ -159,16 +158,16 @@ pub trait Log: Send {
     /// caller keep their order.
     fn append(&mut self, stream: Stream, partition: u32, ticket: Ticket, record: Vec<u8>);
 
-    /// Delivers a partition's records from `from` on, and then each new one; replaces an earlier
-    /// follow of the same partition.
+    /// Delivers a partition's records from `from` on, and then each new one. Replaces an earlier follow of the
+    /// same partition.
     fn follow(&mut self, stream: Stream, partition: u32, from: u64);
 
-    /// Delivers no more of a partition, sooner or later: who is not interested any more ignores what
-    /// still comes. A log that is never shared may go on delivering.
+    /// Ends delivery of a partition, sooner or later: the caller must ignore what still arrives. A log that is
+    /// never shared may go on delivering.
     fn unfollow(&mut self, _stream: Stream, _partition: u32) {}
 
-    /// Finishes what was accepted, makes it durable, and closes; [`LogEvent::Closed`] says when that
-    /// is done, so that the owner goes on taking events until then. Delivery ends. Appends that come
-    /// later are answered with [`AppendError::NotNow`].
+    /// Finishes what was accepted, makes it durable, and closes. The log sends [`LogEvent::Closed`] when that is
+    /// done, so the owner must go on taking events until then. Delivery ends. Later appends are answered with
+    /// [`AppendError::NotNow`].
     fn close(&mut self);
 }

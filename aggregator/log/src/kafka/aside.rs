@@ -1,4 +1,4 @@
-//! Refused records, kept in the `aside` topic for whoever looks for their producer.
+//! Dead letters: refused records, kept in the `aside` topic to help find their producer.
 //!
 //! ```text
 //! key    hits/3/18250
@@ -6,9 +6,9 @@
 //!         "length":29,"first_hex":"6761…","by":"agg-1"}
 //! ```
 //!
-//! A thread of its own makes sure of the topic, which is bounded by size and age, and writes. Knows nothing
-//! of what records mean. What stays true: [`AsideTopic::keep`] waits for nothing; what is beyond a bound,
-//! or is not taken by Kafka, is counted and forgotten.
+//! A thread of its own creates the topic, which is bounded by size and age, and writes to it. Knows nothing
+//! of what records mean. What stays true: [`AsideTopic::keep`] never waits; records beyond a bound, or that
+//! Kafka does not take, are counted and dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,20 +26,20 @@ use super::super::AsideCounters;
 use super::topics::{self, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, producer, properties};
 
-/// How many refused records may wait. With [`FIRST_BYTES`] of each, a megabyte.
+/// How many refused records may wait. With [`FIRST_BYTES`] of each, that is a megabyte.
 const WAITING_MAX: usize = 256;
 
-/// How many bytes of a record are kept, from its beginning: enough to know a producer by.
+/// How many bytes of a record are kept, from its beginning: enough to recognise its producer.
 pub const FIRST_BYTES: usize = 4_096;
 
-/// How many are written in a second. A producer that writes nothing but garbage is known by these; the
-/// rest of it would only cost the brokers twice.
+/// How many dead letters are written per second. These are enough to find a producer that writes nothing
+/// but garbage; more would only cost the brokers the same traffic twice.
 const A_SECOND: u32 = 100;
 
-/// How long the thread sleeps where answers may come.
+/// How long the thread sleeps while delivery reports may come.
 const POLL: Duration = Duration::from_millis(500);
 
-/// How long it leaves a topic alone that it could not use.
+/// How long the thread waits before it tries again a topic that it could not use.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// A refused record.
@@ -55,7 +55,7 @@ pub struct RefusedRecord {
     pub reason: String,
     /// How many bytes it has.
     pub length: usize,
-    /// The first of them, [`FIRST_BYTES`] at most.
+    /// Its first bytes, at most [`FIRST_BYTES`].
     pub first: Box<[u8]>,
 }
 
@@ -71,7 +71,7 @@ struct View<'a> {
     by: &'a str,
 }
 
-/// The topic, for one who writes to it.
+/// The topic, as its writer sees it.
 #[derive(Debug)]
 pub struct AsideTopic {
     waiting: Option<SyncSender<RefusedRecord>>,
@@ -80,11 +80,11 @@ pub struct AsideTopic {
 }
 
 impl AsideTopic {
-    /// Begins, whether or not Kafka is there. `by` is the writer's name.
+    /// Starts the writer, whether or not Kafka can be reached. `by` is the writer's name.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn start(
         config: KafkaConfig,
         by: &str,
@@ -121,7 +121,7 @@ impl AsideTopic {
         })
     }
 
-    /// Keeps a record, if there is room.
+    /// Queues a record, if there is room; else counts it as dropped.
     pub fn keep(&self, refused: RefusedRecord) {
         let sent = self
             .waiting
@@ -132,18 +132,18 @@ impl AsideTopic {
         }
     }
 
-    /// Takes no more, and waits a moment for what is on its way.
+    /// Accepts no more records, and waits up to `within` for those in flight.
     pub fn close(&mut self, within: Duration) {
         self.waiting = None;
-        // Late is as good as never: it is a help, not a promise.
+        // No error if that is not enough: dead letters are a help, not a promise.
         let _ = self.ended.recv_timeout(within);
     }
 }
 
-/// Counts what became of records.
+/// Counts the outcomes of writes.
 struct Counting {
     counters: Arc<AsideCounters>,
-    /// Something was not taken, and it may be this client that fails.
+    /// Kafka did not take a record, and this client may be the reason.
     is_doubted: Arc<AtomicBool>,
 }
 
@@ -200,14 +200,14 @@ struct DeadLetterThread {
     counters: Arc<AsideCounters>,
     there: bool,
     try_at: Instant,
-    /// When the present second began, and how many were written in it.
+    /// When the current second began, and how many records were written in it.
     second: (Instant, u32),
 }
 
 impl DeadLetterThread {
     fn run(mut self) {
         loop {
-            // While nothing is on its way nobody has to be woken.
+            // Without records in flight, the thread need not wake up to poll for reports.
             let refused = match self.producer.in_flight_count() {
                 0 => self
                     .inbox
@@ -231,7 +231,7 @@ impl DeadLetterThread {
         }
     }
 
-    /// Writes a record, if it may be; says whether it is on its way.
+    /// Writes a record, unless too many were written in this second. Returns whether it is in flight.
     fn write(&mut self, refused: &RefusedRecord) -> bool {
         if !self.is_there() || !self.may_write() {
             return false;
@@ -274,7 +274,7 @@ impl DeadLetterThread {
         self.second.1 <= A_SECOND
     }
 
-    /// Makes sure of the topic, because a broker that made it by itself would not bound it.
+    /// Creates the topic if needed, because a topic that a broker creates by itself would have no bounds.
     fn is_there(&mut self) -> bool {
         let is_time = self.try_at <= Instant::now();
         if self.there && is_time && self.is_doubted.swap(false, Ordering::Relaxed) {
@@ -282,7 +282,7 @@ impl DeadLetterThread {
             match writing(&self.config, &self.counters, &self.is_doubted) {
                 Ok(producer) => {
                     self.producer = producer;
-                    // What the old one had is not this one's fault.
+                    // The failure was the old client's.
                     self.is_doubted.store(false, Ordering::Relaxed);
                 }
                 Err(fault) => tracing::warn!(%fault, "refused records are not kept aside"),
@@ -330,7 +330,8 @@ mod tests {
             });
         }
         assert!(begun.elapsed() < Duration::from_secs(1), "it waits");
-        // The thread gives up asking after some seconds; the rest of the queue goes at once then.
+        // The thread gives up its question after some seconds, and then drops the rest of the queue at
+        // once.
         topic.close(Duration::from_secs(30));
         assert_eq!(counters.kept.load(Ordering::Relaxed), 0);
         assert_eq!(counters.dropped.load(Ordering::Relaxed), all);

@@ -1,8 +1,8 @@
-//! Following partitions: where each is, what is delivered, and what is missing.
+//! Following partitions: the position of each, what is delivered, and what is missing.
 //!
-//! Partitions are assigned by hand, each when it is followed, from the offset that was asked for. What
-//! stays true: records of a follow are delivered in order and once; a hole is told before what comes
-//! behind it; `CaughtUp` is said once, when what existed at the beginning has been delivered.
+//! Each partition is assigned by hand when it is followed, from the requested offset on. What stays true:
+//! records of a follow are delivered in order and once; a `Gap` is sent before the records behind it;
+//! `CaughtUp` is sent once, when everything that existed at the beginning was delivered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::super::{Delivered, LogEvent, Stream};
 use super::topics::{self, Names};
 use super::{KafkaConfig, KafkaFault, producer, properties};
 
-/// How many bytes are delivered at once, about.
+/// About how many bytes are delivered at once.
 const BATCH_BYTES: usize = 256 * 1024;
 
 /// How many records are delivered at once, at most.
 const BATCH_RECORDS: usize = 1024;
 
-/// How long the question for a partition's ends may take.
+/// How long the query for a partition's end offsets may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A client that can consume and be asked.
+/// A client that consumes and queries.
 pub(super) type Client = BaseConsumer<Logging>;
 
 pub(super) struct Logging;
@@ -42,14 +42,14 @@ impl ClientContext for Logging {
 
 impl ConsumerContext for Logging {}
 
-/// Makes the client; no network is needed for that.
+/// Creates the client; that needs no network.
 pub(super) fn create(config: &KafkaConfig) -> Result<Client, KafkaFault> {
     properties::client(config)?
         .create_with_context(Logging)
         .map_err(properties::fault_of)
 }
 
-/// A follow that was asked for.
+/// A follow that the owner requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WantedFollow {
     pub stream: Stream,
@@ -64,19 +64,19 @@ pub(super) struct Follows {
     partitions: u32,
     follows: BTreeMap<(Stream, u32), Follow>,
     events: mpsc::Sender<LogEvent>,
-    /// Records of one partition, on their way out.
+    /// Records of one partition that are about to be delivered.
     run: Vec<Delivered>,
     run_of: (Stream, u32),
-    /// Payloads are copied into pieces of this, many to an allocation.
+    /// Payloads are copied into blocks of this arena, many to an allocation.
     arena: BytesMut,
 }
 
 struct Follow {
-    /// When the log took the last record that was delivered, in milliseconds.
+    /// The append time of the last delivered record, in milliseconds.
     appended_ms: i64,
-    /// The offset that comes next, at least.
+    /// The least offset of the next record.
     next: u64,
-    /// The end when following began, until `CaughtUp` has been said.
+    /// The partition's end when following began; `None` once `CaughtUp` was sent.
     target: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Follows {
         &self.client
     }
 
-    /// One partition of each topic that is followed.
+    /// One followed partition of each topic.
     pub fn one_of_each(&self) -> Vec<(String, i32)> {
         let mut one: Vec<(String, i32)> = Vec::new();
         for (stream, partition) in self.follows.keys() {
@@ -110,7 +110,7 @@ impl Follows {
         one
     }
 
-    /// Begins a follow. Where Kafka does not answer, nothing has happened.
+    /// Begins a follow. If Kafka does not answer, nothing changes.
     pub fn begin(&mut self, wanted: WantedFollow) -> KafkaResult<()> {
         let WantedFollow {
             stream,
@@ -166,8 +166,8 @@ impl Follows {
         Ok(())
     }
 
-    /// Goes on with another client where this one stands, or where a log begins that was made anew. Where
-    /// Kafka does not answer, nothing has happened.
+    /// Goes on with another client, from the current positions, or from the beginning of a log that was
+    /// recreated. If Kafka does not answer, nothing changes.
     pub fn replace(&mut self, client: Client) -> KafkaResult<()> {
         self.flush();
         let mut found = Vec::new();
@@ -222,14 +222,15 @@ impl Follows {
         self.client.incremental_unassign(&gone)
     }
 
-    /// Delivers what there is, up to a batch; waits for something for a moment. Says how many records it was.
+    /// Delivers up to a batch of records; waits at most `wait` for the first. Returns how many records it
+    /// delivered.
     pub fn deliver(&mut self, wait: Duration) -> KafkaResult<usize> {
         let mut bytes = 0;
         let mut records = 0;
         let mut wait = wait;
         let mut ended = None;
         while bytes < BATCH_BYTES && records < BATCH_RECORDS {
-            // The message borrows the client, and taking it changes what is beside the client.
+            // The message borrows the client, and handling it changes other fields.
             let Some(polled) = self.client.poll(wait) else {
                 break;
             };
@@ -279,13 +280,13 @@ impl Follows {
     }
 
     fn emit(&self, event: LogEvent) {
-        // An owner that is gone does not hear of it.
+        // If the owner is gone, nobody receives the event.
         let _ = self.events.blocking_send(event);
     }
 }
 
-/// Whether a log is another than that which was followed: even its first record came later than the last
-/// that was delivered, which lay behind it.
+/// Whether the topic was recreated: the last delivered record lay behind the log's current first record, and
+/// yet even that first record was appended later.
 fn is_anew(
     client: &Client,
     (topic, partition): (&str, i32),
@@ -303,7 +304,7 @@ fn is_anew(
     Ok(offset.is_some_and(|offset| 0 <= offset && unsigned(offset) <= first))
 }
 
-/// What a message changes.
+/// What handling a message changes.
 struct MessageRun<'a> {
     names: &'a Names,
     follows: &'a mut BTreeMap<(Stream, u32), Follow>,
@@ -331,7 +332,7 @@ impl MessageRun<'_> {
             *self.run_of = key;
         }
         if offset != wanted {
-            // Retention overtook us, or the log was made anew: Kafka went to its first record.
+            // Retention overtook this reader, or the log was recreated: Kafka went on at its first record.
             let _ = self.events.blocking_send(LogEvent::Gap {
                 stream,
                 partition: key.1,
@@ -385,12 +386,12 @@ impl Follow {
     }
 }
 
-/// Offsets and times are never negative where they are known.
+/// Converts an offset or time, which is never negative if it is known.
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Whether a broker knows nothing of a topic that the client follows.
+/// Whether a broker does not know a topic that the client follows.
 pub(super) fn is_about_an_unknown_topic(error: &KafkaError) -> bool {
     use rdkafka::error::RDKafkaErrorCode::{
         UnknownPartition, UnknownTopic, UnknownTopicOrPartition,
@@ -401,7 +402,7 @@ pub(super) fn is_about_an_unknown_topic(error: &KafkaError) -> bool {
     )
 }
 
-/// Whether an error of the consumer is about the network alone, which mends itself.
+/// Whether an error of the consumer is a mere network error, from which the client recovers by itself.
 pub(super) fn is_about_the_network(error: &KafkaError) -> bool {
     use rdkafka::error::RDKafkaErrorCode::{
         AllBrokersDown, BrokerTransportFailure, OperationTimedOut, Resolve,

@@ -5,16 +5,15 @@
 //!       ── revoke 7    ──> Revoked [7]
 //! ```
 //!
-//! The group says who rules what, and keeps how far snapshots reach, for those who watch its lag. It
-//! delivers nothing: what a member is given is paused at once, and the log follows partitions on its
-//! own. So a member that is late to hear of a change does no harm, and nothing is fenced. Partitions
-//! move one at a time (cooperative); with `group.instance.id` a process that comes back within
-//! `session.timeout.ms` finds its partitions as it left them (static membership). A client that has lost
-//! every broker for good is made anew (`reach`), and joins again. So does one whose session is shorter than the
-//! brokers allow, with one that they do.
+//! The group decides which member rules which partition, and stores how far snapshots reach, as committed offsets,
+//! for tools that watch its lag. It delivers no records: the member pauses its assigned partitions at once, and the
+//! log follows partitions on its own. So a member that learns late of a change does no harm, and nothing is fenced.
+//! Partitions move one at a time (cooperative); with `group.instance.id` a process that restarts within
+//! `session.timeout.ms` gets the same partitions again (static membership). A client that has lost every broker for
+//! good is recreated (`reach`), and joins again. A client whose session is shorter than the brokers allow is
+//! recreated with a session that they allow.
 //!
-//! What stays true: what was assigned is revoked before it is assigned again; a lost session revokes
-//! all.
+//! What stays true: an assigned partition is revoked before it is assigned again; a lost session revokes all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,30 +30,30 @@ use super::properties::GroupSession;
 use super::topics::{self, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, producer, properties, reach};
 
-/// How long the thread waits for the group before it looks at its commands: a commit is in no hurry.
+/// How long the thread waits for the group before it looks at its commands: a commit is not urgent.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long it waits before it asks again for topics that are not there yet.
+/// How long the thread waits before it asks again for topics that do not exist yet.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// How often the client is asked whether it reaches brokers: the group itself says nothing for long.
+/// How often the thread checks that the client reaches brokers: the group itself may be silent for long.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// How often a right that is missing is said.
+/// How often a missing right is logged.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// What the group says.
+/// An event of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupEvent {
-    /// These partitions are this member's.
+    /// The group assigned these partitions to this member.
     Assigned(Vec<u32>),
-    /// These are another's.
+    /// The group gave these partitions to another member.
     Revoked(Vec<u32>),
-    /// Another process uses this member's `group.instance.id`, or the group refuses it for ever.
+    /// Another process uses this member's `group.instance.id`, or the group refuses the member for ever.
     Fenced(String),
 }
 
-/// Takes what the group says. Called from the member's thread; may wait.
+/// Receives the group's events. The member's thread calls it; it may block.
 pub type Sink = Arc<dyn Fn(GroupEvent) + Send + Sync>;
 
 enum MemberCommand {
@@ -66,18 +65,18 @@ enum MemberCommand {
     Leave(Sender<()>),
 }
 
-/// A member of a group. It leaves when this is dropped.
+/// A member of a group. Dropping it leaves the group.
 pub struct Member {
     commands: Sender<MemberCommand>,
 }
 
-/// Commits for the member, from wherever snapshots are written.
+/// Commits for the member, usable from any thread that writes snapshots.
 #[derive(Clone)]
 pub struct Commits(Sender<MemberCommand>);
 
 impl Commits {
-    /// Says to the group that recovery of a partition begins at `next`. A partition that is another's
-    /// by now is not committed: that one commits it.
+    /// Commits that recovery of a partition begins at `next`. Does nothing if the partition now belongs to another
+    /// member, which commits it itself.
     pub fn commit(&self, partition: u32, next: u64, metadata: String) {
         // A member that has left commits nothing.
         let _ = self.0.send(MemberCommand::Commit {
@@ -89,11 +88,11 @@ impl Commits {
 }
 
 impl Member {
-    /// Begins to join the group, whether or not Kafka is there.
+    /// Begins to join the group, whether or not Kafka can be reached.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn join(config: KafkaConfig, sink: Sink) -> Result<Self, KafkaFault> {
         let hits = topics::name(&config, Topic::Hits);
         let session = GroupSession::of(&config);
@@ -116,16 +115,16 @@ impl Member {
         Ok(Self { commands })
     }
 
-    /// Commits on behalf of this member.
+    /// A handle that commits for this member.
     pub fn commits(&self) -> Commits {
         Commits(self.commands.clone())
     }
 
-    /// Leaves the group, so that others take over at once, and waits for that a moment.
+    /// Leaves the group, so that other members take over at once. Waits up to `within` for that.
     pub fn leave(&self, within: Duration) {
         let (left, done) = channel();
         if self.commands.send(MemberCommand::Leave(left)).is_ok() {
-            // Late is as good as never: the others find out by themselves.
+            // No error if that is not enough: the others notice by themselves.
             let _ = done.recv_timeout(within);
         }
     }
@@ -151,7 +150,7 @@ fn group(
 struct Telling {
     sink: Sink,
     hits: String,
-    /// Another client is the member now.
+    /// Another client has taken this one's part as the member.
     is_over: AtomicBool,
 }
 
@@ -215,7 +214,8 @@ struct MemberThread {
 impl MemberThread {
     fn run(mut self, mut probe: consumer::Client) {
         let mut silence = reach::Silence::default();
-        // To subscribe to a topic that is not there yet is to wait for the next look at all topics.
+        // Probe first: subscribing to a topic that does not exist yet would wait for the client's next refresh of all
+        // topics.
         while topics::probe(&self.config, &probe).is_err() {
             match self.inbox.recv_timeout(RETRY_EVERY) {
                 Ok(MemberCommand::Leave(_))
@@ -250,7 +250,7 @@ impl MemberThread {
                 asked_at = Instant::now();
             }
             match self.group.poll(POLL) {
-                // Fetched before it was paused; the log delivers it too.
+                // The client fetched it before the partition was paused; the log delivers it too.
                 Some(Ok(_)) | None => {}
                 Some(Err(error)) => {
                     if self.group.client().fatal_error().is_some()
@@ -283,7 +283,7 @@ impl MemberThread {
         }
     }
 
-    /// Takes part by another client; whatever the group gave the old one is another's by now.
+    /// Joins with another client. Another member has whatever the group assigned to the old client.
     fn join_anew(&mut self) -> Result<(), String> {
         let sink = Arc::clone(&self.group.context().sink);
         let fresh = group(&self.config, self.session, &self.hits, sink)
@@ -295,7 +295,7 @@ impl MemberThread {
             let owned = context.of_hits(&owned);
             (context.sink)(GroupEvent::Revoked(owned));
         }
-        // It waits for answers that will not come, for up to a minute.
+        // Dropping the old client waits up to a minute for answers that will not come.
         std::thread::Builder::new()
             .name("kafka-group-old".to_owned())
             .spawn(move || drop(old))
@@ -304,8 +304,8 @@ impl MemberThread {
         subscribed.map_err(|error| error.to_string())
     }
 
-    /// What an error that may pass asks for. What is wrong for good until somebody changes it is said loudly, and not
-    /// more often than anybody would read it.
+    /// Handles an error of the client. Logs errors that last until an operator acts as errors, at most every
+    /// [`SAY_EVERY`].
     fn heed(&mut self, error: &KafkaError, said_at: &mut Option<Instant>) -> Result<(), String> {
         let group = &self.config.group;
         let line = match error.rdkafka_error_code() {

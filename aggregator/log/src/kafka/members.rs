@@ -1,10 +1,10 @@
-//! The `members` topic: which aggregators there are, what they rule, and where they are found.
+//! The `members` topic: which aggregators there are, what they rule, and their addresses.
 //!
-//! Each states itself every [`STATE_EVERY`] and when it is given other partitions, and takes itself out
-//! when it leaves. One that was killed is passed over once it has been silent for [`SILENCE_MAX`] of the
-//! topic's own time, so that nobody's clock matters. One's own statements come back as well: where none
-//! does for long, the clients are made anew (`reach`). Knows nothing of agents. What stays true: the list
-//! is told again whenever it changes, and never contains oneself.
+//! Each aggregator states itself every [`STATE_EVERY`] and when its partitions change, and removes its entry when it
+//! leaves. The others ignore a killed one once it has been silent for [`SILENCE_MAX`] of the topic's own time, so
+//! that no machine's clock matters. An aggregator also receives its own statements: if none comes back for long, it
+//! recreates its clients (`reach`). Knows nothing of agents. What stays true: the list is passed on whenever it
+//! changes, and never contains the aggregator itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,16 +28,16 @@ const STATE_EVERY: Duration = Duration::from_secs(2);
 /// How long the thread waits for statements before it looks at its own.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long it waits before it asks again for topics that are not there yet.
+/// How long the thread waits before it asks again for topics that do not exist yet.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// What was heard, by name.
+/// The received statements, by name.
 #[derive(Debug, Default)]
 struct Book {
     members: BTreeMap<Box<str>, (MemberRecord, u64)>,
-    /// Who stated itself under a name before who does now.
+    /// The instance that had a name before the current one.
     before: BTreeMap<Box<str>, u128>,
-    /// Names that two aggregators have.
+    /// Names that two aggregators use.
     twins: BTreeSet<Box<str>>,
     /// The append time of the newest statement.
     newest_ms: u64,
@@ -46,7 +46,7 @@ struct Book {
 impl Book {
     fn enter(&mut self, name: &str, member: Option<MemberRecord>, appended_ms: u64) {
         self.newest_ms = self.newest_ms.max(appended_ms);
-        // Whoever reads again from the beginning hears what was true before.
+        // After a new read from the beginning, older statements arrive again.
         let known = self.members.get(name);
         if known.is_some_and(|(_, said_ms)| appended_ms < *said_ms) {
             return;
@@ -55,7 +55,7 @@ impl Book {
             && member.instance != known.instance
         {
             let before = self.before.insert(name.into(), known.instance);
-            // A successor's predecessor does not come back.
+            // A predecessor that comes back is no predecessor: two processes share the name.
             if before == Some(member.instance) && self.twins.insert(name.into()) {
                 tracing::error!(
                     name,
@@ -69,7 +69,7 @@ impl Book {
         }
     }
 
-    /// Those that are alive, but oneself, by name.
+    /// The other aggregators that are alive, by name.
     fn others(&self, instance: u128) -> Vec<(Box<str>, MemberRecord)> {
         let since = self.newest_ms.saturating_sub(SILENCE_MAX.as_millis());
         self.members
@@ -85,32 +85,32 @@ enum MembersCommand {
     Leave(Sender<()>),
 }
 
-/// One's own entry in the topic. It is taken out by [`Registry::leave`].
+/// This aggregator's entry in the topic. [`Registry::leave`] removes it.
 pub struct Registry {
     commands: Sender<MembersCommand>,
 }
 
-/// Says which partitions this member rules, from wherever that is learnt.
+/// Sets which partitions this member rules, from any thread.
 #[derive(Clone)]
 pub struct Rules(Sender<MembersCommand>);
 
 impl Rules {
-    /// From now on it is these.
+    /// From now on this member rules `partitions`.
     pub fn tell(&self, partitions: Vec<u32>) {
-        // Whoever has left rules nothing.
+        // A member that has left rules nothing.
         let _ = self.0.send(MembersCommand::Rules(partitions));
     }
 }
 
-/// Takes the others whenever they change, by name. Called from the registry's thread; may wait.
+/// Receives the other members by name whenever they change. The registry's thread calls it; it may block.
 pub type MembersChanged = Box<dyn Fn(Vec<(Box<str>, MemberRecord)>) + Send>;
 
 impl Registry {
-    /// Begins to state `me` under a name of its group, and to follow the others, whether or not Kafka is there.
+    /// Begins to state `me` under a name of its group, and to follow the others, whether or not Kafka can be reached.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn join(
         config: KafkaConfig,
         name: &str,
@@ -123,7 +123,7 @@ impl Registry {
             consumer: consumer::create(&config)?,
             producer: quiet(&config)?,
             config,
-            // Two groups may well use the same names.
+            // Two groups may use the same names.
             name: format!("{}/{name}", me.group).into(),
             me,
             inbox,
@@ -138,16 +138,16 @@ impl Registry {
         Ok(Self { commands })
     }
 
-    /// Tells it what this member rules.
+    /// A handle that sets what this member rules.
     pub fn rules(&self) -> Rules {
         Rules(self.commands.clone())
     }
 
-    /// Takes this member out, and waits for that a moment.
+    /// Removes this member's entry, and waits up to `within` for that.
     pub fn leave(&self, within: Duration) {
         let (left, done) = channel();
         if self.commands.send(MembersCommand::Leave(left)).is_ok() {
-            // Late is as good as never: the others pass it over when it is silent.
+            // No error if that is not enough: the others ignore the entry once it is silent.
             let _ = done.recv_timeout(within);
         }
     }
@@ -213,7 +213,7 @@ impl Thread {
                 Some(Err(error)) => tracing::debug!(%error, "kafka members"),
                 None => {}
             }
-            // Statements are few; what is answered late is told by the next one.
+            // Statements are few; if one of them is late, the next one makes up for it.
             self.producer.poll(Duration::ZERO);
             let others = book.others(self.me.instance);
             if others != known {
@@ -239,17 +239,17 @@ impl Thread {
         }
     }
 
-    /// Another client, where one of these reaches nobody and others do.
+    /// Another client, if one of the current two reaches no broker while a new one does.
     fn afresh(&self) -> Option<consumer::Client> {
         let (config, whose) = (&self.config, "the members'");
         reach::afresh(config, whose, self.consumer.client())
             .or_else(|| reach::afresh(config, whose, self.producer.client()))
     }
 
-    /// Goes on with other clients, if they reach anybody, since not even what this member states of itself comes
-    /// back: these have lost every broker, or know a topic that was deleted. What is heard twice changes nothing.
-    /// Clients that have heard nothing yet are kept as long as they reach brokers: it may be a right that is missing.
-    /// Says whether they are new.
+    /// Recreates the clients if new ones reach brokers, since not even this member's own statements come back: the
+    /// old clients have lost every broker, or know a topic that was deleted. Statements received twice change
+    /// nothing. Clients that have received nothing yet are kept as long as they reach brokers, since a right may be
+    /// missing. Returns whether the clients are new.
     fn begin_again(&mut self, has_heard: bool) -> bool {
         let consumer = match has_heard {
             true => reach::fresh(&self.config),

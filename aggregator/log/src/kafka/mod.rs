@@ -1,26 +1,27 @@
-//! Kafka as the log: its topics, one producer, one consumer, and a thread that looks after them.
+//! Kafka as the log: its topics, one producer, one consumer, and a thread that controls them.
 //!
 //! ```text
-//! {prefix}.hits      P partitions                      all with LogAppendTime, which is what makes
-//! {prefix}.limits    1 partition, kept for ever        append times those of the log and not of
-//! {prefix}.denials   P partitions                      whoever wrote
+//! {prefix}.hits      P partitions                      all with LogAppendTime: the append time is
+//! {prefix}.limits    1 partition, kept for ever        the broker's, not the
+//! {prefix}.denials   P partitions                      writer's
 //! {prefix}.state     P partitions, compacted           snapshots of engines
-//! {prefix}.members   1 partition, compacted            who serves what, and where
-//! {prefix}.aside     1 partition, bounded              records that were refused
+//! {prefix}.members   1 partition, compacted            which aggregator serves what, and where
+//! {prefix}.aside     1 partition, bounded              dead letters: records that were refused
 //! ```
 //!
-//! Missing topics are made (`topics`), existing ones are checked. The producer is idempotent and waits
-//! for all replicas in sync; its delivery reports answer tickets (`producer`). The consumer has its
-//! partitions assigned by hand, one for each follow (`consumer`). The thread (`thread`) joins them: it
-//! says `Down` and `Up`, begins follows, and closes.
+//! Missing topics are created (`topics`), existing ones are checked. The producer is idempotent and
+//! waits for all replicas in sync; its delivery reports answer tickets (`producer`). The consumer has
+//! its partitions assigned by hand, one for each follow (`consumer`). The thread (`thread`) connects
+//! them: it sends `Down` and `Up`, begins follows, and closes.
 //!
-//! What stays true: no call of the owner waits for the network; every queue is bounded, and at the
-//! bound appends are answered [`AppendError::NotNow`]; so are they when Kafka has been silent for
+//! What stays true: no call of the owner waits for the network; every queue is bounded; appends are
+//! answered [`AppendError::NotNow`] at the bound, and when Kafka has been silent for
 //! `message.timeout.ms`. Nothing is sent to a topic that has not been checked.
 //!
 //! Where Kafka differs from the journal: offsets may skip; append times are those of the brokers that
-//! led the partition, so after a change of leader they may fall by what their clocks differ; a `Gap`
-//! back goes to the first record there is, since a log that ends before where it was read is another.
+//! led the partition, so after a change of leader they may fall by the difference of the clocks; a
+//! `Gap` back goes to the log's first record, since a log that ends before the reader's position was
+//! recreated.
 
 mod aside;
 mod consumer;
@@ -49,25 +50,26 @@ pub use members::{MemberRecord, MembersChanged, Registry, Rules};
 pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
 pub use topics::{Expected, Missing, Setting, Topic, TopicReport, Weight};
 
-/// Where the log is, and what it should be like.
+/// Where the log is, and how its topics should be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaConfig {
-    /// Brokers to begin with, as `host:port`.
+    /// The first brokers to connect to, as `host:port`.
     pub bootstrap: Vec<String>,
-    /// What the topics' names begin with.
+    /// The prefix of the topics' names.
     pub topic_prefix: String,
     /// The consumer group.
     pub group: String,
     /// How many partitions `hits` and `denials` have.
     pub partitions: u32,
-    /// How many brokers keep each record of a topic that is made; nothing: 3, or as many as there are.
+    /// How many brokers keep each record of a topic that we create. `None`: 3, or as many as there
+    /// are.
     pub replication: Option<u32>,
-    /// The client library's properties, in its names; they beat our defaults.
+    /// The client library's properties, under its names; they override our defaults.
     pub properties: BTreeMap<String, String>,
 }
 
 impl KafkaConfig {
-    /// The defaults, for these brokers.
+    /// The default settings, for these brokers.
     pub fn new(bootstrap: impl Into<String>) -> Self {
         Self {
             bootstrap: vec![bootstrap.into()],
@@ -80,69 +82,69 @@ impl KafkaConfig {
     }
 }
 
-/// Why Kafka cannot be the log as it is.
+/// Why Kafka cannot be used as the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KafkaFault {
-    /// A property was given that Tollgate's correctness rests on.
+    /// The configuration sets a property that Tollgate's correctness depends on.
     #[error("kafka property `{name}` = \"{found}\": expected \"{needed}\": {why}")]
     Reserved {
         /// Its name.
         name: String,
-        /// What was given.
+        /// The configured value.
         found: String,
-        /// What it has to be.
+        /// The required value.
         needed: String,
-        /// What rests on it.
+        /// Why the value is required.
         why: &'static str,
     },
-    /// A property that the client library does not take.
+    /// The client library does not accept a property.
     #[error("kafka property `{name}` = \"{value}\": {why}")]
     Property {
         /// Its name.
         name: String,
-        /// What was given.
+        /// The configured value.
         value: String,
-        /// What the library says.
+        /// The library's error.
         why: String,
     },
-    /// The client cannot be made.
+    /// The client cannot be created.
     #[error("kafka client: {why}")]
     Client {
-        /// What the library says.
+        /// The library's error.
         why: String,
     },
-    /// A topic is otherwise than it has to be.
+    /// A setting of a topic is wrong.
     #[error("kafka topic `{topic}`: {setting} = {found}: expected {expected}: {why}")]
     Unfit {
         /// The topic.
         topic: String,
-        /// The setting, as brokers call it; `partitions` is how many it has.
+        /// The setting, as brokers call it; `partitions` is the number of partitions.
         setting: &'static str,
-        /// What the broker has.
+        /// The broker's value.
         found: String,
-        /// What is needed.
+        /// The expected value.
         expected: Expected,
-        /// What the need rests on.
+        /// Why it is expected.
         why: &'static str,
     },
-    /// The broker does not let us.
+    /// A right on a topic is missing.
     #[error(
         "kafka topic `{topic}`: {operation}: {why}: see the rights that each role needs in deploy/kafka/ACLS.md"
     )]
     NotAuthorised {
         /// The topic.
         topic: String,
-        /// What was tried, in the word that ACLs have for it.
+        /// The operation that was refused, as ACLs name it.
         operation: &'static str,
-        /// What the broker says.
+        /// The broker's error.
         why: String,
     },
-    /// A topic is missing and cannot be made.
+    /// A topic is missing and cannot be created.
     #[error("kafka topic `{topic}`: it is missing and cannot be created: {why}")]
     CannotCreate {
         /// The topic.
         topic: String,
-        /// What the broker says.
+        /// The broker's error.
         why: String,
     },
     /// A topic is missing.
@@ -154,57 +156,57 @@ pub enum KafkaFault {
         /// The topic.
         topic: String,
     },
-    /// A topic may not be looked at.
+    /// The settings of a topic cannot be read.
     #[error("kafka topic `{topic}`: {why}")]
     Topic {
         /// The topic.
         topic: String,
-        /// What the broker says.
+        /// The broker's error.
         why: String,
     },
-    /// The brokers do not take who we say we are.
+    /// The brokers do not accept our credentials.
     #[error(
         "kafka at {bootstrap}: {why}: expected security.protocol, sasl.mechanism, sasl.username and sasl.password \
          as the brokers know them (kafka.properties, kafka.properties_file)"
     )]
     NotAuthenticated {
-        /// The brokers that were asked.
+        /// The brokers that we asked.
         bootstrap: String,
-        /// What they, or the library, said.
+        /// Their error, or the library's.
         why: String,
     },
-    /// Nobody answers. Later somebody may.
+    /// No broker answers. A later attempt may succeed.
     #[error("kafka at {bootstrap}: {why}")]
     Unreachable {
-        /// The brokers that were asked.
+        /// The brokers that we asked.
         bootstrap: String,
         /// What happened.
         why: String,
     },
 }
 
-/// Looks whether Kafka can be the log: checks the topics that are there, and makes those that are
-/// missing if that is asked for. For an owner who wants to end rather than wait when something is
-/// configured wrongly; waits for Kafka for some seconds.
+/// Checks whether Kafka can be used as the log: checks the existing topics, and creates missing ones
+/// if asked to. For an owner that would rather end than wait if the configuration is wrong. Waits some
+/// seconds for Kafka.
 ///
 /// # Errors
 ///
-/// Each [`KafkaFault`]; after [`KafkaFault::Unreachable`] alone there is a point in going on.
+/// Each [`KafkaFault`]. Only [`KafkaFault::Unreachable`] may go away by itself.
 pub fn check(config: &KafkaConfig, missing: Missing) -> Result<(), KafkaFault> {
     beside(config, |client| topics::prepare(config, client, missing))
 }
 
-/// Looks at every topic, and makes those that are missing if that is asked for; waits for Kafka for
-/// some seconds.
+/// Examines every topic, and creates missing ones if asked to. Waits some seconds for Kafka.
 ///
 /// # Errors
 ///
-/// Where Kafka does not answer, or refuses. Topics that differ are no error: see the reports.
+/// If Kafka does not answer, or refuses. A topic with wrong settings is not an error: see the reports.
 pub fn survey(config: &KafkaConfig, missing: Missing) -> Result<Vec<TopicReport>, KafkaFault> {
     beside(config, |client| topics::survey(config, client, missing))
 }
 
-/// Asks in a thread of its own, since this one may be a runtime's, which must not block on futures.
+/// Asks in a thread of its own, since the caller's may belong to a runtime, which must not block on
+/// futures.
 fn beside<T: Send>(
     config: &KafkaConfig,
     ask: impl FnOnce(&consumer::Client) -> Result<T, KafkaFault> + Send,
@@ -219,7 +221,7 @@ fn beside<T: Send>(
     })
 }
 
-/// Kafka as an open log.
+/// An open log in Kafka.
 pub struct KafkaLog {
     topics: topics::Names,
     partitions: u32,
@@ -228,13 +230,13 @@ pub struct KafkaLog {
 }
 
 impl KafkaLog {
-    /// Begins to use Kafka, whether or not it is there. Events go to `events`; while that channel is
-    /// full, nothing is consumed.
+    /// Begins to use Kafka, whether or not it can be reached. Sends events to `events`; consumes
+    /// nothing while that channel is full.
     ///
     /// # Errors
     ///
-    /// [`KafkaFault`] where a property is wrong. What is wrong with topics is said by
-    /// [`LogEvent::Down`], and tried again; [`check`] tells it beforehand.
+    /// [`KafkaFault`] if a property is wrong. Faults of topics are reported by [`LogEvent::Down`] and
+    /// retried; [`check`] reports them beforehand.
     pub fn open(config: KafkaConfig, events: mpsc::Sender<LogEvent>) -> Result<Self, KafkaFault> {
         let topics = topics::Names::of(&config);
         let partitions = config.partitions;
@@ -248,7 +250,8 @@ impl KafkaLog {
     }
 
     fn tell(&self, command: thread::LogCommand) {
-        // The thread outlives this handle, unless it panicked; then nothing can be said any more.
+        // The thread outlives this handle, unless it panicked; then there is nothing left to report
+        // to.
         let _ = self.commands.send(command);
     }
 }

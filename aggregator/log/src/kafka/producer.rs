@@ -1,8 +1,8 @@
-//! Sending records, and answering for them when Kafka has.
+//! Sending records, and answering their tickets from Kafka's delivery reports.
 //!
-//! The owner's calls go straight to the library's bounded queue; its own thread brings the delivery
-//! reports. What stays true: every ticket that was sent is answered once; none is sent before the
-//! topics were checked, nor after `close`.
+//! The owner's calls put records directly into the library's bounded queue; the library's own thread
+//! returns the delivery reports. What stays true: every ticket that was sent is answered once; no record is
+//! sent before the topics were checked, nor after `close`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,13 +21,13 @@ use super::super::{AppendError, LogEvent, Ticket};
 use super::rights::{self, Unwritable};
 use super::{KafkaConfig, KafkaFault, properties, reach};
 
-/// How long the owner may take to hear what became of the appends of a producer that is let go.
+/// How long the owner has to receive the answers of a producer that is being dropped.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often that is looked at.
+/// How often this is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The library's log lines, as ours.
+/// Passes the library's log lines to ours.
 pub(super) struct Quiet;
 
 impl ClientContext for Quiet {
@@ -40,7 +40,7 @@ impl ClientContext for Quiet {
     }
 }
 
-/// Nobody waits for answers.
+/// Nobody waits for delivery reports.
 impl ProducerContext for Quiet {
     type DeliveryOpaque = ();
 
@@ -54,8 +54,8 @@ impl ProducerContext for Quiet {
     }
 }
 
-/// One line of the library. What matters of it is said by `Down` and by answers; the rest is for those
-/// who look closely.
+/// Logs one line of the library. `Down` and answers report everything of importance; the lines are for
+/// close diagnosis.
 pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
@@ -65,7 +65,7 @@ pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     }
 }
 
-/// What the owner and the log's thread share of the producer.
+/// The part of the producer that the owner and the log's thread share.
 #[derive(Clone)]
 pub(super) struct ProducerShared {
     producer: Arc<Mutex<Option<Producer>>>,
@@ -74,24 +74,24 @@ pub(super) struct ProducerShared {
 
 #[derive(Default)]
 struct ProducerState {
-    /// The topics have been checked.
+    /// The topics were checked.
     ready: AtomicBool,
     /// The owner closed the log.
     closed: AtomicBool,
-    /// The producer cannot go on and has to be made anew.
+    /// The producer cannot go on and must be recreated.
     fatal: AtomicBool,
-    /// Something failed that may be because Kafka is gone.
+    /// An operation failed, perhaps because Kafka cannot be reached.
     suspect: AtomicBool,
-    /// Topics that may not be written to.
+    /// Topics for which the right to write is missing.
     unwritable: Unwritable,
-    /// Records have come too late, and none in time since.
+    /// A record timed out, and none has succeeded since.
     late: AtomicBool,
-    /// While Kafka answers others and takes nothing from this producer.
+    /// How long this producer's records have timed out while Kafka answers other clients.
     silence: Mutex<reach::Silence>,
 }
 
 impl ProducerState {
-    /// Cheap, where none came late before.
+    /// A record succeeded. Cheap if none had timed out.
     fn came_in_time(&self) {
         if self.late.load(Ordering::Relaxed) {
             self.late.store(false, Ordering::Relaxed);
@@ -147,8 +147,8 @@ impl ProducerContext for Answering {
                 Err(append_error(error, message.topic(), message.payload_len()))
             }
         };
-        // While the owner does not take its events, nothing else is answered either; the queue of
-        // what waits to be sent is bounded.
+        // While the owner does not take its events, other answers wait too; the queue of records to send is
+        // bounded.
         let _ = self.events.blocking_send(LogEvent::Appended {
             ticket: Ticket(ticket as u64),
             result,
@@ -207,18 +207,18 @@ impl ProducerShared {
         self.state.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something failed since this was last asked.
+    /// Whether an operation failed since the last call.
     pub fn take_suspicion(&self) -> bool {
         self.state.suspect.swap(false, Ordering::Relaxed)
     }
 
-    /// An error where some topic may not be written to.
+    /// An error if the right to write to some topic is missing.
     pub fn may_write(&self) -> Result<(), KafkaFault> {
         self.state.unwritable.fault()
     }
 
-    /// To be called while Kafka answers: a producer that comes through to nobody all the same, for long, is
-    /// made anew.
+    /// The caller calls this while Kafka answers it. Has the producer recreated if its records have timed
+    /// out for long all the same.
     pub fn look_after_silence(&self) {
         if self.state.late.load(Ordering::Relaxed) && self.state.silence().goes_on() {
             tracing::warn!("kafka answers, and takes nothing from the log's producer");
@@ -226,12 +226,12 @@ impl ProducerShared {
         }
     }
 
-    /// Has the producer made anew.
+    /// Requests that the producer is recreated.
     pub fn doubt(&self) {
         self.state.fatal.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the producer anew where it cannot go on. What it had is answered.
+    /// Recreates the producer if it cannot go on. Records of the old one are answered.
     pub fn revive(
         &self,
         config: &KafkaConfig,
@@ -256,7 +256,7 @@ impl ProducerShared {
         Ok(())
     }
 
-    /// Waits until all that was sent is answered, as long as that may take, and lets the producer go.
+    /// Waits up to `within` for the answers to all sent records, refuses the rest, and drops the producer.
     pub fn finish(&self, within: Duration) {
         self.refuse_from_now_on();
         let Some(producer) = self.lock().take() else {
@@ -265,7 +265,7 @@ impl ProducerShared {
         if producer.flush(within).is_err() {
             producer.purge(PurgeConfig::default().queue().inflight());
         }
-        // Its thread ends with it, when the last report has been passed on.
+        // This joins its thread, which first passes on the last report.
         drop(producer);
     }
 
@@ -274,8 +274,8 @@ impl ProducerShared {
     }
 }
 
-/// Has everything that a producer had answered before it goes: what its end does not find time for would
-/// never be.
+/// Waits until every record of a producer is answered, and then drops it. Records that the library does not
+/// answer before the drop would never be answered.
 fn let_go(old: Producer) {
     old.purge(PurgeConfig::default().queue().inflight());
     let end = Instant::now() + ANSWERED_WITHIN;

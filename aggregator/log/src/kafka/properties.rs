@@ -1,7 +1,7 @@
-//! The client library's properties: ours, then the user's, except where correctness rests on ours.
+//! The client library's properties: ours, overridden by the user's, except where correctness depends on ours.
 //!
-//! Knows no network. What stays true: a property of the table [`RESERVED`] has the value that it has
-//! there, or nothing is made.
+//! Uses no network. What stays true: no client is created unless each property of the table [`RESERVED`] has the
+//! value in that table.
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
@@ -9,11 +9,11 @@ use tollgate_shared::kafka_properties::may_be_shown;
 
 use super::{KafkaConfig, KafkaFault};
 
-/// How long an append may wait for Kafka before it is answered "not now". As long as a short change of
-/// leaders takes, and far below the five minutes after which couriers give a batch up.
+/// How long an append may wait for Kafka before it is answered "not now". As long as a short change of leaders
+/// takes, and far below the five minutes after which couriers give up a batch.
 const MESSAGE_TIMEOUT_MS: &str = "5000";
 
-/// Properties that have to be as they are, by every name they go under.
+/// Properties with a required value, by all of their names.
 const RESERVED: [(&[&str], &str, &str); 8] = [
     (
         &["enable.idempotence"],
@@ -57,7 +57,7 @@ const RESERVED: [(&[&str], &str, &str); 8] = [
     ),
 ];
 
-/// Properties that are configured elsewhere.
+/// Properties that have another place in the configuration.
 const ELSEWHERE: [(&str, &str); 4] = [
     ("bootstrap.servers", "kafka.bootstrap"),
     ("metadata.broker.list", "kafka.bootstrap"),
@@ -65,59 +65,59 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ("transactional.id", "nothing: transactions are not used"),
 ];
 
-/// Our defaults, by every name they go under.
+/// Our defaults, by all names of the property.
 const DEFAULTS: [(&[&str], &str); 14] = [
     (&["client.id"], "tollgate"),
-    // A batch is formed before it comes here.
+    // Records are batches already, so the producer need not wait for more.
     (&["linger.ms", "queue.buffering.max.ms"], "0"),
     (
         &["message.timeout.ms", "delivery.timeout.ms"],
         MESSAGE_TIMEOUT_MS,
     ),
-    // The broker's own default. The library's is 1,000,000 with its framing, so that a record of the
-    // greatest length that the wire allows would not fit.
+    // The broker's own default. The library's is 1,000,000 including framing, too small for a record of the greatest
+    // length that the wire allows.
     (&["message.max.bytes"], "1048588"),
-    // The bounds on what waits to be sent: 64 MiB.
+    // The bounds on records that wait to be sent: 64 MiB.
     (&["queue.buffering.max.messages"], "100000"),
     (&["queue.buffering.max.kbytes"], "65536"),
-    // A broker ends a fetch when something comes, so this costs no delay; but a partition that is
-    // followed anew waits until the fetch that is on its way has ended.
+    // A broker ends a fetch when a record comes, so this adds no delay; but a newly followed partition waits until
+    // the current fetch has ended.
     (&["fetch.wait.max.ms"], "20"),
-    // The library's default is a second, after each time its queue was full: catching up would crawl.
+    // The library's default is a second, after each time its queue was full: catching up would be very slow.
     (&["fetch.queue.backoff.ms"], "10"),
     (&["fetch.error.backoff.ms"], "100"),
-    // What waits to be taken: 64 MiB.
+    // The bound on fetched records that wait to be taken: 64 MiB.
     (&["queued.max.messages.kbytes"], "65536"),
     (&[HEARTBEAT], "1000"),
     (&["reconnect.backoff.ms"], "100"),
     (&["reconnect.backoff.max.ms"], "1000"),
-    // Idle connections are closed by brokers as a matter of course.
+    // Brokers routinely close idle connections.
     (&["log.connection.close"], "false"),
 ];
 
-/// What names a static member. The member's alone: no other client of this process is one.
+/// The property that names a static member. Only the member's client gets it.
 const STATIC_MEMBER: &str = "group.instance.id";
 
-/// The setting by which a group misses a member.
+/// The property for how long a group waits for a silent member.
 const SESSION_TIMEOUT: &str = "session.timeout.ms";
 
-/// The setting by which a member says how often it says that it lives.
+/// The property for how often a member sends a heartbeat.
 const HEARTBEAT: &str = "heartbeat.interval.ms";
 
-/// How soon a group misses a member that was killed, in whose time nothing of that member's partitions is ruled. The
+/// How soon a group notices that a member was killed. Until then nobody rules that member's partitions. The
 /// library's default is 45 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupSession {
-    /// Two seconds, for brokers whose `group.min.session.timeout.ms` lets members have so little.
+    /// Two seconds, for brokers whose `group.min.session.timeout.ms` allows so little.
     Short,
-    /// Six: the least that brokers take by default; and for static members, which are to be back within it.
+    /// Six seconds: the least that brokers allow by default. Also for static members, which must restart within it.
     Usual,
-    /// What the configuration says.
+    /// As configured.
     Configured,
 }
 
 impl GroupSession {
-    /// The one to begin with.
+    /// The session to begin with.
     pub(super) fn of(config: &KafkaConfig) -> Self {
         if given(config, &[SESSION_TIMEOUT]).is_some() {
             Self::Configured
@@ -128,7 +128,7 @@ impl GroupSession {
         }
     }
 
-    /// What it sets over what is configured and our defaults.
+    /// The properties that it sets over the configuration and our defaults.
     const fn properties(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Short => &[(SESSION_TIMEOUT, "2000"), (HEARTBEAT, "400")],
@@ -191,7 +191,7 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
     Ok(client)
 }
 
-/// The properties for a member of the group, which is told of partitions and reads nothing.
+/// The properties for a member of the group, which learns its partitions and reads nothing.
 pub(super) fn member(
     config: &KafkaConfig,
     session: GroupSession,
@@ -205,21 +205,21 @@ pub(super) fn member(
     if let Some(id) = config.properties.get(STATIC_MEMBER) {
         member.set(STATIC_MEMBER, id);
     }
-    // What comes before a partition is paused is thrown away.
+    // Records that arrive before a partition is paused are thrown away.
     member.set("queued.min.messages", "1");
     member.set("queued.max.messages.kbytes", "64");
     member.set("fetch.message.max.bytes", "1024");
     Ok(member)
 }
 
-/// The properties for one who reads a topic to its end and stops there.
+/// The properties for a client that reads a topic to its end and stops there.
 pub(super) fn reader(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
     let mut reader = client(config)?;
     reader.set("enable.partition.eof", "true");
     Ok(reader)
 }
 
-/// What the user gave under any of these names.
+/// The user's value under any of these names.
 fn given<'a>(config: &'a KafkaConfig, names: &[&str]) -> Option<(&'a String, &'a String)> {
     let mut found = names
         .iter()
@@ -227,12 +227,12 @@ fn given<'a>(config: &'a KafkaConfig, names: &[&str]) -> Option<(&'a String, &'a
     found.next()
 }
 
-/// Whether a value is another way to write the one that is needed.
+/// Whether a value is another spelling of the required one.
 fn means(found: &str, needed: &str) -> bool {
     found == needed || (needed == "all" && found == "-1")
 }
 
-/// What the client library says of a configuration, as a fault.
+/// An error of the client library about a configuration, as a fault.
 pub(super) fn fault_of(error: KafkaError) -> KafkaFault {
     match error {
         KafkaError::ClientConfig(_, why, name, value) => KafkaFault::Property {
@@ -249,7 +249,7 @@ pub(super) fn fault_of(error: KafkaError) -> KafkaFault {
     }
 }
 
-/// What the library says, and what has to be built where it lacks something.
+/// The library's error, with a hint what has to be built if the library lacks a feature.
 fn with_build(why: String) -> String {
     let build = match () {
         () if why.contains("OpenSSL not available") => "kafka-ssl or kafka-ssl-vendored",

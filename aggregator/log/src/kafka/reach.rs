@@ -1,16 +1,16 @@
-//! Clients that have lost every broker for good, and are made anew.
+//! Clients that have lost every broker for good, and are recreated.
 //!
 //! ```text
 //! broker silent beyond its session ──▶ fenced: names no broker at all ──▶ client forgets them all, asks nobody
-//! nothing for a while ──▶ a fresh client finds brokers? ── yes ──▶ it takes the place of the old one
+//! nothing for a while ──▶ a fresh client finds brokers? ── yes ──▶ it replaces the old one
 //!                                                       └─ no ──▶ Kafka is away; asked again in a while
 //! ```
 //!
-//! The client library drops brokers that an answer does not name, those that it was configured with as well
-//! (since 2.10: confluentinc/librdkafka, issue 5301), and a broker that stood still for longer than its
-//! session answers like that until it is taken back. A client that hears one such answer may be silent for
-//! ever while Kafka works. Knows nothing of what a client is for. What stays true: while Kafka does not answer
-//! anybody, no client is made anew for it.
+//! The client library drops brokers that a metadata answer does not name, even those that it was configured
+//! with (since 2.10: confluentinc/librdkafka, issue 5301). A broker that was suspended for longer than its
+//! session sends such an answer until it is taken back. A client that receives one may stay silent for ever
+//! while Kafka works. Knows nothing of what a client is for. What stays true: while Kafka answers no client,
+//! none is recreated.
 
 use std::time::{Duration, Instant};
 
@@ -19,27 +19,27 @@ use rdkafka::client::{Client, ClientContext};
 use super::topics::{self, Topic};
 use super::{KafkaConfig, consumer};
 
-/// For so long a client may reach nobody before another one is tried. Leaders change in less, and whoever
-/// is back after less finds its brokers by itself.
+/// How long a client may reach no broker before another one is tried. Changes of leaders take less, and a
+/// client that reconnects within this time finds its brokers by itself.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long brokers may take to name each other.
+/// How long brokers may take to answer a metadata query.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// The same for a client that is to be given up: three times its longest pause between attempts.
+/// The same before a client is given up: three times its longest pause between attempts.
 const IN_THE_END: Duration = Duration::from_secs(3);
 
-/// Since when a client has reached nobody.
+/// Since when a client has reached no broker.
 #[derive(Debug, Default)]
 pub(super) struct Silence(Option<Instant>);
 
 impl Silence {
-    /// Somebody answered.
+    /// A broker answered.
     pub fn broken(&mut self) {
         self.0 = None;
     }
 
-    /// Nobody answered. Whether that is so for long, each time anew.
+    /// No broker answered. Returns true once for every [`SILENCE_MAX`] of silence.
     pub fn goes_on(&mut self) -> bool {
         let now = Instant::now();
         let since = *self.0.get_or_insert(now);
@@ -63,8 +63,8 @@ fn reaches<C: ClientContext>(config: &KafkaConfig, client: &Client<C>, within: D
         .is_ok_and(|found| !found.brokers().is_empty())
 }
 
-/// A client that reaches brokers where the old one, asked again with patience, does not; none where Kafka is
-/// away, or has only just come back.
+/// A client that reaches brokers if the old one, asked again with more time, does not. `None` if Kafka is away,
+/// or has only just come back.
 pub(super) fn afresh<C: ClientContext>(
     config: &KafkaConfig,
     whose: &'static str,
@@ -81,7 +81,7 @@ pub(super) fn afresh<C: ClientContext>(
     is_lost.then_some(client)
 }
 
-/// A client that reaches brokers; none where Kafka is away.
+/// A client that reaches brokers; `None` if Kafka is away.
 pub(super) fn fresh(config: &KafkaConfig) -> Option<consumer::Client> {
     use rdkafka::consumer::Consumer as _;
     let client = consumer::create(config).ok()?;

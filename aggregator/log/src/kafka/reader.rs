@@ -1,7 +1,7 @@
-//! Reading Kafka's topics without writing: nothing is made, no group is joined, nothing is committed.
+//! Reading Kafka's topics without writing: creates nothing, joins no group, commits nothing.
 //!
-//! For commands on logs. What stays true: records come out in order; the end is the one that there was
-//! when reading began or was asked for again.
+//! For commands on logs. What stays true: records come out in order; the end is the partition's end
+//! as of when reading began or when the reader last asked again.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use super::state::StateTopic;
 use super::topics::{self, Names, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, reason, rights};
 
-/// How long brokers may take to answer, and how long nothing may come although there is something.
+/// How long brokers may take to answer, and how long no record may come although there are some.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long they take as a rule, and more.
+/// More than brokers usually take.
 const SOME_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// How many records are given at once, at most, and how many bytes, about.
+/// How many records, and about how many bytes, are returned at once at most.
 const BATCH_RECORDS: usize = 1024;
 const BATCH_BYTES: usize = 256 * 1024;
 
@@ -36,27 +36,27 @@ pub struct KafkaReader {
     end: u64,
 }
 
-/// What reading on came to.
+/// The result of reading on.
 #[derive(Clone, Debug)]
 pub enum KafkaRead {
     /// Records, at least one, in order.
     Records(Vec<Delivered>),
-    /// Retention has removed what was to be read. Reading goes on at `first`.
+    /// Retention has removed the records that come next. Reading goes on at `first`.
     Gone {
         /// The offset that was wanted.
         wanted: u64,
-        /// The first one that there is.
+        /// The first offset that the partition still has.
         first: u64,
     },
-    /// That is all at the moment.
+    /// There are no more records at the moment.
     End,
 }
 
-/// How many partitions the hits of a log have.
+/// How many partitions the `hits` topic of a log has.
 ///
 /// # Errors
 ///
-/// Where nobody answers, or there is no such topic.
+/// If no broker answers, or there is no such topic.
 pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
     let client = consumer::create(config)?;
     let topic = Names::of(config).of_stream(Stream::Hits).to_owned();
@@ -76,11 +76,11 @@ pub fn partitions(config: &KafkaConfig) -> Result<u32, KafkaFault> {
     }
 }
 
-/// Where snapshots are, if the log has a topic for them.
+/// The topic of snapshots, if the log has one.
 ///
 /// # Errors
 ///
-/// Where nobody answers.
+/// If no broker answers.
 pub fn snapshots(config: &KafkaConfig, rules: u32) -> Result<Option<StateTopic>, KafkaFault> {
     let client = consumer::create(config)?;
     let topic = topics::name(config, Topic::State);
@@ -97,7 +97,7 @@ impl KafkaReader {
     ///
     /// # Errors
     ///
-    /// Where nobody answers.
+    /// If no broker answers.
     pub fn open(
         config: &KafkaConfig,
         stream: Stream,
@@ -128,7 +128,7 @@ impl KafkaReader {
     ///
     /// # Errors
     ///
-    /// Where Kafka does not answer.
+    /// If Kafka does not answer.
     pub fn read(&mut self) -> Result<KafkaRead, KafkaFault> {
         if self.end <= self.next {
             let ends = |within| {
@@ -151,7 +151,7 @@ impl KafkaReader {
         }
         let records = self.poll()?;
         Ok(match records.is_empty() {
-            // What lies before the end was only marks of transactions.
+            // The rest before the end was only transaction markers.
             true => KafkaRead::End,
             false => KafkaRead::Records(records),
         })
@@ -178,14 +178,14 @@ impl KafkaReader {
                         bytes: payload,
                     });
                 }
-                // That does not mend itself.
+                // A missing right does not come back by itself.
                 Some(Err(error)) if rights::is_about_a_topic(&error) => {
                     return Err(self.fault(&error, "Read"));
                 }
                 Some(Err(error)) if records.is_empty() && deadline <= Instant::now() => {
                     return Err(unreachable(&self.config, error));
                 }
-                // It tries again by itself.
+                // The client retries by itself.
                 Some(Err(_)) => {}
                 None if records.is_empty() => {
                     let why = format!(
@@ -200,12 +200,12 @@ impl KafkaReader {
         Ok(records)
     }
 
-    /// What an error is; `operation` is what was tried.
+    /// Turns an error into a fault; `operation` is what was tried.
     fn fault(&self, error: &KafkaError, operation: &'static str) -> KafkaFault {
         if rights::is_about_a_topic(error) {
             return rights::missing(&self.topic, operation);
         }
-        // What may not be seen has no partitions that the library knows of.
+        // Without the right to see a topic, the library knows no partitions of it.
         if consumer::is_about_an_unknown_topic(error)
             && let Ok(found) = self.client.fetch_metadata(Some(&self.topic), ANSWER_WITHIN)
             && let Some(error) = found.topics().iter().find_map(|found| found.error())
@@ -216,7 +216,8 @@ impl KafkaReader {
     }
 }
 
-/// What is asked has time, unless brokers say who we are not: waiting does not mend that.
+/// Asks for a short time, then once more for a long one, unless brokers refuse our credentials:
+/// waiting does not help then.
 fn patiently<T>(
     config: &KafkaConfig,
     ask: impl Fn(Duration) -> KafkaResult<T>,
@@ -230,7 +231,7 @@ fn patiently<T>(
     }
 }
 
-/// That brokers are not reached, and why.
+/// The fault that brokers cannot be reached, with the reason.
 fn unreached(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
     reason::of(config, topics::unreachable(config, error), reason::PATIENCE)
 }

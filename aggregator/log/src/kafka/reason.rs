@@ -1,8 +1,9 @@
-//! Why nobody can be reached, in the words of a client that tries.
+//! Why no broker can be reached, as a client that tries reports it.
 //!
-//! A question that fails says no more than that no broker came; what broke the connections stands in a client's
-//! events, which come to whoever polls it, among records. So another client, which has none, tries the same way.
-//! What stays true: it is asked where nobody was reached, and not for longer than it may take.
+//! A failed query says no more than that no broker answered. The reason why connections broke is in a client's
+//! events, which its poller receives, mixed with records. So this creates another client, without records, which
+//! tries to connect the same way. What stays true: this is done only if no broker was reached, and takes bounded
+//! time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,19 +15,19 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::{KafkaConfig, KafkaFault, producer, properties};
 
-/// How long the attempt may take where somebody waits for the reason alone.
+/// How long the attempt may take if a caller waits for nothing but the reason.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The same in the log's thread, for which closing waits.
 pub(super) const HASTE: Duration = Duration::from_secs(1);
 
-/// How long a broken connection is waited for to turn out to be more than that.
+/// How long to wait for a more precise reason than a broken connection.
 const MORE_WITHIN: Duration = Duration::from_millis(500);
 
-/// How often events are looked for.
+/// How often the client is polled for events.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the client said, the weightiest of it.
+/// The weightiest reason that the client has reported.
 #[derive(Default)]
 struct Hearing(Mutex<HeardReason>);
 
@@ -36,7 +37,7 @@ struct HeardReason {
     reason: String,
 }
 
-/// What is said of brokers in the order in which it answers why none is reached.
+/// Kinds of reasons, ordered by how well each explains that no broker is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     #[default]
@@ -45,7 +46,7 @@ enum Weight {
     Broken,
     /// Broker and client do not trust each other's certificates, or one speaks no TLS.
     Tls,
-    /// The broker does not take who we say we are.
+    /// The broker does not accept our credentials.
     Identity,
 }
 
@@ -57,7 +58,7 @@ impl Weight {
             | RDKafkaErrorCode::UnsupportedSASLMechanism
             | RDKafkaErrorCode::IllegalSASLState => Self::Identity,
             RDKafkaErrorCode::SSL => Self::Tls,
-            // That is known, or is about what was not asked: neither says why.
+            // The first is known already, the others are about operations that nobody tried: none says why.
             RDKafkaErrorCode::AllBrokersDown
             | RDKafkaErrorCode::GroupAuthorizationFailed
             | RDKafkaErrorCode::TopicAuthorizationFailed => Self::Nothing,
@@ -88,7 +89,7 @@ impl Hearing {
 impl ClientContext for Hearing {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         producer::log_line(level, facility, message);
-        // That a broker hangs up at once, as one does that expects TLS or SASL, is no error to the library.
+        // The library reports no error if a broker hangs up at once, as one does that expects TLS or SASL.
         if facility == "FAIL" {
             let reason = message.split_once("]: ").map_or(message, |(_, said)| said);
             self.hear(Weight::Broken, reason);
@@ -105,7 +106,7 @@ impl ClientContext for Hearing {
 
 impl ConsumerContext for Hearing {}
 
-/// The fault with its reason, where it is that nobody was reached.
+/// Adds the reason to a fault, if the fault is that no broker was reached.
 pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> KafkaFault {
     let KafkaFault::Unreachable { bootstrap, why } = fault else {
         return fault;
@@ -114,7 +115,7 @@ pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> K
     let reason = heard.reason;
     match heard.weight {
         Weight::Nothing => KafkaFault::Unreachable { bootstrap, why },
-        // Listeners that expect TLS or SASL hang up on who speaks otherwise.
+        // Listeners that expect TLS or SASL hang up on clients that use another protocol.
         Weight::Broken if reason.contains("Disconnected") => KafkaFault::Unreachable {
             bootstrap,
             why: format!("{why}: {reason}: expected security.protocol to be the listener's"),
@@ -145,9 +146,9 @@ fn try_it(config: &KafkaConfig, within: Duration) -> Option<HeardReason> {
     let hearing = client.client().context();
     let mut end = Instant::now() + within;
     let mut has_begun = false;
-    // One broker of several may be refused where another tells more.
+    // One of several brokers may refuse the connection while another reports a better reason.
     while hearing.heard().weight < Weight::Tls && Instant::now() < end {
-        // It follows nothing, so that there are no records to lose.
+        // The client follows nothing, so polling it loses no records.
         let _ = client.poll(LOOK_EVERY);
         if !has_begun && hearing.heard().weight == Weight::Broken {
             has_begun = true;

@@ -1,8 +1,9 @@
-//! Rights that turn out to be missing when something is written or read, by topic and operation.
+//! Rights that turn out to be missing when a topic is written or read, by topic and operation.
 //!
-//! Brokers say that an operation is not allowed, and the client library not always on which topic: what
-//! was written is known, what was read is found out by trying. Knows nothing of what is in topics. What
-//! stays true: a right that came back, or that nobody asked for in a while, is not said to be missing.
+//! Brokers report that an operation is not allowed, but the client library does not always report the
+//! topic: for writes the topic is known, for reads this module tries each topic. Knows nothing of
+//! topics' content. What stays true: a right is not reported as missing once it has come back, or if
+//! nobody needed it for a while.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,13 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::consumer::Logging;
 use super::{KafkaConfig, KafkaFault, properties};
 
-/// For so long a write that was refused is said to be: what is refused is tried again within a second.
+/// How long a refused write is reported as refused: the writer repeats a refused write within a second.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// How long an attempt to read may take.
 const TRY_WITHIN: Duration = Duration::from_secs(1);
 
-/// Topics that may not be written to.
+/// Topics for which the right to write is missing.
 #[derive(Default)]
 pub(super) struct Unwritable {
     topics: Mutex<BTreeMap<String, Instant>>,
@@ -36,7 +37,7 @@ impl Unwritable {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// A write was taken. Cheap, where none was refused.
+    /// A write succeeded. Cheap if none was refused.
     pub fn taken(&self, topic: &str) {
         if self.any.load(Ordering::Relaxed) {
             let mut topics = self.lock();
@@ -45,7 +46,7 @@ impl Unwritable {
         }
     }
 
-    /// One that may not be written to, as far as is known.
+    /// One topic that cannot be written to, as far as is known, as an error.
     pub fn fault(&self) -> Result<(), KafkaFault> {
         if !self.any.load(Ordering::Relaxed) {
             return Ok(());
@@ -69,7 +70,7 @@ pub(super) fn is_about_a_topic(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
 }
 
-/// A right that is missing; `operation` is the ACLs' word for it.
+/// The fault of a missing right; `operation` is the ACLs' word for it.
 pub(super) fn missing(topic: &str, operation: &'static str) -> KafkaFault {
     KafkaFault::NotAuthorised {
         topic: topic.to_owned(),
@@ -78,7 +79,7 @@ pub(super) fn missing(topic: &str, operation: &'static str) -> KafkaFault {
     }
 }
 
-/// Tries to read a partition; an error where the right to is missing, and only then.
+/// Tries to read a partition. An error only if the right to read is missing.
 pub(super) fn try_to_read(
     config: &KafkaConfig,
     topic: &str,

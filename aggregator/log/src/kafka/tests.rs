@@ -1,4 +1,4 @@
-//! What can be held without a broker: properties, and what an owner sees while nobody answers.
+//! Promises that need no broker: properties, and what an owner sees while no broker answers.
 
 use std::time::{Duration, Instant};
 

@@ -6,11 +6,11 @@
 //!      └──────┘                                                └────────────
 //! ```
 //!
-//! Clients that knew a topic before it was deleted do not find one that was made in its place, so they are
-//! made anew with it; and so are those that lost every broker for good (`reach`).
+//! A client that knew a topic before it was deleted does not find a topic that was created in its place. So
+//! clients are recreated with the topic, and also if they have lost every broker for good (`reach`).
 //!
-//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in which they
-//! were asked for; `Closed` is the last event but refusals.
+//! What stays true: `Down` and `Up` alternate, beginning with `Down`; follows begin in the order in which the
+//! owner requested them; after `Closed` come only refusals.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -25,21 +25,22 @@ use super::consumer::{self, Follows, WantedFollow};
 use super::producer::ProducerShared;
 use super::{KafkaConfig, KafkaFault, Missing, reach, reason, rights, topics};
 
-/// How long the thread waits for records before it looks at its commands again. A command is a follow
-/// or a refusal, neither of which anybody is in a hurry for.
+/// How long the thread waits for records before it looks at its commands again. A command is a follow or a
+/// refusal, neither of which is urgent.
 const DELIVER_WAIT: Duration = Duration::from_millis(10);
 
 /// How often something that failed is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// For so long a broker may know nothing of a topic that is there: brokers learn of a new one, or of their
-/// own part in it, one after the other.
+/// For how long a broker may not know an existing topic: brokers learn of a new topic, or of their own part in
+/// it, one after the other.
 const UNKNOWN_MAX: Duration = Duration::from_secs(3);
 
-/// After so long without a record Kafka is asked whether it is there: a client that has lost it may say nothing.
+/// After this long without a record the thread asks whether Kafka is there: a client that has lost it may be
+/// silent.
 const QUIET_MAX: Duration = Duration::from_secs(5);
 
-/// How often the logs have what Kafka refuses.
+/// How often Kafka's refusals are logged.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// How long closing waits for answers. An aggregator has 5 s to stop.
@@ -59,7 +60,7 @@ pub(super) enum LogCommand {
     Close,
 }
 
-/// Makes the clients and starts the thread.
+/// Creates the clients and starts the thread.
 pub(super) fn start(
     config: KafkaConfig,
     events: mpsc::Sender<LogEvent>,
@@ -102,17 +103,17 @@ struct Worker {
     waiting: VecDeque<WantedFollow>,
     closing: bool,
     down: bool,
-    /// A broker refused a read for want of a right.
+    /// A broker refused a read because a right is missing.
     may_not_read: bool,
-    /// A topic was not there when Kafka was asked.
+    /// A query to Kafka found that a topic does not exist.
     topics_gone: bool,
-    /// Since when, and when last, a broker knew nothing of a topic that is followed.
+    /// When a broker first, and when it last, did not know a topic that is followed.
     unknown_since: Option<(Instant, Instant)>,
-    /// While these clients reach nobody.
+    /// How long these clients have reached no broker.
     silence: reach::Silence,
-    /// When Kafka last gave a record, or an answer.
+    /// When Kafka last sent a record, or an answer.
     heard_at: Instant,
-    /// When the logs last had what Kafka refuses.
+    /// When Kafka's refusals were last logged.
     told_at: Option<Instant>,
 }
 
@@ -155,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Tries until the topics are there and right, or the log is closed.
+    /// Tries until the topics exist and have the right settings, or the log is closed.
     fn prepare(&mut self) {
         while !self.closing {
             match topics::prepare(&self.config, self.follows.client(), Missing::Create) {
@@ -220,7 +221,7 @@ impl Worker {
         }
     }
 
-    /// Looks whether what seemed to be wrong is, and whether what was wrong still is.
+    /// Checks suspected faults, and whether known faults persist.
     fn look_after(&mut self) {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be made anew");
@@ -274,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Says what is wrong; where nobody has been reached for long, another client is tried.
+    /// Reports a fault; tries another client if no broker was reached for long.
     fn meet(&mut self, fault: &KafkaFault) {
         if !self.down {
             let told = reason::of(&self.config, fault.clone(), reason::HASTE);
@@ -289,13 +290,13 @@ impl Worker {
         }
     }
 
-    /// Whether a topic is there that these clients do not find.
+    /// Whether a topic exists that these clients do not find.
     fn has_lost_topics(&self) -> bool {
         let lost = |(since, last)| UNKNOWN_MAX <= last - since;
         self.topics_gone || self.unknown_since.is_some_and(lost)
     }
 
-    /// Goes on with new clients; where Kafka does not answer, it is tried again. The next look says `Up`.
+    /// Goes on with new clients; if Kafka does not answer, tries again later. The next check sends `Up`.
     fn begin_again(&mut self, client: Result<consumer::Client, KafkaFault>) {
         let replaced = match client {
             Ok(client) => self.follows.replace(client).map_err(|e| e.to_string()),
@@ -311,7 +312,7 @@ impl Worker {
         }
     }
 
-    /// Which topic it is that may not be read, the library does not say.
+    /// An error if the right to read a followed topic is missing. The library does not report which topic it is.
     fn may_read(&mut self) -> Result<(), KafkaFault> {
         if self.may_not_read {
             for (topic, partition) in self.follows.one_of_each() {

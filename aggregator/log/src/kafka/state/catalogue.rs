@@ -1,15 +1,15 @@
-//! What snapshots of one partition the `state` topic holds, which to restore from, and which to drop.
+//! Which snapshots of one partition the `state` topic holds, which to restore from, and which to drop.
 //!
 //! ```text
 //! upto    group writing chunks  manifest
 //! 18250   a     7f..    12      whole            restored from
-//! 18000   b     02..    3       none             half-written: passed over
+//! 18000   b     02..    3       none             half-written: skipped
 //! 17250   a     7f..    12      whole            the one before
 //! 16000   a     55..    11      whole            dropped, unless it is the first of its hour
 //! ```
 //!
-//! Knows no Kafka. What stays true: the two newest whole ones of a group stay; what is dropped is of
-//! one's own group.
+//! Does no I/O. What stays true: the two newest whole snapshots of a group stay; a group drops only its own
+//! snapshots.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub struct Catalogue {
     snapshots: BTreeMap<SnapshotId, CatalogueEntry>,
 }
 
-/// One snapshot, as far as it was seen.
+/// What is known of one snapshot.
 #[derive(Debug, Default)]
 struct CatalogueEntry {
     chunks: BTreeSet<u32>,
@@ -50,31 +50,32 @@ pub struct Candidate {
     pub id: SnapshotId,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Where the manifest stands in the topic; its chunks stand before.
+    /// The offset of the manifest in the topic; the chunks come before it.
     pub offset: u64,
 }
 
 /// A record of the topic.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where it stands.
+    /// Its offset.
     pub offset: u64,
     /// Its key.
     pub key: &'a [u8],
-    /// Its value; none: what has its key is gone.
+    /// Its value; `None` deletes the key.
     pub value: Option<&'a [u8]>,
 }
 
-/// A record is none of this partition's snapshots.
+/// A record does not belong to this partition's snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign;
 
-/// The chunks of a snapshot, as they are read.
+/// The chunks of a snapshot that were read so far.
 #[derive(Debug, Default)]
 pub struct Gathered(BTreeMap<u32, Vec<u8>>);
 
 impl Gathered {
-    /// Looks at a record. From the manifest's `first` on; whether there is more to come.
+    /// Enters a record. Records come in order from the manifest's `first` on. Returns whether there is more to
+    /// come.
     pub fn enter(&mut self, candidate: &Candidate, record: &Record<'_>) -> bool {
         if let Ok(key) = StateKey::decode(record.key)
             && key.id == candidate.id
@@ -89,7 +90,7 @@ impl Gathered {
     ///
     /// # Errors
     ///
-    /// Where they are not: in words.
+    /// If they are not: the reason in words.
     pub fn whole(self, manifest: &Manifest) -> Result<Vec<Vec<u8>>, String> {
         let mut digest = blake3::Hasher::new();
         for chunk in self.0.values() {
@@ -109,7 +110,7 @@ impl Gathered {
 }
 
 impl Catalogue {
-    /// Enters a record as it stands in the topic; without a value, it is gone.
+    /// Enters a record of the topic; without a value, removes what has its key.
     fn enter(
         &mut self,
         key: StateKey,
@@ -135,18 +136,18 @@ impl Catalogue {
         }
     }
 
-    /// Enters a chunk that is there.
+    /// Enters an existing chunk.
     fn enter_chunk(&mut self, id: &SnapshotId, chunk: u32) {
         let entry = self.snapshots.entry(id.clone()).or_default();
         entry.chunks.insert(chunk);
     }
 
-    /// Enters a record as it was read. `appended_ms` is when it was appended, `rules` the greatest rule set that
-    /// this build knows.
+    /// Enters a record from the topic. `appended_ms` is its append time, `rules` the greatest rule set that this
+    /// build knows.
     ///
     /// # Errors
     ///
-    /// [`Foreign`] where it is none of this partition's snapshots.
+    /// [`Foreign`] if it does not belong to this partition's snapshots.
     pub fn enter_record(
         &mut self,
         partition: u32,
@@ -169,7 +170,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Enters a snapshot that was written; hands out the keys to drop, which it outlives.
+    /// Enters a snapshot that this process wrote; returns the keys of superseded snapshots, which are to be
+    /// dropped.
     pub fn take_over(
         &mut self,
         partition: u32,
@@ -194,7 +196,7 @@ impl Catalogue {
         self.take_outlived(partition, &id, keep_hourly)
     }
 
-    /// Those that look whole, newest first; and beside them what was passed over, each with the reason.
+    /// The snapshots that look whole, newest first; and the skipped ones, each with the reason.
     pub fn candidates(&self) -> (Vec<Candidate>, Vec<(SnapshotId, String)>) {
         let (mut whole, mut passed_over) = (Vec::new(), Vec::new());
         for (id, entry) in self.newest_first() {
@@ -210,15 +212,16 @@ impl Catalogue {
         (whole, passed_over)
     }
 
-    /// All of them. Of two that reach as far the one written later comes first: the other may be of a topic before.
+    /// All snapshots. Of two with the same reach the one written later comes first: the other may be of a topic
+    /// that was deleted.
     fn newest_first(&self) -> Vec<(&SnapshotId, &CatalogueEntry)> {
         let mut all: Vec<_> = self.snapshots.iter().collect();
         all.sort_by_key(|(id, entry)| Reverse((id.upto, entry.offset())));
         all
     }
 
-    /// The keys to drop now that `newest` of this group is whole: manifests first, so that none ever
-    /// stands for chunks that are gone.
+    /// The keys to drop now that `newest` of this group is whole: manifests first, so that no manifest outlives its
+    /// chunks.
     fn take_outlived(
         &mut self,
         partition: u32,
@@ -232,7 +235,7 @@ impl Catalogue {
         let mut hours: BTreeMap<u64, &SnapshotId> = BTreeMap::new();
         for (id, entry) in of_group.iter().copied() {
             if entry.judge().is_err() {
-                // Somebody may be writing it at the moment, unless two came after it.
+                // A member of the group may be writing it at the moment, unless two whole ones are newer.
                 if seen_whole < KEPT {
                     kept.insert(id.clone());
                 }
@@ -243,7 +246,7 @@ impl Catalogue {
                 kept.insert(id.clone());
             }
             if let Some(stated) = &entry.manifest {
-                // From new to old, so that the first of each hour is what remains.
+                // From new to old, so that the first of each hour remains.
                 hours.insert(stated.appended_ms / HOUR_MS, id);
             }
         }
@@ -272,12 +275,12 @@ impl Catalogue {
 }
 
 impl CatalogueEntry {
-    /// Where its manifest stands, if there is one.
+    /// The offset of its manifest, if there is one.
     fn offset(&self) -> Option<u64> {
         self.manifest.as_ref().map(|stated| stated.offset)
     }
 
-    /// Its manifest and where that stands, if it looks whole.
+    /// The manifest and its offset, if the snapshot looks whole.
     fn judge(&self) -> Result<(u64, &Manifest), String> {
         let Some(stated) = &self.manifest else {
             return Err(format!(

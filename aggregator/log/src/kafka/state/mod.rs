@@ -5,9 +5,9 @@
 //! read    look at all keys ──> newest that looks whole ──> its chunks, digest compared
 //! ```
 //!
-//! Compressed by the client (lz4). Each waits for Kafka, so each runs in a thread of its own: see who
-//! calls. Knows nothing of what is in a chunk. What stays true: a snapshot that is read is byte for
-//! byte what was written; one that is not whole is passed over with its reason.
+//! The client compresses records (lz4). Reading and writing wait for Kafka, so callers run them in
+//! threads of their own. Knows nothing of what is in a chunk. What stays true: a snapshot that is read is
+//! byte for byte what was written; a snapshot that is not whole is skipped, with the reason.
 
 pub mod catalogue;
 mod reader;
@@ -27,13 +27,13 @@ pub use reader::StateReader;
 pub use writer::StateWriter;
 pub use writing::Written;
 
-/// How long Kafka may say nothing while something is read or written.
+/// How long Kafka may be silent while a snapshot is read or written.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Why a snapshot was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Kafka does not take or give it at the moment.
+    /// Kafka cannot write or read it at the moment.
     #[error("kafka topic `{topic}`: {why}")]
     Kafka {
         /// The topic.
@@ -41,19 +41,19 @@ pub enum StateError {
         /// What happened.
         why: String,
     },
-    /// What was read is not what was written.
+    /// What was read differs from what was written.
     #[error("{0}")]
     Corrupt(String),
 }
 
-/// What every client of the `state` topic shares.
+/// What all clients of the `state` topic share.
 #[derive(Clone)]
 pub struct StateTopic {
     config: KafkaConfig,
     topic: String,
-    /// The greatest rule set of this build.
+    /// The greatest rule set that this build knows.
     rules: u32,
-    /// What is known of each partition, since it was last looked at.
+    /// The catalogue of each partition, as of its last examination.
     catalogues: Arc<Mutex<BTreeMap<u32, Catalogue>>>,
 }
 
@@ -68,20 +68,20 @@ impl StateTopic {
         }
     }
 
-    /// One who writes.
+    /// A writer of snapshots.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn writer(&self) -> Result<StateWriter, KafkaFault> {
         StateWriter::new(self.clone())
     }
 
-    /// One who reads.
+    /// A reader of snapshots.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn reader(&self) -> Result<StateReader, KafkaFault> {
         StateReader::new(self.clone())
     }
@@ -102,7 +102,7 @@ impl StateTopic {
     }
 }
 
-/// Offsets and times are never negative where they are known.
+/// Converts an offset or time, which is never negative if it is known.
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
-//! Reading snapshots: which there are, and the chunks of one.
+//! Reading snapshots: the list of them, and the chunks of one.
 //!
-//! Waits for Kafka. What stays true: chunks are handed out only with the digest that they were written with.
+//! Waits for Kafka. What stays true: chunks are returned only if their digest is the one in the
+//! manifest.
 
 use std::time::Instant;
 
@@ -30,21 +31,21 @@ impl StateReader {
         })
     }
 
-    /// Another client for the same.
+    /// Another reader of the same topic, with a client of its own.
     ///
     /// # Errors
     ///
-    /// Where a property is wrong.
+    /// If a property is wrong.
     pub fn anew(&self) -> Result<Self, KafkaFault> {
         self.state.reader()
     }
 
-    /// Looks at all snapshots of a partition: those that look whole, newest first. The others are
-    /// passed over, loudly.
+    /// Examines all snapshots of a partition and returns those that look whole, newest first. Logs
+    /// the others.
     ///
     /// # Errors
     ///
-    /// Where Kafka does not answer.
+    /// If Kafka does not answer.
     pub fn candidates(&self, partition: u32) -> Result<Vec<Candidate>, StateError> {
         let mut seen = Catalogue::default();
         let rules = self.state.rules;
@@ -70,7 +71,7 @@ impl StateReader {
     ///
     /// # Errors
     ///
-    /// [`StateError::Corrupt`] where they are not what was written.
+    /// [`StateError::Corrupt`] if they are not what was written.
     pub fn chunks(
         &self,
         partition: u32,
@@ -86,7 +87,7 @@ impl StateReader {
             .map_err(StateError::Corrupt)
     }
 
-    /// Hands out a partition's records, until there are no more or `take` has had enough.
+    /// Passes a partition's records to `take`, until there are no more or `take` has had enough.
     fn read(
         &self,
         partition: u32,
@@ -123,7 +124,7 @@ impl StateReader {
                 None => {}
             }
         };
-        // What was fetched beyond is let go.
+        // Drop what was fetched beyond.
         let _ = self.client.unassign();
         read
     }

@@ -5,12 +5,12 @@
 //! chunk     the bytes as the engine wrote them
 //! manifest  1 {format, generation, random, partitions, rules, chunks, bytes, digest (32 bytes),
 //!              first: offset of the first chunk in this topic, name}
-//! no value  it is gone
+//! no value  the key is deleted
 //! ```
 //!
-//! Each writing has a number of its own, so that who writes the snapshot of an offset a second time, be it the
-//! same aggregator of another log or after a failure, never mixes its chunks with those of the first. A manifest of a
-//! later release may state more ([`named`]). Knows no Kafka and no engine.
+//! Each writing has a random number of its own. So the chunks of two snapshots up to the same offset never mix,
+//! whether one aggregator writes them for two logs, or again after a failure. A manifest of a later release may have
+//! more fields ([`named`]). Does no I/O and knows no engine.
 
 use serde::{Deserialize, Serialize};
 use tollgate_shared::names::NAME_BYTES_MAX;
@@ -18,8 +18,8 @@ use tollgate_shared::place::LogId;
 use tollgate_shared::wire::named::{self, Bytes};
 use tollgate_shared::wire::{DecodeError, Reader, Writer};
 
-/// The format of snapshots that this build writes, and the greatest that it reads. A manifest may get more fields
-/// without another format.
+/// The snapshot format that this build writes, and the greatest that it reads. A manifest may get more fields without
+/// a new format.
 pub const FORMAT: u32 = 1;
 
 /// The number of a manifest's kind.
@@ -35,7 +35,7 @@ pub struct SnapshotId {
     pub upto: u64,
     /// The group that its writer belonged to.
     pub group: Box<str>,
-    /// Tells it from what else was written up to there.
+    /// Distinguishes it from other snapshots up to the same offset.
     pub writing: u128,
 }
 
@@ -46,16 +46,16 @@ pub struct StateKey {
     pub partition: u32,
     /// The snapshot.
     pub id: SnapshotId,
-    /// Which chunk it is; none: the manifest.
+    /// Which chunk the record is; `None` for the manifest.
     pub chunk: Option<u32>,
 }
 
-/// What says that a snapshot is whole.
+/// The record that marks a snapshot as whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The log that it is of.
+    /// The log that the snapshot belongs to.
     pub log: LogId,
-    /// How many partitions that had.
+    /// How many partitions that log had.
     pub partitions: u32,
     /// The greatest rule set of the build that wrote it.
     pub rules: u32,
@@ -65,9 +65,9 @@ pub struct Manifest {
     pub bytes: u64,
     /// BLAKE3 of all chunks in order.
     pub digest: [u8; 32],
-    /// Where its first chunk stands in this topic.
+    /// The offset of its first chunk in this topic.
     pub first: u64,
-    /// Who wrote it, for people.
+    /// The writer's name, for people.
     pub name: Box<str>,
 }
 
@@ -77,20 +77,20 @@ pub enum Unreadable {
     /// A later build wrote it.
     #[error("of a later build: {what} {found}, known up to {known}")]
     Newer {
-        /// Format or rules.
+        /// The format or the rule set.
         what: &'static str,
         /// What was found.
         found: u32,
         /// The greatest that this build knows.
         known: u32,
     },
-    /// It is broken.
+    /// It cannot be decoded.
     #[error("{0}")]
     Broken(#[from] DecodeError),
 }
 
 impl StateKey {
-    /// As it stands in the topic.
+    /// Encodes the key.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.begin(KEY);
@@ -106,11 +106,11 @@ impl StateKey {
         writer.as_slice().to_vec()
     }
 
-    /// Decodes one.
+    /// Decodes a key.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] for bytes that are not exactly one.
+    /// [`DecodeError`] if the bytes are not exactly one key.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::of_message(bytes)?;
         expect_kind(&mut reader, KEY)?;
@@ -154,14 +154,14 @@ struct ManifestFields<'a> {
     name: &'a str,
 }
 
-/// Of a manifest what says whether this build can use its snapshot, whatever else it states.
+/// The one field of a manifest that says whether this build can use its snapshot.
 #[derive(Deserialize)]
 struct FormatAlone {
     format: u32,
 }
 
 impl Manifest {
-    /// As it stands in the topic.
+    /// Encodes the manifest.
     pub fn encode(&self) -> Vec<u8> {
         let fields = ManifestFields {
             format: FORMAT,
@@ -178,15 +178,15 @@ impl Manifest {
         named::message(MANIFEST, &fields)
     }
 
-    /// Decodes one that a build wrote which knew no greater rule set than `rules`.
+    /// Decodes a manifest. `rules` is the greatest rule set that this build knows.
     ///
     /// # Errors
     ///
-    /// [`Unreadable`] where it is broken, or of a later build.
+    /// [`Unreadable`] if it is broken, or of a later build.
     pub fn decode(bytes: &[u8], rules: u32) -> Result<Self, Unreadable> {
         let fields: ManifestFields<'_> = match named::read_message(bytes, MANIFEST, "manifest") {
             Ok(fields) => fields,
-            // One of a later format may lack what this build asks for.
+            // A manifest of a later format may lack fields that this build requires.
             Err(fault) => {
                 if let Ok(FormatAlone { format }) = named::read_message(bytes, MANIFEST, "") {
                     known("format", format, FORMAT)?;
@@ -212,7 +212,7 @@ impl Manifest {
     }
 }
 
-/// Refuses what only a later build can use.
+/// Refuses a number that only a later build knows.
 fn known(what: &'static str, found: u32, known: u32) -> Result<(), Unreadable> {
     match found <= known {
         true => Ok(()),
@@ -278,7 +278,7 @@ mod tests {
             "01018aa6666f726d617401aa67656e65726174696f6e02a672616e646f6dcfffffffffffffffffaa706172746974696f6e7310a572756c657301a66368756e6b7303a56279746573cf0000010000000000a6646967657374c4200707070707070707070707070707070707070707070707070707070707070707a5666972737463a46e616d65a56167672d31",
         );
         assert_eq!(manifest().encode(), names);
-        // From before fields had names.
+        // Encoded before fields had names.
         let array = "01019a0102cfffffffffffffffff100103cf0000010000000000c420070707070707070707070707070707070707070707070707070707070707070763a56167672d31";
         for bytes in [names, bytes(array)] {
             assert_eq!(Manifest::decode(&bytes, 1), Ok(manifest()));

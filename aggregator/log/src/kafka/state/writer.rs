@@ -1,7 +1,7 @@
-//! Writing snapshots to Kafka, in the order that `writing` has.
+//! Writing snapshots to Kafka, in the order that `writing` defines.
 //!
-//! Waits for Kafka. What stays true: a client whose last snapshot was not taken is made anew, since it may be
-//! what fails.
+//! Waits for Kafka. What stays true: a client whose last snapshot failed is recreated, since the client may
+//! be the reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,11 @@ use super::wire::StateKey;
 use super::writing::{self, Medium, SnapshotSource, Written};
 use super::{SILENCE_MAX, StateError, StateTopic, unsigned};
 
-/// What became of records that were sent.
+/// The outcomes of sent records.
 #[derive(Default)]
 struct Answers {
     taken: AtomicU64,
-    /// The offset of the first that was taken since this was reset to the greatest number.
+    /// The offset of the first record that Kafka took since this was reset to the greatest number.
     first: AtomicU64,
     last: AtomicU64,
     failed: Mutex<Option<String>>,
@@ -66,7 +66,7 @@ impl ProducerContext for Counting {
 pub struct StateWriter {
     producer: BaseProducer<Counting>,
     answers: Arc<Answers>,
-    /// The last snapshot was not taken, and it may be this client that fails.
+    /// The last snapshot failed, and this client may be the reason.
     is_doubted: bool,
     state: StateTopic,
 }
@@ -92,12 +92,12 @@ impl StateWriter {
         })
     }
 
-    /// Writes a snapshot, and drops those that it outlives; says where its manifest stands in the topic.
-    /// `chunks` hands out its chunks one after the other.
+    /// Writes a snapshot, and drops the superseded ones. Returns the offset of its manifest in the topic.
+    /// `chunks` passes the chunks to its argument one after the other.
     ///
     /// # Errors
     ///
-    /// Where Kafka did not take all of it. What it took is half-written, and passed over by readers.
+    /// If Kafka did not take all of it. What it took is half-written, and readers skip it.
     pub fn write(
         &mut self,
         written: &Written<'_>,
@@ -187,7 +187,7 @@ impl Medium for StateWriter {
     }
 
     fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), StateError> {
-        // Each is answered within `message.timeout.ms`, one way or the other.
+        // Each record is answered within `message.timeout.ms`, one way or the other.
         self.producer
             .flush(4 * SILENCE_MAX)
             .map_err(|error| self.state.kafka(error))?;
@@ -196,7 +196,7 @@ impl Medium for StateWriter {
         }
         let taken = self.answers.taken.load(Ordering::Relaxed);
         if taken != count {
-            // An answer of an earlier snapshot that failed came late: what is here is not known.
+            // A late answer for an earlier, failed snapshot was counted: it is not known what this one has.
             return Err(self
                 .state
                 .kafka(format!("{taken} of {count} records were taken")));

@@ -1,48 +1,48 @@
-//! The order in which a snapshot is written: its chunks, its manifest when they stand, and drops of what it
-//! outlives.
+//! The order in which a snapshot is written: its chunks, its manifest once they are acknowledged, and drops
+//! of superseded snapshots.
 //!
 //! ```text
 //! begin ─> chunk 0, chunk 1, … ─> acknowledged ─> begin ─> manifest ─> acknowledged: whole
 //! ```
 //!
-//! Knows no Kafka: a [`Medium`] takes the records, the topic or a simulated one. What stays true: who dies
-//! anywhere in this leaves a whole snapshot, or one that has no manifest.
+//! Does no I/O: a [`Medium`] takes the records, be it the topic or a simulated one. What stays true: a
+//! writer that dies at any point leaves a whole snapshot, or one without a manifest.
 
 use tollgate_shared::place::LogId;
 
 use super::wire::{Manifest, SnapshotId, StateKey};
 
-/// What takes records of snapshots.
+/// Takes records of snapshots.
 pub trait Medium {
     /// Why records were not taken.
     type Error;
 
-    /// What was sent before is not waited for any more.
+    /// Stops waiting for records that were sent before.
     fn begin(&mut self);
 
-    /// Sends a record; without a value, one that drops what has its key. It may come to stand in the topic
-    /// from now on, and those that were sent since [`Self::acknowledged`] in any order.
+    /// Sends a record; without a value, a record that deletes its key. From now on it may appear in the
+    /// topic; records sent since [`Self::acknowledged`] may appear in any order.
     ///
     /// # Errors
     ///
-    /// Where it cannot be sent.
+    /// If it cannot be sent.
     fn send(&mut self, key: &StateKey, value: Option<&[u8]>) -> Result<(), Self::Error>;
 
-    /// Waits until the `count` records that were sent since [`Self::begin`] stand in the topic; the offsets
-    /// of the first and the last.
+    /// Waits until the `count` records that were sent since [`Self::begin`] are in the topic. Returns the
+    /// offsets of the first and the last.
     ///
     /// # Errors
     ///
-    /// Where it is not known of all of them that they do.
+    /// If it is not known that all of them are.
     fn acknowledged(&mut self, count: u64) -> Result<(u64, u64), Self::Error>;
 }
 
-/// Who writes, and which time it is.
+/// The writer and its build.
 #[derive(Clone, Debug)]
 pub struct SnapshotSource {
     /// The group that the writer belongs to.
     pub group: Box<str>,
-    /// Another number for each snapshot that is written, by whomever.
+    /// A number that no other snapshot of any writer has.
     pub writing: u128,
     /// How many partitions the log has.
     pub partitions: u32,
@@ -50,34 +50,34 @@ pub struct SnapshotSource {
     pub rules: u32,
 }
 
-/// What is written.
+/// The snapshot to write.
 pub struct Written<'a> {
     /// The partition.
     pub partition: u32,
     /// The offset of the last record in it.
     pub upto: u64,
-    /// The log that it is of.
+    /// The log that it belongs to.
     pub log: LogId,
     /// The writer's name, for people.
     pub name: &'a str,
 }
 
-/// A snapshot of which every record stands in the topic.
+/// A snapshot whose every record is in the topic.
 #[derive(Debug)]
 pub struct Whole {
     /// Its name.
     pub id: SnapshotId,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Where that stands.
+    /// The manifest's offset.
     pub offset: u64,
 }
 
-/// Writes a snapshot, whose chunks `chunks` hands out one after the other.
+/// Writes a snapshot. `chunks` passes the chunks to its argument one after the other.
 ///
 /// # Errors
 ///
-/// The medium's. What it took is half-written: readers pass over it.
+/// Those of the medium. What it took is half-written, and readers skip it.
 pub fn write<M: Medium>(
     medium: &mut M,
     source: &SnapshotSource,
@@ -131,7 +131,7 @@ pub fn write<M: Medium>(
 ///
 /// # Errors
 ///
-/// The medium's. What is not dropped takes room, and no more.
+/// Those of the medium. A record that is not dropped takes room and does no other harm.
 pub fn drop_all<M: Medium>(medium: &mut M, keys: &[StateKey]) -> Result<(), M::Error> {
     medium.begin();
     for key in keys {

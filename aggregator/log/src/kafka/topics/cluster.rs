@@ -1,7 +1,7 @@
-//! Questions about topics, as brokers answer them; and the making of topics.
+//! Queries about topics to the brokers, and the creation of topics.
 //!
-//! Waits for the network. Knows nothing of what topics should be like. What stays true: an error names
-//! the topic that it is about, and says whether nobody answered or somebody refused.
+//! Waits for the network. Knows nothing of how topics should be set up. What stays true: an error
+//! names its topic, and distinguishes "no broker answered" from "a broker refused".
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ use rdkafka::types::RDKafkaRespErr;
 use super::super::consumer::Client;
 use super::super::{KafkaConfig, KafkaFault, producer, properties};
 
-/// How long one question to the brokers may take. Closing waits for it, and an owner has 5 s to stop.
+/// How long one query to the brokers may take. Closing waits for it, and an owner has 5 s to stop.
 const ASK_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long brokers may take to tell each other of a topic that was made.
+/// How long brokers may take to learn of a topic that was created.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A topic's shape, as brokers know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub partitions: usize,
-    /// Of the partition that has fewest.
+    /// The least number of copies that a partition has.
     pub copies: usize,
 }
 
-/// The brokers, as those see them who make and check topics.
+/// The brokers, for creating and checking topics.
 pub(super) struct Cluster<'a> {
     config: &'a KafkaConfig,
     client: &'a Client,
@@ -49,7 +49,7 @@ impl<'a> Cluster<'a> {
         unreachable(self.config, error)
     }
 
-    /// A topic's shape; nothing where it does not exist.
+    /// A topic's shape; `None` if the topic does not exist.
     pub fn shape(&self, topic: &str) -> Result<Option<Shape>, KafkaFault> {
         let metadata = self
             .client
@@ -81,7 +81,7 @@ impl<'a> Cluster<'a> {
         Ok(metadata.brokers().len())
     }
 
-    /// Makes a topic, and waits until it can be used.
+    /// Creates a topic, and waits until it can be used.
     pub fn create(
         &self,
         topic: &str,
@@ -107,7 +107,7 @@ impl<'a> Cluster<'a> {
         let made = block_on(self.admin.create_topics([&new], &options))?
             .map_err(|error| self.unreachable(&error))?;
         match made.into_iter().next() {
-            // Somebody else made it at the same moment; it is checked like any other.
+            // Another process created it at the same moment; it is checked like any other.
             Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
                 let Shape { partitions, copies } = shape;
                 tracing::info!(topic, partitions, copies, "kafka topic created");
@@ -121,7 +121,7 @@ impl<'a> Cluster<'a> {
         self.await_topic(topic)
     }
 
-    /// Waits until a topic that was made can be used.
+    /// Waits until a new topic can be used.
     fn await_topic(&self, topic: &str) -> Result<Shape, KafkaFault> {
         let begun = Instant::now();
         loop {
@@ -145,7 +145,7 @@ impl<'a> Cluster<'a> {
         let described = block_on(self.admin.describe_configs(&specifier, &options))?
             .map_err(|error| self.unreachable(&error))?;
         let found = match described.into_iter().next() {
-            // A topic has properties. The library gives none where the broker does not let us look.
+            // Every topic has properties. The library returns none if we may not read them.
             Some(Ok(found)) if found.entries.is_empty() => {
                 let code = RDKafkaErrorCode::TopicAuthorizationFailed;
                 return Err(refused(topic, "DescribeConfigs", code));
@@ -175,7 +175,8 @@ fn is_about_rights(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// What a broker refused, about a topic; `operation` is the ACLs' word for what was tried.
+/// The fault for a broker's refusal about a topic; `operation` is the ACLs' word for what was
+/// tried.
 pub(in super::super) fn refused(
     topic: &str,
     operation: &'static str,
@@ -195,7 +196,7 @@ pub(in super::super) fn refused(
 
 pub(in super::super) fn unreachable(config: &KafkaConfig, error: &KafkaError) -> KafkaFault {
     let why = match error.rdkafka_error_code() {
-        // The library's word for "nobody could be connected to" says less than this.
+        // The library's words for "no broker could be connected to" say less than this.
         Some(RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::AllBrokersDown) => {
             "no broker can be reached".to_owned()
         }
@@ -208,7 +209,7 @@ pub(in super::super) fn unreachable(config: &KafkaConfig, error: &KafkaError) ->
     }
 }
 
-/// The admin client speaks in futures alone; none of them needs a reactor.
+/// The admin client returns only futures; none of them needs a reactor.
 fn block_on<F: Future>(future: F) -> Result<F::Output, KafkaFault> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -1,13 +1,14 @@
-//! The topics: their names, making those that are missing, and checking those that are there.
+//! The topics: their names, the creation of missing ones, and the check of existing ones.
 //!
 //! ```text
 //! {prefix}.hits      P partitions   {prefix}.state     P partitions, compacted: snapshots
-//! {prefix}.denials   P partitions   {prefix}.members   1 partition, compacted: who serves what
+//! {prefix}.denials   P partitions   {prefix}.members   1 partition, compacted: which aggregator serves what
 //! {prefix}.limits    1 partition, kept for ever  {prefix}.aside   1 partition, bounded: refused records
 //! ```
 //!
 //! Waits for the network, so it runs in the log's own thread or in that of a check. What stays true: a
-//! topic that passes stamps by append time, has the right partitions and loses nothing it must keep.
+//! topic that passes the check stamps by append time, has the right number of partitions and keeps every
+//! record that is needed.
 
 mod cluster;
 mod needs;
@@ -30,15 +31,15 @@ pub use needs::{Expected, Setting, Weight};
 pub enum Topic {
     /// Limits documents and amendments.
     Limits,
-    /// What engines read.
+    /// Hits, totals, ticks, limits activations: the records that engines read.
     Hits,
-    /// What was announced.
+    /// Announced statements.
     Denials,
     /// Snapshots of engines.
     State,
     /// Which aggregator serves what, and where.
     Members,
-    /// Records that were refused, for whoever looks for their producer.
+    /// Dead letters: refused records, to help find their producer.
     Aside,
 }
 
@@ -53,7 +54,7 @@ impl Topic {
         Self::Aside,
     ];
 
-    /// The word that its name ends with.
+    /// The word that the topic's name ends with.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Limits => "limits",
@@ -65,7 +66,7 @@ impl Topic {
         }
     }
 
-    /// How many partitions it has where hits have so many.
+    /// How many partitions it has, given the number of `hits`.
     pub const fn partitions(self, hits: u32) -> u32 {
         match self {
             Self::Limits | Self::Members | Self::Aside => 1,
@@ -73,7 +74,7 @@ impl Topic {
         }
     }
 
-    /// Whether an aggregator needs it: without the others rulings could be lost.
+    /// Whether an aggregator needs it. Without any topic but `aside`, rulings could be lost.
     pub const fn is_required(self) -> bool {
         !matches!(self, Self::Aside)
     }
@@ -89,7 +90,7 @@ impl Topic {
 
 const STREAMS: [Stream; 3] = [Stream::Limits, Stream::Hits, Stream::Denials];
 
-/// The names of the topics that are streams, made once.
+/// The names of the topics that are streams, formatted once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names([String; 3]);
 
@@ -124,18 +125,18 @@ pub(super) fn partitions_of(stream: Stream, partitions: u32) -> u32 {
     Topic::of(stream).partitions(partitions)
 }
 
-/// A topic as it was found.
+/// A topic as the check found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicReport {
     /// Its name.
     pub name: String,
-    /// Whether it is there.
+    /// Whether it exists.
     pub exists: bool,
     /// Whether an aggregator needs it.
     pub required: bool,
-    /// Whether it was made just now.
+    /// Whether the check created it.
     pub created: bool,
-    /// Its settings; none where it is not there.
+    /// Its settings; empty if it does not exist.
     pub settings: Vec<Setting>,
 }
 
@@ -146,22 +147,22 @@ impl TopicReport {
         (self.exists || !self.required) && !self.settings.iter().any(bars)
     }
 
-    /// Whether it is there, and all of it is as it should be.
+    /// Whether it exists with all settings as they should be.
     pub fn fits(&self) -> bool {
         self.exists && self.settings.iter().all(|setting| setting.fits)
     }
 }
 
-/// What to do about topics that are missing.
+/// What to do about missing topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// They are made.
+    /// Create them.
     Create,
-    /// They are reported.
+    /// Report them.
     Report,
 }
 
-/// Looks at every topic.
+/// Examines every topic.
 pub(super) fn survey(
     config: &KafkaConfig,
     client: &Client,
@@ -171,12 +172,12 @@ pub(super) fn survey(
     Topic::ALL.into_iter().map(|topic| look.at(topic)).collect()
 }
 
-/// Looking at topics, one after the other.
+/// Examines topics, one after the other.
 struct Look<'a> {
     config: &'a KafkaConfig,
     cluster: Cluster<'a>,
     missing: Missing,
-    /// How long hits are kept, once they were looked at.
+    /// How long hits are kept, once that topic was examined.
     hits_kept_ms: Option<String>,
 }
 
@@ -247,7 +248,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Makes one topic if it is missing.
+/// Creates one topic if it is missing.
 pub(super) fn ensure(
     config: &KafkaConfig,
     client: &Client,
@@ -257,7 +258,7 @@ pub(super) fn ensure(
     Ok(())
 }
 
-/// Makes what is missing and checks what is there.
+/// Creates missing topics and checks existing ones.
 pub(super) fn prepare(
     config: &KafkaConfig,
     client: &Client,
@@ -268,7 +269,7 @@ pub(super) fn prepare(
         match look.at(topic) {
             Ok(report) => judge(report)?,
             Err(fault @ KafkaFault::Unreachable { .. }) => return Err(fault),
-            // An older fleet may have no right to make it.
+            // An older fleet may lack the right to create it.
             Err(fault) if !topic.is_required() => {
                 tracing::warn!(%fault, "it can be done without");
             }
@@ -278,7 +279,7 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Says what should be otherwise; what has to be is an error.
+/// Logs settings that should be otherwise; a setting that must be otherwise is an error.
 fn judge(report: TopicReport) -> Result<(), KafkaFault> {
     for setting in report.settings {
         let Setting {
@@ -306,10 +307,10 @@ fn judge(report: TopicReport) -> Result<(), KafkaFault> {
     Ok(())
 }
 
-/// How long the question whether a topic is there may take.
+/// How long the query whether a topic exists may take.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Asks whether the brokers are there and know the topics.
+/// Asks whether the brokers answer and know the topics.
 pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFault> {
     for topic in Topic::ALL.into_iter().filter(|topic| topic.is_required()) {
         find(config, client, topic)?;
@@ -317,7 +318,7 @@ pub(super) fn probe(config: &KafkaConfig, client: &Client) -> Result<(), KafkaFa
     Ok(())
 }
 
-/// Asks whether the brokers are there and know a topic.
+/// Asks whether the brokers answer and know a topic.
 pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Result<(), KafkaFault> {
     let name = name(config, topic);
     let metadata = client
@@ -329,7 +330,7 @@ pub(super) fn find(config: &KafkaConfig, client: &Client, topic: Topic) -> Resul
     Err(not_found(&name, RDKafkaErrorCode::from(error)))
 }
 
-/// What it means that brokers say this where they are asked for a topic.
+/// The fault for this answer of brokers to a query about a topic.
 pub(super) fn not_found(topic: &str, code: RDKafkaErrorCode) -> KafkaFault {
     match code {
         RDKafkaErrorCode::UnknownTopicOrPartition => KafkaFault::Missing {

@@ -1,12 +1,12 @@
-//! What each topic has to be like, and whether one is.
+//! The settings that each topic needs, and whether a topic has them.
 //!
 //! ```text
 //! cleanup.policy   the broker has "compact"   expected "delete"   records that are needed would go
 //! ```
 //!
-//! One table for those who make topics, those who check them and those who refuse to start. Knows no
-//! broker. What stays true: a topic made by this table passes it; a difference that could change or
-//! lose a ruling is [`Weight::Must`].
+//! One table for creating topics, checking them and refusing to start. Does no I/O. What stays true: a
+//! topic created by this table passes it; a difference that could change or lose a ruling is
+//! [`Weight::Must`].
 
 use std::fmt;
 
@@ -15,25 +15,27 @@ use super::Topic;
 /// Room for the longest record and its framing, whatever a cluster's default may be.
 pub const MESSAGE_MAX_BYTES: u64 = 1_048_588;
 
-/// Three keep each record, so that one may be away for repair while another fails.
+/// Three brokers keep each record, so that one may be down for repair while another fails.
 pub(super) const REPLICATION: usize = 3;
 
-/// Recovery reads back to the last snapshot but one, and somebody has to notice that none is taken.
+/// Recovery reads back to the last snapshot but one, and an operator needs time to notice that no
+/// snapshots are taken.
 const RETENTION_MIN_MS: u64 = 60 * 60 * 1000;
 
-/// What is kept aside is bounded by this: a help to find a producer, and no evidence.
+/// The bound on the topic of dead letters, which help to find a producer and rule nothing.
 const ASIDE_BYTES: u64 = 64 << 20;
 const ASIDE_BYTES_MAX: u64 = 1 << 30;
 const ASIDE_MS: u64 = 7 * 86_400_000;
 const ASIDE_MS_MAX: u64 = 90 * 86_400_000;
 
-/// Only closed segments are removed, so this much may lie there beyond the bound.
+/// Only closed segments are removed, so the topic may exceed its bound by this much.
 const ASIDE_SEGMENT_BYTES: u64 = 8 << 20;
 
-/// Segments of compacted topics are closed so often, because only closed ones are compacted.
+/// How often segments of compacted topics are closed, in milliseconds. Only closed segments are
+/// compacted.
 const COMPACTED_SEGMENT_MS: &str = "600000";
 
-/// What is expected of a setting.
+/// The expected value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// This text.
@@ -46,16 +48,16 @@ pub enum Expected {
     Exactly(u64),
 }
 
-/// What a difference is worth.
+/// How severe a difference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// An aggregator refuses to start: rulings could be lost or differ.
     Must,
-    /// It starts, and the operator should know.
+    /// An aggregator starts, and the operator should know.
     Should,
 }
 
-/// One need of one topic.
+/// One setting that a topic needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub setting: &'static str,
@@ -64,20 +66,20 @@ pub(super) struct Need {
     pub why: &'static str,
 }
 
-/// One setting of a topic: what the broker has, beside what is needed.
+/// One setting of a topic: the broker's value, beside the needed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Its name, as brokers call it; `partitions` and `replication.factor` are the topic's shape.
     pub name: &'static str,
-    /// What the broker has.
+    /// The broker's value.
     pub found: String,
-    /// What is needed.
+    /// The needed value.
     pub expected: Expected,
     /// Whether it fits.
     pub fits: bool,
-    /// What a difference is worth.
+    /// How severe a difference is.
     pub weight: Weight,
-    /// What the need rests on.
+    /// Why the value is needed.
     pub why: &'static str,
 }
 
@@ -106,7 +108,7 @@ impl Expected {
 }
 
 impl Need {
-    /// A setting as it was found.
+    /// The setting with the value that was found.
     pub fn judge(self, found: String) -> Setting {
         Setting {
             name: self.setting,
@@ -119,7 +121,8 @@ impl Need {
     }
 }
 
-/// The shape of a topic: how many partitions, how many copies of each. `brokers` is how many there are.
+/// The shape that a topic needs: how many partitions, and how many copies of each. `brokers` is how many
+/// there are.
 pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
     [
         Need {
@@ -140,8 +143,8 @@ pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
     ]
 }
 
-/// What is needed of a topic's properties. `copies` is how many brokers keep each record, `hits_kept_ms`
-/// how long hits are kept, where that is known.
+/// The properties that a topic needs. `copies` is how many brokers keep each record, `hits_kept_ms` how
+/// long hits are kept, if that is known.
 pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>) -> Vec<Need> {
     if topic == Topic::Aside {
         return bounds().into();
@@ -165,7 +168,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         },
         Need {
             setting: "min.insync.replicas",
-            // With one alone in sync, its loss would take back what was acknowledged.
+            // If only one broker were in sync, its loss would take acknowledged records.
             expected: Expected::AtLeast(if REPLICATION <= copies { 2 } else { 1 }),
             weight: Weight::Should,
             why: "what one broker alone has is lost with it",
@@ -188,7 +191,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
     needs
 }
 
-/// A property without which nothing works.
+/// A property whose value is required.
 const fn must(setting: &'static str, expected: &'static str, why: &'static str) -> Need {
     Need {
         setting,
@@ -206,7 +209,7 @@ fn retention(topic: Topic, hits_kept_ms: Option<&str>) -> Vec<Need> {
         weight: Weight::Should,
         why,
     };
-    // A bound on bytes takes records however young they are.
+    // A bound on bytes removes records however young they are.
     let unbounded = |why| Need {
         setting: "retention.bytes",
         expected: Expected::Is("-1"),
@@ -235,7 +238,7 @@ fn retention(topic: Topic, hits_kept_ms: Option<&str>) -> Vec<Need> {
     }
 }
 
-/// What is needed of the topic of refused records: that it has bounds.
+/// The bounds that the topic of dead letters needs.
 fn bounds() -> [Need; 3] {
     let should = |setting, expected, why| Need {
         setting,
@@ -251,7 +254,7 @@ fn bounds() -> [Need; 3] {
     ]
 }
 
-/// The properties that a topic is made with: what is needed, and what serves it.
+/// The properties that a topic is created with: the needed ones, and useful ones.
 pub(super) fn made_with(topic: Topic, copies: usize) -> Vec<(&'static str, String)> {
     if topic == Topic::Aside {
         return vec![
@@ -263,7 +266,7 @@ pub(super) fn made_with(topic: Topic, copies: usize) -> Vec<(&'static str, Strin
     }
     let mut properties: Vec<(&'static str, String)> = properties(topic, copies, None)
         .into_iter()
-        // How long hits are kept is the cluster's choice, unless it is too short.
+        // The cluster decides how long hits are kept, unless that is too short.
         .filter(|need| !(need.setting == "retention.ms" && need.weight == Weight::Should))
         .map(|need| match need.expected {
             Expected::Is(text) => (need.setting, text.to_owned()),
