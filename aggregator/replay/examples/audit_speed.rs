@@ -5,9 +5,9 @@
 //! tollgate audit --journal DIR        tollgate explain CODE --journal DIR     (a code is printed)
 //! ```
 //!
-//! A million pairs by a law like Zipf's, one hit an entry, 500 entries a batch, 100,000 hits a second of
-//! log time, a tick every 250 ms. The engine says what is to be announced, and that is recorded. Knows
-//! nothing of audits. What stays true: the same arguments write the same log.
+//! A million pairs by a law like Zipf's, one hit per entry, 500 entries per batch, 100,000 hits a second
+//! of log time, a tick every 250 ms. The engine decides what is announced, and the example records that.
+//! Knows nothing of audits. What stays true: the same arguments write the same log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,8 @@ struct Out {
 
 impl Out {
     fn append(&mut self, stream: Stream, partition: u32, at_us: u64, record: Vec<u8>) {
-        // A turn of the journal stamps what it has by its own clock; one append at a time around a new
-        // instant keeps stamps exact.
+        // A turn of the journal stamps all of its records with one reading of its clock. So drain it
+        // before the clock moves, to keep stamps exact.
         if self.clock.load(Ordering::Relaxed) != at_us {
             self.drain(0);
             self.clock.store(at_us, Ordering::Relaxed);
@@ -175,7 +175,7 @@ fn main() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Uniform in the exponent: as many hits on pairs 10..100 as on 100,000..1,000,000.
+        // Uniform in the exponent: pairs 10..100 get as many hits as pairs 100,000..1,000,000.
         let share = (random >> 11) as f64 / (1u64 << 53) as f64;
         let pair = ((PAIRS as f64).powf(share) as u64).min(PAIRS);
         let domain = format!("tenant-{pair:07}");
@@ -195,7 +195,7 @@ fn main() {
                 .iter()
                 .map(|(domain, at_us)| Hit::one(0, domain, Timestamp::from_micros(*at_us), 1));
             write_hits(&mut writer, &sender, &[RESOURCE], hits, [].into_iter());
-            // The log stamps by the millisecond.
+            // The log's append times are whole milliseconds.
             let appended = (at_us / 1_000 + 1) * 1_000;
             let record = writer.as_slice().to_vec();
             apply(&mut out, p, index, appended, record);

@@ -1,12 +1,13 @@
-//! Copies a journal into the topics of a Kafka, place by place and with its append times, to audit it there.
+//! Copies a journal into Kafka topics, with the same offsets and append times, to audit it there.
 //!
 //! ```text
 //! cargo run --release -p tollgate-replay --example journal_to_kafka -- DIR HOST:PORT PREFIX
 //! tollgate audit --kafka HOST:PORT --topic-prefix PREFIX
 //! ```
 //!
-//! Topics are made with the writer's times, which the journal's append times are. For measuring alone: a log
-//! that others write to has the broker's. What stays true: a record has the offset that it had, or it ends.
+//! The topics use the writer's times, so that the journal's append times can be copied. For measurements
+//! alone: in a normal log, append times are the broker's. What stays true: every record keeps its offset, or
+//! the copy fails.
 
 use std::path::Path;
 use std::time::Duration;
@@ -69,7 +70,7 @@ fn create(client: &ClientConfig, topics: &[(String, u32)]) {
         .map(|(topic, partitions)| {
             let partitions = i32::try_from(*partitions).expect("few");
             NewTopic::new(topic, partitions, TopicReplication::Fixed(1))
-                // A journal may be of long ago.
+                // The journal may be old.
                 .set("retention.ms", "-1")
                 .set("message.timestamp.type", "CreateTime")
         })

@@ -1,11 +1,11 @@
-//! Amendments as an audit tells them: what operators did, where in the log it came into force.
+//! Amendments in an audit: what operators did, and where in the log it came into force.
 //!
 //! ```text
 //! amendment: partition 1, hits offset 20: version 18: lift api.search acme, by ann at …: a bug of ours
 //! ```
 //!
-//! Knows nothing of what they did to rulings: the replay does. What stays true: an amendment is told once
-//! for each partition that it was brought into, in the order of the log.
+//! Knows nothing of their effect on rulings, which the replay applies. What stays true: an amendment is
+//! reported once for each partition in which it came into force, in the order of the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,26 +18,27 @@ use crate::range::Utc;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_limits::versions::in_one_line;
 
-/// An amendment that a pointer brought into a partition.
+/// An amendment that a limits activation brought into force in a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BroughtAmendment {
     /// The partition.
     pub partition: u32,
-    /// The pointer that brought it in.
+    /// The offset of the limits activation.
     pub offset: u64,
-    /// Its number among the versions.
+    /// Its version number.
     pub version: u64,
-    /// What was done.
+    /// What the operator did.
     pub amendment: String,
-    /// Who.
+    /// The operator.
     pub who: Box<str>,
-    /// And why.
+    /// The operator's reason.
     pub why: Box<str>,
-    /// When the log took it.
+    /// When the log appended the amendment, in microseconds since the epoch.
     pub at_us: u64,
 }
 
-/// The amendments behind the version `known` and up to `upto`, which a record at `offset` brought in.
+/// The amendments after the version `known` and up to `upto`, which a record at `offset` brought into
+/// force.
 pub fn brought(
     book: &LimitsBook,
     (known, upto): (Option<u64>, Option<u64>),

@@ -1,4 +1,4 @@
-//! What must not be: one difference between what a log says and what is right.
+//! One difference between a log's content and what it should be.
 //!
 //! Knows nothing of how differences are found. What stays true: fields are only ever added.
 
@@ -13,48 +13,48 @@ use tollgate_shared::wire::statement::{Says, Scope};
 
 use crate::range::Utc;
 
-/// What is wrong.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceKind {
-    /// The replay states it, and nobody announced it.
+    /// The replay states it, but no announcement is recorded.
     Missing,
-    /// It was announced, and the replay states nothing there.
+    /// An announcement is recorded where the replay states nothing.
     Unexpected,
-    /// It was announced otherwise than the replay states it.
+    /// The recorded announcement differs from the replay's statement.
     Changed,
-    /// It was recorded behind one that it comes before.
+    /// It was recorded after a statement that it should precede.
     Order,
-    /// It was recorded before what caused it.
+    /// It was recorded before the record that caused it.
     Early,
-    /// A record is not there.
+    /// A record is missing.
     Gap,
-    /// A record that only aggregators write bears a wrong tag, or points at no version.
+    /// A record that only aggregators write has a wrong tag, or names no limits version.
     Forged,
-    /// A snapshot is not what the replay has at its place.
+    /// A snapshot differs from the replay's state at its offset.
     Snapshot,
     /// The independent model rules otherwise than the engine.
     Model,
-    /// An owner said that it came to another state than the replay does.
+    /// The state digest of a ruling aggregator differs from the replay's.
     Testimony,
-    /// More was let through in some span than a limit and one denial delay explain.
+    /// In some span more was let through than a limit and one denial delay explain.
     Effect,
 }
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What is wrong.
+    /// The kind.
     pub kind: DifferenceKind,
     /// The partition.
     pub partition: u32,
-    /// `hits` or `denials`: where the offset is one of.
+    /// The stream of the offset: `hits` or `denials`.
     pub stream: &'static str,
-    /// The record: the one that caused the statement, or the one that is wrong.
+    /// The offset of the record that caused the statement, or of the wrong record.
     pub offset: u64,
-    /// The entry in it.
+    /// The entry's index in the record.
     pub entry: Option<u32>,
-    /// The code that agents give for the statement.
+    /// The code that agents give callers for the statement.
     pub code: Option<String>,
     /// The resource.
     pub resource: Option<Box<str>>,
@@ -64,22 +64,22 @@ pub struct Difference {
     pub domain: Option<Box<str>>,
     /// What the replay states.
     pub expected: Option<Stated>,
-    /// What is recorded.
+    /// What the log records.
     pub found: Option<Stated>,
-    /// The offset at which it is recorded in the denials.
+    /// The offset in the denials at which it is recorded.
     pub recorded_at: Option<u64>,
-    /// In words.
+    /// The difference in words.
     pub text: String,
 }
 
-/// What is stated about a scope.
+/// What a statement says about a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stated {
     /// `denied` or `open`.
     pub says: &'static str,
-    /// Which limit closed.
+    /// The limit that caused the denial.
     pub cause: Option<String>,
-    /// When it ends in engine time; null: never, or nothing is denied.
+    /// When the denial ends, in engine time; `None`: never, or there is no denial.
     pub end_us: Option<u64>,
     /// The limit.
     pub limit: Option<u64>,
@@ -90,7 +90,7 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// What a statement says.
+    /// From what a statement says.
     pub fn of(says: &Says) -> Self {
         let none = Self {
             says: "open",
@@ -131,7 +131,7 @@ impl fmt::Display for Stated {
     }
 }
 
-/// The names of a scope as reports have them.
+/// A scope's kind and name, as reports write them.
 pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
     match scope {
         Scope::Pair(domain) => ("pair", Some(domain.clone())),
@@ -141,7 +141,7 @@ pub fn scope_of(scope: &Scope) -> (&'static str, Option<Box<str>>) {
 }
 
 impl Difference {
-    /// About a record.
+    /// A difference about a record.
     pub fn of_record(
         kind: DifferenceKind,
         (partition, stream, offset): (u32, &'static str, u64),
@@ -164,7 +164,7 @@ impl Difference {
         }
     }
 
-    /// About a statement.
+    /// A difference about a statement.
     pub fn of_statement(kind: DifferenceKind, about: &Announced, text: impl Into<String>) -> Self {
         let place = about.statement.place;
         let (scope, domain) = scope_of(&about.statement.scope);

@@ -1,15 +1,15 @@
-//! Why copies were let through that had no room: by pair, and by what kept the denial from stopping them.
+//! Why excess copies were let through: by pair, and by what kept a denial from stopping them.
 //!
 //! ```text
-//! unguarded    the agent says that it heard nobody, or that it refused nothing
-//! propagation  nobody had stated a denial that reached beyond the call, or had for less than a second
+//! unguarded    the agent marked the call: it had received no watermark, or it refused nothing
+//! propagation  no denial that reached beyond the call had been stated, or it was stated less than a second before
 //! restart      the call was made in the first second of an agent's or aggregator's process that began since
 //! loss         the denial had been stated for a second or more, and the agent did not refuse by it
 //! ```
 //!
-//! A second, since a guarded agent has heard within the last one how far the partition was ruled: with that it had to
-//! have heard of an older denial. Of global limits nothing is said here. Knows nothing of the rules. What stays true:
-//! each copy of excess has one cause, and memory is bounded.
+//! The bound is a second because a guarded agent has received a watermark of the partition within the last second,
+//! and so must have received any older denial. Global limits are not covered. Knows nothing of the rules. What stays
+//! true: each copy of excess has one cause, and memory is bounded.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -23,45 +23,46 @@ use tollgate_shared::wire::statement::{Says, Scope};
 
 use super::report::PartitionAudit;
 
-/// For how long an agent may not have heard and is guarded all the same.
+/// How old an agent's newest watermark may be while its calls count as guarded.
 const GUARDED: Span = Span::from_secs(1);
 
-/// How many denials are remembered, some 100 bytes each. Excess of a pair whose denial is not counts as propagation.
+/// How many denials are remembered, some 100 bytes each. Excess of a pair whose denial is not remembered counts as
+/// propagation.
 const DENIED_MAX: usize = 200_000;
 
-/// How many statements of one scope are: the newest ones, each with a later end than the one before.
+/// How many statements per scope are remembered: the newest ones, each with a later end than the one before.
 const STATED_MAX: usize = 8;
 
-/// How many processes of agents are remembered. Of others it is taken that they are old.
+/// How many processes of agents are remembered. Any other process is assumed to be old.
 const AGENTS_MAX: usize = 100_000;
 
-/// How many processes of aggregators are remembered: a new one that is not is taken for an old one.
+/// How many processes of aggregators are remembered. A new process beyond that is taken for an old one.
 const OWNERS_MAX: usize = 10_000;
 
-/// How many pairs are told by name; those with the first excess are.
+/// How many pairs are named: those whose excess came first.
 const PAIRS_MAX: usize = 10_000;
 
 /// Copies of excess by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExcessByCause {
-    /// The denial was on its way.
+    /// The denial was still on its way.
     pub propagation: u64,
-    /// The agent did not hear of the denial, or did not heed it.
+    /// The agent did not receive the denial, or did not heed it.
     pub loss: u64,
-    /// Somebody had just begun.
+    /// An agent or aggregator had just started.
     pub restart: u64,
-    /// The agent was not guarded: never debt.
+    /// The call was unguarded, so that it is never debt.
     pub unguarded: u64,
 }
 
 impl ExcessByCause {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> u64 {
         let all = [self.propagation, self.loss, self.restart, self.unguarded];
         all.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Adds another's.
+    /// Adds another count.
     pub fn add(&mut self, other: &Self) {
         self.propagation += other.propagation;
         self.loss += other.loss;
@@ -92,7 +93,7 @@ pub struct PairExcess {
     pub resource: Box<str>,
     /// The domain.
     pub domain: Box<str>,
-    /// How much, by cause.
+    /// The copies, by cause.
     #[serde(flatten)]
     pub excess: ExcessByCause,
 }
@@ -102,18 +103,18 @@ type ScopeKey = (Box<str>, Option<Box<str>>);
 /// The excess of one partition.
 #[derive(Debug, Default)]
 pub(super) struct ExcessLedger {
-    /// Scopes that are denied: when that was stated, and until when. Ends rise.
+    /// Denied scopes: when each denial was stated, and until when. Ends rise.
     denied: HashMap<ScopeKey, Vec<(Timestamp, Timestamp)>>,
-    /// Agents' processes by epoch: when the first batch of each was appended.
+    /// By epoch of an agent's process: when its first batch was appended.
     agents: HashMap<u128, Timestamp>,
     owners: HashSet<u128>,
-    /// When the newest process of an aggregator was seen first.
+    /// When the newest aggregator process first appeared in the log.
     owner_began: Option<Timestamp>,
     pairs: BTreeMap<(Box<str>, Box<str>), ExcessByCause>,
 }
 
 impl ExcessLedger {
-    /// A record was ruled.
+    /// Takes a record that the engine has ruled.
     pub fn ruled(
         &mut self,
         record: &Record<'_>,
@@ -127,11 +128,11 @@ impl ExcessLedger {
             Record::Tick(tick) => self.tick(tick.instance, appended),
             _ => {}
         }
-        // What a record closes comes after its own calls.
+        // Only after the calls: denials that a record causes come after its own calls.
         self.stated(appended, rulings);
     }
 
-    /// An aggregator's tick. The first processes that are seen may be old.
+    /// Takes an aggregator's tick. The first processes in the log may be old, so they do not count as new.
     fn tick(&mut self, instance: u128, appended: Timestamp) {
         if self.owners.contains(&instance) || OWNERS_MAX <= self.owners.len() {
             return;
@@ -164,7 +165,7 @@ impl ExcessLedger {
             let Some((_, copies)) = excess.next_if(|(of, _)| *of == number) else {
                 continue;
             };
-            // As the rules have it: a wrong clock says nothing of who had heard what.
+            // Corrected as the rules do: a wrong clock must not influence which denials the agent had received.
             hit.at = hit.at.saturating_offset(moved_us);
             let resource = batch.resource(hit.resource);
             let by_cause = self.causes(resource, epoch, &hit, *copies);
@@ -173,7 +174,7 @@ impl ExcessLedger {
         }
     }
 
-    /// What a record caused to be stated.
+    /// Takes the statements that a record caused.
     fn stated(&mut self, appended: Timestamp, rulings: &Rulings) {
         for said in &rulings.statements {
             let domain = match &said.statement.scope {
@@ -194,7 +195,7 @@ impl ExcessLedger {
             return;
         }
         let all = self.denied.entry(key).or_default();
-        // What was over, and what a lower end has taken back.
+        // Drop denials that are over, and those that a lower end has replaced.
         all.retain(|(_, known)| stated < *known && *known <= end);
         if all.last().is_none_or(|(_, known)| *known < end) {
             all.push((stated, end));
@@ -204,7 +205,7 @@ impl ExcessLedger {
         }
     }
 
-    /// When it was stated first that a pair is denied beyond an instant.
+    /// When a denial of the pair that reaches beyond `at` was first stated.
     fn denied_since(&self, resource: &str, domain: &str, at: Timestamp) -> Option<Timestamp> {
         let pair = (Box::from(resource), Some(Box::from(domain)));
         let all = self.denied.get(&pair)?;
@@ -228,8 +229,8 @@ impl ExcessLedger {
         by_cause
     }
 
-    /// Whether an agent's process, or one of an aggregator, began after a denial was stated and within a second of a
-    /// call.
+    /// Whether the agent's process, or an aggregator's, began after the denial was stated and less than a second
+    /// before the call.
     fn has_just_begun(&self, epoch: u128, stated: Timestamp, at: Timestamp) -> bool {
         let began = [self.agents.get(&epoch).copied(), self.owner_began];
         let mut began = began.into_iter().flatten();
@@ -251,7 +252,7 @@ impl ExcessLedger {
         self.pairs.entry(key).or_default().add(by_cause);
     }
 
-    /// No more records come.
+    /// Takes the end of the log.
     pub fn end(self, part: &mut PartitionAudit) {
         let pairs = self.pairs.into_iter();
         let named = pairs.map(|((resource, domain), excess)| PairExcess {
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(cause_of(&ledger, 5_999, false), "propagation");
         assert_eq!(cause_of(&ledger, 6_000, false), "loss");
         assert_eq!(cause_of(&ledger, 6_000, true), "unguarded");
-        // It is over: what is full again is so by calls of this moment.
+        // The denial is over: a limit that is full again was filled by calls of this moment.
         assert_eq!(cause_of(&ledger, 9_000, false), "propagation");
     }
 
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(cause_of(&ledger, 8_999, false), "loss");
         assert_eq!(cause_of(&ledger, 9_001, false), "propagation");
         assert_eq!(cause_of(&ledger, 9_900, false), "loss");
-        // A version that closes for less takes back what was stated before.
+        // A version with an earlier end replaces what was stated before.
         denied(&mut ledger, 9_950, 10_500);
         assert_eq!(cause_of(&ledger, 10_600, false), "propagation");
         for n in 0..20 {
@@ -337,7 +338,7 @@ mod tests {
         ledger.agents.insert(7, at(20_000));
         assert_eq!(cause_of(&ledger, 20_999, false), "restart");
         assert_eq!(cause_of(&ledger, 21_000, false), "loss");
-        // The first aggregator that is seen may have been there before.
+        // The first aggregator in the log may have started before it.
         ledger.tick(1, at(30_000));
         assert_eq!(cause_of(&ledger, 30_100, false), "loss");
         ledger.tick(2, at(31_000));

@@ -1,4 +1,4 @@
-//! The ledger of one partition: what the replay states against what was announced.
+//! The ledger of one partition: the replay's statements against the recorded ones.
 //!
 //! ```text
 //! replay states   17@0 acme denied until …       recorded   17@0 acme denied until …   equal
@@ -7,9 +7,9 @@
 //!                                                           (end)                      21@0 is missing
 //! ```
 //!
-//! Places name statements: there is one statement for each. Knows nothing of files and records. What
-//! stays true: memory is bounded, whatever the log's length: of what was found equal a fingerprint
-//! stays, for repeats, and of the oldest of those nothing.
+//! A log position identifies a statement: there is one statement for each. Knows nothing of files and
+//! records. What stays true: memory is bounded, whatever the log's length. Of an equal statement the
+//! ledger keeps only a fingerprint, to recognise repeats, and drops the oldest fingerprints.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,15 +21,15 @@ use tollgate_shared::wire::denial::Announced;
 use super::report::{Difference, DifferenceKind, PartitionAudit, Stated};
 use tollgate_log::RETRY_AFTER;
 
-/// How many statements are remembered for repeats: 40 bytes each. An owner that starts again repeats
-/// what it states behind its last snapshot, which is far less.
+/// How many statements are remembered to recognise repeats: 40 bytes each. A ruling aggregator that
+/// restarts repeats the statements after its last snapshot, which are far fewer.
 const REMEMBERED: usize = 1_000_000;
 
-/// How many statements that were not announced yet are kept with their names.
+/// How many statements that are not recorded yet are kept with their names.
 const OPEN_MAX: usize = 100_000;
 
-/// How far clocks of brokers may differ: a record that is older than its cause by more was not written
-/// by an aggregator. Less than the time after which failed appends are tried again.
+/// How far brokers' clocks may differ. A statement recorded earlier than its cause by more than this was
+/// not written by an aggregator. Less than the time after which failed appends are tried again.
 const CLOCKS_DIFFER: Span = Span::from_millis(200);
 
 type LedgerKey = (u64, u32);
@@ -40,7 +40,7 @@ struct Expected {
     key: LedgerKey,
     print: u64,
     caused: Timestamp,
-    /// The offset at which it was recorded first.
+    /// The offset at which it was first recorded.
     recorded: Option<u64>,
 }
 
@@ -49,11 +49,11 @@ struct Expected {
 pub struct Recorded {
     /// The offset in the denials.
     pub offset: u64,
-    /// When.
+    /// When it was appended.
     pub appended: Timestamp,
 }
 
-/// What an owner's record looks like again, for what is told of old ones.
+/// Looks up older records of statements, to report what differs from them.
 pub trait Lookup {
     /// The record at an offset of the denials.
     fn at(&self, offset: u64) -> Option<(Timestamp, Announced)>;
@@ -63,11 +63,11 @@ pub trait Lookup {
 #[derive(Debug, Default)]
 pub struct Ledger {
     expected: VecDeque<Expected>,
-    /// Those that are not announced yet, with their names.
+    /// Statements that are not recorded yet, with their names.
     open: BTreeMap<LedgerKey, Announced>,
-    /// The greatest one that was recorded.
+    /// The greatest log position that was recorded.
     highest: Option<LedgerKey>,
-    /// Everything up to this place has been forgotten.
+    /// Statements up to this log position have been forgotten.
     forgotten: Option<LedgerKey>,
     writer: Writer,
 }
@@ -85,7 +85,7 @@ impl Ledger {
         hasher.finish()
     }
 
-    /// The replay states something, caused by a record that was appended at `caused`.
+    /// Takes a statement of the replay, caused by a record that was appended at `caused`.
     pub fn expect(&mut self, announced: Announced, caused: Timestamp, part: &mut PartitionAudit) {
         if REMEMBERED <= self.expected.len()
             && let Some(oldest) = self.expected.pop_front()
@@ -108,7 +108,7 @@ impl Ledger {
         }
     }
 
-    /// Something is recorded as announced whose cause the replay has passed.
+    /// Takes a recorded statement whose cause the replay has passed.
     pub fn found(
         &mut self,
         announced: &Announced,
@@ -160,7 +160,7 @@ impl Ledger {
         recorded: Recorded,
         past: &dyn Lookup,
     ) -> Difference {
-        // Where it was announced before as it should be, that record says what was expected.
+        // If an earlier record announced it correctly, that record has the expected statement.
         let before = || past.at(expected.recorded?).map(|(_, announced)| announced);
         let right = self.open.get(&expected.key).cloned().or_else(before);
         let text = match &right {
@@ -176,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody announces what has not happened yet.
+    /// A statement cannot be recorded before its cause.
     fn check_cause(
         &self,
         announced: &Announced,
@@ -195,8 +195,8 @@ impl Ledger {
         });
     }
 
-    /// It stands behind one that it comes before: legal only for an append that failed at first and was
-    /// tried again, and that takes its time.
+    /// Checks a statement recorded after one that it should precede. That is legal only if its append
+    /// failed at first and was repeated, which takes some time.
     fn check_order(
         &self,
         announced: &Announced,
@@ -242,8 +242,8 @@ impl Ledger {
         part.differs(difference);
     }
 
-    /// Both logs have been read to their ends; an owner is known to have recorded everything that
-    /// records below `proved` caused.
+    /// Takes the end of both streams. The ruling aggregator is known to have recorded every statement
+    /// caused by records below the offset `proved`.
     pub fn end(mut self, proved: u64, part: &mut PartitionAudit) {
         for expected in std::mem::take(&mut self.expected) {
             if expected.recorded.is_some() {
@@ -259,7 +259,7 @@ impl Ledger {
     }
 }
 
-/// Which parts of two statements differ.
+/// The parts in which two statements differ.
 fn unlike(right: &Announced, found: &Announced) -> String {
     use tollgate_shared::wire::statement::Says;
 

@@ -1,4 +1,4 @@
-//! The log as evidence: is what was announced what the log says?
+//! The audit: does what aggregators announced follow from the log?
 //!
 //! ```text
 //! hits ──> replay (the engine) ──> what has to have been announced ─┐
@@ -7,20 +7,20 @@
 //! ```
 //!
 //! ```text
-//! ledger     what the replay states against what was announced, statement by statement
+//! ledger     the replay's statements against the recorded ones, statement by statement
 //! partition  one partition from its beginning, or from a snapshot, to its end
-//! sequences  agents' batches that never came
-//! excess     why copies were let through that had no room, by pair
-//! testimonies  what owners said of their states
-//! sample     the independent model beside the engine, and what reordering cost
-//! reorder    what the log's order cost
-//! difference what must not be
+//! sequences  agents' batches that never arrived
+//! excess     why excess copies were let through, by pair
+//! testimonies  the state digests of ruling aggregators
+//! sample     the independent model beside the engine, and the cost of reordering
+//! reorder    the cost of the log's order
+//! difference one difference
 //! report     differences, excess and remarks, for programs and for people
 //! ```
 //!
-//! Partitions are independent of each other, so they are audited side by side. Knows nothing of command
-//! lines. What stays true: a report is given only when everything that was asked for was read; a
-//! difference is never a matter of how the machine was loaded when the log was written.
+//! Partitions are independent of each other, so they are audited in parallel. Knows nothing of
+//! command lines. What stays true: there is a report only if everything that was asked for was
+//! read; a difference never depends on the load of the machine when the log was written.
 
 pub mod amended;
 mod denials;
@@ -48,7 +48,7 @@ use report::{AuditReport, PartitionAudit};
 ///
 /// # Errors
 ///
-/// Where something cannot be read or cannot be ruled by this build: then there is no report.
+/// If something cannot be read, or cannot be ruled by this build: then there is no report.
 pub fn audit(
     source: &dyn Source,
     task: &Task,

@@ -1,8 +1,8 @@
 //! The audit of one partition: its hits through the engine, its denials beside them.
 //!
 //! Both streams are read once, side by side by append time, since a statement is recorded after its
-//! cause. What stays true: hits are read to where their last recorded statement lies at least, so that
-//! a live log that grows meanwhile is no difference.
+//! cause. What stays true: hits are read at least up to the cause of the last recorded statement, so
+//! that a live log that grows meanwhile yields no difference.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -29,9 +29,9 @@ use crate::source::{Cursor, ReadStep, Source};
 use crate::work::Work;
 use tollgate_log::{Delivered, Stream};
 
-/// How many ticks of one owner behind a record prove that what the record caused is recorded. An owner
-/// sends its next tick when the last one has come back; the one after that was written in a later turn
-/// of the log than what was ruled before the first.
+/// How many ticks of one ruling aggregator after a record prove that the record's statements are
+/// recorded. An aggregator sends its next tick when it has received the last one; so the second tick was
+/// written in a later turn of the log than the statements ruled before the first.
 const TICKS_THAT_PROVE: usize = 2;
 
 /// Audits one partition.
@@ -52,7 +52,7 @@ struct Auditor<'w, 'a> {
     hits: Box<dyn Cursor>,
     /// The offset of the next record of hits.
     next: u64,
-    /// Hits behind the range have been met.
+    /// Hits beyond the range were read.
     behind: bool,
     /// The first record in the range.
     first: Option<u64>,
@@ -103,7 +103,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             part.remark("model_not_asked", 1, next, text);
         }
         Ok(Self {
-            // It knows nothing but what it has read itself.
+            // The sample knows only what it has read itself, so it needs the log from its beginning.
             sample: sample.filter(|_| next == 0),
             logs: replay.engine().log().into_iter().collect(),
             hits: source.open(Stream::Hits, index, next)?,
@@ -133,7 +133,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         while let Some(appended) = self.read_hits(part)? {
             self.read_denials(Some(appended), part)?;
         }
-        // What was recorded meanwhile is read first, then hits to where the last of it was caused.
+        // First read the statements recorded meanwhile, then hits up to the cause of the last one.
         self.read_denials(None, part)?;
         while self.denials.reaches(self.next) && self.read_hits(part)?.is_some() {}
         self.check_end(part);
@@ -149,7 +149,8 @@ impl<'w, 'a> Auditor<'w, 'a> {
         Ok(())
     }
 
-    /// An export says where its hits end: what lies behind is left out, what lies before is not.
+    /// Checks the end of an export, which states where its hits end: records after that are left out,
+    /// records before it must be there.
     fn check_end(&mut self, part: &mut PartitionAudit) {
         let Some(end) = self.work.source.hits_end(self.index) else {
             return;
@@ -163,7 +164,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
     }
 
-    /// Reads some hits; gives the append time of the last one, nothing at the end.
+    /// Reads some hits. Returns the append time of the last one; `None` at the end.
     fn read_hits(&mut self, part: &mut PartitionAudit) -> Result<Option<Timestamp>, ReplayError> {
         if self.behind {
             return Ok(None);
@@ -256,7 +257,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         self.compare_snapshot(part)
     }
 
-    /// Counts a record, and says what is to be said about it.
+    /// Counts a record, and reports remarks and differences about it.
     fn weigh(&mut self, delivered: &Delivered, met: &Met<'_>, part: &mut PartitionAudit) {
         let offset = delivered.offset;
         let record = match met {
@@ -281,7 +282,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         };
         match record {
             Record::Hits(batch) => self.batch(offset, batch, part),
-            // One count of sequences for all records of an agent.
+            // All records of an agent share one count of sequence numbers.
             Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
             Record::Beat(beat) => self.sequences.saw(&beat.sender, offset, part),
             Record::Tick(tick) => {
@@ -394,7 +395,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         Ok(())
     }
 
-    /// Reads recorded statements: those appended by `until`, or all that there are.
+    /// Reads recorded statements: those appended by `until`, or all.
     fn read_denials(
         &mut self,
         until: Option<Timestamp>,
@@ -419,8 +420,8 @@ impl<'w, 'a> Auditor<'w, 'a> {
         let announced = match Announced::decode(&record.bytes) {
             Ok(announced) => announced,
             Err(error) => {
-                // Nobody but owners writes here, so what cannot be read is no statement that was lost on
-                // the way: it was never one. A log's identity stands at its beginning, and where a
+                // Only aggregators write here, so an unreadable record is not a damaged statement: it
+                // never was one. The log's identity stands at the beginning of the stream, and where a
                 // later generation begins.
                 if !matches!(Record::decode(&record.bytes), Ok(Record::Genesis(_))) {
                     let text = format!("is no statement: {error}");
@@ -455,7 +456,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
 
     fn judge(&mut self, announced: &Announced, recorded: Recorded, part: &mut PartitionAudit) {
         let caused = announced.statement.place.offset;
-        // Of the record behind the range nothing is expected, and nothing of those before it.
+        // The replay states nothing for causes outside the range, so nothing is compared there.
         let in_range = self.first.is_some_and(|first| first <= caused);
         if !in_range || (self.behind && self.next <= caused) {
             return;

@@ -1,26 +1,26 @@
-//! What reordering cost: how long pairs were denied beyond a replay of the same hits in order of time.
+//! The cost of reordering: how long pairs were denied beyond a replay of the same hits in order of time.
 //!
 //! ```text
 //! log order    hits 0.0 5.0 0.1     denied [5.0, …)
-//! time order   hits 0.0 0.1 5.0     denied [0.1, …)      beyond: what only the first has
+//! time order   hits 0.0 0.1 5.0     denied [0.1, …)      cost: what only the first has
 //! ```
 //!
-//! The log's order is the order of rulings; hits come to it a little late and in any order. This asks the
+//! Aggregators rule in the log's order; hits reach the log a little late and in any order. This gives the
 //! model the same hits again, sorted, and measures the difference. Knows nothing of records. What stays
-//! true: hits are held back for as long as an older one may still come and no longer.
+//! true: a hit is held back for as long as an older one may still come, and no longer.
 
 use std::collections::BTreeMap;
 
 use tollgate_model::log::{EntryKind, HitEntry, HitsRecord, LogInput, ScopeName};
 use tollgate_model::{End, Limits, PartitionModel};
 
-/// How long hits are held back, in microseconds: older ones than this are only counted.
+/// How long hits are held back, in microseconds. Hits older than this are only counted.
 const HELD_BACK_US: u64 = 600_000_000;
 
-/// Denied times of one pair, ascending and apart.
+/// Denied intervals of one pair, ascending and disjoint.
 type Intervals = Vec<(u64, u64)>;
 
-/// Denials of pairs, as they are said one after the other.
+/// Denials of pairs, in the order in which the model states them.
 #[derive(Debug, Default)]
 struct Denied {
     pairs: BTreeMap<ScopeName, Intervals>,
@@ -78,7 +78,7 @@ impl Denied {
 }
 
 impl Reorder {
-    /// An entry was ruled, in the order of the log.
+    /// Takes an entry that was ruled, in the order of the log.
     pub fn hit(&mut self, entry: &HitEntry<'_>, at_us: u64) {
         let scope = ScopeName::new(entry.resource, Some(entry.domain));
         self.in_log_order.passed(&scope, at_us);
@@ -92,25 +92,25 @@ impl Reorder {
         self.held_back.insert((at_us, self.number), event);
     }
 
-    /// New limits came into force at a record.
+    /// Takes new limits, which came into force at a record.
     pub fn limits(&mut self, appended_us: u64, versions: Vec<(u64, Limits)>) {
         self.number += 1;
-        // Hits from before the first version were sent when it was in force already.
+        // Hits from before the first version were sent when that version was in force already.
         let first = self.in_log_order.times.is_empty();
         let at_us = if first { 0 } else { appended_us };
         self.held_back
             .insert((at_us, self.number), ReorderEvent::Limits(versions));
     }
 
-    /// The model said something about a pair, in the order of the log; `not_before_us` is the record's
-    /// time where limits led to it.
+    /// Takes a statement of the model about a pair, in the order of the log. `not_before_us` is the record's
+    /// time if limits caused the statement.
     pub fn said(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
         if scope.domain.is_some() {
             self.in_log_order.said(scope, not_before_us, end);
         }
     }
 
-    /// The log has come so far: what no hit can come before any more is ruled in order of time.
+    /// Takes the log's progress: rules, in order of time, the hits that no older hit can precede any more.
     pub fn reached(&mut self, appended_us: u64) {
         let upto = appended_us.saturating_sub(HELD_BACK_US);
         while let Some(entry) = self.held_back.first_entry()
@@ -165,7 +165,7 @@ impl Reorder {
         }
     }
 
-    /// How long pairs were denied in all, and how long of it only because of the log's order, up to the
+    /// How long pairs were denied in all, and how long of that only because of the log's order, up to the
     /// log's end; in microseconds.
     pub fn end(mut self, appended_us: u64) -> (u64, u64) {
         while let Some(((at_us, _), event)) = self.held_back.pop_first() {
@@ -185,7 +185,7 @@ impl Reorder {
     }
 }
 
-/// How much of an interval lies in others, which are apart.
+/// How much of an interval lies in others, which are disjoint.
 fn shared((from, to): (u64, u64), others: &[(u64, u64)]) -> u64 {
     let first = others.partition_point(|(_, end)| *end <= from);
     others[first..]
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn in_order_there_is_no_cost_and_out_of_order_it_is_what_time_would_not_have_denied() {
         assert_eq!(cost(&[1_000_000, 3_000_000]), (2_000_002, 0));
-        // Twice the limit counts: in order of time that of 1.4 does and that of 1.8 is forgiven, so the pair
-        // would have been open again at 2.400001, and not only at 2.800001.
+        // Up to twice the limit counts: in order of time the hit of 1.4 counts and that of 1.8 is forgiven,
+        // so the pair would have been open again at 2.400001, not only at 2.800001.
         assert_eq!(cost(&[1_000_000, 1_400_000, 1_800_000]), (1_400_001, 0));
         let late = cost(&[1_000_000, 1_800_000, 1_400_000]);
         assert_eq!(late, (1_800_001, 400_000));

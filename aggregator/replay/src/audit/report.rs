@@ -1,8 +1,8 @@
-//! What an audit says: differences, remarks and counts, for programs and for people.
+//! The report of an audit: differences, remarks and counts, for programs and for people.
 //!
-//! A difference is what must not be: it ends the command with 1. A remark is what is legal and worth
-//! knowing: repeats after a restart, batches that came twice, the end that is not announced yet. Fields
-//! are only ever added. Knows nothing of how differences are found.
+//! A difference is a fault in the log: the command then exits with 1. A remark is legal and worth knowing: repeats
+//! after a restart, batches that came twice, statements at the end that are not recorded yet. Fields are only ever
+//! added. Knows nothing of how differences are found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,55 +20,55 @@ use crate::tags::unchecked_line;
 /// How many differences of one partition are kept; further ones are only counted.
 const KEPT: usize = 10_000;
 
-/// Something legal that is worth knowing.
+/// A legal finding that is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// What.
+    /// Its kind.
     pub kind: &'static str,
     /// The partition.
     pub partition: u32,
-    /// How often.
+    /// How often it occurred.
     pub count: u64,
-    /// Where it was met first.
+    /// The offset of its first occurrence.
     pub first_offset: u64,
-    /// In words.
+    /// The finding in words.
     pub text: String,
 }
 
-/// What one partition's audit came to.
+/// The result of one partition's audit.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionAudit {
     /// The partition.
     pub partition: u32,
     /// Records that were replayed in the range.
     pub records: u64,
-    /// Entries of hits in them.
+    /// Entries of hits in those records.
     pub entries: u64,
-    /// Hits in them: granted, excess, late.
+    /// Hits in those records: granted, excess, late.
     pub hits: [u64; 3],
     /// Excess of pairs, by cause.
     pub excess: ExcessByCause,
-    /// The same by pair.
+    /// Excess by pair.
     pub excess_pairs: Vec<PairExcess>,
-    /// Excess of pairs beyond those that are named.
+    /// Excess of pairs that are not named.
     pub excess_unnamed: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
     /// Statements of the replay: denials and lifts.
     pub stated: [u64; 2],
-    /// Of those, announced as they should be.
+    /// How many of those are recorded correctly.
     pub compared: u64,
-    /// Statements that were announced again, as they should be.
+    /// Statements that were recorded again, correctly.
     pub repeats: u64,
     /// Snapshots that were compared.
     pub snapshots: u64,
-    /// Testimonies of owners that agree.
+    /// State digests of ruling aggregators that agree.
     pub testimonies: u64,
-    /// What the model was asked.
+    /// What the model ruled.
     pub model: ModelPart,
     /// The first differences.
     pub differences: Vec<Difference>,
-    /// How many there are.
+    /// How many differences there are.
     pub differences_count: u64,
     /// What operators did, in the order of the log.
     pub amendments: Vec<BroughtAmendment>,
@@ -76,7 +76,7 @@ pub struct PartitionAudit {
 }
 
 impl PartitionAudit {
-    /// Of a partition that nothing has been read of.
+    /// An empty result for a partition.
     pub fn new(partition: u32) -> Self {
         Self {
             partition,
@@ -84,7 +84,7 @@ impl PartitionAudit {
         }
     }
 
-    /// Takes a difference.
+    /// Adds a difference.
     pub fn differs(&mut self, difference: Difference) {
         self.differences_count += 1;
         if self.differences.len() < KEPT {
@@ -92,7 +92,7 @@ impl PartitionAudit {
         }
     }
 
-    /// Takes a remark.
+    /// Adds a remark.
     pub fn remark(&mut self, kind: &'static str, count: u64, offset: u64, text: &str) {
         let remark = self.remarks.entry(kind).or_insert_with(|| Remark {
             kind,
@@ -108,11 +108,11 @@ impl PartitionAudit {
 /// The report of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditReport {
-    /// The form of this object.
+    /// The schema of this object.
     pub schema: &'static str,
     /// The log.
     pub log: String,
-    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unchecked_keys: Vec<String>,
     /// Whether there is no difference.
@@ -125,50 +125,50 @@ pub struct AuditReport {
     pub entries: u64,
     /// Hits that an ideal limiter would have granted.
     pub granted: u64,
-    /// Hits that it would not have.
+    /// Hits that an ideal limiter would have refused.
     pub excess: u64,
-    /// Of them those that were the excess of a pair, by what let them through. What is excess of nothing but a global
-    /// limit is in none.
+    /// The part of `excess` that is the excess of a pair, by what let it through. Hits in excess of a global limit
+    /// alone are not counted here.
     pub excess_by_cause: ExcessByCause,
-    /// The same by pair, most first.
+    /// Excess by pair, most first.
     pub excess_pairs: Vec<PairExcess>,
     /// Pairs with excess that are not listed.
     pub excess_pairs_unlisted: u64,
-    /// Excess of pairs that nothing is known of by name: too many had some.
+    /// Excess of pairs that are not known by name, because too many had some.
     pub excess_unnamed: u64,
-    /// Pairs and constraints of which more was let through in some span than law 8 allows; they are differences, too.
+    /// Pairs and constraints of which more was let through in some span than law 8 allows. Each is a difference, too.
     pub effect_violations: u64,
-    /// Hits that came too late to say.
+    /// Hits that came too late to be ruled granted or excess.
     pub late: u64,
     /// Calls that agents refused.
     pub refused_calls: u64,
     /// Denials that the replay states.
     pub denials: u64,
-    /// Lifts that it states.
+    /// Lifts that the replay states.
     pub lifts: u64,
-    /// Statements that were announced exactly so.
+    /// Statements that are recorded exactly so.
     pub announced_equal: u64,
-    /// Statements that were announced again, exactly so.
+    /// Statements that are recorded again, exactly so.
     pub announced_again: u64,
-    /// Snapshots whose digest is the replay's.
+    /// Snapshots whose digest equals the replay's.
     pub snapshots_equal: u64,
-    /// Testimonies of owners whose digest is the replay's.
+    /// State digests of ruling aggregators that equal the replay's.
     pub testimonies_equal: u64,
-    /// What the independent model was asked.
+    /// What the independent model ruled.
     pub model: ModelPart,
     /// How long the sampled pairs were denied beyond a replay in order of time.
     pub reorder_denied_us: u64,
     /// How many differences there are.
     pub differences_count: u64,
-    /// The first of them, by partition and place.
+    /// The first differences, by partition and offset.
     pub differences: Vec<Difference>,
     /// Remarks, by partition.
     pub remarks: Vec<Remark>,
     /// What operators did, by partition in the order of the log.
     pub amendments: Vec<BroughtAmendment>,
-    /// How long it took.
+    /// How long the audit took.
     pub elapsed_us: u64,
-    /// Entries in a second.
+    /// Entries audited per second.
     pub entries_per_second: u64,
 }
 
@@ -190,7 +190,7 @@ impl ModelPart {
 }
 
 impl AuditReport {
-    /// Brings the partitions' parts together.
+    /// Combines the partitions' parts.
     pub fn of(log: String, parts: Vec<PartitionAudit>, elapsed: Duration) -> Self {
         let sum = |of: &dyn Fn(&PartitionAudit) -> u64| parts.iter().map(of).sum::<u64>();
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
@@ -255,7 +255,7 @@ impl AuditReport {
         }
     }
 
-    /// Keeps only the first so many differences, and pairs with excess, in the lists.
+    /// Cuts the lists of differences and of pairs with excess to `limit` items.
     pub fn list(&mut self, limit: usize) {
         self.differences.truncate(limit);
         let unlisted = self.excess_pairs.len().saturating_sub(limit) as u64;
@@ -280,7 +280,7 @@ impl AuditReport {
 }
 
 impl AuditReport {
-    /// Differences, amendments and remarks, a line each.
+    /// Writes differences, amendments and remarks, one line each.
     fn write_lists(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for difference in &self.differences {
             writeln!(f, "{difference}")?;

@@ -1,11 +1,11 @@
 //! The independent model beside the engine: does it rule the same, pair by pair?
 //!
-//! The model is slow and shares no code with the engine. It is asked about a sample of pairs, chosen by
-//! their names' hash, so that the same pairs are asked in each audit; a pair is ruled by its own entries
-//! alone, so that leaving others out changes nothing about it. Knows nothing of what was announced.
+//! The model is slow and shares no code with the engine. It rules a sample of pairs, chosen by their names'
+//! hash, so that each audit samples the same pairs. A pair is ruled by its own entries alone, so leaving other
+//! pairs out changes nothing about it. Knows nothing of what was announced.
 //!
-//! What stays true: what is in shadow, ignored or unconfigured is not compared, since the model states
-//! what the engine keeps to itself; neither is anything behind a record that met the cap on pairs.
+//! What stays true: pairs in shadow, ignored or unconfigured are not compared, since the model states what the
+//! engine keeps to itself; neither is anything after a record that reached the cap on pairs.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -30,24 +30,24 @@ use crate::replay::Replay;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Delivered;
 
-/// What the model was asked in one partition, or in all.
+/// What the model ruled in one partition, or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelPart {
     /// Pairs that it ruled.
     pub pairs: u64,
     /// Entries that it ruled.
     pub entries: u64,
-    /// Statements of the engine that it was asked about.
+    /// Statements of the engine that were compared with the model.
     pub statements: u64,
     /// How long its pairs were denied beyond a replay in order of time.
     pub reorder_denied_us: u64,
-    /// How long they were denied.
+    /// How long its pairs were denied.
     pub denied_us: u64,
-    /// Entries of them that were looked at for more than a limit and one denial delay explain.
+    /// Entries that were checked against law 8.
     pub effect_entries: u64,
-    /// Scopes and constraints of which there was more, in some span.
+    /// Scopes and constraints of which more was let through in some span.
     pub effect_violations: u64,
-    /// Entries that were not looked at, because too many are remembered.
+    /// Entries that were not checked against law 8, because too many are remembered.
     pub effect_unjudged: u64,
 }
 
@@ -56,22 +56,22 @@ pub struct Sample {
     model: PartitionModel,
     partition: u32,
     partitions: u32,
-    /// Pairs whose hash is below this are asked about.
+    /// The sample consists of pairs whose hash is below this.
     below: u64,
     versions: Versions,
     newest: u64,
-    /// By resource: whether what the model says of it is what the engine states.
+    /// By resource: whether the engine states whatever the model states of it.
     plain: RefCell<HashMap<Box<str>, bool>>,
     pairs: HashSet<u64>,
     reorder: Reorder,
-    /// The first record in the range.
+    /// The instant of the first record in the range.
     first_us: Option<u64>,
     last_us: u64,
     at_cap: bool,
 }
 
 impl Sample {
-    /// A sample of a partition whose log is read from its beginning; none where nothing is asked.
+    /// A sample of a partition whose log is read from its beginning; `None` if the share is zero.
     pub fn new(partition: u32, partitions: u32, share: f64) -> Option<Self> {
         (0.0 < share).then(|| Self {
             model: PartitionModel::with_effect(),
@@ -92,8 +92,8 @@ impl Sample {
         })
     }
 
-    /// Asks the model about a record that the engine has applied. Differences are told where the record
-    /// lies in the range that is audited.
+    /// Gives the model a record that the engine has applied. Reports differences if the record lies in the
+    /// audited range.
     pub fn apply(
         &mut self,
         delivered: &Delivered,
@@ -103,7 +103,7 @@ impl Sample {
         part: &mut PartitionAudit,
     ) {
         self.learn(replay.book());
-        // The model knows of no logs: a tick of another one is none to it.
+        // The model knows a single log, so it must not get a tick of another one.
         if replay.rulings().fates.contains(&Fate::OfAnotherLog) {
             return;
         }
@@ -136,13 +136,13 @@ impl Sample {
             self.reorder.said(&change.scope, not_before_us, end);
         }
         self.reorder.reached(at.appended_us);
-        // A higher generation states everything anew, which says nothing about rules.
+        // In a higher generation the engine states every denial again, which tests no rule.
         if in_range && !matches!(record, Record::Genesis(_) | Record::Tick(_)) {
             self.compare(at.offset, by_limits, fed.changes, replay, part);
         }
     }
 
-    /// Takes note of versions that have come.
+    /// Takes new limits versions.
     fn learn(&mut self, book: &LimitsBook) {
         if book.latest_number() == self.newest {
             return;
@@ -182,7 +182,8 @@ impl Sample {
         part: &mut PartitionAudit,
     ) {
         let rulings = replay.rulings();
-        // Of a sample the model cannot say when there was no room, nor who left to make it.
+        // With only a sample of pairs, the model cannot know when the cap was reached, nor which pairs were
+        // evicted.
         let counted = rulings.counts.iter().any(|of| 0 < of.counts.at_cap);
         if self.at_cap || counted || 0 < rulings.evicted {
             self.at_cap = true;
@@ -260,12 +261,13 @@ impl Sample {
         }
     }
 
-    /// Law 8: more was let through in a span that reaches into the range than a limit and one closing explain.
+    /// Law 8: in no span that reaches into the range was more let through than a limit and one denial delay
+    /// explain.
     fn check_effect(&self, part: &mut PartitionAudit) {
         let (judged, unjudged) = self.model.effect_entries();
         part.model.effect_entries += judged;
         part.model.effect_unjudged += unjudged;
-        // At the cap some pairs are ruled for the model alone.
+        // At the cap, the engine lets some pairs through that the model still rules.
         let Some(first_us) = self.first_us.filter(|_| !self.at_cap) else {
             return;
         };
@@ -295,7 +297,7 @@ impl Sample {
         }
     }
 
-    /// No more records come.
+    /// Takes the end of the log.
     pub fn end(self, part: &mut PartitionAudit) {
         self.check_effect(part);
         part.model.pairs += self.pairs.len() as u64;
@@ -310,7 +312,7 @@ fn states_all(limits: &Limits, resource: &str) -> bool {
     let namespace = limits.namespace_of(resource);
     match limits.resource(resource) {
         Some(Resource::Rate(rate)) => rate.mode() == Mode::Enforced && !namespace.ignore_configured,
-        // The model knows rates alone; full scopes are none of its business.
+        // The model rules rates alone, not limits on copies.
         Some(Resource::Copies(_)) => false,
         None => namespace.allow_unconfigured,
     }
@@ -330,12 +332,12 @@ fn is_about(said: &ResourceStatement, change: &ScopeChange) -> bool {
     *said.resource == *change.scope.resource && domain == change.scope.domain.as_deref()
 }
 
-/// What is compared of a denial: its end, and what closed.
+/// The part of a denial that is compared: its end, and its cause.
 type ComparedDenial = Option<(Timestamp, Cause)>;
 
 fn denial_of(says: &Says) -> ComparedDenial {
     match says {
-        // A resource without tiers is closed by its tiers, for the model.
+        // The model takes a resource without tiers for one whose tiers are full.
         Says::Denied(Denial {
             end,
             cause: Cause::Inaccessible,

@@ -1,9 +1,10 @@
-//! Agents' sequence numbers: which batches never came.
+//! Agents' sequence numbers: which batches never arrived.
 //!
-//! An agent counts its batches for each partition from 1, and the log may have them in another order and
-//! more than once. A number that is missing is a remark: an agent that had to drop a batch has said so
-//! itself, and a record that was taken out of the log leaves its offset behind. Knows nothing of what is
-//! in batches. What stays true: at most [`EPOCHS_MAX`] agents' processes are remembered.
+//! An agent numbers its batches for each partition from 1; the log may have them in another order and
+//! more than once. A missing number is a remark, not a difference: an agent reports itself when it had
+//! to drop a batch, and a record that was removed from the log leaves a hole in the offsets. Knows
+//! nothing of batches' content. What stays true: at most [`EPOCHS_MAX`] agents' processes are
+//! remembered.
 
 use std::collections::HashMap;
 
@@ -14,10 +15,10 @@ use super::report::PartitionAudit;
 /// How many processes of agents are remembered in one partition: some 4 MB.
 const EPOCHS_MAX: usize = 65_536;
 
-/// How far behind the highest one a batch may still come, as for the engine.
+/// How far behind the highest number a batch may still come, as in the engine.
 const WINDOW: u64 = 128;
 
-/// What was seen of every process of an agent.
+/// The numbers seen of every process of an agent.
 #[derive(Debug, Default)]
 pub struct Sequences {
     seen: HashMap<u128, Seen>,
@@ -33,7 +34,7 @@ struct Seen {
 }
 
 impl Sequences {
-    /// A batch came.
+    /// Takes a batch's number.
     pub fn saw(&mut self, sender: &Sender<'_>, offset: u64, part: &mut PartitionAudit) {
         if EPOCHS_MAX <= self.seen.len() && !self.seen.contains_key(&sender.epoch) {
             return;
@@ -58,7 +59,7 @@ impl Sequences {
         tell(missing, offset, part);
     }
 
-    /// No more come.
+    /// Takes the end of the log.
     pub fn end(self, part: &mut PartitionAudit) {
         for mut seen in self.seen.into_values() {
             let last = seen.highest;
@@ -69,11 +70,11 @@ impl Sequences {
 }
 
 impl Seen {
-    /// Makes a number the highest; how many of those that leave the window never came.
+    /// Makes a number the highest. Returns how many of the numbers that leave the window never came.
     fn advance(&mut self, highest: u64) -> u64 {
         let by = highest - self.highest;
         let kept = (self.highest - self.first + 1).min(WINDOW);
-        // Those that leave: the oldest of the window, and what never was in it.
+        // The numbers that leave: the oldest of the window, and those that were never in it.
         let leaving = by.min(WINDOW);
         let mut missing = by.saturating_sub(WINDOW);
         for back in WINDOW - leaving..WINDOW {

@@ -1,12 +1,13 @@
-//! What owners said of their states, beside the replay's.
+//! State digests of ruling aggregators, compared with the replay's.
 //!
 //! ```text
-//! first counted tick of each 10 s of log time, at X ── the replay's digest behind X noted
-//! a testimony about X                               ── compared with the one that was noted
+//! first counted tick of each 10 s of log time, at X ── the replay notes its digest behind X
+//! a state digest about X                            ── compared with the noted one
 //! ```
 //!
-//! Owners testify by the same rule, and what they say stands behind the record that it speaks of. Knows
-//! nothing of how a digest is made. What stays true: digests of other forms or rule sets are not compared.
+//! Aggregators write state digests by the same rule, and each stands after the record that it is about.
+//! Knows nothing of how a digest is computed. What stays true: digests of other formats or rule sets are
+//! not compared.
 
 use std::collections::VecDeque;
 
@@ -19,10 +20,11 @@ use super::report::{Difference, DifferenceKind, PartitionAudit};
 use crate::replay::{Met, Replay};
 use tollgate_engine::engine::is_digest_due;
 
-/// How many of the replay's digests are kept: ten minutes of log time, several times what owners keep.
+/// How many of the replay's digests are kept: ten minutes of log time, several times what aggregators
+/// keep.
 const NOTED_MAX: usize = 64;
 
-/// The replay's digests, as far as testimonies may still speak of them.
+/// The replay's digests that records may still refer to.
 #[derive(Debug, Default)]
 pub struct AuditedDigests {
     noted: VecDeque<Noted>,
@@ -36,7 +38,7 @@ struct Noted {
 }
 
 impl AuditedDigests {
-    /// Takes a record that the replay has met at `offset`; `before` was log time before it.
+    /// Takes a record that the replay has read at `offset`; `before` was the log time before it.
     pub fn take(
         &mut self,
         (offset, in_range): (u64, bool),

@@ -1,13 +1,13 @@
-//! Rows of an access log, read on a thread of their own while those before them are put on the tape.
+//! Rows of an access log, read on a thread of their own while earlier rows are put on the tape.
 //!
 //! ```text
 //! unpack, split, parse ──batch──► number pairs, record        one core each
 //!                      ◄─empty───
 //! ```
 //!
-//! Access logs alone: nothing that is done with their rows later refuses one, so that which lines are
-//! unreadable is known here. Knows nothing of pairs and tapes. What stays true: rows come in the order of the
-//! file, as they would on one thread; and there are never more than so many batches, however long it is.
+//! For access logs alone: no later step refuses one of their rows, so this thread knows which lines are
+//! unreadable. Knows nothing of pairs and tapes. What stays true: rows come in the order of the file, as they
+//! would on one thread; the number of batches is bounded, however long the file is.
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
@@ -21,23 +21,23 @@ use crate::traffic::Rows;
 /// Rows of a batch: some tens of microseconds of work, far more than handing it over costs.
 const BATCH_ROWS: usize = 4_096;
 
-/// Batches under way at most: one that is filled, one that is emptied, and some that wait.
+/// Batches in circulation at most: one being filled, one being emptied, and some that wait.
 const BATCHES_MAX: usize = 4;
 
-/// Some rows in a row: who asked, and when.
+/// Consecutive rows: their clients and instants.
 #[derive(Debug, Default)]
 struct Batch {
     clients: String,
-    /// Where each client ends in that.
+    /// Each row's instant, and where its client ends in `clients`.
     rows: Vec<(Timestamp, u32)>,
 }
 
-/// Gives each row's instant and client to `each`, in order, until it breaks; reads no further than the first
-/// unreadable line where that is `strict`.
+/// Passes each row's instant and client to `each`, in order, until it breaks. If `strict`, reads no further
+/// than the first unreadable line.
 ///
 /// # Errors
 ///
-/// What reading says; what was read before has been given.
+/// The error of reading; every row before it has been passed.
 pub fn for_each<R: BufRead + Send>(
     rows: &mut Rows<R>,
     strict: bool,
@@ -63,7 +63,7 @@ pub fn for_each<R: BufRead + Send>(
             }
             batch.clients.clear();
             batch.rows.clear();
-            // There is room for all that there are; whoever reads may have ended.
+            // The channel has room for all batches; the reader may have ended.
             let _ = emptied.try_send(batch);
         }
         let result = reading.join();
@@ -80,7 +80,7 @@ fn read<R: BufRead>(
     let batch = std::cell::RefCell::new(Batch::default());
     let send = || {
         let next = spare.try_recv().unwrap_or_default();
-        // Nobody takes it where the other side has panicked, which ends this as well.
+        // If the other side has panicked, nobody takes the batch, and this thread ends as well.
         filled.send(batch.replace(next)).is_ok()
     };
     let read = rows.for_each(
@@ -112,7 +112,7 @@ mod tests {
     use crate::traffic::rows::OpenedRows;
     use crate::traffic::{FileKind, Wanted};
 
-    /// An access log of several batches, every thousandth line of which is none.
+    /// An access log of several batches, in which every thousandth line is invalid.
     fn text() -> String {
         let line = |n: usize| match n % 1_000 {
             999 => "nonsense\n".to_owned(),

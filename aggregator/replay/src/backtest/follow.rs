@@ -4,9 +4,9 @@
 //! partitions ──calls──► kept for two seconds, in order of stamps ──► a player for each limits file
 //! ```
 //!
-//! What comes later than that is played at the latest instant before it, as an in-line limiter would have
-//! met it. Knows no clock: who follows says what "now" is. What stays true: memory grows with pairs and
-//! with two seconds of calls, not with time.
+//! A call that comes later than that is played at the latest instant so far, as an in-line limiter would
+//! have ruled it. Has no clock: the caller passes the current time. What stays true: memory grows with
+//! pairs and with two seconds of calls, not with time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -27,10 +27,10 @@ use crate::source::{Cursor, ReadStep, Source};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
-/// How long a call is kept back for such as were stamped before it.
+/// How long a call is kept back for calls with earlier stamps.
 const KEPT_BACK: Span = Span::from_secs(2);
 
-/// Pairs that are shown of each limits file.
+/// How many pairs are shown for each limits file.
 const SHOWN_MAX: usize = 5;
 
 /// A log that is followed.
@@ -40,7 +40,7 @@ pub struct Follow<'a> {
     cursors: Vec<(u32, Box<dyn Cursor>)>,
     pairs: Pairs,
     players: Vec<(&'a str, Player<'a>)>,
-    /// By stamp, and then as they came.
+    /// Ordered by stamp, then by arrival.
     waiting: BinaryHeap<Reverse<(Timestamp, u64, CallKey)>>,
     came: u64,
     /// By epoch and partition.
@@ -50,17 +50,17 @@ pub struct Follow<'a> {
     unchecked_keys: Vec<String>,
 }
 
-/// A call as it is ordered: stamp and number come first.
+/// The part of a call after stamp and number, which order it.
 type CallKey = (u32, u32, u32, bool);
 
 /// What was read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FollowInputs {
-    /// Calls, those included that were passed over.
+    /// Calls, including those that were passed over.
     pub rows: u64,
     /// Records that this build cannot read.
     pub skipped: u64,
-    /// Calls of other resources or domains than was asked for.
+    /// Calls of resources or domains that were not asked for.
     pub passed_over: u64,
     /// Hits that were let through.
     pub hits: u64,
@@ -68,29 +68,29 @@ pub struct FollowInputs {
     pub refused_calls: u64,
     /// Batches of agents.
     pub batches: u64,
-    /// Records that were gone before they could be read.
+    /// Records that retention removed before they could be read.
     pub records_gone: u64,
-    /// The stamp of the first call that was played; 0: none.
+    /// The stamp of the first call that was played; 0 if there is none.
     pub first_us: u64,
     /// The stamp of the last one.
     pub last_us: u64,
 }
 
-/// What came of it so far.
+/// The results so far.
 #[derive(Debug, Serialize)]
 pub struct FollowReport<'a> {
-    /// The form's name.
+    /// The schema's name.
     pub schema: &'static str,
     /// What was read.
     pub inputs: FollowInputs,
-    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub unchecked_keys: &'a [String],
     /// By limits file.
     pub results: Vec<FollowResult<'a>>,
 }
 
-/// What came of it under one limits file.
+/// The results under one limits file.
 #[derive(Debug, Default, Serialize)]
 pub struct FollowResult<'a> {
     /// The file.
@@ -101,15 +101,15 @@ pub struct FollowResult<'a> {
     pub granted: u64,
     /// Calls refused.
     pub refused: u64,
-    /// Calls refused here that were let through.
+    /// Calls refused here that were let through when they were recorded.
     pub excess: u64,
     /// Pairs.
     pub pairs: u64,
     /// Pairs of which a call was refused.
     pub pairs_refused: u64,
-    /// Pairs refused here, and not under the first file.
+    /// Pairs refused here, but not under the first file.
     pub newly_refused: u64,
-    /// Pairs refused under the first file, and not here.
+    /// Pairs refused under the first file, but not here.
     pub no_longer_refused: u64,
     /// The most refused pairs.
     pub worst: Vec<FollowPair<'a>>,
@@ -124,17 +124,16 @@ pub struct FollowPair<'a> {
     pub domain: &'a str,
     /// Its calls.
     pub calls: u64,
-    /// Of them, those refused.
+    /// How many of them were refused.
     pub refused: u64,
 }
 
 impl<'a> Follow<'a> {
-    /// Follows a log from a range's beginning to its end, if it has one, under limits files with their
-    /// names.
+    /// Follows a log from a range's beginning to its end, if it has one, under named limits files.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn new(
         source: &dyn Source,
         (range, keys): (Range, &Keyring),
@@ -166,11 +165,11 @@ impl<'a> Follow<'a> {
         })
     }
 
-    /// Reads what has come, and plays what is old enough by now.
+    /// Reads new records, and plays the calls that are old enough at `now`.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read any further.
+    /// If the log cannot be read any further.
     pub fn go_on(&mut self, now: Timestamp) -> Result<(), LogFault> {
         let mut cursors = std::mem::take(&mut self.cursors);
         for (partition, cursor) in &mut cursors {
@@ -182,7 +181,7 @@ impl<'a> Follow<'a> {
                         }
                     }
                     ReadStep::Gone { wanted, next } => {
-                        // What was gone when it began was not asked for.
+                        // Records that were gone when following began were not asked for.
                         if 0 < self.inputs.batches {
                             self.inputs.records_gone += next - wanted;
                         }
@@ -196,7 +195,7 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// Plays whatever is kept back still.
+    /// Plays all calls that are still kept back.
     pub fn end(&mut self) {
         self.play_to(Timestamp::MAX);
     }
@@ -268,7 +267,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// What has come of it.
+    /// The results so far.
     pub fn report(&self) -> FollowReport<'_> {
         let first = self.players.first().map(|(_, player)| player);
         let results = self.players.iter();

@@ -1,4 +1,4 @@
-//! What a backtest read, for its report: files or a log, how many rows, and what to know about them.
+//! What a backtest read, for its report: files or a log, how many rows, and notes about them.
 //!
 //! Knows nothing of limits. What stays true: fields are only ever added.
 
@@ -15,21 +15,21 @@ use crate::traffic::FileReading;
 pub struct Inputs {
     /// Names of the files.
     pub names: Vec<String>,
-    /// Their forms.
+    /// Their formats.
     pub kinds: Vec<&'static str>,
-    /// How each file is read; none of a log.
+    /// How each file is read; empty for a log.
     pub read_as: Vec<FileReading>,
-    /// Files of which the calls of each whole second (or minute) were spread evenly over it.
+    /// Files whose calls of each whole second (or minute) were spread evenly over it.
     pub spread_files: u64,
-    /// Over how long at most.
+    /// Over how many microseconds at most.
     pub spread_us: u64,
-    /// Files of whole seconds, or nearly, whose calls are played at their stamps all the same.
+    /// Files of whole seconds, or nearly, whose calls are nevertheless played at their stamps.
     pub unspread_files: u64,
-    /// Of those, stamps of whole seconds where others are finer.
+    /// In those files, stamps of whole seconds where other stamps are finer.
     pub unspread_whole: u64,
-    /// Of so many.
+    /// The number of stamps that those are a part of.
     pub unspread_of: u64,
-    /// Rows, skipped ones included.
+    /// Rows, including skipped ones.
     pub rows: u64,
     /// Rows that could not be used.
     pub skipped: u64,
@@ -37,9 +37,9 @@ pub struct Inputs {
     pub first_skipped_line: Option<u64>,
     /// The first skipped rows.
     pub skipped_shown: Vec<Skipped>,
-    /// Rows of other resources or domains than was asked for.
+    /// Rows of resources or domains that were not asked for.
     pub passed_over: u64,
-    /// Rows stamped before or behind the range that was asked for.
+    /// Rows stamped outside the range that was asked for.
     pub out_of_range: u64,
     /// `stamps` or `recorded`.
     pub order: &'static str,
@@ -47,7 +47,7 @@ pub struct Inputs {
     pub first_us: u64,
     /// The greatest stamp.
     pub last_us: u64,
-    /// Calls stamped before the one that was recorded just before them.
+    /// Calls stamped before the call that was recorded just before them.
     pub stepped_back: u64,
     /// By how much at most.
     pub stepped_back_max_us: u64,
@@ -55,7 +55,7 @@ pub struct Inputs {
     pub pairs: u64,
     /// Domains.
     pub domains: u64,
-    /// What of the attempts a log has; none of other recordings.
+    /// What a log has of the attempts; `None` for other recordings.
     pub seen: Option<SeenAttempts>,
 }
 
@@ -108,7 +108,7 @@ impl Inputs {
         }
     }
 
-    /// What a reader has to know before he reads on.
+    /// Notes that the user should see before the results.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.note_of_forms());
@@ -150,7 +150,7 @@ impl Inputs {
         notes
     }
 
-    /// How stamps are written, and what was made of that.
+    /// Notes about how stamps are written, and how they were treated.
     fn notes_of_stamps(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if 0 < self.spread_files {
@@ -193,7 +193,7 @@ impl Inputs {
         notes
     }
 
-    /// What was guessed of the files.
+    /// A note about what was guessed of the files.
     fn note_of_forms(&self) -> Option<String> {
         let mut forms: Vec<String> = Vec::new();
         for told in self.read_as.iter().filter(|told| told.guessed) {
@@ -215,9 +215,10 @@ impl Inputs {
         ))
     }
 
-    /// Whether the instant may be another field, or of another unit.
+    /// A note if the instant may be in another field, or in another unit.
     fn note_of_years(&self) -> Option<String> {
-        // 2000-01-01. Nobody has access logs from before; small numbers and times since a start are read as 1970.
+        // 2000-01-01. Access logs are not older; small numbers and times since a start are read as
+        // 1970.
         const YEAR_2000_US: u64 = 946_684_800_000_000;
         let read = self.rows.saturating_sub(self.skipped);
         (0 < read && self.kinds.first() != Some(&"log") && self.first_us < YEAR_2000_US).then(|| {
@@ -225,7 +226,7 @@ impl Inputs {
         })
     }
 
-    /// Whether the client may be another field.
+    /// A note if the client may be in another field.
     fn note_of_clients(&self) -> Option<String> {
         const ROWS_MIN: u64 = 100;
         let read = self

@@ -5,9 +5,9 @@
 //! refused   so many calls from a first to a last instant: spread evenly between them
 //! ```
 //!
-//! A log holds what agents could deliver. What stays true: whatever is known to be missing is said
-//! (batches that never came, records that cannot be read, a beginning that retention took), because
-//! then limits looser than those in force are judged by too few calls.
+//! A log holds what agents could deliver. What stays true: everything that is known to be missing is
+//! reported (batches that never arrived, unreadable records, a beginning that retention removed), because
+//! limits looser than those in force are then judged by too few calls.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ use crate::source::{ReadStep, Source, SourceError, nothing_in};
 use crate::tags::{Tags, unchecked_line};
 use tollgate_log::{Delivered, Stream};
 
-/// What of the attempts a log has.
+/// What a log has of the attempts.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct SeenAttempts {
     /// Hits that were let through.
@@ -36,22 +36,22 @@ pub struct SeenAttempts {
     pub refused_calls: u64,
     /// Batches of agents.
     pub batches: u64,
-    /// Batches that came again, and were left out.
+    /// Batches that came again, and were ignored.
     pub batches_repeated: u64,
     /// Batches whose numbers are missing between others of their agent.
     pub batches_missing: u64,
-    /// Batches that are there, of all that agents numbered.
+    /// The share of all numbered batches that the log has.
     pub share: f64,
     /// Records that this build cannot read.
     pub records_unreadable: u64,
-    /// Records at the beginning that retention has taken.
+    /// Records at the beginning that retention has removed.
     pub records_gone: u64,
-    /// Statements of aggregators that closed or opened a scope.
+    /// Statements of aggregators that denied or opened a scope.
     pub statements: u64,
-    /// Whether refused calls are missing, so that under looser limits more would have been granted
-    /// and refused than is said.
+    /// Whether refused calls are missing, so that under looser limits more calls would have been granted
+    /// and refused than reported.
     pub lower_bound: bool,
-    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unchecked_keys: Vec<String>,
 }
@@ -90,43 +90,43 @@ impl std::fmt::Display for SeenAttempts {
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogFault {
-    /// The log itself.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] SourceError),
-    /// What was made of it.
+    /// Its calls cannot be recorded on the tape.
     #[error(transparent)]
     Read(#[from] ReadFault),
-    /// There is nothing to be played.
+    /// There are no calls to play.
     #[error("{0}")]
     Nothing(String),
-    /// Retention has removed what the range begins with.
+    /// Retention has removed the beginning of the range.
     #[error("{0}")]
     Cut(Cut),
-    /// A later build wrote something that may not be passed over.
+    /// A later build wrote a record that must not be skipped.
     #[error(
         "partition {partition}, offset {offset}: kind {kind} is not known to this build and may not be skipped"
     )]
     Newer {
         /// The partition.
         partition: u32,
-        /// The record.
+        /// The record's offset.
         offset: u64,
-        /// Its kind.
+        /// The record's kind.
         kind: u8,
     },
-    /// A record cannot be read, and that was not to be.
+    /// A record cannot be read, and the caller asked for an error in that case.
     #[error("partition {partition}, offset {offset}: {why}")]
     Unreadable {
         /// The partition.
         partition: u32,
-        /// The record.
+        /// The record's offset.
         offset: u64,
-        /// What is wrong with it.
+        /// What is wrong with the record.
         why: String,
     },
 }
 
-/// Reads a range of a log, as far as it goes now; `progress` hears of records.
+/// Reads a range of a log, up to its current end; `progress` receives the number of records.
 ///
 /// # Errors
 ///
@@ -180,7 +180,7 @@ pub fn read(
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     records: u64,
-    /// Records that retention has taken, before the first and between others.
+    /// Records that retention has removed, before the first and between others.
     gone: u64,
 }
 
@@ -196,7 +196,7 @@ fn each(
     loop {
         let records = match cursor.read()? {
             ReadStep::Records(records) => records,
-            // Before the first record its own offset says it.
+            // Before the first record, that record's own offset says how many are gone.
             ReadStep::Gone { wanted, next } if first.is_some() => {
                 passed.gone += next - wanted;
                 continue;
@@ -211,7 +211,7 @@ fn each(
             {
                 return Err(LogFault::Cut(cut));
             }
-            // What lies before a range is not missing in it.
+            // Records before a range are not missing in it.
             passed.gone = match range.from {
                 None => record.offset,
                 Some(_) => 0,
@@ -230,7 +230,7 @@ fn each(
     }
 }
 
-/// Offsets are those of hits; of statements only instants say anything.
+/// Offsets in a range are those of hits; statements are compared by instant alone.
 fn lies(range: &Range, stream: Stream, record: &Delivered) -> Lies {
     let instant = |point: &Point| matches!(point, Point::At(_));
     let range = match stream {
@@ -318,23 +318,23 @@ impl LogReader<'_> {
     }
 }
 
-/// What a record of the hits stream says of calls.
+/// The calls of a record of the hits stream.
 pub enum Calls<'a> {
     /// The calls of an agent.
     Batch(HitBatch<'a>),
-    /// Nothing: it is about something else.
+    /// The record is about something else.
     None,
-    /// It cannot be read. Aggregators keep such a record aside and go on.
+    /// It cannot be read. Aggregators keep such a record as a dead letter and go on.
     Unreadable(DecodeError),
 }
 
 impl<'a> Calls<'a> {
-    /// Those of a record.
+    /// The calls of a record.
     ///
     /// # Errors
     ///
-    /// [`LogFault::Newer`] for a kind that must not be passed over by whoever does not know it. One that no
-    /// aggregator wrote is passed over, as aggregators do.
+    /// [`LogFault::Newer`] for an unknown kind that must not be skipped. A record that no aggregator wrote
+    /// is skipped, as aggregators do.
     pub fn of(partition: u32, delivered: &'a Delivered, tags: &Tags) -> Result<Self, LogFault> {
         match Record::decode(&delivered.bytes) {
             Ok(Record::Hits(batch)) => Ok(Self::Batch(batch)),
@@ -352,7 +352,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// The calls of a batch, each with its resource and domain; the numbers of their pairs are not known here.
+/// Passes the calls of a batch to `each`, with their resources and domains; pair numbers are not known.
 ///
 /// # Errors
 ///
@@ -367,7 +367,7 @@ pub fn calls_of<E>(
             at: hit.at.min(latest),
             pair: 0,
             copies: hit.copies,
-            // Who says nothing of a least wants all.
+            // Without a stated minimum, the caller needs all copies.
             min: hit.min.unwrap_or(hit.copies),
             was_refused: false,
         };
@@ -383,9 +383,9 @@ pub fn calls_of<E>(
     Ok(())
 }
 
-/// Calls of which only the first and the last instant are known, as calls between them.
+/// Refused calls of which only the first and the last instant are known, as calls spread between them.
 fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = Call> + use<'a> {
-    /// More points than this in one flush tell nothing more.
+    /// More points than this within one flush add no information.
     const POINTS_MAX: u64 = 1_024;
 
     let (first, last) = (refused.first.min(latest), refused.last.min(latest));
@@ -406,7 +406,7 @@ fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = 
     };
     (0..points).flat_map(move |number| {
         let here = calls / points + u64::from(number < calls % points);
-        // Calls of one hit go together; calls of several are one entry each.
+        // Calls of one hit share an entry; calls of several copies get one entry each.
         let (entries, copies, min) = match copies {
             1 => (1, u32::try_from(here).unwrap_or(u32::MAX), 0),
             copies => (here, copies, copies),
@@ -420,13 +420,13 @@ fn spread<'a>(refused: &Refused<'a>, latest: Timestamp) -> impl Iterator<Item = 
 pub struct Sequences {
     first: u64,
     highest: u64,
-    /// Which of the 128 up to the highest there were; the highest is the lowest bit.
+    /// Which of the 128 numbers up to the highest came; the highest is the lowest bit.
     window: u128,
     distinct: u64,
 }
 
 impl Sequences {
-    /// Whether a number is new; it is known from then on.
+    /// Whether a number is new; from then on it is known.
     pub fn is_new(&mut self, number: u64) -> bool {
         if self.distinct == 0 {
             (self.first, self.highest) = (number, number);
@@ -438,7 +438,7 @@ impl Sequences {
         }
         let behind = u32::try_from(self.highest - number).unwrap_or(u32::MAX);
         let bit = 1u128.checked_shl(behind).unwrap_or(0);
-        // Couriers never have numbers further apart on their way, so what is older came before.
+        // A courier never has numbers further apart in flight, so an older number came before.
         let new = bit != 0 && self.window & bit == 0;
         self.window |= bit;
         self.distinct += u64::from(new);
@@ -464,7 +464,7 @@ mod tests {
             .map(|number| sequences.is_new(number))
             .collect();
         assert_eq!(new, [true, true, false, true, true, false, true, false]);
-        // 5 6 8 9 200 of 5 to 200.
+        // 5, 6, 8, 9 and 200 came, of 5 to 200.
         assert_eq!(sequences.missing(), 196 - 5);
     }
 

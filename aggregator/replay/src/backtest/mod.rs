@@ -1,16 +1,16 @@
-//! Recorded traffic under other limits: what would have been granted, and what refused?
+//! Recorded traffic under other limits: which calls would have been granted, and which refused?
 //!
 //! ```text
 //! read     files of rows ──► pairs (names as numbers) and a tape (calls in order)
 //! log      a log of Tollgate's own, the same
 //! replay   the tape against each limits file: the engine's in-line rules, tallied
-//! suggest  the tape against limits that are tried, until the least one is found
+//! suggest  the tape against trial limits, until the least sufficient one is found
 //! report   tallies ──► one object for programs, tables and a page for people
 //! ```
 //!
-//! Here calls are requests: each is asked of an ideal in-line limiter, in order of its stamp. Knows
-//! nothing of a running fleet. What stays true: memory grows with pairs and with what their windows
-//! hold, never with calls; and nothing is said of a recording that could not be read to its end.
+//! Here calls are requests to an ideal in-line limiter, in order of their stamps. Knows nothing of
+//! a running fleet. What stays true: memory grows with pairs and with what their windows hold,
+//! never with calls; there is no result for a recording that could not be read to its end.
 
 mod ahead;
 pub mod follow;

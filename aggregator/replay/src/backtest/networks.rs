@@ -1,12 +1,12 @@
-//! Which pairs of a recording are one: addresses of one network, where a resource limits them so.
+//! Pairs of a recording that share one limit: addresses of one network, where a resource limits them so.
 //!
 //! ```text
 //! addresses = { v4 = 32, v6 = 64 }      2001:db8::1, 2001:db8::2     limited together, as 2001:db8::/64
 //! ```
 //!
 //! A recording has a pair for each address, whatever the limits, since several documents are played against it. So
-//! each pair has a lead here, the first pair of its network, whose state all of them have; what is counted is counted
-//! for each. Knows nothing of calls.
+//! each pair has a lead, the first pair of its network, and uses the lead's state; calls are counted for each pair.
+//! Knows nothing of calls.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use tollgate_shared::networks::NetworkText;
 
 use super::pairs::Pairs;
 
-/// What a domain is limited as.
+/// The name under which a domain is limited: its network, or itself.
 pub(super) fn limited_as<'d>(rate: &RateResource, domain: &'d str) -> Cow<'d, str> {
     match rate.addresses() {
         None => Cow::Borrowed(domain),
@@ -33,7 +33,7 @@ pub(super) fn limited_as<'d>(rate: &RateResource, domain: &'d str) -> Cow<'d, st
 pub(super) struct Networks(HashMap<(u32, Box<str>), u32, RandomState>);
 
 impl Networks {
-    /// The pair whose state a new one has: itself, or that of the first address of its network.
+    /// The pair whose state a new pair uses: itself, or the first address of its network.
     pub(super) fn lead(&mut self, pairs: &Pairs, number: u32, limits: &Limits) -> u32 {
         let (resource, domain) = pairs.names(number);
         let Some(Resource::Rate(rate)) = limits.resource(resource) else {

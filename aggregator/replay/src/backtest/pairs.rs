@@ -1,7 +1,7 @@
-//! Names of pairs as numbers, given in the order of appearance.
+//! Names of pairs as numbers, in order of appearance.
 //!
-//! Knows nothing of calls. What stays true: a number is never given to another pair; memory grows with
-//! names and pairs, not with calls.
+//! Knows nothing of calls. What stays true: each number belongs to one pair for ever; memory grows
+//! with names and pairs, not with calls.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use foldhash::fast::RandomState;
 /// A pair of a backtest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BacktestPair {
-    /// Number of its resource.
+    /// The number of its resource.
     pub resource: u32,
-    /// Number of its domain.
+    /// The number of its domain.
     pub domain: u32,
 }
 
@@ -25,7 +25,7 @@ pub struct Pairs {
     pairs: Vec<BacktestPair>,
 }
 
-/// A resource, with its pairs by their domains: a row costs one look into one table.
+/// A resource, with its pairs by domain: a row costs one lookup in one table.
 #[derive(Debug)]
 struct BacktestResource {
     name: Box<str>,
@@ -33,7 +33,7 @@ struct BacktestResource {
 }
 
 impl Pairs {
-    /// The number of a pair, a new one if it is new.
+    /// The number of a pair; a new number if the pair is new.
     pub fn number_of(&mut self, resource: &str, domain: &str) -> u32 {
         let resource = self.resource(resource);
         let known = &mut self.resources[resource as usize].pairs;
@@ -55,7 +55,7 @@ impl Pairs {
         number
     }
 
-    /// The number of a resource, a new one if it is new. There are few, so they are looked through.
+    /// The number of a resource; a new number if it is new. There are few, so the search is linear.
     fn resource(&mut self, name: &str) -> u32 {
         let mut known = self.resources.iter();
         let known = known.position(|known| *known.name == *name);
@@ -68,7 +68,7 @@ impl Pairs {
         }) as u32
     }
 
-    /// The pair with a number that was given.
+    /// The pair with this number.
     pub fn pair(&self, number: u32) -> BacktestPair {
         self.pairs[number as usize]
     }
@@ -97,7 +97,7 @@ impl Pairs {
         )
     }
 
-    /// The number of a pair that calls were made on.
+    /// The number of a pair, if it has calls.
     pub fn find(&self, resource: &str, domain: &str) -> Option<u32> {
         let mut known = self.resources.iter();
         let resource = known.find(|known| *known.name == *resource)?;

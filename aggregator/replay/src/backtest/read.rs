@@ -1,7 +1,7 @@
 //! Reads files of recorded traffic onto a tape.
 //!
-//! Knows forms of files only as rows. What stays true: a row that cannot be used is counted as skipped,
-//! with its line, and nothing of it reaches the tape; a file that ends too early is an error.
+//! Knows file formats only as rows. What stays true: an unusable row is counted as skipped, with its line, and
+//! nothing of it reaches the tape; a file that ends too early is an error.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -21,28 +21,29 @@ use crate::traffic::{self, FileKind, FileReading, Instants, Row, Rows, Unreadabl
 /// How rows are read.
 #[derive(Clone, Debug)]
 pub struct RowReading {
-    /// The resource of rows that name none.
+    /// The resource of rows that name no resource.
     pub resource: String,
-    /// The only resource to read; none: all.
+    /// The only resource to read; `None`: all.
     pub only_resource: Option<String>,
-    /// The only domain to read, and that of rows that name none; none: all, and such rows are skipped.
+    /// The only domain to read, and the domain of rows that name none; `None`: all, and rows without a domain are
+    /// skipped.
     pub only_domain: Option<String>,
-    /// What is said of the files' form; each file's kind is its own.
+    /// What the user states about the files' format; each file has its own kind.
     pub wanted: Wanted,
-    /// Calls of whole seconds are spread over them.
+    /// Whether calls stamped in whole seconds are spread over them.
     pub spread: bool,
-    /// The min of rows that state none; none: all their copies.
+    /// The min of rows that state none; `None`: all their copies.
     pub min: Option<NonZeroU32>,
     /// The order of calls.
     pub order: PlayOrder,
-    /// Ends at the first row that cannot be read.
+    /// Whether to end at the first row that cannot be read.
     pub strict: bool,
-    /// Calls stamped from the first instant on, before the second; none: without such an end.
+    /// Reads calls stamped from the first instant on and before the second; `None`: no bound on that side.
     pub stamps: (Option<Timestamp>, Option<Timestamp>),
 }
 
 impl RowReading {
-    /// Whether calls on a pair are to be read.
+    /// Whether calls on a pair are read.
     pub fn takes(&self, resource: &str, domain: &str) -> bool {
         let is =
             |only: &Option<String>, name: &str| only.as_deref().is_none_or(|only| only == name);
@@ -53,11 +54,11 @@ impl RowReading {
 /// One file to read.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Where it is; `-` is stdin.
+    /// Its path; `-` is stdin.
     pub path: PathBuf,
-    /// How it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// Its form; none: told by its first line.
+    /// Its format; `None`: detected from its first line.
     pub kind: Option<FileKind>,
 }
 
@@ -70,26 +71,26 @@ pub struct Skipped {
     pub line: u64,
     /// What was expected.
     pub expected: &'static str,
-    /// How the line begins.
+    /// The beginning of the line.
     pub found: String,
 }
 
 /// What was read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadCounts {
-    /// Rows, skipped ones included.
+    /// Rows, including skipped ones.
     pub rows: u64,
     /// Rows that could not be used.
     pub skipped: u64,
-    /// Rows passed over because they are of another resource or domain than was asked for.
+    /// Rows of resources or domains that were not asked for.
     pub passed_over: u64,
-    /// Rows stamped before or behind the range that was asked for.
+    /// Rows stamped outside the range that was asked for.
     pub out_of_range: u64,
-    /// The first that were skipped.
+    /// The first skipped rows.
     pub shown: Vec<Skipped>,
     /// The kinds of the files.
     pub kinds: Vec<FileKind>,
-    /// How each is read.
+    /// How each file is read.
     pub told: Vec<FileReading>,
 }
 
@@ -104,7 +105,7 @@ pub struct Recording {
     pub counts: ReadCounts,
 }
 
-/// Why there is no recording.
+/// Why reading yields no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadFault {
     /// A file is missing or cannot be opened.
@@ -115,14 +116,14 @@ pub enum ReadFault {
         /// Why not.
         source: io::Error,
     },
-    /// Reading failed under way.
+    /// Reading failed within a file.
     #[error("{name}: line {line}: {source}")]
     Io {
         /// The file.
         name: String,
-        /// The line that it failed in.
+        /// The line at which it failed.
         line: u64,
-        /// What happened.
+        /// The error.
         source: io::Error,
     },
     /// A compressed file is damaged or cut off.
@@ -132,13 +133,13 @@ pub enum ReadFault {
         name: String,
         /// The last line that could be read.
         line: u64,
-        /// What the unpacking says.
+        /// The decompressor's error.
         source: io::Error,
     },
     /// The temporary file failed.
     #[error("temporary file: {0}")]
     Temporary(io::Error),
-    /// A row is unreadable, and that was not to be.
+    /// A row is unreadable, and the caller asked for an error in that case.
     #[error("{}: line {}: expected {}, found {:?}", .0.input, .0.line, .0.expected, .0.found)]
     Row(Skipped),
     /// No row of a file could be read.
@@ -149,7 +150,7 @@ pub enum ReadFault {
         /// The first of them.
         first: Skipped,
     },
-    /// What was said of a file does not fit it.
+    /// What the user stated about a file does not fit it.
     #[error("{name}: {what}")]
     Misfit {
         /// The file.
@@ -157,7 +158,7 @@ pub enum ReadFault {
         /// What does not fit, and what would.
         what: String,
     },
-    /// There is not one row.
+    /// A file has no rows.
     #[error("{name}: no rows, expected an access log, CSV or JSON Lines")]
     Empty {
         /// The file.
@@ -165,7 +166,7 @@ pub enum ReadFault {
     },
 }
 
-/// Reads all files, one after another; `progress` hears of rows.
+/// Reads all files, one after another; `progress` receives the number of rows.
 ///
 /// # Errors
 ///
@@ -198,7 +199,7 @@ struct RowReader<'a> {
     counts: ReadCounts,
 }
 
-/// How often progress is told.
+/// How many rows lie between two calls of `progress`.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
 impl RowReader<'_> {
@@ -265,7 +266,7 @@ impl RowReader<'_> {
         Ok(())
     }
 
-    /// Reads on a thread of its own, which takes most of the time.
+    /// Reads on a thread of its own, since reading takes most of the time.
     fn ahead<R: BufRead + Send>(
         &mut self,
         rows: &mut Rows<R>,
@@ -285,7 +286,7 @@ impl RowReader<'_> {
                 copies: NonZeroU32::MIN,
                 min: None,
             };
-            // A row with a domain and without a resource is refused by nothing.
+            // No step refuses a row with a domain and without a resource.
             let recorded = match self.call(&row) {
                 Ok(Some(call)) => self.recorder.push(call),
                 Ok(None) => self.recorder.pass_over(row.at),
@@ -301,7 +302,7 @@ impl RowReader<'_> {
         })
     }
 
-    /// Reads row by row: one may be refused by what is done with it, and that is told with its line.
+    /// Reads row by row: a later step may refuse a row, and that is reported with the row's line.
     fn in_line<R: BufRead>(
         &mut self,
         rows: &mut Rows<R>,
@@ -334,7 +335,7 @@ impl RowReader<'_> {
         )
     }
 
-    /// The call of a row; none where it is not to be read.
+    /// The call of a row; `None` if it is not to be read.
     fn call(&mut self, row: &Row<'_>) -> Result<Option<Call>, &'static str> {
         let reading = self.reading;
         let resource = match row.resource.as_deref() {
@@ -350,7 +351,7 @@ impl RowReader<'_> {
             (None, Some(domain)) => domain,
             (None, None) => return Err("a domain (or --domain for rows that name none)"),
         };
-        // As an agent does: no name opens the door.
+        // As an agent does: no name evades the limits.
         let domain = admit_domain(domain);
         if !reading.takes(resource, &domain) {
             self.counts.passed_over += 1;
@@ -372,7 +373,7 @@ impl RowReader<'_> {
     }
 }
 
-/// When a file was last changed, by which stamps without a year are read; `None` of stdin, and where nobody knows.
+/// When a file was last changed, to read stamps without a year; `None` for stdin, and if it is not known.
 fn changed(path: &Path) -> Option<Timestamp> {
     let metadata = std::fs::metadata(path).ok()?;
     let modified = metadata.modified().ok().filter(|_| metadata.is_file())?;
@@ -416,7 +417,7 @@ fn under_way(name: String, line: u64, source: io::Error) -> ReadFault {
     }
 }
 
-/// Whether an error is about what stands in a file and not about reading it.
+/// Whether an error is about a file's content and not about reading it.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof, Unsupported};
     matches!(

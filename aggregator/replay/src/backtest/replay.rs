@@ -4,9 +4,9 @@
 //! call ──► the resource's limits, the domain's class ──► the engine's rules ──► tallies
 //! ```
 //!
-//! A resource that is in shadow mode, or whose namespace ignores limits, is ruled like any other: the
-//! question is what the limits would do. The rules are the engine's own; here is only who is asked
-//! what. What stays true: instants never fall within a resource; an earlier one is read as the latest.
+//! A resource in shadow mode, or whose namespace ignores limits, is ruled like any other: the question is
+//! what the limits would do. The rules are the engine's own; this module only applies them to the calls.
+//! What stays true: instants never fall within a resource; an earlier one is raised to the latest.
 
 use std::io;
 
@@ -26,33 +26,34 @@ use super::tape::{Call, PlayOrder, Tape};
 /// What limits a resource of the recording.
 #[derive(Clone, Copy, Debug)]
 enum RuledResource<'a> {
-    /// These.
+    /// These limits.
     Rate(&'a RateResource),
-    /// Nothing: it is not limited in rate, or not configured where that is let through.
+    /// No limit: it has no limits on rates, or is not configured in a namespace that lets such resources
+    /// through.
     Nothing,
-    /// It is not configured where that is refused.
+    /// It is not configured in a namespace that refuses such resources.
     Closed,
 }
 
-/// What one limits file made of a recording.
+/// The result of one limits file for a recording.
 #[derive(Debug)]
 pub struct PlayedFile {
-    /// By number of pair.
+    /// By pair number.
     pub pairs: Vec<PairTally>,
-    /// By number of resource.
+    /// By resource number.
     pub resources: Vec<ResourceTally>,
-    /// Over time.
+    /// Hits over time.
     pub timeline: Timeline,
     /// Calls on resources that have no limits on rates.
     pub unlimited: u64,
 }
 
-/// Plays a whole tape; `progress` hears of every so many calls. Pairs are dealt out to so many threads,
-/// since nothing but a global limit joins them.
+/// Plays a whole tape; `progress` is called every `PROGRESS_CALLS` calls. Pairs are distributed over
+/// `threads` threads, since only a global limit or a common network connects them.
 ///
 /// # Errors
 ///
-/// Where the tape cannot be read.
+/// If the tape cannot be read.
 pub fn play(
     tape: &Tape,
     pairs: &Pairs,
@@ -60,7 +61,7 @@ pub fn play(
     threads: usize,
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<PlayedFile> {
-    // As recorded, a call's instant depends on those of other pairs before it.
+    // As recorded, a call's instant depends on earlier calls of other pairs.
     let of = match tape.order() {
         PlayOrder::Stamps => threads.max(1),
         PlayOrder::Recorded => 1,
@@ -71,7 +72,7 @@ pub fn play(
             .iter()
             .map(|shard| scope.spawn(|| play_shard(tape, pairs, limits, *shard, progress)))
             .collect();
-        // A panic of a part is one of the whole.
+        // A panic of one thread is passed on.
         let joined = threads.into_iter().map(|thread| {
             let result = thread.join();
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -120,10 +121,10 @@ fn play_shard(
 }
 
 impl PlayedFile {
-    /// This and what another part of the pairs came to.
+    /// Merges the result of another part of the pairs.
     fn and(mut self, other: Self) -> Self {
         for (here, there) in self.pairs.iter_mut().zip(other.pairs) {
-            // A pair is played in one part only.
+            // Each pair is played in one part only.
             if 0 < there.asked.calls {
                 *here = there;
             }
@@ -137,18 +138,18 @@ impl PlayedFile {
     }
 }
 
-/// How often progress is told.
+/// How many calls lie between two calls of `progress`.
 const PROGRESS_CALLS: u64 = 1 << 16;
 
-/// One limits file under way.
+/// One limits file that is being played.
 pub struct Player<'a> {
     limits: &'a Limits,
     ruled: Vec<RuledResource<'a>>,
-    /// By number of resource: granted hits of all domains, where that is limited.
+    /// By resource number: granted hits of all domains, where that is limited.
     seconds: Vec<Stamps>,
-    /// By number of resource: the latest instant.
+    /// By resource number: the latest instant.
     latest: Vec<Timestamp>,
-    /// By number of pair.
+    /// By pair number.
     slots: Vec<PairSlot>,
     networks: Networks,
     states: States,
@@ -158,19 +159,18 @@ pub struct Player<'a> {
     has_global: bool,
 }
 
-/// What a call needs to know of its pair, in one place: with a million pairs each place costs a look
-/// into memory that is not near.
+/// What a call needs to know of its pair, in one place: with a million pairs each place costs a cache miss.
 struct PairSlot {
     resource: u32,
-    /// The pair whose state it has: see [`Networks`].
+    /// The pair whose state it uses: see [`Networks`].
     lead: u32,
-    /// Meaningful where the resource is ruled.
+    /// Meaningful only if the resource is ruled.
     class: ClassId,
     tally: PairTally,
 }
 
 impl<'a> Player<'a> {
-    /// Before the first call.
+    /// A player before its first call.
     pub fn new(pairs: &Pairs, limits: &'a Limits) -> Self {
         let mut player = Self {
             limits,
@@ -188,7 +188,7 @@ impl<'a> Player<'a> {
         player
     }
 
-    /// There are more pairs now; those that were known keep what they have.
+    /// Adds new pairs; known pairs keep their state.
     pub fn grow(&mut self, pairs: &Pairs) {
         let limits = self.limits;
         let of_resource = |name: &str| match limits.resource(name) {
@@ -238,7 +238,7 @@ impl<'a> Player<'a> {
         self.slots.is_empty()
     }
 
-    /// What a pair's calls came to so far.
+    /// A pair's results so far.
     pub fn tally(&self, pair: u32) -> &PairTally {
         &self.slots[pair as usize].tally
     }
@@ -259,12 +259,12 @@ impl<'a> Player<'a> {
         number as usize % shard.of == shard.number
     }
 
-    /// What is remembered of a pair; none where nothing matters.
+    /// The state of a pair; `None` if the pair has none that matters.
     pub fn state(&self, pair: u32) -> Option<&State> {
         self.states.get(self.slots[pair as usize].lead)
     }
 
-    /// Judges the next call.
+    /// Rules the next call.
     pub fn call(&mut self, call: &Call) -> TallyOutcome {
         let resource = self.slots[call.pair as usize].resource as usize;
         let now = self.latest[resource].max(call.at);
@@ -296,8 +296,8 @@ impl<'a> Player<'a> {
         let (class, resource) = (self.limits.class(slot.class), slot.resource as usize);
         let request = Request {
             copies: outcome.asked.hits,
-            // Calls of one hit each at one instant are asked together: hit by hit is how a request is
-            // granted as well.
+            // Calls of one hit each at one instant are ruled together: a request for several copies is
+            // granted hit by hit as well.
             min: u64::from(call.min.max(1)),
         };
         let (now, second) = (outcome.at, &mut self.seconds[resource]);

@@ -1,8 +1,9 @@
-//! What a backtest found, for programs.
+//! The results of a backtest, for programs.
 //!
-//! Instants are microseconds since the Unix epoch. `granted` and `refused` count calls and add up to
-//! `calls`; a call that was granted a part of its copies is granted; `hits` count copies. Lists are cut
-//! to a length; the numbers beside them are not. What stays true: fields are only ever added.
+//! Instants are microseconds since the Unix epoch. `granted` and `refused` count calls and add up
+//! to `calls`; a call that was granted a part of its copies counts as granted; `hits` count copies.
+//! Lists are cut to a length; the numbers beside them are not. What stays true: fields are only
+//! ever added.
 
 use serde::Serialize;
 
@@ -18,13 +19,13 @@ pub struct BacktestReport {
     schema: &'static str,
     /// What was read.
     pub inputs: Inputs,
-    /// What each limits file made of it.
+    /// The result of each limits file.
     pub results: Vec<ResultReport>,
-    /// The least limits that refuse at most the share that was asked for.
+    /// The least limits that refuse at most the requested share.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// What one limits file made of it.
+/// The result of one limits file.
 #[derive(Debug, Serialize)]
 pub struct ResultReport {
     /// The file.
@@ -35,7 +36,7 @@ pub struct ResultReport {
     pub granted: u64,
     /// Calls refused.
     pub refused: u64,
-    /// Refused calls of all.
+    /// The share of calls that were refused.
     pub refused_share: f64,
     /// Calls refused here that were let through when they were recorded.
     pub excess: u64,
@@ -49,11 +50,11 @@ pub struct ResultReport {
     pub hits_refused: u64,
     /// Domains that called.
     pub domains: u64,
-    /// Domains of which a call was refused.
+    /// Domains with refused calls.
     pub domains_refused: u64,
-    /// Pairs that calls were made on.
+    /// Pairs that have calls.
     pub pairs: u64,
-    /// Pairs of which a call was refused.
+    /// Pairs with refused calls.
     pub pairs_refused: u64,
     /// By resource, ascending by name.
     pub resources: Vec<ResourceReport>,
@@ -63,13 +64,13 @@ pub struct ResultReport {
     pub first_refusals: Vec<PairReport>,
     /// The pairs with the longest stretches of refused calls.
     pub longest_refusals: Vec<PairReport>,
-    /// Against the first limits file; absent for that one.
+    /// The comparison with the first limits file; absent for that one.
     pub compared: Option<LimitsComparison>,
     /// Hits over time.
     pub timeline: TimelineReport,
 }
 
-/// Of one resource.
+/// The result of one resource.
 #[derive(Debug, Serialize)]
 pub struct ResourceReport {
     /// Its name.
@@ -84,32 +85,32 @@ pub struct ResourceReport {
     pub excess: u64,
     /// Domains that called.
     pub domains: u64,
-    /// Domains of which a call was refused.
+    /// Domains with refused calls.
     pub domains_refused: u64,
-    /// Refused calls by what refused them.
+    /// Refused calls by cause.
     pub refused_by: Causes,
-    /// How full limits were after a call, over all calls; none without limits.
+    /// How full limits were after a call, over all calls; `None` without limits.
     pub use_by_call: Option<Percentiles>,
-    /// The fullest that a domain's limits were, over all domains; none without limits.
+    /// The fullest that a domain's limits were, over all domains; `None` without limits.
     pub use_by_domain: Option<Percentiles>,
 }
 
-/// Shares of a limit: 1 is full.
+/// Percentiles of how full a limit was; 1 is full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half are at most so full.
+    /// Half are at most this full.
     pub p50: f64,
-    /// Nine in ten.
+    /// Nine in ten are.
     pub p90: f64,
-    /// 99 in a hundred.
+    /// 99 in a hundred are.
     pub p99: f64,
-    /// 999 in a thousand.
+    /// 999 in a thousand are.
     pub p999: f64,
-    /// All.
+    /// All are.
     pub max: f64,
 }
 
-/// Of one pair.
+/// The result of one pair.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairReport {
     /// Its resource.
@@ -126,33 +127,33 @@ pub struct PairReport {
     pub excess: u64,
     /// The first refused call.
     pub first_refused_us: Option<u64>,
-    /// The longest stretch of refused calls without a granted one: its first call.
+    /// The first call of the longest stretch of refused calls without a granted one.
     pub longest_refusal_from_us: Option<u64>,
-    /// From its first call to its last.
+    /// The time from that stretch's first call to its last.
     pub longest_refusal_us: Option<u64>,
-    /// How many calls it has.
+    /// How many calls that stretch has.
     pub longest_refusal_calls: u64,
 }
 
-/// Who fares otherwise than under the first limits file.
+/// The pairs whose result differs from that under the first limits file.
 #[derive(Debug, Serialize)]
 pub struct LimitsComparison {
     /// The first limits file.
     pub with: String,
-    /// Pairs that are refused here and not there.
+    /// Pairs that are refused here, but not there.
     pub newly_refused: PairsChange,
-    /// Pairs that are refused there and not here.
+    /// Pairs that are refused there, but not here.
     pub no_longer_refused: PairsChange,
 }
 
-/// Some pairs.
+/// The pairs on one side of the difference.
 #[derive(Debug, Serialize)]
 pub struct PairsChange {
     /// How many there are.
     pub pairs: u64,
     /// Calls refused on them, by the file that refuses them.
     pub refused: u64,
-    /// Those with the most such calls.
+    /// The pairs with the most such calls.
     pub shown: Vec<PairReport>,
 }
 
@@ -161,7 +162,7 @@ pub struct PairsChange {
 pub struct TimelineReport {
     /// Where the first stretch begins.
     pub from_us: u64,
-    /// How long each is.
+    /// How long each stretch is.
     pub stretch_us: u64,
     /// Hits asked for in each.
     pub hits: Vec<u64>,
@@ -184,8 +185,8 @@ impl BacktestReport {
 }
 
 impl ResultReport {
-    /// What a limits file made of a recording, with lists of so many pairs; compared with the first
-    /// file's where this is another.
+    /// The result of a limits file for a recording, with lists of at most `listed` pairs; compared
+    /// with the first file's result if this is another file.
     pub fn new(
         limits: &str,
         played: &PlayedFile,
@@ -245,7 +246,7 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// The refused pairs with the least keys; of equal ones those that appeared first.
+    /// The refused pairs with the least keys; equal keys keep the order of appearance.
     fn by(&self, key: impl Fn(u32, &PairTally) -> (u64, u64)) -> Vec<PairReport> {
         let refused = self.played.pairs.iter().enumerate();
         let refused = refused.filter(|(_, of)| 0 < of.refused());
@@ -324,11 +325,11 @@ fn resources(pairs: &Pairs, played: &PlayedFile) -> Vec<ResourceReport> {
 }
 
 impl Percentiles {
-    /// Of so many at each step; none of nothing.
+    /// Of counts by step; `None` if all are zero.
     fn of(steps: &[u64]) -> Option<Self> {
         let total: u64 = steps.iter().sum();
         let at = |permille: u64| {
-            // The least step that so many are at or below.
+            // The least step that at least this many are at or below.
             let wanted = (u128::from(total) * u128::from(permille)).div_ceil(1_000);
             let mut passed = 0u128;
             let step = steps.iter().position(|count| {
@@ -380,7 +381,7 @@ impl TimelineReport {
     }
 }
 
-/// A part of a whole; 0 of nothing.
+/// A part of a whole; 0 if the whole is 0.
 fn share(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 0.0,

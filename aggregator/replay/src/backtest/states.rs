@@ -1,22 +1,22 @@
 //! The states of pairs while a recording is played.
 //!
-//! A pair whose windows, active times and cooldowns are all over is as one that never was, so its state
-//! is dropped now and then: memory is that of the pairs that matter at one time. Knows nothing of
-//! calls. What stays true: dropping changes no answer.
+//! A pair whose windows, active times and cooldowns are all over behaves like a new one, so its
+//! state is dropped now and then. Memory is that of the pairs that matter at one time. Knows
+//! nothing of calls. What stays true: dropping a state changes no ruling.
 
 use tollgate_engine::rules::State;
 use tollgate_limits::RateClass;
 use tollgate_shared::time::Timestamp;
 
-/// How many states there may be before it is worth looking through them.
+/// How many states there may be before a sweep is worthwhile.
 const SWEEP_MIN: usize = 1 << 16;
 
 /// States by number of pair.
 #[derive(Debug)]
 pub struct States {
     slots: Vec<Option<Box<State>>>,
-    /// Dropped ones, for the next pairs: most pairs of a long recording come rarely, and making a state
-    /// anew for each of their calls was a seventh of the time.
+    /// Dropped states, for reuse: most pairs of a long recording come rarely, and allocating a
+    /// state for each of their calls took a seventh of the time.
     #[expect(clippy::vec_box, reason = "boxes go back into slots as they are")]
     spare: Vec<Box<State>>,
     live: usize,
@@ -24,7 +24,7 @@ pub struct States {
 }
 
 impl States {
-    /// Of so many pairs, none of which has been seen.
+    /// For `pairs` pairs without state.
     pub fn new(pairs: usize) -> Self {
         Self {
             slots: vec![None; pairs],
@@ -34,7 +34,7 @@ impl States {
         }
     }
 
-    /// There are so many pairs now.
+    /// Makes room for `pairs` pairs.
     pub fn grow(&mut self, pairs: usize) {
         self.slots.resize(pairs, None);
     }
@@ -59,7 +59,8 @@ impl States {
         self.slots[pair as usize].as_deref()
     }
 
-    /// Drops what does not matter any more, if there is much. `of` says a pair's limits and time.
+    /// Drops states that do not matter any more, if there are many. `of` returns a pair's limits
+    /// and time.
     pub fn sweep<'a>(&mut self, of: impl Fn(u32) -> (&'a RateClass, Timestamp)) {
         if self.live < self.sweep_at {
             return;
@@ -72,7 +73,7 @@ impl States {
                 self.live -= 1;
             }
         }
-        // Twice what was left, so that looking costs each new state a constant.
+        // Twice what was left, so that sweeping costs a constant per new state.
         self.sweep_at = SWEEP_MIN.max(2 * self.live);
     }
 }
@@ -92,7 +93,7 @@ mod tests {
         let pairs = 4 * SWEEP_MIN as u32;
         let mut states = States::new(pairs as usize);
         let mut granted = 0;
-        // Each pair twice, so long after one another that nothing is left of the first call.
+        // Each pair twice, so far apart that nothing of the first call matters any more.
         for n in 0..2 * pairs {
             let now = Timestamp::from_millis(u64::from(n));
             states.sweep(|_| (&class, now));
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(granted, u64::from(2 * pairs));
         let made = states.slots.iter().flatten().count() + states.spare.len();
         assert!(made <= SWEEP_MIN, "{made}");
-        // One that is still in its window stays as it was.
+        // A state that is still in its window is kept.
         let now = Timestamp::from_millis(u64::from(2 * pairs));
         states.sweep_at = 0;
         states.sweep(|_| (&class, now));

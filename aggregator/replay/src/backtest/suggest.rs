@@ -4,17 +4,17 @@
 //! window 10s, at most 0.1 % refused     30 refuses 0.036 %, 21 refuses 0.094 %, 20 refuses 0.131 %: 21
 //! ```
 //!
-//! Asked for each window, tier, hard limit, bucket and quota that resources in the limits files state: so many
-//! hits in such a window or period, or such a burst at that rate, as the only constraint of every domain. Limits
-//! are tried by playing the recording again, all resources and constraints at once, doubling until one suffices
-//! and halving from there.
+//! Computed for each window, tier, hard limit, bucket and quota of resources in the limits files: a number of hits in
+//! that window or period, or a burst at that rate, as the only constraint of every domain. Limits are tried by
+//! playing the recording again, all resources and constraints at once, doubling until one suffices and then
+//! bisecting.
 //!
-//! For calls of one hit the answer is exact: whatever a lower limit grants a higher one grants too. (By
-//! induction: a call that L grants and L + 1 refuses would find L + 1 hits in its window, at least two
-//! of them refused under L; the later of those two had L granted hits before it in its own window, and
-//! with the earlier one L + 1 under L + 1, so that it would have been refused there as well.) The greater of two
-//! bursts has granted at least as many calls at every instant: it refuses one that the smaller grants only where
-//! it has granted one more before. Calls for several copies can be unlucky: there it is a limit that suffices, while one less does not.
+//! For calls of one hit the answer is exact: whatever a lower limit grants a higher one grants too. (By induction: a
+//! call that L grants and L + 1 refuses would find L + 1 hits in its window, at least two of them refused under L;
+//! the later of those two had L granted hits before it in its own window, and with the earlier one L + 1 under L + 1,
+//! so that it would have been refused there as well.) The greater of two bursts has granted at least as many calls at
+//! every instant: it refuses one that the smaller grants only if it has granted one more before. Calls for several
+//! copies break this: for them the answer suffices, and the next lower limit does not, but a still lower one might.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -39,37 +39,37 @@ use super::tape::{Call, Tape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareE9(pub u64);
 
-/// A limit that suffices.
+/// A sufficient limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// The resource.
     pub resource: String,
     /// `window`, `bucket` or `quota`.
     pub constraint: &'static str,
-    /// The window; of a bucket the time in which its rate lets copies flow in; of a quota 0.
+    /// The window; for a bucket the time in which its rate refills the limit's copies; for a quota 0.
     pub window_us: u64,
-    /// The least limit in such a window or period, or the least burst.
+    /// The least limit in this window or period, or the least burst.
     pub limit: u64,
     /// The constraint as a limits document states it.
     pub written: String,
     /// Calls that it refuses.
     pub refused: u64,
-    /// Of so many.
+    /// The number of calls that those are a part of.
     pub calls: u64,
-    /// Which is this share.
+    /// `refused` as a share of `calls`.
     pub refused_share: f64,
-    /// What share was asked for.
+    /// The requested share.
     pub share_max: f64,
 }
 
-/// A constraint whose limit is looked for.
+/// A constraint whose least limit is searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Constraint {
     /// A sliding window of this length.
     Window(Span),
-    /// A bucket into which so many copies flow in such a time.
+    /// A bucket with a refill of this many copies in this time.
     Bucket(u64, Span),
-    /// A calendar's period.
+    /// A calendar period.
     Quota(Calendar, Arc<Zone>),
 }
 
@@ -77,7 +77,7 @@ enum Constraint {
 const LIMIT_MAX: u64 = u32::MAX as u64;
 
 impl Constraint {
-    /// All that a class states, each with its limit.
+    /// All constraints of a class, each with its limit.
     fn of(class: &RateClass) -> Vec<(Self, u64)> {
         let tiers = class.tiers().iter().map(|tier| (tier.window, tier.limit));
         let windows = class.sliding().map(|window| (window.window, window.limit));
@@ -90,7 +90,7 @@ impl Constraint {
         windows.chain(quotas).chain(bucket).collect()
     }
 
-    /// This constraint with a limit, and nothing else.
+    /// A class with this constraint at this limit, and nothing else.
     fn class(&self, limit: u64) -> RateClass {
         let mut class = RateClass::default();
         match self {
@@ -138,18 +138,18 @@ impl Constraint {
     }
 }
 
-/// One resource and constraint under way.
+/// The search for one resource and constraint.
 struct Search {
     resource: u32,
     constraint: Constraint,
-    /// The limit that is tried.
+    /// The limit to try.
     limit: u64,
-    /// The greatest limit that is known to refuse too much; at first one that nobody tried.
+    /// The greatest limit known to refuse too much; at first one that was not tried.
     too_low: u64,
-    /// The least limit that is known to suffice, and what it refuses.
+    /// The least limit known to suffice, and the number of calls that it refuses.
     suffices: Option<(u64, u64)>,
     class: RateClass,
-    /// By pair the one whose state it has; empty: each its own.
+    /// By pair the pair whose state it uses; empty if each uses its own.
     leads: Arc<[u32]>,
     states: States,
     second: Stamps,
@@ -161,7 +161,7 @@ struct Search {
 ///
 /// # Errors
 ///
-/// Where the tape cannot be read.
+/// If the tape cannot be read.
 pub fn suggest(
     tape: &Tape,
     pairs: &Pairs,
@@ -208,7 +208,7 @@ pub fn suggest(
     Ok(settled.iter().filter_map(suggestion).collect())
 }
 
-/// Calls by number of resource.
+/// Calls by resource number.
 fn calls_of(tape: &Tape, pairs: &Pairs) -> io::Result<Vec<u64>> {
     let mut calls = vec![0; pairs.resources().len()];
     tape.play(&mut |call| {
@@ -217,7 +217,7 @@ fn calls_of(tape: &Tape, pairs: &Pairs) -> io::Result<Vec<u64>> {
     Ok(calls)
 }
 
-/// A search for every resource and constraint, beginning at the limit that is stated.
+/// A search for every resource and constraint, beginning at the stated limit.
 fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
     let mut searches: Vec<Search> = Vec::new();
     for (resource, name) in pairs.resources().enumerate() {
@@ -250,7 +250,7 @@ fn searches(pairs: &Pairs, limits: &[&Limits]) -> Vec<Search> {
     searches
 }
 
-/// By pair the one whose state it has, where addresses are limited by their networks; else none.
+/// By pair the pair whose state it uses, if addresses are limited by their networks; else empty.
 fn leads(pairs: &Pairs, limits: &Limits, rate: &RateResource) -> Arc<[u32]> {
     if rate.addresses().is_none() {
         return Arc::default();
@@ -300,7 +300,7 @@ impl Search {
         self.refused += call.calls() - call.granted_calls(grant.hits);
     }
 
-    /// What was learnt, and the limit to try next. None where no limit suffices.
+    /// Takes the result of the tried limit, and sets the next limit to try. `None` if no limit suffices.
     fn judged(mut self, allowed: impl Fn(u32) -> u64) -> Option<Self> {
         let limit = self.limit;
         if self.refused <= allowed(self.resource) {
@@ -320,7 +320,7 @@ impl Search {
     }
 
     fn is_settled(&self) -> bool {
-        // A limit of nothing suffices only where all may be refused; one is the least worth stating.
+        // A limit of zero would suffice only if all calls may be refused; one is the least worth stating.
         self.suffices
             .is_some_and(|(suffices, _)| suffices - self.too_low <= 1)
     }

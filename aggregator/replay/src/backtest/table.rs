@@ -1,4 +1,4 @@
-//! What a backtest found, for people.
+//! The results of a backtest, for people.
 //!
 //! ```text
 //! access.log.xz: 206,860 rows, 0 skipped; 2016-02-20T05:00:45Z to 2016-03-28T18:59:20Z
@@ -7,7 +7,7 @@
 //! limits.toml     206,860    201,339      5,521   2.669      5,521     8,799       112
 //! ```
 //!
-//! Everything in it stands in the report as well.
+//! The report contains everything in it as well.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub fn page(report: &BacktestReport) -> String {
     text
 }
 
-/// A table whose first columns are names and whose others are numbers.
+/// A table with names in its first columns and numbers in the others.
 struct NumbersTable {
     names: usize,
     rows: Vec<Vec<String>>,
@@ -48,7 +48,7 @@ impl NumbersTable {
         }
     }
 
-    /// Adds a row; cells are written as names are, so that a row is a line.
+    /// Adds a row; cells are escaped like names, so that a row is one line.
     fn push(&mut self, row: Vec<String>) {
         let row = row.iter().map(|cell| escaped(cell).to_string());
         self.rows.push(row.collect());
@@ -182,7 +182,7 @@ fn push_result(text: &mut String, result: &ResultReport) {
 }
 
 fn push_resources(text: &mut String, resources: &[ResourceReport]) {
-    // By what calls were refused; what refused none of any resource has no column.
+    // Refused calls by cause; a cause that refused nothing on any resource has no column.
     let causes = |of: &Causes| {
         [
             ("by window", of.window),
@@ -283,7 +283,7 @@ fn push_change(text: &mut String, what: &str, with: &str, change: &PairsChange) 
     push_pairs(text, what, &change.shown);
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -296,7 +296,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// An instant in UTC, without what is zero behind the seconds.
+/// An instant in UTC, without trailing zeros behind the seconds.
 pub fn instant(micros: u64) -> String {
     let micros_signed = i64::try_from(micros).unwrap_or(i64::MAX);
     match jiff::Timestamp::from_microsecond(micros_signed) {
@@ -305,7 +305,8 @@ pub fn instant(micros: u64) -> String {
     }
 }
 
-/// A span as it is written in limits; from a second on to the millisecond, from a minute on to the second.
+/// A span as limits write it, rounded to the millisecond from a second on, and to the second from a
+/// minute on.
 pub fn span(micros: u64) -> String {
     let rounded = match micros {
         0..1_000_000 => micros,

@@ -6,29 +6,29 @@
 use tollgate_engine::rules::request::LimitedBy;
 use tollgate_shared::time::{Span, Timestamp};
 
-/// Steps of a share of use: tenths of a percent.
+/// Steps of how full a limit is: tenths of a percent.
 pub const USE_STEPS: usize = 1_000;
 
-/// How many stretches a recording's time is cut into at most.
+/// The greatest number of stretches that a recording's time is divided into.
 const STRETCHES_MAX: u64 = 240;
 
-/// Calls and hits of one kind.
+/// A number of calls and of their hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Calls.
     pub calls: u64,
-    /// Hits that they asked for, or got.
+    /// Hits that the calls asked for, or got.
     pub hits: u64,
 }
 
-/// Why calls were refused, by how many were.
+/// Refused calls by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Causes {
     /// No tier had room.
     pub tier: u64,
-    /// The domain's hits a second.
+    /// The hard limit: the domain's hits a second.
     pub hard: u64,
-    /// All domains' hits a second.
+    /// The global limit: all domains' hits a second.
     pub global: u64,
     /// A sliding window.
     pub window: u64,
@@ -36,7 +36,7 @@ pub struct Causes {
     pub quota: u64,
     /// The token bucket.
     pub bucket: u64,
-    /// The resource is not configured in a namespace that refuses such.
+    /// The resource is not configured in a namespace that refuses such resources.
     pub unconfigured: u64,
 }
 
@@ -63,31 +63,31 @@ pub struct Stretch {
     pub from: Timestamp,
     /// The last one.
     pub to: Timestamp,
-    /// How many there are.
+    /// How many calls it has.
     pub calls: u64,
 }
 
 impl Stretch {
-    /// From the first call to the last.
+    /// The time from the first call to the last.
     pub fn span(&self) -> Span {
         self.to.since(self.from)
     }
 }
 
-/// What became of one call, or of several at one instant.
+/// The result of one call, or of several at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TallyOutcome {
-    /// When it was judged.
+    /// The instant at which it was ruled.
     pub at: Timestamp,
     /// What was asked for.
     pub asked: Amount,
     /// What was granted.
     pub granted: Amount,
-    /// What kept it from more.
+    /// The limit that kept it from getting more.
     pub limited_by: Option<LimitedBy>,
     /// Whether it was refused when it was recorded.
     pub was_refused: bool,
-    /// How full the pair's limits are afterwards, in steps; none where it has none.
+    /// How full the pair's limits are afterwards, in steps; `None` if it has no limits.
     pub used: Option<u16>,
 }
 
@@ -98,7 +98,7 @@ impl TallyOutcome {
     }
 }
 
-/// Of one pair.
+/// The counts of one pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairTally {
     /// What was asked for.
@@ -107,7 +107,7 @@ pub struct PairTally {
     pub granted: Amount,
     /// Calls refused here that were let through when they were recorded.
     pub excess: u64,
-    /// The first refused call; meaningful where there is one.
+    /// The first refused call; meaningful only if there is one.
     pub first_refused: Timestamp,
     /// The longest stretch of refused calls.
     pub longest: Stretch,
@@ -122,7 +122,7 @@ impl PairTally {
         self.asked.calls - self.granted.calls
     }
 
-    /// Counts what became of a call.
+    /// Counts the result of a call.
     pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         self.used_max = self.used_max.max(outcome.used.unwrap_or_default());
@@ -151,7 +151,7 @@ impl PairTally {
     }
 }
 
-/// Of one resource, beyond what its pairs come to.
+/// The counts of one resource that its pairs do not have.
 #[derive(Clone, Debug)]
 pub struct ResourceTally {
     /// Why calls were refused.
@@ -161,7 +161,7 @@ pub struct ResourceTally {
 }
 
 impl ResourceTally {
-    /// Nothing yet.
+    /// Counts of zero.
     pub fn new() -> Self {
         Self {
             causes: Causes::default(),
@@ -169,7 +169,7 @@ impl ResourceTally {
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds another count.
     pub fn add(&mut self, other: &Self) {
         self.causes.tier += other.causes.tier;
         self.causes.hard += other.causes.hard;
@@ -186,7 +186,7 @@ impl ResourceTally {
         }
     }
 
-    /// Counts what became of a call.
+    /// Counts the result of a call.
     pub fn count(&mut self, outcome: &TallyOutcome) {
         let refused = outcome.refused_calls();
         if 0 < refused {
@@ -212,17 +212,18 @@ impl Default for ResourceTally {
 pub struct Timeline {
     /// Where the first stretch begins.
     pub from: Timestamp,
-    /// How long each is.
+    /// How long each stretch is.
     pub width: Span,
     /// Hits asked for and granted in each.
     pub stretches: Vec<(u64, u64)>,
 }
 
 impl Timeline {
-    /// Over a time that begins and ends with a call.
+    /// For a time from a first to a last call.
     pub fn new(first: Timestamp, last: Timestamp) -> Self {
         let width = width_of(last.since(first).as_micros() / STRETCHES_MAX + 1);
-        // Begins at a whole one, so that stretches are minutes or hours as people count them.
+        // Begin at a multiple of the width, so that stretches are whole minutes or hours of the
+        // clock.
         let from = first.as_micros() / width * width;
         let count = (last.as_micros() - from) / width + 1;
         Self {
@@ -232,7 +233,7 @@ impl Timeline {
         }
     }
 
-    /// Adds what was counted elsewhere of the same time.
+    /// Adds another count of the same time.
     pub fn add(&mut self, other: &Self) {
         for (here, there) in self.stretches.iter_mut().zip(&other.stretches) {
             here.0 += there.0;
@@ -240,7 +241,7 @@ impl Timeline {
         }
     }
 
-    /// Counts what became of a call stamped `at`.
+    /// Counts the result of a call stamped `at`.
     pub fn count(&mut self, at: Timestamp, outcome: &TallyOutcome) {
         let number = at.since(self.from).as_micros() / self.width.as_micros();
         if let Some((asked, granted)) = self.stretches.get_mut(number as usize) {
@@ -250,7 +251,7 @@ impl Timeline {
     }
 }
 
-/// The least round length of time that is not below `least_us`.
+/// The least round duration that is at least `least_us`.
 fn width_of(least_us: u64) -> u64 {
     const SECOND: u64 = 1_000_000;
     const ROUND: [u64; 24] = [

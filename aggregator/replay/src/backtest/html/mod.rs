@@ -1,6 +1,7 @@
-//! A page about a backtest that needs nothing but itself: no network, no script.
+//! A self-contained page about a backtest: no network, no script.
 //!
-//! Knows only reports and traces. What stays true: whatever a name contains, it is shown as text.
+//! Knows only reports and traces. What stays true: whatever a name contains, the page shows it as
+//! text.
 
 mod style;
 pub mod svg;
@@ -16,7 +17,7 @@ use super::trace::{Column, Trace};
 use crate::fill;
 use svg::{Area, Bar, LEFT, Svg, WIDTH, bars, escaped, instants};
 
-/// The page; for each result the trace of a pair, where there is one.
+/// The page; `traces` has for each result the trace of a pair, if there is one.
 pub fn page(report: &BacktestReport, traces: &[Option<Trace>]) -> String {
     let mut html = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>tollgate backtest</title>\n",
@@ -206,7 +207,7 @@ fn pairs_plot(pairs: &[PairReport]) -> String {
             count(pair.granted),
             count(pair.refused)
         );
-        // Long names end at the edge of the plot; the pointer shows them whole.
+        // Cut long names at the edge of the plot; the tooltip shows them whole.
         let shown: String = match name.chars().count() {
             0..=44 => name.clone(),
             length => format!("…{}", name.chars().skip(length - 43).collect::<String>()),
@@ -313,7 +314,7 @@ fn push_tier(svg: &mut Svg, trace: &Trace, number: usize, lane: Area) {
     svg.words(LEFT, lane.y - 6.0, "start", &words);
 }
 
-/// How full a limit was, column by column; one without a call shows nothing.
+/// How full a limit was, column by column; a column without a call stays empty.
 fn push_fill(
     svg: &mut Svg,
     trace: &Trace,

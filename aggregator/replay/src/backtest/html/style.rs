@@ -1,4 +1,4 @@
-//! The page's style sheet: light and dark, as the reader's system has it.
+//! The page's style sheet: light and dark, as the reader's system prefers.
 
 /// The style sheet.
 pub const STYLE: &str = "

@@ -1,8 +1,8 @@
-//! Plots as SVG that stands in a page: bars over time, bars of pairs, lanes of tiers.
+//! Plots as inline SVG: bars over time, bars of pairs, lanes of tiers.
 //!
-//! Made by hand: a plot here is a few rectangles, and libraries that draw SVG give neither the titles
-//! that a browser shows under the pointer nor classes, by which one style sheet serves light and dark.
-//! Knows nothing of where numbers come from.
+//! Written by hand: a plot here is a few rectangles, and SVG libraries support neither tooltips by
+//! title nor classes, through which one style sheet serves light and dark. Knows nothing of where
+//! numbers come from.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub const WIDTH: f64 = 960.0;
 /// Room for labels at the left.
 pub const LEFT: f64 = 70.0;
 
-/// A number of the user's, as text that cannot be markup.
+/// Escapes a user's text, so that it cannot be markup.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -22,7 +22,7 @@ pub fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Neither belongs into a name, and some are no characters of HTML at all.
+            // Control characters do not belong in a name, and some are not allowed in HTML at all.
             control if control.is_control() => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// An SVG under way.
+/// An SVG that is being built.
 pub struct Svg {
     text: String,
 }
@@ -60,7 +60,7 @@ impl Svg {
         Self { text }
     }
 
-    /// A mark, with a title that the pointer shows. One without extent is left out.
+    /// A mark with a title as its tooltip. Skips a mark without extent.
     pub fn mark(&mut self, class: &str, area: Area, title: &str) {
         if area.width <= 0.0 || area.height <= 0.0 {
             return;
@@ -86,7 +86,7 @@ impl Svg {
         );
     }
 
-    /// Words; `anchor` is start, middle or end.
+    /// A text; `anchor` is start, middle or end.
     pub fn words(&mut self, x: f64, y: f64, anchor: &str, words: &str) {
         let _ = write!(
             self.text,
@@ -109,11 +109,11 @@ pub struct Bar {
     pub granted: u64,
     /// The upper part.
     pub refused: u64,
-    /// What the pointer shows.
+    /// The tooltip.
     pub title: String,
 }
 
-/// Bars side by side, within an area of which the highest bar takes all.
+/// Bars side by side within an area, scaled to the highest bar.
 pub fn bars(svg: &mut Svg, within: Area, bars: &[Bar]) {
     let most = bars.iter().map(|bar| bar.granted + bar.refused).max();
     let most = most.unwrap_or(0).max(1);
@@ -130,7 +130,7 @@ pub fn bars(svg: &mut Svg, within: Area, bars: &[Bar]) {
             height,
         };
         svg.mark("granted", area(base - granted, granted), &bar.title);
-        // A few refusals among many grants have to be seen, so a mark is never thinner than a point.
+        // A few refusals among many grants must be visible, so a mark is at least 1.5 units high.
         let refused = if 0 < bar.refused {
             refused.max(1.5)
         } else {
@@ -156,7 +156,7 @@ pub fn instants(svg: &mut Svg, within: Area, from_us: u64, lasts_us: u64) {
     for label in 0..LABELS {
         let part = label as f64 / LABELS as f64;
         let at = from_us + (lasts_us as f64 * part) as u64;
-        // A label is read to the second at the most.
+        // Labels are precise to the second at most.
         let text = crate::backtest::table::instant(at / 1_000_000 * 1_000_000);
         let x = within.x + within.width * part;
         svg.words(x, within.y + within.height + 16.0, "start", &text);
