@@ -4,8 +4,8 @@
 //! hard = "20/s", windows = ["100/m"], a bucket of 500      hard 7 of 20, window:0 61 of 100, bucket 3 of 500
 //! ```
 //!
-//! For pictures, which show tiers in lanes of their own. Knows nothing of how it is drawn. What stays true: the
-//! numbers are the engine's own state; names and numbers come in the order of asking.
+//! For pictures, which show tiers in lanes of their own. Knows nothing of drawing. What stays true: the numbers
+//! are the engine's own state; names and numbers come in the order in which the rules check them.
 
 use std::borrow::Cow;
 
@@ -19,11 +19,11 @@ use tollgate_shared::wire::statement::Cause;
 /// One constraint, as a picture names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Which one, as denials name it: `window:0`.
+    /// Its name in denials: `window:0`.
     pub name: Cow<'static, str>,
     /// Its limit, in copies.
     pub limit: u64,
-    /// Over what it counts, or how it fills: `in 1m`, `a day`, `at 100 in 1s`.
+    /// The span that it counts over, or how it refills: `in 1m`, `a day`, `at 100 in 1s`.
     pub over: Cow<'static, str>,
 }
 
@@ -32,13 +32,13 @@ fn number(index: usize) -> u8 {
 }
 
 impl Lane {
-    /// What it is: `window`.
+    /// Its kind: `window`.
     pub fn kind(&self) -> &str {
         self.name.split(':').next().unwrap_or_default()
     }
 }
 
-/// The constraints of a class.
+/// The constraints of a class, without tiers.
 pub fn lanes(class: &RateClass) -> Vec<Lane> {
     let over = |span: Span| format!("in {}", print_span(span)).into();
     let hard = class.hard.map(|limit| Lane {
@@ -67,7 +67,7 @@ pub fn lanes(class: &RateClass) -> Vec<Lane> {
     all.collect()
 }
 
-/// Which of them a cause names.
+/// The lane that a cause names.
 pub fn lane_of(class: &RateClass, cause: Cause) -> Option<usize> {
     let hard = usize::from(class.hard.is_some());
     let (windows, quotas) = (class.windows.len(), class.quotas.len());
@@ -80,7 +80,7 @@ pub fn lane_of(class: &RateClass, cause: Cause) -> Option<usize> {
     }
 }
 
-/// How many copies of each are used at an instant. Debt counts, so that it may be more than the limit.
+/// How many copies of each are used at an instant. Debt counts, so this may exceed the limit.
 pub fn used(class: &RateClass, state: &State, now: Timestamp) -> Vec<u64> {
     let counts = Count::of(class, state, now).into_iter();
     let bucket = BucketView::of(class, state, now).map(|view| used_of(&view));

@@ -9,8 +9,8 @@
 //!                       0s        1s
 //! ```
 //!
-//! Drawn of what was played (`simulate`) and of what the log says (`explain`). Knows nothing of where its
-//! steps come from. What stays true: a line stays below 100 columns.
+//! Draws requests that were played (`simulate`) and entries of the log (`explain`). Knows nothing
+//! of where its steps come from. What stays true: a line stays below 100 columns.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,10 +27,10 @@ use crate::fill::{self, Lane};
 /// Columns of time. With the names in front a line stays below 100.
 const COLUMNS: usize = 64;
 
-/// Width of what stands in front of a row.
+/// The width of the names in front of a row.
 const NAMES: usize = 30;
 
-/// Requests that are listed one by one; of more only those at which something changed.
+/// Up to how many requests are listed one by one; of more only those at which something changed.
 const LISTED_MAX: usize = 40;
 
 const GREEN: &str = "\x1b[32m";
@@ -38,7 +38,7 @@ const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// When it came.
@@ -47,19 +47,20 @@ pub struct Step {
     pub asked: u64,
     /// Hits granted.
     pub granted: u64,
-    /// By tier, lowest first: hits it granted.
+    /// By tier, lowest first: the hits that it granted.
     pub by_tier: Vec<u64>,
     /// By tier: whether this request entered it.
     pub entered: Vec<bool>,
-    /// How much of each of the other constraints is used afterwards, as [`fill::lanes`] has them.
+    /// How much of each of the other constraints is used afterwards, in the order of
+    /// [`fill::lanes`].
     pub used: Vec<u64>,
-    /// What kept it from more.
+    /// The limit that kept it from getting more.
     pub limited_by: Option<LimitedBy>,
-    /// Until when it is closed afterwards, under whichever limit holds longest.
+    /// When the domain is open again afterwards, under the limit that holds longest.
     pub until: Until,
 }
 
-/// What became of all requests of a domain.
+/// The results of all requests of a domain.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// The resource.
@@ -72,14 +73,15 @@ pub struct Played {
     pub origin: Timestamp,
     /// What hits that were not granted are called: refused, or excess.
     pub beyond: &'static str,
-    /// What became of each.
+    /// The result of each request.
     pub steps: Vec<Step>,
     /// By tier: when it was entered.
     pub entries: Vec<Vec<Timestamp>>,
 }
 
 impl Played {
-    /// How long the picture is: to the last request, or until it is open again if that is near.
+    /// The end of the picture: the last request, or the instant at which the domain is open again
+    /// if that is near.
     pub fn end(&self) -> Timestamp {
         let last = self.steps.last().map_or(self.origin, |step| step.at);
         match self.steps.last().map(|step| step.until) {
@@ -123,7 +125,7 @@ impl Scale {
     }
 }
 
-/// Draws what was played, and lists what happened.
+/// Draws the requests, and lists what happened.
 pub fn draw(played: &Played, coloured: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -257,7 +259,7 @@ fn numbers(scale: &Scale, steps: &[Step], of: impl Fn(&Step) -> u64) -> Vec<char
 fn closed_row(played: &Played, scale: &Scale) -> Vec<char> {
     let mut row = vec![' '; COLUMNS];
     for (number, step) in played.steps.iter().enumerate() {
-        // What a request says holds until the next one.
+        // A step's denial holds until the next step.
         let next = played
             .steps
             .get(number + 1)
@@ -298,7 +300,7 @@ fn push_axis(text: &mut String, scale: &Scale, origin: Timestamp) {
     let _ = writeln!(text, "{:NAMES$} {}", "", axis.trim_end());
 }
 
-/// To the millisecond: a column is wider than that wherever a label stands.
+/// Rounded to the millisecond: columns with labels are wider than that.
 fn rounded(span: Span) -> Span {
     match span.as_micros() {
         0..100_000 => span,
@@ -384,7 +386,7 @@ fn push_sum(text: &mut String, played: &Played) {
     );
 }
 
-/// A span as seconds, without zeros at the end.
+/// A span in seconds, without trailing zeros.
 fn seconds(span: Span) -> String {
     let micros = span.as_micros();
     let mut text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);

@@ -1,10 +1,10 @@
-//! Which part of a log is meant: between two instants of append time, or two offsets.
+//! A part of a log: between two instants of append time, or two offsets.
 //!
 //! ```text
 //! 2026-11-21T12:00:00Z   -2h   @3:18250 (partition 3, offset 18250: that partition alone)
 //! ```
 //!
-//! A beginning is included, an end is not. Knows no clock: who asks says what "now" is.
+//! The beginning is included, the end is not. Has no clock: the caller passes the current time.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub enum Point {
     },
 }
 
-/// A part of a log; without ends it is all of it.
+/// A part of a log; without ends it is the whole log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The first record that belongs to it.
+    /// The first record in the range.
     pub from: Option<Point>,
-    /// The first one behind it that does not.
+    /// The first record after the range.
     pub to: Option<Point>,
 }
 
@@ -39,14 +39,14 @@ pub struct Range {
 pub enum Lies {
     /// Before the range.
     Before,
-    /// In it.
+    /// In the range.
     In,
-    /// Behind it.
+    /// After the range.
     Behind,
 }
 
 impl Range {
-    /// Whether anything of a partition may belong to it.
+    /// Whether the range may have records of a partition.
     pub fn has(&self, partition: u32) -> bool {
         [self.from, self.to]
             .into_iter()
@@ -54,7 +54,7 @@ impl Range {
             .all(|point| !matches!(point, Point::Offset { partition: of, .. } if of != partition))
     }
 
-    /// Where a record of a partition lies that [`Range::has`] part in it.
+    /// Where a record lies, in a partition for which [`Range::has`] returns true.
     pub fn lies(&self, offset: u64, appended: Timestamp) -> Lies {
         let reached = |point: Point| match point {
             Point::At(instant) => instant <= appended,
@@ -70,14 +70,14 @@ impl Range {
     }
 }
 
-/// What an asked range begins with has been removed from a partition.
+/// Retention has removed the beginning of a range from a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The partition.
     pub partition: u32,
-    /// Its first record that there is.
+    /// The first offset that the partition still has.
     pub first: u64,
-    /// When the log took it.
+    /// When the log appended that record.
     pub appended: Timestamp,
 }
 
@@ -96,8 +96,8 @@ impl fmt::Display for Cut {
 }
 
 impl Range {
-    /// Whether a partition whose first record is this one has lost a part of the range: the range begins
-    /// before it, and so did the log.
+    /// Whether a partition whose first record is this one has lost a part of the range: the range
+    /// begins before the record, and so did the log.
     pub fn cut(&self, partition: u32, first: u64, appended: Timestamp) -> Option<Cut> {
         let lost = match self.from? {
             Point::At(instant) => 0 < first && instant < appended,
@@ -111,7 +111,7 @@ impl Range {
     }
 }
 
-/// Reads a point as it is typed.
+/// Parses a point as a user types it.
 ///
 /// # Errors
 ///
@@ -128,7 +128,7 @@ pub fn parse_point(text: &str, now: Timestamp) -> Result<Point, &'static str> {
     parse_instant(text, now).map(Point::At).ok_or(EXPECTED)
 }
 
-/// Reads an instant: RFC 3339, a time ago, or microseconds since the epoch as reports give them.
+/// Parses an instant: RFC 3339, a time ago, or microseconds since the epoch as reports write them.
 pub fn parse_instant(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Some(ago) = text.strip_prefix('-') {
         let ago: Span = tollgate_limits::parse_span(ago)?;
@@ -143,7 +143,7 @@ pub fn parse_instant(text: &str, now: Timestamp) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
-/// An instant as people read it: UTC, to the microsecond.
+/// An instant for people: UTC, to the microsecond.
 pub struct Utc(pub Timestamp);
 
 impl fmt::Display for Utc {

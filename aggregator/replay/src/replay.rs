@@ -1,8 +1,8 @@
 //! Replay: the records of one partition into an engine of its own, as an aggregator applies them.
 //!
-//! What an aggregator keeps aside is kept aside here too: what cannot be read, what bears a wrong tag,
-//! a pointer to no version. Knows nothing of what was announced. What stays true: the rulings are the
-//! engine's own, and nothing but the log and its limits takes part.
+//! Sets aside the same records as an aggregator: unreadable ones, those with a wrong tag, and
+//! limits activations without a version. Knows nothing of what was announced. What stays true: the
+//! rulings are the engine's own, and depend on nothing but the log and its limits.
 
 use std::sync::Arc;
 
@@ -22,43 +22,43 @@ pub enum ReplayError {
     /// The log cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The log cannot be ruled by this build.
+    /// This build cannot rule the log.
     #[error("partition {partition}, offset {offset}: {why}")]
     Stopped {
         /// The partition.
         partition: u32,
-        /// The record.
+        /// The record's offset.
         offset: u64,
         /// Why.
         why: String,
     },
-    /// Retention has removed what an asked range begins with.
+    /// Retention has removed the beginning of the range.
     #[error("{0}")]
     Cut(Cut),
-    /// What would be needed has been removed by retention, and no snapshot stands in for it.
+    /// Retention has removed needed records, and no snapshot replaces them.
     #[error(
         "partition {partition}: offset {wanted} is wanted, the log begins at {first}, and no snapshot at or behind {first} lies beside it"
     )]
     Gone {
         /// The partition.
         partition: u32,
-        /// The offset that was wanted.
+        /// The offset of the first missing record.
         wanted: u64,
-        /// The first one that there is.
+        /// The first offset that the partition still has.
         first: u64,
     },
 }
 
-/// What became of a record.
+/// How a record was handled.
 #[derive(Debug)]
 pub enum Met<'a> {
     /// The engine applied it: see [`Replay::rulings`].
     Ruled(Record<'a>),
-    /// It bears the wrong tag, or points at no version: aggregators keep it aside.
+    /// It has a wrong tag, or names no limits version: aggregators keep it as a dead letter.
     Forged(String),
-    /// It cannot be read: aggregators keep it aside.
+    /// It cannot be decoded: aggregators keep it as a dead letter.
     Undecodable(String),
-    /// Its kind is not known and may be skipped.
+    /// Its kind is unknown and may be skipped.
     Skipped,
 }
 
@@ -72,17 +72,17 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// From the partition's beginning.
+    /// Begins at the partition's beginning.
     pub fn new(partition: u32, partitions: u32, keys: Keyring, book: Arc<LimitsBook>) -> Self {
         let engine = Engine::new(partition, partitions);
         Self::with(engine, partition, keys, book)
     }
 
-    /// From a snapshot on.
+    /// Begins at a snapshot.
     ///
     /// # Errors
     ///
-    /// Where it is not the whole of a snapshot of this partition, or limits are not at hand.
+    /// If it is not a whole snapshot of this partition, or its limits are missing.
     pub fn restore(
         (partition, partitions): (u32, u32),
         keys: Keyring,
@@ -108,12 +108,12 @@ impl Replay {
         &self.engine
     }
 
-    /// The engine, for a copy of its moment.
+    /// The engine, mutable to take a snapshot of its state.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// What the last record led to.
+    /// The rulings of the last record.
     pub fn rulings(&self) -> &Rulings {
         &self.rulings
     }
@@ -127,7 +127,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Where this build cannot rule any further.
+    /// If this build cannot rule any further.
     pub fn apply<'a>(
         &mut self,
         delivered: &'a Delivered,
@@ -160,7 +160,7 @@ impl Replay {
         Ok(Met::Ruled(record))
     }
 
-    /// Applies a record that is known to be good; `delivered` says where it stands.
+    /// Applies a record that is known to be valid; `delivered` has its offset and append time.
     ///
     /// # Errors
     ///
@@ -176,7 +176,8 @@ impl Replay {
         }
     }
 
-    /// What is wrong with a pointer, by the same reasons for which aggregators keep it aside.
+    /// What is wrong with a limits activation, for the same reasons for which aggregators refuse
+    /// it.
     fn fault_of(
         &mut self,
         offset: u64,
@@ -188,7 +189,7 @@ impl Replay {
             return Ok(None);
         }
         if self.book.latest_number() < pointer.version {
-            // A live log has gone on since the limits were read.
+            // A live log has grown since the limits were read.
             self.book = Arc::new(limits_of(source)?);
         }
         if let Some(version) = self.book.newer_between(known, pointer.version) {

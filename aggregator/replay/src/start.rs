@@ -1,7 +1,7 @@
 //! Where the replay of a partition begins: at its beginning, or at a snapshot.
 //!
-//! Knows nothing of what follows. What stays true: a partition whose beginning is gone is replayed from
-//! a snapshot or not at all.
+//! Knows nothing of what follows. What stays true: a partition whose beginning is gone is replayed
+//! from a snapshot or not at all.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn precedes(replay: &Replay, upto: u64, from: Point) -> bool {
     }
 }
 
-/// The offset of the first record that there is, and when the log took it.
+/// The partition's first offset, and when the log appended that record.
 fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayError> {
     let mut cursor = work.source.open(Stream::Hits, index, 0)?;
     loop {
@@ -72,7 +72,7 @@ fn first_record(work: &Work<'_>, index: u32) -> Result<(u64, Timestamp), ReplayE
     }
 }
 
-/// A replay from a snapshot; none where that is damaged, which comparing it will say.
+/// A replay from a snapshot; `None` if the snapshot is damaged, which the comparison will report.
 fn restore(work: &Work<'_>, index: u32, upto: u64) -> Option<Replay> {
     let chunks = work.source.snapshot(index, upto).ok()?;
     let of = (index, work.source.partitions());

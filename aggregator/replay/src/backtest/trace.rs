@@ -1,7 +1,7 @@
-//! What happened to the constraints of one pair, over a part of the recording, in columns of a picture.
+//! The constraints of one pair over a part of the recording, in columns of a picture.
 //!
-//! Knows nothing of drawing. What stays true: the rules are those of the replay; this only looks on,
-//! and takes no more memory for a longer recording.
+//! Knows nothing of drawing. What stays true: the rules are those of the replay, which this only observes;
+//! memory does not grow with the length of the recording.
 
 use std::io;
 
@@ -18,8 +18,7 @@ use crate::fill;
 /// How many columns a picture has.
 const COLUMNS: u64 = 240;
 
-/// How many entries of one tier are kept. A tier cannot be seen to be entered more often than there
-/// are columns.
+/// How many entries into one tier are kept. A picture cannot show more of them than it has columns.
 const ENTRIES_MAX: usize = 2 * COLUMNS as usize;
 
 /// What happened in one column.
@@ -31,7 +30,7 @@ pub struct Column {
     pub granted: u64,
     /// By tier: the most hits in its window after a call.
     pub held: Vec<u64>,
-    /// By constraint other than tiers, as [`fill::lanes`] has them: the most that is used after a call.
+    /// By constraint other than tiers, as [`fill::lanes`] lists them: the most that was used after a call.
     pub used: Vec<u64>,
 }
 
@@ -54,12 +53,12 @@ pub struct Trace {
     pub entries: Vec<Vec<Timestamp>>,
 }
 
-/// Looks at a pair around its longest refusal, or over the whole recording if it has none. None where
-/// the pair has no limits on rates.
+/// Traces a pair around its longest refusal, or over the whole recording if it has none. `None` if the pair
+/// has no limits on rates.
 ///
 /// # Errors
 ///
-/// Where the tape cannot be read.
+/// If the tape cannot be read.
 pub fn trace(
     tape: &Tape,
     pairs: &Pairs,
@@ -76,7 +75,7 @@ pub fn trace(
         return Ok(None);
     };
     let (from, to) = part(class, tally, tape.extent());
-    // Whole milliseconds, since people read them.
+    // Whole milliseconds, for people.
     let width = (to.since(from).as_micros() / COLUMNS + 1).next_multiple_of(1_000);
     let mut trace = Trace {
         resource: resource.to_owned(),
@@ -90,7 +89,7 @@ pub fn trace(
     let of_resource = pairs.pair(number).resource;
     let mut player = Player::new(pairs, limits);
     tape.play(&mut |call| {
-        // Others matter as well, through the global limit of the resource.
+        // Other pairs' calls matter too, through the resource's global limit.
         if pairs.pair(call.pair).resource != of_resource || to < call.at {
             return;
         }
@@ -102,8 +101,8 @@ pub fn trace(
     Ok(Some(trace))
 }
 
-/// From when to when it is worth looking: the longest refusal, and around it as long as tiers and windows take
-/// to be as they were.
+/// The part of the recording to show: the longest refusal, and around it the time that tiers and windows need
+/// to return to their initial state.
 fn part(class: &RateClass, tally: &PairTally, extent: Extent) -> (Timestamp, Timestamp) {
     if tally.refused() == 0 {
         return (extent.first, extent.last);

@@ -1,12 +1,12 @@
-//! What a case was expected to result in, beside what it resulted in.
+//! A case's expected results, compared with its actual results.
 //!
 //! ```text
 //! {"ops":[{"t":0,…,"expect":{"granted":1,"tier":2},"result":{"granted":1,"tier":1,"tier_hits":4}}]}
 //!     -> ops[0].tier: found 1, expected 2
 //! ```
 //!
-//! A field that an expectation does not state is not compared; a field that it states is compared as a whole,
-//! and one that the result does not have is a difference. Knows nothing of rules and of files.
+//! Only fields that an expectation states are compared, each as a whole; a stated field that the result lacks
+//! is a difference. Knows nothing of rules and of files.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use serde_json::Value;
 /// One field in which a result is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseDifference {
-    /// Where it stands in the case, as in `ops[3].granted`.
+    /// Its path in the case, such as `ops[3].granted`.
     pub place: String,
-    /// What the rules gave, or `None` where they give no such field.
+    /// The value in the result, or `None` if the result has no such field.
     pub found: Option<Value>,
-    /// What the case states.
+    /// The expected value.
     pub expected: Value,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for CaseDifference {
     }
 }
 
-/// Compares the results of a case that was played with its expectations. `None` means that it states none.
+/// Compares the results of a played case with its expectations. `None` means that it states none.
 pub fn differences(case: &Value) -> Option<Vec<CaseDifference>> {
     let ops = case["ops"].as_array().map_or(&[][..], Vec::as_slice);
     let ops = ops.iter().enumerate();

@@ -6,10 +6,9 @@
 //!     -> [{"granted":8,"counts":{"global":8,"domains":{"a":8},"groups":{},"full":[]}}]
 //! ```
 //!
-//! Each op is preceded by a tick at its `t`; one that lies before the greatest so far brings no time in, as in
-//! a log. What an op is expected to result in is ignored, and so is whatever else a case and its ops have;
-//! limits have no other fields than these. Knows nothing of files. What stays true: a result has the field
-//! names that an expectation has.
+//! Each op is preceded by a tick at its `t`. As in a log, a `t` below the greatest so far does not move time.
+//! Expectations are ignored, and so are other fields of a case and its ops; limits have no other fields than
+//! these. Knows nothing of files. What stays true: a result has the field names that an expectation has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use tollgate_engine::copies::{
 ///
 /// # Errors
 ///
-/// [`CaseFault`] says what is wrong with the case.
+/// [`CaseFault`] describes what is wrong with the case.
 pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
     let whole = WholeCase::deserialize(case)?;
     let limits: CaseLimits = part(&whole.limits, || "limits".to_owned())?;
@@ -41,7 +40,7 @@ pub fn run(case: &Value) -> Result<Vec<Value>, CaseFault> {
     ops.iter().map(|op| played.op(op)).collect()
 }
 
-/// A part of a case, or where it stands with what is wrong with it.
+/// Deserialises a part of a case; the fault names its path.
 fn part<'a, T: Deserialize<'a>>(
     value: &'a Value,
     place: impl FnOnce() -> String,
@@ -52,7 +51,7 @@ fn part<'a, T: Deserialize<'a>>(
     })
 }
 
-/// A case whose parts are not read yet.
+/// A case whose parts are not deserialised yet.
 #[derive(Deserialize)]
 struct WholeCase {
     mode: Option<Taking>,
@@ -135,7 +134,7 @@ struct CaseCounts<'a> {
     full: Vec<String>,
 }
 
-/// How copies are taken, in all of a case.
+/// How all ops of a case take copies.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Taking {
@@ -187,20 +186,20 @@ impl CaseLimits {
     }
 }
 
-/// A case on its way.
+/// A case that is being played.
 struct PlayedCase<'a> {
     copies: Copies,
     out: Effects,
     /// Numbers for the names that a case gives to holds and transfers.
     names: BTreeMap<&'a str, u64>,
-    /// The agent that began a hold last: releases need not name it.
+    /// The agent that last began each hold: releases need not name it.
     holders: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> PlayedCase<'a> {
     fn under(limits: &CaseLimits) -> Self {
         Self {
-            // Names come from a file that somebody chose to play: nothing to keep secret.
+            // The names come from a file that the user chose, so the hash needs no secret key.
             copies: Copies::new(limits.checked(), NameKey { k0: 0, k1: 0 }),
             out: Effects::new(),
             names: BTreeMap::new(),
@@ -289,11 +288,11 @@ impl<'a> PlayedCase<'a> {
     ) -> Map<String, Value> {
         let ask = self.ask(at, hold, agent, (domain, copies));
         let granted = match self.copies.reserve(ask, min, &mut self.out) {
-            // No n lies between such a min and such copies, so none is granted.
+            // Such a min exceeds the copies, so nothing can be granted.
             Err(OpRefused::MinAboveCopies { .. }) => Ok(0),
             granted => granted.map(|grant| grant.granted),
         };
-        // Who was given nothing holds nothing: the name stays that of whoever holds under it.
+        // An agent that was granted nothing holds nothing: the name keeps its present holder.
         if granted.is_ok_and(|granted| 0 < granted) {
             self.holders.insert(hold, agent);
         }
@@ -334,7 +333,7 @@ impl<'a> PlayedCase<'a> {
         }
     }
 
-    /// A hold that a case names: of the agent that it names too, or that began it last.
+    /// A hold that a case names: of the agent that the op names too, or that last began it.
     fn held(&mut self, hold: &'a str, agent: Option<&'a str>) -> HoldId {
         let agent = agent.or_else(|| self.holders.get(hold).copied());
         self.hold_id(hold, agent.unwrap_or_default())
@@ -377,7 +376,7 @@ impl<'a> PlayedCase<'a> {
     }
 }
 
-/// Cases know no epochs.
+/// Cases have no epochs.
 const EPOCH: u128 = 1;
 
 fn answer<T>(

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! {"windows":[{"limit":2,"window":1000000}],"hard":9,"domains":{"gold":{"bucket":{…},"hard":"none"}}}
-//!     gold has the bucket and nothing else: what a domain states of windows, bucket and tiers replaces
-//!     all three, and "none" un-states one field alone
+//!     gold has the bucket and nothing else: a domain that states windows, a bucket or tiers replaces
+//!     all three, and "none" removes one inherited field
 //! ```
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(super) struct CaseLimits {
     domains: BTreeMap<String, CaseStated>,
 }
 
-/// The limits of a resource in one object, as they are written.
+/// The limits of a resource in one object, as the case writes them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenLimits {
@@ -76,7 +76,7 @@ struct CaseStated {
     tiers: Option<Own<Vec<CaseTier>>>,
 }
 
-/// A field that is stated, or un-stated: `"none"`.
+/// A field that is stated, or removed by `"none"`.
 #[derive(Clone)]
 enum Own<T> {
     Nothing,
@@ -89,7 +89,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Own<T> {
         if written == "none" {
             return Ok(Self::Nothing);
         }
-        // By hand, since an untagged enum does not say what is wrong with the value.
+        // By hand, since an untagged enum does not report what is wrong with the value.
         T::deserialize(written).map(Self::Is).map_err(Error::custom)
     }
 }
@@ -137,7 +137,7 @@ impl<T> Own<T> {
 }
 
 impl CaseStated {
-    /// Whether it states something that takes the place of all windows, buckets and tiers.
+    /// Whether it states windows, a bucket or tiers, and so replaces all three.
     fn replaces(&self) -> bool {
         of(self.windows.as_ref(), None).is_some()
             || of(self.bucket.as_ref(), None).is_some()
@@ -145,7 +145,7 @@ impl CaseStated {
     }
 }
 
-/// What is stated, or else inherited.
+/// The stated field, or else the inherited one.
 fn of<'a, T>(own: Option<&'a Own<T>>, inherited: Option<&'a Own<T>>) -> Option<&'a T> {
     own.or(inherited).and_then(Own::get)
 }

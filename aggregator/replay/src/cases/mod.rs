@@ -5,12 +5,12 @@
 //!     -> the same, and in each op: "result":{"granted":1,"burst":true,…}
 //! ```
 //!
-//! `mode` tells the kinds apart: `stream2` is the reading of the log, none (or `rate`) the in-line one,
-//! `reserve` and `hold` are those of copies, which know their cases themselves. A case that has `tiers` and no
-//! `limits` is one of normalisation, and has one result beside them. `"more": true` asks for more in each
-//! result. What an op is expected to result in changes nothing: [`differences`] compares it afterwards. Knows
-//! nothing of files. What stays true: a result has the field names that an expectation has, so that the two
-//! are compared as they are.
+//! `mode` selects the kind: `stream2` rules in log order, no mode (or `rate`) in line, `reserve` and `hold`
+//! are the kinds for copies, with a format of their own. A case that has `tiers` and no `limits` tests
+//! normalisation, and has one result beside them. `"more": true` asks for more fields in each result.
+//! Expectations do not influence results: [`differences`] compares them afterwards. Knows nothing of files.
+//! What stays true: a result has the field names that an expectation has, so that the two can be compared
+//! directly.
 
 mod compare;
 mod copies;
@@ -30,11 +30,11 @@ pub use compare::{CaseDifference, differences};
 pub use copies::run as play_copies;
 pub use fault::CaseFault;
 
-/// Plays one case and gives it back with a `result` in each op, or beside the tiers that it normalises.
+/// Plays one case and returns it with a `result` in each op, or beside the tiers that it normalises.
 ///
 /// # Errors
 ///
-/// [`CaseFault`] says what is wrong with the line.
+/// [`CaseFault`] describes what is wrong with the line.
 pub fn play(line: &str) -> Result<Value, CaseFault> {
     let mut case: Value = serde_json::from_str(line)?;
     let mode = Mode::deserialize(&case)?;

@@ -1,4 +1,4 @@
-//! Cases of normalisation: tiers as they are written, and as they are after section 4.1 of the paper.
+//! Cases of normalisation: tiers as written, and as normalised by section 4.1 of the paper.
 //!
 //! ```text
 //! {"tiers":[{"limit":5,"window":10000000,"active":4000000,"cooldown":0,"skippable":false}]}
@@ -16,7 +16,7 @@ struct NormalCase {
     tiers: Vec<CaseTier>,
 }
 
-/// Plays a case: the normal tiers.
+/// Plays a case. Returns the normalised tiers.
 pub(super) fn play(case: &Value) -> Result<Value, CaseFault> {
     let case = NormalCase::deserialize(case)?;
     let tiers: Vec<Tier> = case.tiers.into_iter().map(Tier::from).collect();

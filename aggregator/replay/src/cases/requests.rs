@@ -1,5 +1,5 @@
-//! Cases of requests: the in-line reading. Those of the paper have ops without a name, those of windows,
-//! buckets and quotas have ops named `request`.
+//! Cases of requests, which are ruled in line. Cases of the paper have ops without a name; cases of
+//! windows, buckets and quotas have ops named `request`.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ enum RequestOpName {
     Request,
 }
 
-/// Plays a case; the result of each op.
+/// Plays a case. Returns the result of each op.
 pub(super) fn play(case: &Value) -> Result<Vec<Value>, CaseFault> {
     let case = RequestCase::deserialize(case)?;
     let mut inline = Inline::new(case.limits.global);

@@ -1,4 +1,4 @@
-//! How a pair stands, as cases show it.
+//! A pair's state, as cases show it.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
-//! Cases of the stream reading: entries, settlements and new limits in the order of a log.
+//! Cases of log order: entries, settlements and new limits in the order of a log.
 //!
-//! Every entry is remembered as an estimate is, so that a settlement finds what it counted. (resource, *)
-//! is fed with the granted copies of each entry and with the excess that every constraint counted, stamped
-//! with the start of its millisecond.
+//! Every entry is remembered like an estimate, so that a settlement finds what it counted. The pair
+//! (resource, *) receives the granted copies of each entry, and the excess that every constraint
+//! counted, stamped with the start of its millisecond.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ struct Playing<'a> {
     more: bool,
 }
 
-/// Plays a case; the result of each op.
+/// Plays a case. Returns the result of each op.
 pub(super) fn play(case: &Value) -> Result<Vec<Value>, CaseFault> {
     let case = StreamCase::deserialize(case)?;
     let mut playing = Playing {
@@ -207,7 +207,8 @@ impl<'a> Playing<'a> {
 }
 
 impl CaseDomain {
-    /// A version whose record stands at `at`: what is in force is ruled again, nothing is started.
+    /// Applies a version whose record was appended at `at`: denials in force are ruled again, none
+    /// is started.
     fn new_limits(&mut self, at: Timestamp, class: RateClass) {
         self.pair.new_limits(&self.class, &class);
         self.class = class;

@@ -1,4 +1,5 @@
-//! The answer about one pair: which statement was in force, what filled its window, what led there.
+//! The answer about one pair: which statement was in force, what filled its window, and what led to
+//! that.
 //!
 //! Knows only what was followed. What stays true: every number is counted from entries of the log.
 
@@ -18,10 +19,10 @@ use tollgate_limits::versions::{LimitsBook, Made};
 use tollgate_limits::{Limits, Resource};
 use tollgate_shared::hex::hex;
 
-/// How near a call has to be to the instant that was asked about.
+/// How near to the requested instant a call has to be.
 const NEAR: Span = Span::from_secs(1);
 
-/// An explanation of what was followed.
+/// Explains what was followed.
 pub(super) fn of(
     source: &dyn Source,
     asked: &AskedPair,
@@ -61,7 +62,7 @@ pub(super) fn of(
     Ok(explanation)
 }
 
-/// The statement that is asked about.
+/// The statement that the question is about.
 fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, ExplainError> {
     let mut said = follow.said.iter();
     match asked.until {
@@ -120,7 +121,7 @@ fn call_view(entry: &ExplainedEntry) -> CallView {
     }
 }
 
-/// The statements of one closure: from the first denial to the one that ends it.
+/// The statements of one denial: from the first to the one that ends it.
 fn closure(follow: &PairFollow, index: usize) -> std::ops::Range<usize> {
     let ends_after = |said: &PairStatement, at: Timestamp| {
         denial_of(&said.statement).is_some_and(|denial| at < denial.end)
@@ -174,7 +175,7 @@ fn denied(
     Ok(())
 }
 
-/// When the last statement of a closure ended it.
+/// When the last statement of a denial ended it.
 fn ended(last: &PairStatement) -> Timestamp {
     match denial_of(&last.statement) {
         Some(denial) => denial.end,
@@ -235,7 +236,7 @@ fn statement_view(partition: u32, said: &PairStatement) -> StatementView {
     }
 }
 
-/// A version, as far as it is about a pair.
+/// A version, as far as it concerns a pair.
 pub(super) fn version_view(
     book: &LimitsBook,
     number: u64,
@@ -270,7 +271,7 @@ fn amendment(made: &Made) -> String {
     )
 }
 
-/// The row beside the document that a domain is limited by, if it is by one.
+/// The row beside the document that limits the domain, if there is one.
 fn row_text(limits: &Limits, resource: &str, domain: &str) -> Option<String> {
     let (name, ruling) = match limits.resource(resource)? {
         Resource::Rate(rate) => (rate.name(), rate.ruling_domain(domain)?),

@@ -1,4 +1,5 @@
-//! Hard limit, windows, quotas and bucket of a pair, as they stood: what counted, and when there was room again.
+//! A pair's hard limit, windows, quotas and bucket at an instant: what counted, and when there was
+//! room again.
 //!
 //! ```text
 //! window:0 (1m): 100 of 100, full until 2026-11-25T12:00:41Z
@@ -18,7 +19,7 @@ use super::view::ConstraintView;
 use crate::fill;
 use crate::range::Utc;
 
-/// All of them at an instant, in the order of asking.
+/// All of them at an instant, in the order in which the rules check them.
 pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<ConstraintView> {
     let counts = Count::of(class, state, now).into_iter();
     let counts = counts.map(|count| ConstraintView {
@@ -45,7 +46,7 @@ pub(super) fn of(class: &RateClass, state: &State, now: Timestamp) -> Vec<Constr
     counts.chain(bucket).collect()
 }
 
-/// Over what a constraint counts, in words.
+/// The span over which a constraint counts, in words.
 fn over(class: &RateClass, count: &Count) -> String {
     match count.of {
         LimitedBy::Quota(index) => {
@@ -56,7 +57,7 @@ fn over(class: &RateClass, count: &Count) -> String {
     }
 }
 
-/// One of them in words.
+/// One constraint in words.
 pub(super) fn told(of: &ConstraintView) -> String {
     let ConstraintView { limit, counted, .. } = of;
     let name = match &of.over {
@@ -72,7 +73,7 @@ pub(super) fn told(of: &ConstraintView) -> String {
     }
 }
 
-/// Those that had no room, in words; `otherwise` where the state shows none.
+/// The constraints without room, in words; `otherwise` if the state shows none.
 pub(super) fn closed_by(all: &[ConstraintView], otherwise: &str) -> String {
     let full: Vec<String> = all.iter().filter(|of| of.full).map(told).collect();
     match full.is_empty() {

@@ -1,14 +1,14 @@
 //! The answer about copies: which scope was full, by whose copies, and when it had room again.
 //!
 //! ```text
-//! hold 4 of web-1      probation is full           stated, with this place as its code
-//! ...                  who holds what of it, as of then
+//! hold 4 of web-1      probation is full           stated, with this log position as its code
+//! ...                  who holds which of its copies then
 //! release              probation has room again    the end of the denial
 //! ```
 //!
-//! Copies have no windows: what fills a scope is what is held at that moment. The whole partition is
-//! replayed by the engine, since holds of all domains may share a group. Knows nothing of agents' own
-//! refusals. What stays true: the holders that are shown are those that the engine counts.
+//! Copies have no windows: a scope is full of the copies that are held at that moment. The engine
+//! replays the whole partition, since holds of all domains may share a group. Knows nothing of
+//! agents' own refusals. What stays true: the holders shown are those that the engine counts.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +32,10 @@ use crate::replay::ReplayError;
 use crate::source::{Cursor, ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
-/// Agents that are named in a sentence.
+/// How many agents a sentence names.
 const NAMED_MAX: usize = 5;
 
-/// A statement about a scope, and when the log took what caused it.
+/// A statement about a scope, and when the record that caused it was appended.
 #[derive(Clone)]
 struct ScopeStatement {
     statement: Statement,
@@ -47,13 +47,13 @@ struct CopiesReading<'a> {
     asked: &'a AskedPair,
     begun: Begun,
     cursor: Box<dyn Cursor + 'a>,
-    /// Read already and not applied yet.
+    /// Records that were read, but not applied yet.
     waiting: std::collections::VecDeque<Delivered>,
-    /// The last word on each scope, by its name.
+    /// The latest statement about each scope, by its name.
     last: BTreeMap<String, ScopeStatement>,
     /// The append time of the last record that was applied.
     now: Timestamp,
-    /// What the operation did that was ruled at the place that is asked about.
+    /// The operation at the requested log position, in words.
     cause: Option<String>,
 }
 
@@ -107,7 +107,8 @@ pub(super) fn explain(
 }
 
 impl CopiesReading<'_> {
-    /// Applies records up to what is asked about. The denial that was in force then, if one was.
+    /// Applies records up to the requested instant or log position. Returns the denial in force then,
+    /// if there was one.
     fn upto_the_moment(&mut self) -> Result<Option<(ScopeStatement, Denial)>, ExplainError> {
         loop {
             let Some(delivered) = self.next()? else {
@@ -145,7 +146,7 @@ impl CopiesReading<'_> {
         ExplainError::NotThere(text)
     }
 
-    /// The scopes that bear on the domain, the nearest first.
+    /// The scopes that the domain belongs to, the narrowest first.
     fn scopes(&self) -> Vec<Scope> {
         let mut scopes = Vec::new();
         if let Some(domain) = &self.asked.domain {
@@ -165,7 +166,7 @@ impl CopiesReading<'_> {
             .map(|(_, copies)| copies)
     }
 
-    /// Goes on until the scope has room again; none where the log ends before that.
+    /// Goes on until the scope has room again; `None` if the log ends before that.
     fn lift_of(&mut self, scope: &Scope) -> Result<Option<ScopeStatement>, ExplainError> {
         let name = name_of(scope);
         loop {
@@ -183,7 +184,7 @@ impl CopiesReading<'_> {
     fn next(&mut self) -> Result<Option<Delivered>, ExplainError> {
         loop {
             if let Some(delivered) = self.waiting.pop_front() {
-                // A cursor may begin before what was asked for.
+                // A cursor may begin before the requested offset.
                 if self.begun.next <= delivered.offset {
                     return Ok(Some(delivered));
                 }
@@ -204,11 +205,12 @@ impl CopiesReading<'_> {
         }
     }
 
-    /// Applies a record. The statement that is asked about by its place, if it is caused by this one.
+    /// Applies a record. Returns the statement at the requested log position if this record causes
+    /// it.
     fn apply(&mut self, delivered: &Delivered) -> Result<Option<ScopeStatement>, ExplainError> {
         self.begun.next = delivered.offset + 1;
         self.now = delivered.appended;
-        // Hits bear on no copies.
+        // Hits do not affect copies.
         if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
             return Ok(None);
         }
@@ -224,7 +226,7 @@ impl CopiesReading<'_> {
             };
             let is_asked = |place| key(&said.statement) == place;
             if matches!(self.asked.until, FollowUntil::Place(place) if is_asked(place)) {
-                // One operation may fill several scopes: the nearest is told first.
+                // One operation may fill several scopes: report the narrowest.
                 found.get_or_insert_with(|| said.clone());
             }
             self.last.insert(name_of(&said.statement.scope), said);
@@ -247,7 +249,7 @@ impl CopiesReading<'_> {
         let partition = explanation.partition;
         let place = said.statement.place;
         let recorded = recorded(self.source, partition, |a| a.statement.place == place)?;
-        // A ban has an end of its own; who is full has none.
+        // A ban has an end of its own; a full scope has none.
         let until = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
         let until = until.min(denial.end);
         let until_us = (until < Timestamp::MAX).then(|| until.as_micros());
@@ -288,7 +290,7 @@ impl CopiesReading<'_> {
         Ok(())
     }
 
-    /// The denial in words: how it was, since when, until when, and by what.
+    /// The denial in words: its state, since when, until when, and by what.
     fn sentences_of(
         &self,
         explanation: &Explanation,
@@ -362,7 +364,7 @@ fn cause_of(batch: &HoldBatch<'_>, entry: u32) -> Option<String> {
     ))
 }
 
-/// Who holds copies of a scope, most first; what is staged has no agent.
+/// The agents that hold copies of a scope, most first; staged copies have no agent.
 fn holders(copies: &Copies, scope: &Scope) -> Vec<HolderView> {
     let within = |domain: &str, groups: &[&str]| match scope {
         Scope::Pair(of) => domain == &**of,

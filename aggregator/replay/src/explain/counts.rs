@@ -1,4 +1,4 @@
-//! What is counted for an answer: the window, the tiers, excess, refused calls, and the picture of it.
+//! The counts of an answer: the window, the tiers, excess, refused calls, and the picture of them.
 //!
 //! Knows nothing of questions. What stays true: every number is counted from entries of the log.
 
@@ -17,10 +17,11 @@ use super::view::{AgentView, Explanation, Tally, TierView, TimeView, WindowView}
 use crate::fill;
 use crate::picture::{Played, Step, draw_lanes};
 
-/// Into how many steps a window is cut.
+/// The number of steps that a window is divided into.
 const STEPS: u64 = 12;
 
-/// The hits that filled the window of the limit that closed; of a quota or a bucket the newest that used it up.
+/// The hits that filled the window of the limit that denied; for a quota or a bucket the newest hits that used it
+/// up.
 pub(super) fn window(
     follow: &PairFollow,
     said: &PairStatement,
@@ -50,7 +51,7 @@ pub(super) fn window(
         };
         let hits = match tier {
             Some(tier) => by_tier.get(tier).copied().unwrap_or(0),
-            // What was let through counts, excess included.
+            // All hits that were let through count, including excess.
             None => granted + excess,
         };
         let inside = said.since <= entry.at.saturating_add(denial.window);
@@ -59,8 +60,8 @@ pub(super) fn window(
     Some(window_of(counted.collect()))
 }
 
-/// The newest hits since an instant that come to what was used of a constraint. Hits of which something was taken
-/// back count whole, so that they may be fewer than were needed.
+/// The newest hits since an instant that add up to what was used of a constraint. Hits that were partly refunded
+/// count whole, so the result may have fewer hits than were needed.
 fn newest(
     follow: &PairFollow,
     said: &PairStatement,
@@ -210,7 +211,7 @@ pub(super) fn refused(follow: &PairFollow, since: Timestamp, until: Timestamp) -
     }
 }
 
-/// Tiers and other constraints from what led there to the end of the denial, or to the end of what was read.
+/// Draws tiers and other constraints from what led to the denial to its end, or to the end of what was read.
 pub(super) fn picture(
     follow: &PairFollow,
     said: &PairStatement,
@@ -255,7 +256,7 @@ pub(super) fn picture(
     Some(draw_lanes(&played, false))
 }
 
-/// What a picture shows of an entry that was ruled, of a pair with so many tiers.
+/// What a picture shows of a ruled entry, for a pair with `tiers` tiers.
 fn step_of(entry: &ExplainedEntry, tiers: usize) -> Option<Step> {
     let EntryFate::Ruled {
         granted,

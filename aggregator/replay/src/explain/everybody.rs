@@ -1,7 +1,7 @@
-//! The answer about everybody: a resource's global limit, ruled from totals.
+//! The answer about everybody: a resource's global limit, which is ruled from totals.
 //!
-//! Totals say which record of which partition granted how much; whose hits those were stands there.
-//! Knows nothing of tiers: a resource's own pair has none.
+//! A totals record names the records of other partitions and what they granted; those records have
+//! the agents. Knows nothing of tiers: global limits have none.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ use crate::replay::{Met, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::Stream;
 
-/// How many totals are remembered; the newest.
+/// How many of the newest totals are remembered.
 const TOTALS_MAX: usize = 100_000;
 
 /// How many source records are looked up for their agents.
 const SOURCES_MAX: usize = 500;
 
-/// How long after a statement totals are read that may belong to it.
+/// How long after a statement to read on for totals that may belong to it.
 const LATE: Span = Span::from_secs(10);
 
 struct CountedTotal {
@@ -73,7 +73,7 @@ pub(super) fn explain(
             if is_over(asked.until, &said, delivered.appended) {
                 break 'reading;
             }
-            // Hits of domains do not bear on everybody's pair.
+            // Hits of domains do not affect the global limit directly.
             if matches!(Record::decode(&delivered.bytes), Ok(Record::Hits(_))) {
                 continue;
             }
@@ -185,7 +185,7 @@ fn answer(
     Ok(explanation)
 }
 
-/// Which hits filled the window, and the denial in words.
+/// Reports which hits filled the window, and the denial in words.
 fn tell_window(
     explanation: &mut Explanation,
     said: &SourceStatement,
@@ -217,7 +217,7 @@ fn tell_window(
     explanation.window = Some(window);
 }
 
-/// The hits in the window, with their agents where the source records are there.
+/// The hits in the window, with their agents if the source records are still there.
 fn hits_of(
     source: &dyn Source,
     totals: &VecDeque<CountedTotal>,

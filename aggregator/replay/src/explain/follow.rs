@@ -1,11 +1,11 @@
-//! Follows one pair through its partition's log: what became of each of its entries, tier by tier.
+//! Follows one pair through its partition's log: how each of its entries was ruled, tier by tier.
 //!
-//! Each batch is handed to the engine with this pair's entries alone, so that the engine's memory stays
-//! small and every other rule (doubles, clocks, limits) is as it was. Beside the engine a state of the
-//! same pair is kept that can be looked into; it is the engine's own kind, fed with the engine's own
-//! instants. Knows nothing of what is asked. What stays true: at most [`ENTRIES_MAX`] entries are
-//! remembered; where the log is at the cap on pairs, the pair is ruled as if there were room, and no pair
-//! leaves to make it: what that changes is what late hits find.
+//! The engine gets each batch with this pair's entries alone, so that its memory stays small and every
+//! other rule (duplicates, clocks, limits) applies as it did. Beside the engine this keeps a state of the
+//! same pair that can be examined; it has the engine's own type and gets the engine's own instants. Knows
+//! nothing of the question. What stays true: at most [`ENTRIES_MAX`] entries are remembered; if the log
+//! is at the cap on pairs, the pair is ruled as if there were room, and no pair is evicted to make room:
+//! that changes only what late hits find.
 
 use std::collections::VecDeque;
 
@@ -27,22 +27,22 @@ use crate::replay::{Met, Replay, ReplayError};
 use crate::source::{ReadStep, Source};
 use tollgate_log::{Delivered, Stream};
 
-/// How many entries of the pair are remembered; the newest.
+/// How many of the pair's newest entries are remembered.
 const ENTRIES_MAX: usize = 200_000;
 
-/// How many statements, bursts and reports of refused calls.
+/// How many statements, bursts and reports of refused calls are remembered.
 const OTHERS_MAX: usize = 10_000;
 
 /// How long after the end of a denial reports of refused calls may come that belong to it: couriers send
-/// at once, and again for as long as it takes a connection to come back.
+/// at once, and again until their connection is back.
 const LATE: Span = Span::from_secs(10);
 
-/// Until when the pair is followed.
+/// Up to which point the pair is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUntil {
-    /// Until what was stated at this place (offset and entry) is over.
+    /// Until the denial stated at this log position (offset and entry) is over.
     Place((u64, u32)),
-    /// Until what was in force at this instant is over.
+    /// Until the denial in force at this instant is over.
     Instant(Timestamp),
     /// To the log's end.
     End,
@@ -63,9 +63,9 @@ pub struct PairFollow {
     pub entries: VecDeque<ExplainedEntry>,
     /// Tiers that were entered.
     pub bursts: VecDeque<Burst>,
-    /// What was said.
+    /// The statements about the pair.
     pub said: VecDeque<PairStatement>,
-    /// What agents refused.
+    /// Calls that agents refused.
     pub refused: VecDeque<RefusedCalls>,
     /// The append time of the last record that was read.
     pub read_upto: Timestamp,
@@ -80,7 +80,7 @@ fn push<T>(into: &mut VecDeque<T>, bound: usize, value: T) {
 }
 
 impl PairFollow {
-    /// Follows a pair from where a replay begins.
+    /// Follows a pair from the beginning of a replay.
     pub fn new(begun: Begun, resource: &str, domain: &str) -> Self {
         let Begun {
             replay,
@@ -111,11 +111,11 @@ impl PairFollow {
         }
     }
 
-    /// Reads on until everything is known.
+    /// Reads on until the answer is complete.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read or ruled.
+    /// If the log cannot be read or ruled.
     pub fn run(&mut self, source: &dyn Source, until: FollowUntil) -> Result<(), ReplayError> {
         let mut cursor = source.open(Stream::Hits, self.partition, self.next)?;
         loop {
@@ -160,14 +160,14 @@ impl PairFollow {
             None => from,
         };
         let late = match until {
-            // An older call than this is only counted, whenever it comes.
+            // However late a call comes, one older than this is only counted.
             FollowUntil::Instant(_) => TOO_OLD,
             FollowUntil::Place(_) | FollowUntil::End => LATE,
         };
         begun && end.saturating_add(late) < self.read_upto
     }
 
-    /// The end of what was in force at an instant or stated since, as it was said last.
+    /// The end of the denial in force at an instant or stated since, as stated last.
     fn in_force_after(&self, at: Timestamp) -> Option<Timestamp> {
         let last = self.said.back()?;
         match last.statement.says {
@@ -265,7 +265,7 @@ impl PairFollow {
                 self.rule(at, hit, place, &agent)
             };
             let until = self.closed_until();
-            // Where nothing changed nothing can have been said.
+            // If nothing changed, the engine stated nothing.
             stood.push((until != before).then(|| self.standing()));
             let entry = ExplainedEntry {
                 place,
@@ -287,7 +287,7 @@ impl PairFollow {
     /// Rules an entry on the state beside the engine.
     fn rule(&mut self, at: Timestamp, hit: &Hit<'_>, place: (u64, u32), agent: &str) -> EntryFate {
         let now = self.pair.time.map_or(at, |time| time.max(at));
-        // What has left by now must not look as if this entry had taken it away.
+        // Drop what is over by now first, so that this entry does not seem to have removed it.
         self.pair.state.forget(&self.class, now);
         let held = |pair: &Pair| -> Vec<u64> {
             let tiers = pair.state.tiers.iter().zip(self.class.tiers());
@@ -298,7 +298,7 @@ impl PairFollow {
         let entered =
             |pair: &Pair| -> Vec<_> { pair.state.tiers.iter().map(|tier| tier.entered).collect() };
         let (held_before, entered_before) = (held(&self.pair), entered(&self.pair));
-        // As a correction that moves stamps moves those of estimates.
+        // A correction moves the stamps of estimates in the same way.
         let moved_us = at.signed_micros_since(hit.at);
         let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
         let ruled = self.pair.rule(&self.class, at, event, false);
@@ -333,7 +333,7 @@ impl PairFollow {
         }
     }
 
-    /// Takes note of what the engine said about the pair. `stood` is how it stood after each entry.
+    /// Records the engine's statements about the pair. `stood` has the pair's state after each entry.
     fn listen(&mut self, delivered: &Delivered, stood: &[(u32, Option<PairStatement>)]) {
         let statements: Vec<Statement> = self
             .replay
@@ -369,7 +369,7 @@ impl PairFollow {
         constraints::of(&self.class, &self.pair.state, self.pair.now())
     }
 
-    /// How the pair stands, with nothing said about it yet.
+    /// The pair's current state, without a statement.
     fn standing(&self) -> PairStatement {
         let now = self.pair.now();
         let tiers = self.pair.state.tiers.iter().zip(self.class.tiers());
@@ -396,7 +396,7 @@ impl PairFollow {
         }
     }
 
-    /// New versions have come into force: the pair follows, one after the other.
+    /// Applies new versions, one after the other.
     fn new_limits(&mut self) {
         let newest = self.replay.engine().version();
         while self.version != newest {
@@ -423,7 +423,7 @@ impl PairFollow {
         &self.class
     }
 
-    /// Whether the state beside the engine is the engine's.
+    /// Whether the state beside the engine agrees with the engine's.
     fn agrees(&self) -> bool {
         let Some(engines) = self.replay.engine().look(&self.resource, &self.domain) else {
             return true;

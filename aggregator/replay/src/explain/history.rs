@@ -1,7 +1,7 @@
-//! What is remembered of a pair that is followed: its entries, its bursts, what was said of it.
+//! What is remembered of a followed pair: its entries, its bursts, the statements about it.
 //!
-//! Plain data. Knows nothing of logs and engines. What stays true: instants of entries are those that were
-//! ruled, after all corrections.
+//! Plain data. Knows nothing of logs and engines. What stays true: instants of entries are those
+//! that were ruled, after all corrections.
 
 use super::view::ConstraintView;
 use tollgate_engine::rules::tiers::Phase;
@@ -12,25 +12,25 @@ use tollgate_shared::wire::statement::{Denial, Says, Statement};
 /// One entry of the pair.
 #[derive(Clone, Debug)]
 pub struct ExplainedEntry {
-    /// Offset and entry.
+    /// Its offset and entry index.
     pub place: (u64, u32),
     /// The agent.
     pub agent: Box<str>,
-    /// As the agent stamped it.
+    /// The agent's stamp.
     pub stamp: Timestamp,
-    /// After all corrections.
+    /// The stamp after all corrections.
     pub at: Timestamp,
-    /// When the log took it.
+    /// When the log appended it.
     pub appended: Timestamp,
-    /// Hits in it.
+    /// How many hits it has.
     pub copies: u64,
-    /// What became of them.
+    /// How it was ruled.
     pub fate: EntryFate,
-    /// When the pair was open again after it; none: it was open.
+    /// When the pair is open again after it; `None` if it stayed open.
     pub until: Option<Timestamp>,
 }
 
-/// What became of an entry.
+/// How an entry was ruled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFate {
     /// It was ruled.
@@ -39,55 +39,55 @@ pub enum EntryFate {
         granted: u64,
         /// Hits of excess.
         excess: u64,
-        /// Hits too late to say.
+        /// Hits that came too late to be granted or excess.
         late: u64,
         /// Granted hits by tier.
         by_tier: Vec<u64>,
-        /// Tiers that it entered.
+        /// Tiers that the entry entered.
         entered: Vec<usize>,
-        /// How much of each other constraint was used after it, as pictures have them.
+        /// How much of each other constraint was used after it, as in pictures.
         used: Vec<u64>,
     },
-    /// Its batch had come before.
+    /// Its batch was a duplicate.
     Duplicate,
-    /// It was stamped too long before its append.
+    /// Its stamp is too far before its append time.
     TooOld,
     /// Nothing limits its resource.
     Free,
 }
 
-/// A tier was entered.
+/// An entry entered a tier.
 #[derive(Clone, Debug)]
 pub struct Burst {
     /// The tier, from 1.
     pub tier: usize,
     /// When.
     pub at: Timestamp,
-    /// By which entry.
+    /// The log position of the entry.
     pub place: (u64, u32),
-    /// Of whom.
+    /// The agent of the entry.
     pub agent: Box<str>,
 }
 
-/// How a tier stood.
+/// The state of a tier.
 #[derive(Clone, Debug)]
 pub struct TierNow {
     /// Its phase.
     pub phase: Phase,
     /// When it was entered.
     pub entered: Option<Timestamp>,
-    /// Hits in its window: their instants, each with how many.
+    /// Hits in its window: each instant with a number of hits.
     pub window: Vec<(Timestamp, u64)>,
 }
 
-/// A statement about the pair, and how things stood.
+/// A statement about the pair, and the state at that time.
 #[derive(Clone, Debug)]
 pub struct PairStatement {
-    /// What was said; its place is the one in the log.
+    /// The statement; its log position is the real one, not that of the reduced batch.
     pub statement: Statement,
     /// The pair's time.
     pub since: Timestamp,
-    /// When the log took what caused it.
+    /// When the record that caused it was appended.
     pub appended: Timestamp,
     /// The limits of the pair.
     pub class: RateClass,
@@ -112,12 +112,12 @@ pub struct RefusedCalls {
     pub last: Timestamp,
 }
 
-/// Offset and entry of a statement.
+/// The offset and entry of a statement.
 pub fn key(statement: &Statement) -> (u64, u32) {
     (statement.place.offset, statement.place.entry)
 }
 
-/// The denial that a statement says, if it is one.
+/// The denial that a statement announces, if it is one.
 pub fn denial_of(statement: &Statement) -> Option<Denial> {
     match statement.says {
         Says::Denied(denial) => Some(denial),

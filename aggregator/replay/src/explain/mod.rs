@@ -1,16 +1,16 @@
-//! Why was I refused? And why was I not?
+//! Explains why a call was refused, or why it was not.
 //!
 //! ```text
 //! code, or resource, domain and instant
 //!   ├─> copies: whose copies filled what, where copies are limited
 //!   └─> follow: the pair's partition through the engine, with this pair's hits alone
-//!         └─> answer: the statement in force, its window, its tiers, what led there
+//!         └─> answer: the statement in force, its window, its tiers, what led to it
 //!               └─> text: the same for people
 //! ```
 //!
-//! The log alone answers; nothing is asked of an aggregator. Knows nothing of command lines and HTTP.
-//! What stays true: the rulings that are shown are the engine's, from the same records by the same
-//! limits; what the log does not say is not guessed.
+//! The answer comes from the log alone, not from an aggregator. Knows nothing of command lines and
+//! HTTP. What stays true: the rulings shown are the engine's, from the same records under the same
+//! limits; nothing is guessed that the log does not contain.
 
 mod answer;
 mod constraints;
@@ -46,18 +46,18 @@ use follow::{FollowUntil, PairFollow};
 use tollgate_log::{Delivered, Stream};
 pub use view::Explanation;
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What stands behind the code that an agent gave?
+    /// What is behind the code that an agent returned?
     Code(Code),
-    /// What became of a call of a pair at an instant; without one: what denied it last?
+    /// How was a call of a pair ruled at an instant? Without an instant: what denied the pair last?
     Pair {
         /// The resource.
         resource: String,
-        /// The domain; none: everybody, under the global limit.
+        /// The domain; `None`: everybody, under the global limit.
         domain: Option<String>,
-        /// When.
+        /// The instant.
         at: Option<Timestamp>,
     },
 }
@@ -68,7 +68,7 @@ pub enum ExplainError {
     /// The log cannot be read or ruled.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The log has no such record, or nothing was stated there.
+    /// The log has no such record, or the record caused no statement.
     #[error("{0}")]
     NotThere(String),
 }
@@ -83,7 +83,7 @@ impl From<SourceError> for ExplainError {
 ///
 /// # Errors
 ///
-/// Where the log cannot be read, or does not have what is asked about.
+/// If the log cannot be read, or does not have what the question is about.
 pub fn explain(
     source: &dyn Source,
     question: &Question,
@@ -124,7 +124,7 @@ fn explanation_of(
     {
         return copies::explain(source, &asked, keys);
     }
-    // An address is looked for as the network that it is limited as.
+    // The pair of an address is that of the network as which the address is limited.
     let rate = book
         .latest()
         .and_then(|version| version.limits.rate(&asked.resource));
@@ -162,17 +162,17 @@ fn explanation_of(
     }
 }
 
-/// What is asked, with the pair's names known.
+/// A question with the pair's names known.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedPair {
     pub resource: String,
-    /// None: everybody.
+    /// `None`: everybody.
     pub domain: Option<String>,
     pub until: FollowUntil,
     pub code: Option<Code>,
 }
 
-/// Where a replay begins, with the next offset.
+/// The beginning of a replay, with the next offset.
 pub(crate) struct Begun {
     pub replay: Replay,
     pub next: u64,
@@ -190,8 +190,8 @@ fn begin(
         let text = format!("partition {partition}: the log has {count} partitions");
         return Err(ExplainError::NotThere(text));
     }
-    // From the nearest snapshot that leaves the windows of a quarter of an hour before the instant in
-    // sight; where there is none, from the beginning.
+    // Begin at the nearest snapshot that is a quarter of an hour or more before the instant, so
+    // that the windows are complete; without one, at the beginning.
     let from = match asked.until {
         FollowUntil::Instant(at) => Some(Point::At(at.saturating_sub(LOOK_BACK))),
         FollowUntil::Place(_) | FollowUntil::End => None,
@@ -216,7 +216,7 @@ fn begin(
     })
 }
 
-/// How far before an instant what led to it may lie, for a replay that begins at a snapshot.
+/// How far before the instant a replay from a snapshot must begin, to see what led to a denial.
 const LOOK_BACK: tollgate_shared::time::Span = tollgate_shared::time::Span::from_secs(900);
 
 /// The pair that a code is about.
@@ -245,12 +245,13 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
             if let Some(op) = batch.ops().nth(code.place.entry as usize) {
                 return Ok(asked(batch.resource(op.resource), None));
             }
-            // Bans are stated behind the operations of those who met them.
+            // An aggregator states bans behind the last operation of the batch whose sender they
+            // deny.
             let said = announced_at(source, code)?;
             let said = said.ok_or_else(|| none("the batch there has no such operation"))?;
             Ok(asked(&said.resource, None))
         }
-        // Limits and generations state anew what is in force; whose, only the statement says.
+        // New limits and generations state denials again; only the statement names the pair.
         _ => {
             let said = announced_at(source, code)?;
             let said = said.ok_or_else(|| none("nothing was announced from there"))?;
@@ -284,7 +285,7 @@ fn announced_at(source: &dyn Source, code: Code) -> Result<Option<Announced>, So
     Ok(found.map(|(_, announced)| announced))
 }
 
-/// The first recorded statement that is wanted, and when it was recorded.
+/// The first recorded statement that `wanted` accepts, and when it was recorded.
 pub(crate) fn recorded(
     source: &dyn Source,
     partition: u32,
@@ -308,7 +309,7 @@ pub(crate) fn recorded(
     }
 }
 
-/// The partition that rules everybody's use of a resource.
+/// The partition that rules a resource's global limit.
 pub(crate) fn partition_of_everybody(source: &dyn Source, resource: &str) -> u32 {
     partition_of_resource(resource, source.partitions())
 }

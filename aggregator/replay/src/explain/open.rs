@@ -1,7 +1,7 @@
 //! Why a call was not refused.
 //!
-//! Knows only what was followed. What stays true: where the log cannot tell two reasons apart, both are
-//! named.
+//! Knows only what was followed. What stays true: if the log cannot distinguish two reasons, both
+//! are named.
 
 use tollgate_limits::{Limits, Mode, print_span};
 use tollgate_shared::escape::escaped;
@@ -14,11 +14,11 @@ use super::history::{EntryFate, key};
 use super::view::Explanation;
 use crate::range::Utc;
 
-/// How long a denial may take from its record to an agent, generously; a call that was let through
-/// later than this was let through by an agent that had not heard it for another reason.
+/// A generous bound on the time from a denial's record to an agent. If a call is let through later
+/// than this, its agent had not received the denial for another reason.
 const DELAY: Span = Span::from_secs(1);
 
-/// A denial was in force; was a call let through all the same?
+/// A denial was in force: was a call let through all the same?
 pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at: Timestamp) {
     let refused = follow
         .refused
@@ -29,7 +29,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
     };
     let said = follow.said.iter().rev().find(|said| said.since <= call.at);
     if said.is_some_and(|said| key(&said.statement) == call.place) {
-        // It is the hit that closed it, which is let through by right.
+        // This hit filled the limit, and is let through correctly.
         let text =
             "the call at that instant is the one that filled the window: the next is stopped";
         explanation.sentences.push(text.to_owned());
@@ -62,7 +62,7 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
     ));
 }
 
-/// Nothing was in force: why not?
+/// No denial was in force: why not?
 pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until: FollowUntil) {
     let limits = follow.replay.engine().limits();
     let who = format!(
@@ -112,7 +112,7 @@ fn would_have(follow: &PairFollow, at: Timestamp) -> Option<Timestamp> {
     before.until.filter(|end| at < *end)
 }
 
-/// What became of the call at an instant, where nothing was in force.
+/// How the call at an instant was ruled, if no denial was in force.
 fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
     let Some(call) = nearest(follow, at) else {
         let text = "the log has no call of it within a second of that instant";
@@ -178,7 +178,7 @@ fn used(follow: &PairFollow, at: Timestamp) -> String {
             print_span(tier.window)
         )
     });
-    // The others are known as they stood when what was asked about had been read.
+    // For other constraints only their state at the end of what was read is known.
     let others = follow.constraints();
     let all: Vec<String> = others.iter().map(constraints::told).chain(tiers).collect();
     match all.is_empty() {

@@ -10,7 +10,7 @@ use super::history::PairStatement;
 use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
 use crate::range::Utc;
 
-/// Says in words what was found.
+/// States the findings in words.
 pub(super) fn tell(
     explanation: &mut Explanation,
     said: &PairStatement,
@@ -73,7 +73,7 @@ pub(super) fn tell(
     explanation.sentences = all;
 }
 
-/// Whose hits filled a window, or used up a quota or a bucket.
+/// The agents whose hits filled a window, or used up a quota or a bucket.
 fn filled_by(window: &WindowView, cause: Cause) -> String {
     let agents: Vec<String> = window
         .by_agent
@@ -94,7 +94,7 @@ fn filled_by(window: &WindowView, cause: Cause) -> String {
     )
 }
 
-/// Who had banned it, and why, where the version is that.
+/// The operator of the ban, and the reason, if the version is a ban.
 pub(super) fn banned(version: Option<&VersionView>) -> String {
     match version.and_then(|version| version.amendment.as_ref()) {
         Some(amendment) => format!("an operator had banned it ({amendment})"),

@@ -84,7 +84,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// Who held the copies.
+    /// The agents that held the copies.
     fn write_holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.holders.is_empty() {
             writeln!(f, "\nwho held copies of it")?;
@@ -101,7 +101,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// How constraints and tiers stood at that moment.
+    /// The state of constraints and tiers at that moment.
     fn write_moment(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.constraints.is_empty() {
             writeln!(f, "\nconstraints at that moment")?;
@@ -121,7 +121,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// The calls that were refused or too much, by agent.
+    /// The calls that were refused or in excess, by agent.
     fn write_calls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, tally) in [
             ("refused calls", &self.refused),
@@ -141,7 +141,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// What was stated one after the other, and the call that was asked about.
+    /// The statements in order, and the call in question.
     fn write_statements(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if 1 < self.statements.len() {
             writeln!(f, "\nstated one after the other")?;
@@ -174,7 +174,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// The limits that ruled.
+    /// The limits in force.
     fn write_version(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(version) = &self.version {
             write!(

@@ -1,78 +1,76 @@
-//! What an explanation says, for programs. Fields are only ever added; instants are microseconds since
-//! the epoch.
+//! An explanation, for programs. Fields are only ever added; instants are microseconds since the epoch.
 
 use serde::Serialize;
 
 /// An explanation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
-    /// The form of this object.
+    /// The schema of this object.
     pub schema: &'static str,
     /// The log.
     pub log: String,
-    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unchecked_keys: Vec<String>,
     /// Whether a denial was in force.
     pub denied: bool,
-    /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`,
-    /// `full`; or `within_delay`, `blind`, `late`, `room`, `no_limit`, `shadow`, `ignored`, `duplicate`, `too_old`,
-    /// `no_call`.
+    /// Why or why not, in a word: `tier`, `hard`, `global`, `inaccessible`, `unconfigured`, `full`; or
+    /// `within_delay`, `blind`, `late`, `room`, `no_limit`, `shadow`, `ignored`, `duplicate`, `too_old`, `no_call`.
     pub reason: &'static str,
-    /// The same in sentences.
+    /// The reason in sentences.
     pub sentences: Vec<String>,
     /// The resource.
     pub resource: String,
     /// The domain; null: everybody.
     pub domain: Option<String>,
-    /// The instant that was asked about.
+    /// The instant that the question is about.
     pub at_us: Option<u64>,
-    /// The partition that rules it.
+    /// The partition that rules the pair.
     pub partition: u32,
     /// The code of the statement.
     pub code: Option<String>,
     /// The denial.
     pub denial: Option<DenialView>,
-    /// Until when it was closed, as it was said again and again: all statements of this closure.
+    /// All statements of this denial, each with the end that it states.
     pub statements: Vec<StatementView>,
-    /// The limits version that ruled.
+    /// The limits version in force.
     pub version: Option<VersionView>,
-    /// The hits that filled the window; of a quota or a bucket the newest that used it up.
+    /// The hits that filled the window; for a quota or a bucket the newest hits that used it up.
     pub window: Option<WindowView>,
-    /// Where copies are limited: who held copies of the scope at that moment, most first.
+    /// If copies are limited: the agents that held copies of the scope at that moment, most first.
     pub holders: Vec<HolderView>,
     /// The tiers at that moment, lowest first.
     pub tiers: Vec<TierView>,
-    /// The hard limit, windows, quotas and bucket at that moment, in the order of asking.
+    /// The hard limit, windows, quotas and bucket at that moment, in the order in which the rules check them.
     pub constraints: Vec<ConstraintView>,
-    /// The call that was asked about, where the log has it.
+    /// The call that the question is about, if the log has it.
     pub call: Option<CallView>,
     /// Hits that were let through while the denial was in force.
     pub excess: Tally,
-    /// Calls that agents refused while it was.
+    /// Calls that agents refused while the denial was in force.
     pub refused: Tally,
-    /// Tiers and other constraints over that time, drawn.
+    /// A drawing of tiers and other constraints over that time.
     pub picture: Option<String>,
 }
 
 /// The denial.
 #[derive(Clone, Debug, Serialize)]
 pub struct DenialView {
-    /// Which limit closed, as statements name it: `tier 2`.
+    /// The limit that denied, as statements name it: `tier 2`.
     pub cause: String,
-    /// The tier; null where it is not a tier's.
+    /// The tier; null if another limit denied.
     pub tier: Option<u8>,
     /// The limit.
     pub limit: u64,
     /// Its window.
     pub window_us: u64,
-    /// The instant of the hit that closed it.
+    /// The instant of the hit that caused the denial.
     pub since_us: u64,
-    /// When the log took that hit.
+    /// When the log appended that hit.
     pub appended_us: u64,
     /// When the statement was recorded as announced; null: it is not recorded.
     pub recorded_us: Option<u64>,
-    /// When it ends by itself; null: never.
+    /// When the denial ends by itself; null: never.
     pub until_us: Option<u64>,
 }
 
@@ -81,13 +79,13 @@ pub struct DenialView {
 pub struct StatementView {
     /// Its code.
     pub code: String,
-    /// The pair's time at it.
+    /// The pair's time when it was stated.
     pub at_us: u64,
-    /// Denied until then; null: open again, or never.
+    /// The end of the denial; null: open again, or it never ends.
     pub until_us: Option<u64>,
     /// `denied` or `open`.
     pub says: &'static str,
-    /// Which limit closed.
+    /// The limit that denied.
     pub cause: Option<String>,
 }
 
@@ -98,9 +96,9 @@ pub struct VersionView {
     pub number: u64,
     /// BLAKE3 of its text.
     pub digest: String,
-    /// What an operator did, with who, when and why, where the version is an amendment.
+    /// The operator's act, with who, when and why, if the version is an amendment.
     pub amendment: Option<String>,
-    /// What its text says of the resource.
+    /// The parts of its text about the resource.
     pub excerpt: String,
     /// All of its text.
     pub text: String,
@@ -109,11 +107,11 @@ pub struct VersionView {
 /// The hits that filled a window.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WindowView {
-    /// The instant of the first of them.
+    /// The instant of the first hit.
     pub from_us: u64,
-    /// That of the last.
+    /// The instant of the last hit.
     pub to_us: u64,
-    /// Hits that count in it.
+    /// How many hits count in the window.
     pub hits: u64,
     /// By agent, most first.
     pub by_agent: Vec<AgentView>,
@@ -137,13 +135,13 @@ pub struct AgentView {
 /// Copies that an agent held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HolderView {
-    /// The agent; null: staged, and nobody's until they are seized.
+    /// The agent; null: the copies are staged, and belong to no agent until they are seized.
     pub agent: Option<String>,
     /// Copies.
     pub copies: u64,
-    /// In so many holds.
+    /// How many holds they are in.
     pub holds: u64,
-    /// When the oldest of them was taken.
+    /// When the oldest of these holds was taken.
     pub oldest_us: u64,
 }
 
@@ -154,7 +152,7 @@ impl HolderView {
     }
 }
 
-/// Hits of a step of time.
+/// Hits in a step of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimeView {
     /// Where the step begins.
@@ -166,19 +164,19 @@ pub struct TimeView {
 /// A constraint other than tiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConstraintView {
-    /// Which one, as denials name it: `hard`, `window:0`, `quota:0`, `bucket`.
+    /// Its name in denials: `hard`, `window:0`, `quota:0`, `bucket`.
     pub name: String,
-    /// Over what it counts, as `1m`, `month`; null: a bucket.
+    /// The span that it counts over, such as `1m` or `month`; null: a bucket.
     pub over: Option<String>,
-    /// Its limit; of a bucket its burst.
+    /// Its limit; for a bucket its burst.
     pub limit: u64,
-    /// What counts in it, debt included; of a bucket what is used of its burst.
+    /// What counts in it, including debt; for a bucket what is used of its burst.
     pub counted: u64,
-    /// Of a bucket: the whole copies in it, below 0 where it owes some.
+    /// For a bucket: the whole copies in it; negative if it is in debt.
     pub level: Option<i64>,
     /// Whether it had no room for one more.
     pub full: bool,
-    /// When it has room for one more, if nothing comes; null: never.
+    /// When it has room for one more, if no hit comes; null: never.
     pub room_at_us: Option<u64>,
 }
 
@@ -191,11 +189,11 @@ pub struct TierView {
     pub limit: u64,
     /// Its window.
     pub window_us: u64,
-    /// How long it is active.
+    /// How long it stays active.
     pub active_us: u64,
     /// How long it cools down.
     pub cooldown_us: u64,
-    /// Whether it may be skipped while it does.
+    /// Whether it may be skipped while it cools down.
     pub skippable: bool,
     /// `inactive`, `active` or `cooling`.
     pub phase: &'static str,
@@ -203,13 +201,13 @@ pub struct TierView {
     pub hits: u64,
     /// When it was entered.
     pub entered_us: Option<u64>,
-    /// By whose hit; null where that lies before what was read.
+    /// The agent whose hit entered it; null if that was before the first record read.
     pub entered_by: Option<String>,
     /// The record of that hit: offset and entry.
     pub entered_at: Option<String>,
-    /// Until when it is active.
+    /// When its active time ends.
     pub active_until_us: Option<u64>,
-    /// Until when it cools down.
+    /// When its cooldown ends.
     pub cooling_until_us: Option<u64>,
 }
 
@@ -220,26 +218,26 @@ pub struct CallView {
     pub place: String,
     /// The agent.
     pub agent: String,
-    /// As the agent stamped it.
+    /// The agent's stamp.
     pub stamp_us: u64,
-    /// As it was ruled.
+    /// The instant at which it was ruled.
     pub at_us: u64,
-    /// When the log took it.
+    /// When the log appended it.
     pub appended_us: u64,
-    /// Its hits.
+    /// How many hits it has.
     pub copies: u64,
-    /// Of those: granted, excess, late.
+    /// How many of them were granted.
     pub granted: u64,
-    /// Beyond the limits.
+    /// How many were excess.
     pub excess: u64,
-    /// Too late to say.
+    /// How many came too late to be granted or excess.
     pub late: u64,
 }
 
-/// How often, and by whom.
+/// A number of calls and hits, with their agents.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
-    /// Calls, where they were refused; entries, where they were let through.
+    /// Refused calls, or entries that were let through.
     pub calls: u64,
     /// Hits.
     pub hits: u64,

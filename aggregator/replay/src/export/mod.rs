@@ -1,4 +1,4 @@
-//! An export: a range of a log in one portable, digested file, which is read as a log is.
+//! An export: a range of a log in one portable file with digests, which can be read like a log.
 //!
 //! ```text
 //! file     "TGEXPORT", version (u32), then blocks; integers are little-endian
@@ -7,16 +7,16 @@
 //!          first u64, last u64       records: offsets; chunk: up to which offset, number of the chunk;
 //!                                    end: how many blocks there are before it
 //!          raw bytes u32, stored bytes u32
-//!          what is stored            deflated (zlib)
-//!          BLAKE3                    32 bytes: of all of the block before; in the end block, of that and of
+//!          the stored bytes          deflated (zlib)
+//!          BLAKE3                    32 bytes: of the block up to here; in the end block, of that and of
 //!                                    every earlier block's BLAKE3, in the order of the file
 //! records  raw: offset u64, append time u64 (ms since the epoch), length u32, the record
 //! ```
 //!
-//! Blocks of one stream and partition stand in order. The description, as JSON, stands before the end. A
-//! range that does not begin where its partition does carries a snapshot of the engine at its
-//! beginning, so that whoever reads it needs nothing else. Knows nothing of audits. What stays true: a
-//! file that was cut or altered is refused, with where, before anything is said about it.
+//! Blocks of one stream and partition are in order. The description, as JSON, comes just before the end. If
+//! a range does not begin at its partition's beginning, the file has a snapshot of the engine at the range's
+//! beginning, so that a reader needs nothing else. Knows nothing of audits. What stays true: a file that was
+//! cut or altered is refused, with the position of the fault, before anything of it is used.
 
 mod read;
 mod write;
@@ -35,19 +35,19 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
 const DIGEST_BYTES: usize = 32;
 
-/// The most bytes that a block has before it is deflated, so that readers need little memory.
+/// The most bytes that a block has before compression, so that readers need little memory.
 const RAW_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// What an export is of.
+/// The description of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// The form of this object.
+    /// The schema of this object.
     pub schema: String,
-    /// The log that it was made of.
+    /// The log that was exported.
     pub log: String,
     /// How many partitions that log's hits have.
     pub partitions: u32,
-    /// Which hits are in it.
+    /// The hits in the export, by partition.
     pub hits: Vec<Slice>,
 }
 
@@ -58,11 +58,11 @@ pub struct Slice {
     pub partition: u32,
     /// The first offset.
     pub first: u64,
-    /// The first one that is not in it any more.
+    /// The first offset after the slice.
     pub next: u64,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Description,

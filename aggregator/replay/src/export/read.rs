@@ -1,4 +1,4 @@
-//! Reading an export as a log. All of it is verified before any of it is believed.
+//! Reading an export as a log. The whole file is verified before any part of it is used.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,14 +22,14 @@ use tollgate_log::{Delivered, Stream};
 /// The length of a record's header within a block.
 const RECORD_HEADER_BYTES: usize = 20;
 
-/// A block of the file: its header and where what it stores begins.
+/// A block of the file: its header, and where its stored bytes begin.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     header: Header,
     position: u64,
 }
 
-/// An export that is read.
+/// An export that is open for reading.
 pub struct ExportSource {
     path: PathBuf,
     file: Arc<File>,
@@ -45,7 +45,7 @@ impl ExportSource {
     ///
     /// # Errors
     ///
-    /// Where there is none, or it was cut or altered: then with where.
+    /// If there is no export, or it was cut or altered: the error says where.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         let name = path.display();
         let missing = |error| SourceError::Missing(format!("{name}: {error}"));
@@ -88,7 +88,7 @@ impl ExportSource {
         })
     }
 
-    /// What it is of.
+    /// The description of the export.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -206,10 +206,10 @@ impl Scan<'_> {
     }
 }
 
-/// What of each stream and partition has come so far: a writer puts its blocks in order.
+/// How far each stream and partition has come, to check that blocks are in order.
 #[derive(Default)]
 struct BlockOrder {
-    /// The last offset of the records.
+    /// The last offset of the records, by stream and partition.
     records: BTreeMap<(Stream, u32), u64>,
     /// The chunks of each snapshot.
     chunks: BTreeMap<(u32, u64), u64>,
@@ -245,7 +245,7 @@ impl BlockOrder {
     }
 }
 
-/// Whether the description knows the partitions that blocks are of.
+/// Checks that the description has all partitions of the blocks.
 fn check_partitions(blocks: &[Block], description: &Description) -> Result<(), String> {
     let found = description.partitions;
     if found == 0 || PARTITIONS_MAX < found {
@@ -298,10 +298,10 @@ fn what(header: &Header) -> String {
 }
 
 fn inflate(header: &Header, stored: &[u8]) -> Result<Vec<u8>, String> {
-    // No byte deflates more than 1,032: a length that is only announced takes no memory.
+    // Deflate expands a byte to at most 1,032: the stated length alone must not allocate memory.
     let most = stored.len().saturating_mul(1_032);
     let mut raw = Vec::with_capacity(most.min(header.raw as usize));
-    // One byte more than there should be, so that a longer content is seen.
+    // One byte more than stated, to notice longer content.
     ZlibDecoder::new(stored)
         .take(u64::from(header.raw) + 1)
         .read_to_end(&mut raw)
@@ -426,7 +426,7 @@ fn records(raw: &Bytes, header: &Header) -> Result<Vec<Delivered>, &'static str>
         let begin = at + RECORD_HEADER_BYTES;
         raw.get(begin..begin + length).ok_or(CUT)?;
         let offset = long(0);
-        // One that stands there twice is for the audit to tell.
+        // A record that appears twice is left for the audit to report.
         if records.last().is_some_and(|last| offset < last.offset) {
             return Err("offsets of records fall");
         }

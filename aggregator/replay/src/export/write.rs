@@ -1,6 +1,6 @@
-//! Writing an export: blocks from several threads into one file, and the copying of a log's range.
+//! Writing an export: blocks from several threads into one file, and copying a log's range.
 //!
-//! What stays true: blocks of one stream and partition are written by one thread, in order; memory is
+//! What stays true: one thread writes all blocks of one stream and partition, in order; memory is
 //! that of a few batches.
 
 use std::io::{self, Write};
@@ -31,16 +31,16 @@ struct Inner<W> {
     bytes: u64,
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
     /// Records of hits.
     pub hits: u64,
     /// Records of denials.
     pub denials: u64,
-    /// Ids of keys that were missing: the tags of aggregators' records under them were taken as good.
+    /// Ids of missing record keys: the tags of aggregators' records under them were not checked.
     pub unchecked_keys: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn create(mut sink: W) -> io::Result<Self> {
         sink.write_all(&MAGIC)?;
         sink.write_all(&VERSION.to_le_bytes())?;
@@ -63,11 +63,11 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Writes records of a partition, behind what was written of it before.
+    /// Writes records of a partition, after the earlier ones.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn records(&self, stream: Stream, partition: u32, records: &[Delivered]) -> io::Result<()> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Ok(());
@@ -83,11 +83,11 @@ impl<W: Write> Writer<W> {
         self.block(of, (first.offset, last.offset), &raw)
     }
 
-    /// Writes the snapshot of a partition's engine with everything up to an offset.
+    /// Writes the snapshot of a partition's engine up to and including an offset.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn snapshot(&self, partition: u32, upto: u64, chunks: &[Vec<u8>]) -> io::Result<()> {
         for (number, chunk) in chunks.iter().enumerate() {
             let of = (BlockKind::Chunk, Stream::Hits, partition);
@@ -96,11 +96,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the file; how many bytes it has.
+    /// Ends the file. Returns its length in bytes.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn finish(self, description: &Description) -> io::Result<u64> {
         let json = serde_json::to_vec(description).map_err(io::Error::other)?;
         self.block((BlockKind::Description, Stream::Hits, 0), (0, 0), &json)?;
@@ -126,7 +126,7 @@ impl<W: Write> Writer<W> {
     ) -> io::Result<()> {
         let long = |_| io::Error::other("a block is longer than the format allows");
         let raw_bytes = u32::try_from(raw.len()).map_err(long)?;
-        // The fastest: an export is written once and at most read a few times.
+        // The fastest level: an export is written once and read a few times at most.
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(raw)?;
         let stored = encoder.finish()?;
@@ -160,7 +160,7 @@ impl<W: Write> Writer<W> {
 ///
 /// # Errors
 ///
-/// Where the log cannot be read, or the file cannot be written.
+/// If the log cannot be read, or the file cannot be written.
 pub fn export<W: Write + Send>(
     source: &dyn Source,
     task: &Task,
@@ -190,7 +190,7 @@ pub fn export<W: Write + Send>(
         return Err(ExportError::Write(error));
     }
     let copied = copied?;
-    // Last, so that no pointer in the hits lacks its version.
+    // Last, so that every limits activation in the hits finds its version.
     let mut cursor = source
         .open(Stream::Limits, 0, 0)
         .map_err(ReplayError::from)?;
@@ -274,7 +274,7 @@ impl<W: Write> Copying<'_, W> {
         }
         for upto in self.work.source.snapshots(self.index) {
             if slice.first <= upto && upto < slice.next {
-                // One that cannot be read is no evidence for anybody.
+                // A snapshot that cannot be read proves nothing.
                 if let Ok(chunks) = self.work.source.snapshot(self.index, upto) {
                     self.wrote(self.writer.snapshot(self.index, upto, &chunks))?;
                 }
@@ -284,7 +284,8 @@ impl<W: Write> Copying<'_, W> {
         Ok(Some((slice, exported)))
     }
 
-    /// The engine at the beginning of the range, unless that is the partition's.
+    /// Writes the engine's snapshot at the beginning of the range, unless that is the partition's
+    /// beginning.
     fn beginning(&self, replay: &mut Replay, first: u64) -> Result<(), ReplayError> {
         let Some(upto) = first.checked_sub(1) else {
             return Ok(());
@@ -293,7 +294,7 @@ impl<W: Write> Copying<'_, W> {
         self.wrote(self.writer.snapshot(self.index, upto, &chunks))
     }
 
-    /// The recorded statements that the range's hits caused, and whatever stands between them.
+    /// Writes the recorded statements that the range's hits caused, and all records between them.
     fn denials(&self, slice: Slice) -> Result<u64, ReplayError> {
         let mut cursor = self.work.source.open(Stream::Denials, self.index, 0)?;
         let (mut count, mut begun) = (0, slice.first == 0);
@@ -339,7 +340,7 @@ impl<W: Write> Copying<'_, W> {
         }
     }
 
-    /// A file that cannot be written ends everything; what happened is kept for who asked.
+    /// After a write error everything ends; the error is kept for the caller.
     fn wrote(&self, result: io::Result<()>) -> Result<(), ReplayError> {
         result.map_err(|error| {
             let text = SourceError::Missing(error.to_string());

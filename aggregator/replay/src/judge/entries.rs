@@ -1,6 +1,6 @@
-//! What stands in entries and totals, under the model's names, and the model's causes under the wire's.
+//! Entries and totals in the model's types, and the model's causes in those of the wire.
 //!
-//! Knows nothing of limits or of what the model says.
+//! Knows nothing of limits and of the model's statements.
 
 use tollgate_model::Cause as ModelCause;
 use tollgate_model::log::{EntryKind, TotalPart};
@@ -8,7 +8,7 @@ use tollgate_shared::wire::hits::HitKind;
 use tollgate_shared::wire::record::Total;
 use tollgate_shared::wire::statement::Cause;
 
-/// What an entry's copies are. A cost that was known afterwards is an entry like any other.
+/// The kind of an entry. For the model a charge is an entry like any other.
 pub fn kind_to_model(kind: HitKind) -> EntryKind {
     match kind {
         HitKind::Hit | HitKind::Charge => EntryKind::Hit,
@@ -34,8 +34,8 @@ pub fn part_to_model(total: Total) -> TotalPart {
     }
 }
 
-/// What closes a scope, as statements say it. The model has no word of its own for a resource without
-/// tiers: it says tier 0.
+/// The cause of a denial, as statements name it. The model has no cause of its own for a resource
+/// without tiers: it names tier 0.
 pub fn cause_to_wire(cause: ModelCause) -> Cause {
     let index = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
     match cause {

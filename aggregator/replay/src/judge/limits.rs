@@ -1,4 +1,4 @@
-//! A limits version under the model's names.
+//! A limits version in the model's types.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use tollgate_shared::networks::{NetworkName, network};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
 
-/// The same limits as the model has them: rates only, and as stated, since the model works out
-/// inheritance by itself.
+/// The limits for the model: rates only, and as stated, since the model applies inheritance by
+/// itself.
 pub fn to_model(limits: &Limits) -> ModelLimits {
     let resources = limits.rates().map(|rate| {
         let domains = rate
             .overrides()
             .map(|(domain, own)| (domain.to_owned(), override_of(&own.stated, rate.stated())));
         let resource = ResourceLimits {
-            // A resource inherits from nobody, so what it states is what holds by default.
+            // A resource inherits from nothing, so what it states is the default.
             default: of_class(&rate.stated().class()),
             domains: domains.collect(),
             global: rate.global(),
@@ -36,7 +36,7 @@ pub fn to_model(limits: &Limits) -> ModelLimits {
 }
 
 fn override_of(stated: &Stated, of_resource: &Stated) -> DomainOverride {
-    // Whose calendar it is, a domain inherits by itself: a quota of the resource has the domain's zone.
+    // A domain inherits the zone separately: a quota of the resource counts in the domain's zone.
     let zone = stated.zone.as_ref().or(of_resource.zone.as_ref());
     let quotas = |all: &[Allowance]| {
         let zone = zone.map(|zone| (**zone).clone()).unwrap_or_default();
@@ -140,8 +140,8 @@ fn tiers_of(tiers: &[Tier]) -> Vec<tollgate_model::Tier> {
         .collect()
 }
 
-/// What an operator did as the model has it. Acts on pairs that are not `wanted`, and on what the
-/// model does not know, become acts on nobody.
+/// An operator's act for the model. Acts on pairs that are not `wanted`, and on things that the
+/// model does not know, become acts on no pair.
 pub fn act_to_model(
     act: &Act,
     limits: Option<&Arc<Limits>>,
@@ -157,7 +157,7 @@ pub fn act_to_model(
     let pair = |resource: &str, domain: &str| {
         wanted(resource, domain).then(|| (resource.to_owned(), domain.to_owned()))
     };
-    // A network has pairs in every partition, which are asked about one by one.
+    // A network has pairs in every partition, so each pair must be checked.
     let is_here = |resource: &Option<Box<str>>, domain: &str| {
         let is_network = matches!(network(domain), NetworkName::Network(_));
         resource

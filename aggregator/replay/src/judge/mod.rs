@@ -1,8 +1,8 @@
-//! The bridge from the log's records to the independent model: what was denied, and was it right?
+//! The bridge from the log's records to the independent model: which denials does the model confirm?
 //!
-//! Decodes records and limits and hands them to the model under its own names; rules nothing itself.
-//! Used by the demonstration and by audits. What stays true: the model is fed in log order, partition
-//! by partition, and neither the engine nor anything it said takes part.
+//! Decodes records and limits and passes them to the model in its types; rules nothing itself. Used by the
+//! demonstration and by audits. What stays true: the model gets records in log order, partition by partition,
+//! and neither the engine nor its statements take part.
 
 mod entries;
 mod limits;
@@ -28,7 +28,7 @@ pub use limits::{act_to_model, to_model};
 use tollgate_limits::versions::Version;
 use tollgate_log::Delivered;
 
-/// Versions by number, as they stand in the log: limits, and what operators did beside them.
+/// Versions by number, as in the log: limits, and operators' acts beside them.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     all: BTreeMap<u64, Brought>,
@@ -41,7 +41,7 @@ enum Brought {
 }
 
 impl Versions {
-    /// Takes note of one.
+    /// Adds a version.
     pub fn insert(&mut self, version: &Version) {
         let made = version.made.as_ref().map(|made| &made.act);
         let brought = match made {
@@ -61,7 +61,7 @@ impl Versions {
         limits.next().map_or(&[], |limits| limits.record_keys())
     }
 
-    /// Those that are limits, in order.
+    /// The versions that are limits, in order.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<Limits>> {
         self.all.values().filter_map(|brought| match brought {
             Brought::Limits(limits) => Some(limits),
@@ -70,7 +70,7 @@ impl Versions {
     }
 }
 
-/// What the model said of one hits record, and who sent it.
+/// The model's rulings of one hits record, and its sender.
 #[derive(Debug)]
 pub struct RuledBatch<'a> {
     /// The record's partition.
@@ -81,44 +81,44 @@ pub struct RuledBatch<'a> {
     pub agent: &'a str,
     /// Its entries with their rulings, in order.
     pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
-    /// The statements that it caused.
+    /// The statements that the record caused.
     pub statements: Vec<(ScopeName, Statement)>,
 }
 
-/// Records that the model never saw, because nobody could.
+/// Records that the model never got, because they are invalid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// Records that cannot be decoded.
     pub undecodable: u64,
-    /// Records that only aggregators may write, without their tag.
+    /// Records that only aggregators may write, without a valid tag.
     pub forged: u64,
 }
 
-/// Where a record stands.
+/// The position of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     /// Its offset.
     pub offset: u64,
-    /// When the log took it, in microseconds.
+    /// When the log appended it, in microseconds since the epoch.
     pub appended_us: u64,
 }
 
-/// What the model said of one record.
+/// The model's result for one record.
 #[derive(Debug, Default)]
 pub struct Fed<'a> {
-    /// The entries that it was asked about, with their rulings, in order.
+    /// The entries that the model ruled, with their rulings, in order.
     pub entries: Vec<(HitEntry<'a>, EntryRuling)>,
     /// The statements that the record caused.
     pub changes: Vec<ScopeChange>,
-    /// What became of totals.
+    /// How totals were ruled.
     pub totals: Vec<TotalRuling>,
-    /// The first instant in them.
+    /// The instant of the first total.
     pub first_total_us: u64,
-    /// The versions that the record brought in.
+    /// The versions that the record brought into force.
     pub versions: Vec<(u64, tollgate_model::Limits)>,
 }
 
-/// Feeds a record to the model of its partition: of hits those of the pairs that are `wanted`.
+/// Gives a record to the model of its partition; of hits only those of the pairs that are `wanted`.
 pub fn feed<'a>(
     model: &mut PartitionModel,
     at: At,
@@ -175,7 +175,7 @@ pub fn feed<'a>(
             let new = versions
                 .all
                 .range((known, Bound::Included(pointer.version)));
-            // One after the other: the engine states what each of them changes.
+            // One after the other: the engine states what each version changes.
             for (version, brought) in new {
                 let input = match brought {
                     Brought::Limits(limits) => {
@@ -207,7 +207,7 @@ pub fn feed<'a>(
             }
             fed
         }
-        // Copies are none of the model's business.
+        // The model does not rule copies.
         Record::Genesis(_)
         | Record::Holds(_)
         | Record::Beat(_)
@@ -222,7 +222,7 @@ fn feed_hits<'a>(
     batch: &HitBatch<'a>,
     wanted: &dyn Fn(&str, &str) -> bool,
 ) -> Fed<'a> {
-    // The number that each entry has in the record: places go by it.
+    // Each entry's index in the record, which is part of its log position.
     let (mut numbers, mut entries) = (Vec::new(), Vec::new());
     for (number, hit) in (0u32..).zip(batch.hits()) {
         let resource = batch.resource(hit.resource);
@@ -275,7 +275,7 @@ pub struct ModelCheck {
 }
 
 impl ModelCheck {
-    /// Judges a log of so many partitions, whose owners sign with these keys.
+    /// Checks a log of `partitions` partitions, whose aggregators sign with these keys.
     pub fn new(partitions: u32, keys: Keyring) -> Self {
         let partitions = (0..partitions).map(|_| PartitionModel::new()).collect();
         Self {
@@ -286,7 +286,7 @@ impl ModelCheck {
         }
     }
 
-    /// Applies the next record of a partition. What it says of a hits record is given back.
+    /// Applies the next record of a partition. Returns the rulings of a hits record.
     pub fn apply<'a>(
         &mut self,
         partition: u32,
@@ -332,8 +332,9 @@ impl ModelCheck {
         })
     }
 
-    /// Whether the model denies what an agent refused at `at_us`, naming `code` as its reason: the
-    /// pair, or its whole resource, denied by a statement at or before that place, with a later end.
+    /// Whether the model denies a call that an agent refused at `at_us`, naming `code` as its reason: the
+    /// pair, or its whole resource, must be denied by a statement at or before that log position, with a later
+    /// end.
     pub fn justifies(&self, code: Code, resource: &str, domain: &str, at_us: u64) -> bool {
         let place = ModelPlace {
             offset: code.place.offset,
@@ -345,8 +346,8 @@ impl ModelCheck {
             .is_some()
     }
 
-    /// In words, when what the model says of the pair and of its resource at a code's place ends: what to look
-    /// at where a refusal is not justified.
+    /// In words, the end of what the model states at a code's log position of the pair and of its resource.
+    /// For diagnosis of a refusal that is not justified.
     pub fn ends(&self, code: Code, resource: &str, domain: &str) -> String {
         let place = ModelPlace {
             offset: code.place.offset,
@@ -369,7 +370,7 @@ impl ModelCheck {
         format!("the pair {}, all {}", of(Some(domain)), of(None))
     }
 
-    /// What the model could not be fed.
+    /// The records that the model never got.
     pub const fn unseen(&self) -> Unseen {
         self.unseen
     }

@@ -1,6 +1,6 @@
-//! A journal's directory as evidence, with the snapshots that lie in it.
+//! A journal's directory as a source, with its snapshots.
 //!
-//! What stays true: nothing in the directory is changed, and whoever writes it is not disturbed.
+//! What stays true: nothing in the directory is changed, and its writer is not disturbed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::journal::snapshots::Snapshots;
 use tollgate_log::journal::{JournalReader, OpenError, PartitionReader, ReadError};
 
-/// A journal that is read.
+/// A journal that is open for reading.
 pub struct JournalSource {
     dir: PathBuf,
     snapshots: Snapshots,
@@ -25,7 +25,7 @@ impl JournalSource {
     ///
     /// # Errors
     ///
-    /// Where there is none that this build reads.
+    /// If there is no journal that this build reads.
     pub fn open(dir: &Path) -> Result<Self, SourceError> {
         if !dir.is_dir() {
             let text = format!("{}: no such directory", dir.display());

@@ -1,4 +1,4 @@
-//! The topics of a Kafka as evidence. Nothing is made in it, no group is joined, nothing is committed.
+//! Kafka topics as a source. Creates nothing, joins no group, commits nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tollgate_log::Stream;
 use tollgate_log::kafka::reader::{self, KafkaRead, KafkaReader};
 use tollgate_log::kafka::{Candidate, KafkaConfig, KafkaFault, StateTopic};
 
-/// A Kafka that is read.
+/// A Kafka log that is open for reading.
 pub struct KafkaSource {
     config: KafkaConfig,
     state: Option<StateTopic>,
@@ -24,7 +24,7 @@ impl KafkaSource {
     ///
     /// # Errors
     ///
-    /// Where nobody answers, or there are none.
+    /// If no broker answers, or there are no such topics.
     pub fn open(
         bootstrap: &str,
         prefix: &str,
@@ -90,7 +90,7 @@ impl Source for KafkaSource {
     }
 
     fn snapshots(&self, partition: u32) -> Vec<u64> {
-        // Where they cannot be looked at there is nothing to compare; the hits are read all the same.
+        // If snapshots cannot be listed, none is compared; the hits are read all the same.
         let found = self.candidates(partition).unwrap_or_default();
         let mut uptos: Vec<u64> = found.iter().map(|found| found.id.upto).collect();
         uptos.sort_unstable();

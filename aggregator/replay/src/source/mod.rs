@@ -1,14 +1,14 @@
-//! Logs as evidence: a whole log that is read and never written, wherever it lies.
+//! Sources: a whole log that is read and never written, wherever it is stored.
 //!
 //! ```text
-//! --journal DIR        the files of a journal, whether or not somebody writes them, or a copy
+//! --journal DIR        the files of a journal or of a copy, whether or not a process writes them
 //! --kafka HOST:PORT    the topics of a Kafka
 //! --export FILE        one portable file with a range of either
 //! ```
 //!
-//! Knows nothing of what records mean. What stays true: nothing is changed and nothing is locked;
-//! cursors are independent of each other, so that partitions can be read side by side; what cannot be
-//! read is said with its place, and never skipped.
+//! Knows nothing of what records mean. What stays true: nothing is changed and nothing is locked; cursors are
+//! independent of each other, so that partitions can be read in parallel; an unreadable record is reported
+//! with its position, and never skipped.
 
 pub mod journal;
 #[cfg(feature = "kafka")]
@@ -22,52 +22,52 @@ use tollgate_log::{Delivered, Stream};
 /// Why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// There is none, or it cannot be opened.
+    /// There is no log, or it cannot be opened.
     #[error("{0}")]
     Missing(String),
-    /// What is there is not what was written, or a later build wrote it.
+    /// The log is damaged, or a later build wrote it.
     #[error("{0}")]
     Bad(String),
-    /// Nobody answers.
+    /// No broker answers.
     #[error("{0}")]
     Unreachable(String),
-    /// It does not let us.
+    /// Access is refused.
     #[error("{0}")]
     NotAuthorised(String),
-    /// What we were told about the way there is wrong.
+    /// The settings for the connection are wrong.
     #[error("{0}")]
     Settings(String),
 }
 
-/// What reading on came to.
+/// The result of reading on.
 #[derive(Clone, Debug)]
 pub enum ReadStep {
     /// Records in order; at least one.
     Records(Vec<Delivered>),
-    /// What was to be read next is gone; reading goes on at `next`.
+    /// The next records are gone; reading goes on at `next`.
     Gone {
         /// The offset that was wanted.
         wanted: u64,
-        /// The first one that there is.
+        /// The first offset that the partition still has.
         next: u64,
     },
-    /// That is all at the moment.
+    /// There are no more records at the moment.
     End,
 }
 
 /// Reads one partition of one stream, front to back.
 pub trait Cursor: Send {
-    /// Reads on. After [`ReadStep::End`] it may be asked again: a live log grows.
+    /// Reads on. May be called again after [`ReadStep::End`]: a live log grows.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read any further.
+    /// If the log cannot be read any further.
     fn read(&mut self) -> Result<ReadStep, SourceError>;
 }
 
 /// A log that can be read.
 pub trait Source: Send + Sync {
-    /// How it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> String;
 
     /// How many partitions hits and denials have.
@@ -77,7 +77,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Where it cannot be read.
+    /// If it cannot be read.
     fn open(
         &self,
         stream: Stream,
@@ -85,24 +85,24 @@ pub trait Source: Send + Sync {
         from: u64,
     ) -> Result<Box<dyn Cursor>, SourceError>;
 
-    /// The snapshots of a partition's engine that lie beside the log, by the offset of the last record
-    /// in each, ascending.
+    /// The snapshots of a partition's engine beside the log, by the offset of the last record in each,
+    /// ascending.
     fn snapshots(&self, _partition: u32) -> Vec<u64> {
         Vec::new()
     }
 
-    /// The chunks of one of them.
+    /// The chunks of one snapshot.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read.
+    /// If it cannot be read.
     fn snapshot(&self, partition: u32, upto: u64) -> Result<Chunks, SourceError> {
         Err(SourceError::Missing(format!(
             "partition {partition}: no snapshot at {upto}"
         )))
     }
 
-    /// The first offset of a partition's hits that is left out on purpose; none where nothing is.
+    /// The first offset of a partition's hits that is left out on purpose; `None` if none is.
     fn hits_end(&self, _partition: u32) -> Option<u64> {
         None
     }
@@ -113,8 +113,8 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// Why there is nothing of a log in a range, and what there is instead: of nothing nothing is reported, or it
-/// would look like a report of all.
+/// Why a range has no records, and what the log has instead. A report of nothing must not look like a report
+/// that all is well.
 pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
     let (name, partitions) = (source.name(), source.partitions());
     let points = [range.from, range.to].into_iter().flatten();
@@ -145,11 +145,11 @@ pub fn nothing_in(source: &dyn Source, range: &Range) -> String {
     }
 }
 
-/// Every limits version that a log knows by now.
+/// All limits versions that a log has now.
 ///
 /// # Errors
 ///
-/// Where the log cannot be read.
+/// If the log cannot be read.
 pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
     let mut book = LimitsBook::default();
     let mut cursor = source.open(Stream::Limits, 0, 0)?;
@@ -157,7 +157,7 @@ pub fn limits_of(source: &dyn Source) -> Result<LimitsBook, SourceError> {
         match cursor.read()? {
             ReadStep::Records(records) => {
                 for record in &records {
-                    // What cannot be read is refused by everybody alike.
+                    // Every aggregator refuses a version that cannot be read.
                     let _ = book.read(record.offset, record.appended, &record.bytes);
                 }
             }

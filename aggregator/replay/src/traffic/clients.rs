@@ -4,16 +4,16 @@
 //! 203.0.113.7:51034                   203.0.113.7             without its port
 //! [2001:DB8::1]:443                   2001:db8::1             one spelling for one address
 //! ::ffff:203.0.113.7                  203.0.113.7
-//! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is no trusted proxy's
-//! 6.6.6.6, 203.0.113.7, 10.1.2.3      203.0.113.7             what stands before it anybody can write
-//! for=203.0.113.7;proto=https         203.0.113.7             as RFC 7239 has it
+//! 203.0.113.7, 10.1.2.3               203.0.113.7             the last that is not a trusted proxy
+//! 6.6.6.6, 203.0.113.7, 10.1.2.3      203.0.113.7             anybody can write what comes before it
+//! for=203.0.113.7;proto=https         203.0.113.7             as RFC 7239 defines it
 //! ```
 //!
-//! A list of forwarders is believed where the peer is a trusted proxy, or no address: whoever comes directly can write
-//! what he likes into that header. Headers that one edge network sets (`CF-Connecting-IP`, `X-Real-IP`) are believed
-//! whatever public address that network has, unless the proxies were stated.
+//! A list of forwarders is believed if the peer is a trusted proxy, or not an address: a direct client can write
+//! anything into that header. Headers that an edge network sets (`CF-Connecting-IP`, `X-Real-IP`) are believed
+//! whatever public address that network has, unless the user stated the proxies.
 //!
-//! Knows nothing of files. What stays true: what is no address stays as it is written.
+//! Knows nothing of files. What stays true: a text that is not an address stays as it is written.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use tollgate_shared::networks::{AddressPrefixes, NetworkText, address};
 
 use super::names::{is_of_edge, plain};
 
-/// Proxies that are trusted where none are stated: those of private networks.
+/// Proxies that are trusted if none are stated: those of private networks.
 const PRIVATE: [&str; 7] = [
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -36,30 +36,30 @@ const PRIVATE: [&str; 7] = [
     "fe80::/10",
 ];
 
-/// How clients are told.
+/// How clients are identified.
 #[derive(Clone, Debug)]
 pub struct Clients {
     trusted: Vec<IpNet>,
-    /// The proxies were stated.
+    /// The user stated the proxies.
     stated: bool,
-    /// The prefixes were.
+    /// The user stated the prefixes.
     grouped: bool,
     prefixes: AddressPrefixes,
     /// Rows with a header that was not believed.
     disbelieved: Arc<AtomicU64>,
 }
 
-/// What a row says of whom its peer forwards for.
+/// The kind of header that names the client of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
-    /// A list that each forwarder adds to, and that a client may begin.
+    /// A list that each forwarder appends to, and that a client may begin.
     List,
-    /// A header that the network at the edge sets.
+    /// A header that the edge network sets.
     OfEdge,
 }
 
 impl Header {
-    /// What a field of this name has.
+    /// The kind of a field of this name.
     pub(super) fn of(name: &str) -> Self {
         match is_of_edge(&plain(name)) {
             true => Self::OfEdge,
@@ -75,8 +75,8 @@ impl Default for Clients {
 }
 
 impl Clients {
-    /// With these proxies trusted to say whom they forward for, or those of private networks; addresses are
-    /// clients together by these prefixes.
+    /// Trusts these proxies, or those of private networks, to name their clients; addresses are grouped into clients
+    /// by these prefixes.
     pub fn new(trusted: Option<Vec<IpNet>>, prefixes: Option<AddressPrefixes>) -> Self {
         let private = PRIVATE.iter().filter_map(|network| network.parse().ok());
         Self {
@@ -88,7 +88,7 @@ impl Clients {
         }
     }
 
-    /// The same for the rows of one file, which counts by itself.
+    /// The same for the rows of one file, with a counter of its own.
     pub(super) fn of_file(&self) -> Self {
         Self {
             disbelieved: Arc::default(),
@@ -101,12 +101,12 @@ impl Clients {
         self.disbelieved.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody said how clients are told, so that names of ours are read as addresses, too.
+    /// Whether the user stated how clients are identified, so that Tollgate's own fields are read as addresses, too.
     pub(super) fn is_stated(&self) -> bool {
         self.stated || self.grouped
     }
 
-    /// The client of a row: `forwarded` is what proxies said, `peer` who had the connection.
+    /// The client of a row: `forwarded` is what proxies state, `peer` the other end of the connection.
     pub(super) fn of<'a>(
         &self,
         header: Header,
@@ -119,7 +119,7 @@ impl Clients {
         if let (Some(list), Some(peer)) = (forwarded, peer)
             && !self.believes(header, peer)
         {
-            // Nobody whom we trust has written that header.
+            // No trusted proxy has written that header.
             let client = self.spelled(peer);
             if self.last_untrusted(list) != client {
                 self.disbelieved.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Clients {
         self.of(Header::List, Some(text), None)
     }
 
-    /// Whether a header counts that came from this peer.
+    /// Whether a header from this peer is believed.
     fn believes(&self, header: Header, peer: &str) -> bool {
         match (address(without_port(peer)), header) {
             (_, Header::OfEdge) if !self.stated => true,
@@ -157,7 +157,7 @@ impl Clients {
         let trimmed = |text: &'a str| text.trim_matches(|c: char| c.is_whitespace() || c == '+');
         let mut texts = list.split(',').map(trimmed).map(node_of);
         let first = texts.clone().find(|text| !unknown(text));
-        // A list of names, not addresses, is one name.
+        // A list of names that are not addresses is one name.
         if first.is_none_or(|first| address(without_port(first)).is_none()) {
             return self.spelled(list);
         }
@@ -180,7 +180,7 @@ impl Clients {
         let bare = without_port(text);
         match address(bare) {
             None => Cow::Borrowed(text),
-            // There is one spelling of an IPv4 address only.
+            // An IPv4 address has only one spelling.
             Some(IpAddr::V4(_)) if !bare.contains(':') && 32 <= self.prefixes.v4 => {
                 Cow::Borrowed(bare)
             }
@@ -192,7 +192,7 @@ impl Clients {
     }
 }
 
-/// The node of an element of the header Forwarded: `for="[2001:db8::1]:51034";proto=https`; or the text itself.
+/// The node in an element of the header Forwarded: `for="[2001:db8::1]:51034";proto=https`; or the text itself.
 fn node_of(element: &str) -> &str {
     let mut pairs = element.split(';').map(str::trim_ascii);
     let node = pairs.find_map(|pair| {
@@ -202,12 +202,12 @@ fn node_of(element: &str) -> &str {
     node.map_or(element, |node| node.trim_matches(['"', '\\']))
 }
 
-/// Whether a field says that there is nothing.
+/// Whether a field is empty or a placeholder for nothing.
 fn is_absent(text: &str) -> bool {
     matches!(text.trim_ascii(), "" | "-")
 }
 
-/// Whether a client is an address or the network of one.
+/// Whether a client is an address or a network.
 pub(super) fn is_address(client: &str) -> bool {
     let (first, _) = client.split_once('/').unwrap_or((client, ""));
     address(first).is_some()
@@ -222,7 +222,7 @@ fn without_port(text: &str) -> &str {
     }
     let text = text.split('%').next().unwrap_or(text);
     match text.split_once(':') {
-        // Two colons are of an IPv6 address.
+        // Two colons belong to an IPv6 address.
         Some((host, port))
             if !port.is_empty()
                 && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -230,7 +230,7 @@ fn without_port(text: &str) -> &str {
         {
             host
         }
-        // What is no address with its last part may be one without: 2001:db8::1:51034, as HAProxy writes it.
+        // If it is not an address with its last part, it may be one without: 2001:db8::1:51034, as HAProxy writes it.
         Some(_) if address(text).is_none() => match text.rsplit_once(':') {
             Some((host, port)) if port.parse::<u16>().is_ok() && address(host).is_some() => host,
             _ => text,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Commas, semicolons, tabs or bars, whichever the heading has. Without a heading the columns are those above, in
-//! that order. Columns of other names are passed over; lines that begin with `#` are remarks, of which one may be the
-//! heading, and so is `sep=;`, as Excel writes it. A quoted field may hold line breaks (`lines`); a quote that 64 KiB do not
-//! close spoils its own line and not the rest of the file. That is why this is not read by a library for CSV, which
-//! would have to take such a quote at its word.
+//! that order. Columns of other names are ignored. Lines that begin with `#` are remarks, one of which may be the
+//! heading; `sep=;`, as Excel writes it, is a remark too. A quoted field may hold line breaks (`lines`); a quote that
+//! is not closed within 64 KiB spoils its own line and not the rest of the file. That is why this does not use a CSV
+//! library, which would read to the closing quote wherever it is.
 
 use std::borrow::Cow;
 
@@ -21,40 +21,40 @@ use super::names::{self, text_of};
 use super::quotes::SEPARATORS;
 use super::{Columns, Row, Widths};
 
-/// Which column stands where.
+/// The positions of the columns.
 #[derive(Clone, Debug)]
 pub(super) struct Csv {
     separator: char,
     at: usize,
-    /// Where the date stands, if `at` may be a time of day.
+    /// The column of the date, if `at` may be a time of day.
     date: Option<usize>,
     resource: Option<usize>,
     domain: Option<usize>,
-    /// Where proxies say whom they forward for, and in which way.
+    /// The column in which proxies name their clients, and the kind of that header.
     forwarded: Option<(usize, Header)>,
     copies: Option<usize>,
     min: Option<usize>,
     instants: Instants,
-    /// What the column of the domain is called.
+    /// The name of the domain's column.
     client: Option<String>,
-    /// How clients are spelled; none where domains are ours.
+    /// How clients are spelled; `None` if domains are Tollgate's own.
     clients: Option<Clients>,
 }
 
 /// What a first line is.
 pub(super) enum First {
-    /// A heading: it is no row.
+    /// A heading, not a row.
     Heading(Csv),
     /// A row like all others, in the usual order of columns.
     Row(Csv),
-    /// Neither.
+    /// Neither of these.
     Neither,
-    /// A heading without a column that was asked for.
+    /// A heading without a column that the user named.
     Lacks(String),
 }
 
 impl Csv {
-    /// Looks at a first line, and the one behind it.
+    /// Examines a first line and the one after it.
     pub fn of_first_line(
         (line, next): (&[u8], Option<&[u8]>),
         names: &Columns,
@@ -65,7 +65,7 @@ impl Csv {
         let line = &*text_of(line);
         let is_remark = is_remark(line);
         let line = line.trim_start_matches('#').trim_start();
-        // As Exchange and Zeek name columns: #Fields: date-time,…
+        // Exchange and Zeek name columns like this: #Fields: date-time,…
         let mut named = ["Fields:", "fields\t"].into_iter();
         let line = named
             .find_map(|word| line.strip_prefix(word))
@@ -113,7 +113,7 @@ impl Csv {
         width(line).is_some_and(|fields| width(rows) == Some(fields))
     }
 
-    /// Which column is the client.
+    /// The name of the client's column.
     pub fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
@@ -123,7 +123,7 @@ impl Csv {
         self.domain.is_some() || self.forwarded.is_some()
     }
 
-    /// What columns are called.
+    /// The names of the columns.
     pub fn heading(&self, line: &[u8]) -> String {
         let text = text_of(line);
         let fields = fields_by(text.trim_start_matches(['#', ' ']), self.separator);
@@ -131,7 +131,11 @@ impl Csv {
         fields.collect::<Vec<_>>().join(", ")
     }
 
-    /// The row of a line; or what was expected. None: a remark.
+    /// The row of a line; `None`: a remark.
+    ///
+    /// # Errors
+    ///
+    /// What was expected.
     pub fn parse<'a>(&self, line: &'a [u8]) -> Result<Option<Row<'a>>, &'static str> {
         match text_of(line) {
             Cow::Borrowed(text) => self.row(text),
@@ -158,7 +162,7 @@ impl Csv {
             .parse(&time)
             .or_else(|| instant::of_parts(&date?, &time))
             .ok_or("an instant in column t: a number since 1970, or a date as in RFC 3339 (or --time-format)")?;
-        // Behind a row's last field that says something some programs write no separators.
+        // Some programs write no separators after a row's last field with content.
         let mut number = |column: Option<usize>| match column.map(&mut field) {
             Some(Ok(text)) => count(&text),
             Some(Err(_)) | None => Ok(None),
@@ -196,7 +200,7 @@ impl Csv {
 /// A line that may be a heading.
 struct Heading<'l> {
     fields: Vec<Cow<'l, str>>,
-    /// Their names without what programs write differently, and the ends of them.
+    /// The columns' names without differences of spelling, and their last parts.
     called: Vec<Vec<String>>,
 }
 
@@ -217,7 +221,7 @@ impl<'l> Heading<'l> {
         find_named(&self.called, names)
     }
 
-    /// Whether it is one, whatever column it lacks: others are there that were named, or whose names are known.
+    /// Whether it is a heading, whatever column it lacks: it has columns that the user named, or known names.
     fn is_one(&self, named: &Columns) -> bool {
         let named = [&named.domain, &named.resource, &named.copies, &named.min];
         let mut named = named.into_iter().flatten();
@@ -233,13 +237,13 @@ impl<'l> Heading<'l> {
     }
 }
 
-/// What a first line is looked at by.
+/// What a first line is examined with.
 struct Looked<'a> {
     names: &'a Columns,
     client: Option<&'a str>,
     instants: &'a Instants,
     clients: &'a Clients,
-    /// The line behind it.
+    /// The line after it.
     next: Option<&'a [u8]>,
 }
 
@@ -254,7 +258,7 @@ impl Looked<'_> {
                 return First::Lacks(heading.lacks("--column t=", name));
             }
             Some(name) => heading.column(name),
-            // `date` alone may be a value in some row.
+            // `date` alone may be a value in a row.
             None => self
                 .time_column(&heading.called, separator)
                 .or_else(|| heading.known(names::TIMES))
@@ -269,7 +273,7 @@ impl Looked<'_> {
         }
     }
 
-    /// Where the columns stand; or which one there is not.
+    /// The positions of the columns, or the name of a missing one.
     fn columns(
         &self,
         heading: &Heading<'_>,
@@ -325,7 +329,8 @@ impl Looked<'_> {
         })
     }
 
-    /// The column that holds an instant in the row behind the heading: `time` may be a duration, and then `date` is it.
+    /// The column that holds an instant in the row after the heading: `time` may be a duration, and then `date` is
+    /// the instant.
     fn time_column(&self, called: &[Vec<String>], separator: char) -> Option<usize> {
         let next = text_of(self.next?);
         let values = fields_by(&next, separator)?;
@@ -344,7 +349,7 @@ impl Looked<'_> {
         let fields = fields_by(line, separator)?;
         let has = |column: usize| (column < fields.len()).then_some(column);
         self.instants.parse(fields.first()?)?;
-        // A program's own columns: nothing is called as an address is, and what uses it is no number.
+        // If the resource is an address and the domain is not, these are another program's columns.
         let is_address = |field: &str| is_address(&self.clients.named(field).unwrap_or_default());
         if is_address(fields.get(1)?) && !is_address(fields.get(2)?) {
             return None;

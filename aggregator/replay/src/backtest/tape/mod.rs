@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! push, push, …      a run of a million calls in memory ──full──► a temporary file
-//! wound              each run is sorted by stamp before it is written; equal stamps keep their order
+//! wind               each run is sorted by stamp before it is written; equal stamps keep their order
 //! play               the runs are merged
 //! ```
 //!
-//! A file whose stamps are all whole seconds (or minutes) says of a call only in which one it was made, and servers
-//! write such stamps. Where that is asked for, the calls of one are spread evenly over it as they are played, in the
-//! order of the file: at the stamps as written, every window shorter than a second would be full at its start.
+//! If all stamps of a file are whole seconds (or minutes), as many servers write them, a stamp only names the second
+//! in which a call was made. If asked to, the tape spreads the calls of each second evenly over it when it plays
+//! them, in the order of the file: at the written stamps, every window shorter than a second would be full at the
+//! second's start.
 //!
-//! Memory is that of one run, and of the calls of one second that are spread. Knows nothing of limits. What stays true:
-//! every player sees the same calls in the same order: by stamp, and calls of one stamp as they were
-//! recorded; or all as they were recorded, where that was asked for.
+//! Memory is that of one run, and of the calls of one second that are spread. Knows nothing of limits. What stays
+//! true: every player sees the same calls in the same order: by stamp, and calls of one stamp as they were recorded;
+//! or all as they were recorded, if that was asked for.
 
 mod stream;
 
@@ -37,25 +38,25 @@ const CALL_BYTES: usize = 24;
 pub struct Call {
     /// Its stamp.
     pub at: Timestamp,
-    /// Number of its pair.
+    /// The number of its pair.
     pub pair: u32,
-    /// Hits that it asked for.
+    /// How many hits it asked for.
     pub copies: u32,
-    /// The least number of them that was of use; 0: these are `copies` calls of one hit each.
+    /// The least number of hits that was of use; 0: these are `copies` calls of one hit each.
     pub min: u32,
     /// It was refused when it was recorded.
     pub was_refused: bool,
 }
 
-/// The pair of what is no call of the recording: a row that was passed over, which others of its second stand beside.
+/// The pair number of a skipped row, which takes its place among the rows of its second but is not played.
 const PASSED_OVER: u32 = u32::MAX;
 
-/// How a file's stamps look, where its calls are played at their stamps although most are whole seconds.
+/// How a file's stamps look, if most are whole seconds and its calls are played at their stamps all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unspread {
     /// All are whole seconds or minutes, and calls are played as recorded.
     AsRecorded,
-    /// So many of so many are whole seconds, and the others are finer.
+    /// A number of stamps are whole seconds, and the others are finer.
     Mixed {
         /// Whole seconds.
         whole: u64,
@@ -64,7 +65,7 @@ pub enum Unspread {
     },
 }
 
-/// In which order calls are played.
+/// The order in which calls are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlayOrder {
     /// By their stamps.
@@ -83,7 +84,7 @@ pub struct Extent {
     pub first: Timestamp,
     /// The greatest stamp.
     pub last: Timestamp,
-    /// Calls stamped before the one that was recorded just before them.
+    /// Calls stamped before the call that was recorded just before them.
     pub stepped_back: u64,
     /// By how much at most.
     pub stepped_back_max: Span,
@@ -93,18 +94,18 @@ pub struct Extent {
 #[derive(Debug)]
 pub struct Recorder {
     order: PlayOrder,
-    /// Whole seconds are spread.
+    /// Whether calls of whole seconds are spread over them.
     spread: bool,
-    /// That was asked for.
+    /// Whether the caller asked for spreading.
     wanted: bool,
     run_calls_max: usize,
     run: Vec<Call>,
     parts: Vec<FileCalls>,
     file: Option<File>,
-    /// Where the written ones end.
+    /// The length of the written runs, in bytes.
     end_byte: u64,
     extent: Extent,
-    /// The stamp recorded last.
+    /// The stamp of the last recorded call.
     before: Timestamp,
 }
 
@@ -112,13 +113,13 @@ pub struct Recorder {
 #[derive(Clone, Debug)]
 struct FileCalls {
     written: Vec<WrittenRun>,
-    /// What all its stamps are whole numbers of: a minute, a second, or a microsecond.
+    /// The unit that all its stamps are multiples of: a minute, a second, or a microsecond.
     grain: Span,
     calls: u64,
-    /// Calls of whole seconds.
+    /// How many calls are stamped in whole seconds.
     whole: u64,
     first: Option<Timestamp>,
-    /// There is a stamp that is not the first one.
+    /// Whether there are two different stamps.
     is_varied: bool,
 }
 
@@ -130,7 +131,7 @@ impl FileCalls {
         self.is_varied |= *self.first.get_or_insert(at) != at;
     }
 
-    /// What stamps are whole numbers of. Of one instant nobody can say that it is a whole minute.
+    /// The unit that all stamps are multiples of. A single instant does not show that minutes are the unit.
     fn grain(&self) -> Span {
         match self.is_varied {
             true => self.grain,
@@ -156,7 +157,7 @@ const MINUTE: Span = Span::from_secs(60);
 const SECOND: Span = Span::from_secs(1);
 const MICROSECOND: Span = Span::from_micros(1);
 
-/// A wound tape.
+/// A finished tape.
 #[derive(Debug)]
 pub struct Tape {
     order: PlayOrder,
@@ -169,7 +170,7 @@ pub struct Tape {
     extent: Extent,
 }
 
-/// A run that was written.
+/// A run in the temporary file.
 #[derive(Clone, Copy, Debug)]
 struct WrittenRun {
     at_byte: u64,
@@ -197,19 +198,19 @@ impl Recorder {
         }
     }
 
-    /// With the calls of whole seconds or minutes spread over them, in files of which all stamps are such. Not of
-    /// calls that are played as recorded.
+    /// Spreads calls over their second or minute, in files whose stamps are all whole seconds or minutes. Has no
+    /// effect on calls that are played as recorded.
     pub fn spread(mut self, spread: bool) -> Self {
         self.wanted = spread;
         self.spread = spread && self.order == PlayOrder::Stamps;
         self
     }
 
-    /// What is recorded from now on is of another file.
+    /// Begins another file: calls recorded from now on belong to it.
     ///
     /// # Errors
     ///
-    /// Where the temporary file cannot be made or written.
+    /// If the temporary file cannot be created or written.
     pub fn begin_file(&mut self) -> io::Result<()> {
         if self.parts.last().is_some_and(|part| 0 < part.calls) {
             if !self.run.is_empty() {
@@ -224,7 +225,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Where the temporary file cannot be made or written.
+    /// If the temporary file cannot be created or written.
     pub fn push(&mut self, call: Call) -> io::Result<()> {
         if self.run.len() == self.run_calls_max {
             self.write()?;
@@ -248,12 +249,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// A row of the file that is no call of the recording: it only has its place among those of its second, so that
-    /// whoever looks at one client sees the same calls as whoever looks at all.
+    /// Records a row of the file that is not played. It only takes its place among the rows of its second, so that a
+    /// backtest of one client plays that client's calls at the same instants as a backtest of all.
     ///
     /// # Errors
     ///
-    /// Where the temporary file cannot be made or written.
+    /// If the temporary file cannot be created or written.
     pub fn pass_over(&mut self, at: Timestamp) -> io::Result<()> {
         if !self.spread {
             return Ok(());
@@ -328,14 +329,14 @@ impl Tape {
         self.order
     }
 
-    /// Up to when calls are played: those of the greatest stamp may be spread behind it.
+    /// The last instant at which calls are played: calls of the greatest stamp may be spread beyond it.
     pub fn played_until(&self) -> Timestamp {
         let spread = self.spread_over().into_iter().flatten().max();
         let last = self.extent.last;
         spread.map_or(last, |grain| last.saturating_add(grain))
     }
 
-    /// Over what the calls of each file are spread; none: they are played at their stamps as written.
+    /// By file, the unit over which calls are spread; `None` if they are played at their written stamps.
     pub fn spread_over(&self) -> Vec<Option<Span>> {
         let parts = self.parts.iter().filter(|part| 0 < part.calls);
         parts.map(|part| self.spread_of(part)).collect()
@@ -345,7 +346,7 @@ impl Tape {
         (self.spread && MICROSECOND < part.grain()).then_some(part.grain())
     }
 
-    /// How stamps look in files of whole seconds, or nearly, that were to be spread and are not.
+    /// How stamps look in files of whole seconds, or nearly, that should have been spread but were not.
     pub fn unspread(&self) -> Vec<Unspread> {
         const CALLS_MIN: u64 = 20;
         let of = |part: &FileCalls| match part.grain() {
@@ -367,7 +368,7 @@ impl Tape {
     ///
     /// # Errors
     ///
-    /// Where the temporary file cannot be read.
+    /// If the temporary file cannot be read.
     pub fn play(&self, each: &mut dyn FnMut(&Call)) -> io::Result<()> {
         let mut streams = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
@@ -398,7 +399,7 @@ impl Tape {
     }
 }
 
-/// What stamps are whole numbers of, with one more.
+/// The unit that stamps are multiples of, after one more stamp.
 fn grain(grain: Span, at: Timestamp) -> Span {
     [MINUTE, SECOND]
         .into_iter()
@@ -411,7 +412,7 @@ fn is_whole(grain: Span, at: Timestamp) -> bool {
 }
 
 impl Call {
-    /// How many calls it is.
+    /// How many calls this entry stands for.
     pub fn calls(&self) -> u64 {
         match self.min {
             0 => u64::from(self.copies),
@@ -419,7 +420,7 @@ impl Call {
         }
     }
 
-    /// How many of them were granted, where so many hits were.
+    /// How many of the calls were granted, if `hits` hits were.
     pub fn granted_calls(&self, hits: u64) -> u64 {
         match self.min {
             0 => hits,

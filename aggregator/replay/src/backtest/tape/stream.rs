@@ -1,6 +1,8 @@
-//! Calls of a tape on their way to who plays it: runs of a file merged, spread, and merged with other files.
+//! The calls of a tape on their way to a player: the runs of a file are merged, spread, and merged
+//! with other files.
 //!
-//! What stays true: of calls at one instant, those of an earlier file and an earlier run come first.
+//! What stays true: of calls at one instant, those of an earlier file and an earlier run come
+//! first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,14 +14,14 @@ use tollgate_shared::time::{Span, Timestamp};
 
 use super::{CALL_BYTES, Call, READ_CALLS, WrittenRun};
 
-/// Takes from whichever file has the least stamp; of equal ones from the first.
+/// Takes calls from the stream with the least stamp; of equal stamps from the first stream.
 pub(super) fn merge(streams: &mut [Stream<'_>], each: &mut dyn FnMut(&Call)) -> io::Result<()> {
     let mut heads = Heads::default();
     for (number, stream) in streams.iter().enumerate() {
         heads.add(stream.head.map(|call| call.at), number);
     }
     while let Some((number, next)) = heads.pop() {
-        // Recordings are nearly in order, so that one goes on for long.
+        // Recordings are nearly in order, so one stream goes on for long.
         let stream = &mut streams[number];
         while let Some(call) = stream.head {
             if next.is_some_and(|next| next < (call.at, number)) {
@@ -33,7 +35,7 @@ pub(super) fn merge(streams: &mut [Stream<'_>], each: &mut dyn FnMut(&Call)) -> 
     Ok(())
 }
 
-/// Which of several has the least stamp.
+/// The streams by their least stamps.
 #[derive(Debug, Default)]
 struct Heads(BinaryHeap<Reverse<(Timestamp, usize)>>);
 
@@ -42,7 +44,7 @@ impl Heads {
         self.0.extend(at.map(|at| Reverse((at, number))));
     }
 
-    /// The one with the least, and up to where it may go on.
+    /// The stream with the least stamp, and the stamp up to which it may go on.
     fn pop(&mut self) -> Option<(usize, Option<(Timestamp, usize)>)> {
         let Reverse((_, number)) = self.0.pop()?;
         Some((number, self.0.peek().map(|Reverse(head)| *head)))
@@ -53,10 +55,10 @@ impl Heads {
 pub(super) struct Stream<'a> {
     cursors: Vec<RunCursor<'a>>,
     heads: Heads,
-    /// The run that is read from, and up to where it may go on.
+    /// The run to read from, and the stamp up to which it may go on.
     current: Option<(usize, Option<(Timestamp, usize)>)>,
     spread: Option<Span>,
-    /// Of what is spread: the calls of one second that are left, and by how much they are apart.
+    /// If calls are spread: the remaining calls of the current second, and the time between them.
     waiting: VecDeque<Call>,
     /// The next call.
     head: Option<Call>,
@@ -93,7 +95,7 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Takes the calls of the next second, or whatever the grain is, and spreads them over it.
+    /// Takes the calls of the next second, or of another unit, and spreads them over it.
     fn gather(&mut self, grain: Span) -> io::Result<()> {
         while let Some(call) = self.peek_written() {
             if self
@@ -119,7 +121,7 @@ impl<'a> Stream<'a> {
         self.cursors[self.current?.0].peek().copied()
     }
 
-    /// The next call at its stamp as written.
+    /// The next call at its written stamp.
     fn next_written(&mut self) -> io::Result<Option<Call>> {
         let Some((number, next)) = self.current else {
             return Ok(None);
@@ -137,7 +139,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Where one run is being read.
+/// The position in one run.
 pub(super) struct RunCursor<'a> {
     file: Option<(&'a File, WrittenRun)>,
     buffer: std::borrow::Cow<'a, [Call]>,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Calls whose stamps wander, from a generator without a library.
+/// Calls with stamps in random order, from a generator of its own.
 fn calls(count: u64, spread: u64) -> Vec<Call> {
     let mut seed = 3u64;
     let next = |n| {
@@ -51,7 +51,7 @@ fn whatever_the_runs_calls_come_by_stamp_and_then_as_recorded() {
     assert_eq!(played(&[], PlayOrder::Stamps, 10), []);
 }
 
-/// Stamps as played, in milliseconds, of files with these stamps.
+/// The stamps in milliseconds at which calls of files with these stamps are played.
 fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
     let mut recorder = Recorder::with_runs_of(PlayOrder::Stamps, 3).spread(spread);
     for (pair, file) in files.iter().enumerate() {
@@ -105,7 +105,7 @@ fn calls_of_a_whole_second_are_spread_over_it_in_files_that_know_no_better() {
     );
 }
 
-/// How stamps of so many calls look, one a second, of which some are finer.
+/// How the stamps of calls one second apart look if those with the numbers `finer` are finer.
 fn unspread(order: PlayOrder, finer: &[u64]) -> Vec<Unspread> {
     let mut recorder = Recorder::new(order).spread(true);
     for second in 0..30 {
