@@ -1,6 +1,7 @@
-//! What somebody wants of a log, how far it is, and partitions side by side.
+//! A task on a log, its progress, and partitions in parallel.
 //!
-//! Partitions are independent of each other, so each is read by one thread. Knows nothing of what is done with them.
+//! Partitions are independent of each other, so each is read by one thread. Knows nothing of the
+//! task's purpose.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,25 +13,25 @@ use crate::range::Range;
 use crate::replay::ReplayError;
 use crate::source::Source;
 
-/// Which pairs the model is asked about.
+/// The pairs that the model rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Model {
-    /// All in a small log, a share of them in a large one.
+    /// All pairs of a small log, a share of them in a large one.
     Auto,
-    /// None.
+    /// No pairs.
     None,
-    /// This share of them, above 0 and at most 1.
+    /// This share of the pairs, above 0 and at most 1.
     Share(f64),
 }
 
-/// A log of so many bytes of hits is small: the model reads it in some seconds.
+/// A log with at most this many bytes of hits is small: the model reads it in some seconds.
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The share where nobody knows how large the log is.
+/// The share if the log's size is not known.
 const SHARE_UNKNOWN: f64 = 0.01;
 
 impl Model {
-    /// The share of pairs of a log with so many bytes of hits.
+    /// The share of pairs for a log with `bytes` bytes of hits.
     pub fn share(self, bytes: Option<u64>) -> f64 {
         match self {
             Self::None => 0.0,
@@ -44,20 +45,20 @@ impl Model {
     }
 }
 
-/// What is to be read, and how.
+/// What to read, and how.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// Which part of the log.
     pub range: Range,
-    /// The keys that owners sign with.
+    /// The keys that aggregators sign with.
     pub keys: Keyring,
-    /// How many threads work.
+    /// How many threads to use.
     pub threads: usize,
-    /// Which pairs the independent model is asked about.
+    /// The pairs that the independent model rules.
     pub model: Model,
 }
 
-/// How far that is. Counted while it runs, read by whoever shows it.
+/// The progress of a task. Worker threads count; a display reads.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes of hits that were replayed.
@@ -74,7 +75,7 @@ pub(crate) struct Work<'a> {
     pub progress: &'a Progress,
 }
 
-/// Does something for every partition on some threads; the first error ends it.
+/// Runs a task for every partition on several threads; the first error ends it.
 pub(crate) fn side_by_side<T: Send>(
     partitions: u32,
     threads: usize,

@@ -1,5 +1,5 @@
-//! Cases of copies that the written rules do not have; those that they have are played with the
-//! others.
+//! Cases of copies that the written rules do not have. The cases of the written rules are played
+//! with the others.
 
 use serde_json::json;
 use tollgate_replay::cases::play_copies as run;
@@ -59,7 +59,7 @@ fn what_would_be_played_otherwise_than_it_is_written_is_refused_by_its_place() {
         let fault = faulty.expect_err(expected).to_string();
         assert!(fault.contains(expected), "{fault}");
     }
-    // What is no rule of the case may stand there.
+    // Members that are not rules of the case are allowed.
     let mut noted = hold.clone();
     noted["note"] = "why".into();
     assert!(case("hold", limits, &[&noted]).is_ok());

@@ -1,7 +1,7 @@
-//! Every case of the written rules, played through the rules.
+//! Plays every case of the written rules.
 //!
-//! The vectors come from a brute-force model apart from this project; the engine's own model is
-//! compared elsewhere. What stays true: a file without cases fails.
+//! The vectors come from a brute-force model outside this project; the comparison with the engine's
+//! own model is elsewhere. What stays true: a file without cases fails.
 
 use std::path::PathBuf;
 

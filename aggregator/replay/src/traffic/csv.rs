@@ -370,7 +370,7 @@ impl Looked<'_> {
     }
 }
 
-/// The column of the first of these names that there is: as a whole, or else as the end of a path.
+/// The first of these names that a column has, as its whole name or else as the end of a path. Returns the column.
 fn find_named(called: &[Vec<String>], names: &[&str]) -> Option<usize> {
     let whole = |name: &&str| called.iter().position(|ends| ends[0] == *name);
     let end = |name: &&str| {
@@ -383,7 +383,7 @@ fn find_named(called: &[Vec<String>], names: &[&str]) -> Option<usize> {
         .or_else(|| names.iter().find_map(end))
 }
 
-/// Whether a line says something of the others: what begins with `#`, and Excel's `sep=;`.
+/// Whether a line is a remark about the others: it begins with `#`, or is Excel's `sep=;`.
 pub(super) fn is_remark(line: &str) -> bool {
     line.starts_with('#')
         || line
@@ -394,12 +394,12 @@ pub(super) fn is_remark(line: &str) -> bool {
 fn trimmed(field: Cow<'_, str>) -> Cow<'_, str> {
     match field {
         Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
-        // What was quoted is meant as it is.
+        // A quoted field is used as it is.
         owned => owned,
     }
 }
 
-/// A number of copies; an empty field states none.
+/// A number of copies; an empty field states no number.
 fn count(text: &str) -> Result<Option<u64>, &'static str> {
     match text.trim_ascii() {
         "" => Ok(None),
@@ -407,7 +407,7 @@ fn count(text: &str) -> Result<Option<u64>, &'static str> {
     }
 }
 
-/// The fields of a line with commas; none where a quote is not closed, or something follows it.
+/// The fields of a line with commas; `None` if a quote is not closed, or something follows it.
 pub fn fields(line: &str) -> Option<Vec<Cow<'_, str>>> {
     fields_by(line, ',')
 }
@@ -420,7 +420,7 @@ fn fields_by(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     }
     let mut rest = line;
     loop {
-        // Blanks before a quote are none of the field's, nor are those behind.
+        // Blanks before a quote and after it do not belong to the field.
         let (field, behind) = match rest.trim_start_matches(' ').strip_prefix('"') {
             Some(quoted) => {
                 let (field, behind) = quoted_field(quoted)?;
@@ -439,7 +439,7 @@ fn fields_by(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     }
 }
 
-/// What stands up to the closing quote, where two quotes are one; and what follows.
+/// The text up to the closing quote, where two quotes stand for one; and what follows the closing quote.
 fn quoted_field(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
     let mut from = 0;
     loop {
@@ -448,7 +448,7 @@ fn quoted_field(quoted: &str) -> Option<(Cow<'_, str>, &str)> {
             from = quote + 2;
             continue;
         }
-        // Owned, by which it is told from a field whose blanks are passed over.
+        // Owned, which marks the field as quoted: its blanks are kept.
         let field = match from {
             0 => quoted[..quote].to_owned(),
             _ => quoted[..quote].replace("\"\"", "\""),

@@ -1,22 +1,22 @@
-//! Dates as access logs have them.
+//! Dates as access logs write them.
 //!
 //! ```text
 //! 20/Feb/2016:00:00:45 -0500
 //! ```
 //!
-//! What stays true: a date is read the same whatever was read before it.
+//! What stays true: the result does not depend on dates read before.
 
 use tollgate_shared::time::Timestamp;
 
-/// The date read last: neighbouring lines mostly bear the same minute, and parsing a date costs more
-/// than all the rest of a line.
+/// The date read last. Neighbouring lines mostly have the same minute, and parsing a date costs
+/// more than the rest of a line together.
 #[derive(Debug, Default)]
 pub(super) struct LastDate {
     text: Vec<u8>,
     at: Timestamp,
 }
 
-/// Where the seconds stand in `20/Feb/2016:00:00:45 -0500`.
+/// The position of the seconds in `20/Feb/2016:00:00:45 -0500`.
 const SECONDS: std::ops::Range<usize> = 18..20;
 
 impl LastDate {
@@ -31,7 +31,7 @@ impl LastDate {
         Some(at)
     }
 
-    /// The instant, where the text differs from the last one in its seconds at most.
+    /// The instant, if the text differs from the last one in its seconds at most.
     fn same_minute(&self, text: &[u8]) -> Option<Timestamp> {
         let last = &self.text[..];
         let same = text.len() == last.len()
@@ -43,7 +43,7 @@ impl LastDate {
     }
 }
 
-/// The seconds of a date; none from 60 on, where it takes a calendar to say what is meant.
+/// The seconds of a date; `None` from 60 on, which needs the full parser.
 fn two_digits(date: &[u8]) -> Option<u8> {
     let [tens @ b'0'..=b'5', ones @ b'0'..=b'9'] = *date.get(SECONDS)? else {
         return None;

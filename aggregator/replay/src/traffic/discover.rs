@@ -1,5 +1,5 @@
-//! The form of lines that no form with a name fits: fields are told by what stands between them, and of those that
-//! have an instant and an address, which is what.
+//! The format of lines that no named format fits: fields are found by the separators between them; their content
+//! shows which of them is the instant and which the client's address.
 //!
 //! ```text
 //! 1763632800.250     87 203.0.113.7 TCP_MISS/200 1182 GET …            field 1, field 3 (Squid)
@@ -9,8 +9,8 @@
 //! Started GET "/" for 203.0.113.7 at 2025-11-20 10:00:00 +0200          fields 7 to 9, field 5 (Rails)
 //! ```
 //!
-//! Knows nothing of files. What stays true: the same lines are told alike, and a line is read only if it has the
-//! pieces of the one that was taken for the form.
+//! Knows nothing of files. What stays true: the same lines give the same format, and a line is read only if it has
+//! the pieces of the line that was taken for the format.
 
 use tollgate_shared::time::Timestamp;
 
@@ -20,16 +20,16 @@ use super::instant::{self, Instants, TimeUnit};
 use super::names::{CLIENTS, FORWARDED, plain};
 use super::pattern::{Pattern, Piece, TIME_FIELDS_MAX};
 
-/// Lines that are tried as the form of all: those before may be what a program says when it starts.
+/// How many lines are tried as the format of all: the first ones may be messages of a program that starts.
 const TEMPLATES_MAX: usize = 8;
 
-/// Fields of a line that are looked at.
+/// How many fields of a line are examined.
 const FIELDS_MAX: usize = 64;
 
-/// Fields with an address that are tried.
+/// How many fields with an address are tried.
 const CANDIDATES_MAX: usize = 6;
 
-/// The form in which most lines have an instant and a client, or this field of a name.
+/// The format in which most lines have an instant and a client, or in which the client is this named field.
 pub(super) fn discover<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
@@ -51,7 +51,7 @@ pub(super) fn discover<'a>(
     best
 }
 
-/// How lines are read whose form is that of one of them.
+/// The ways to read lines if one line shows the format of all.
 fn of_line<'a>(
     line: &[u8],
     lines: impl Iterator<Item = &'a [u8]> + Clone,
@@ -90,7 +90,8 @@ fn of_line<'a>(
         .filter(|most| 0 < *most)?;
     fits.retain(|fit| most <= fit.lines.saturating_mul(10) / 9);
     let varied = fits.iter().map(|fit| fit.clients.len()).max().unwrap_or(0);
-    // One that is called so; or of no proxy; or that varies as much as any; or the first.
+    // Prefer a field with a client's name; then one without proxies; then one that varies as much as any; then the
+    // first.
     let rank = |fit: &Fit| {
         let varies = varied <= fit.clients.len().saturating_mul(2);
         (fit.is_named, 2 * fit.foreign >= fit.lines, varies)
@@ -99,7 +100,8 @@ fn of_line<'a>(
     fits.into_iter().find(|fit| rank(fit) == best)
 }
 
-/// What the first lines lack that no form fits: all have addresses and no instant, or instants and no address.
+/// What is missing in first lines that no format fits: all have addresses but no instant, or instants but no
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lacking {
     /// An instant.
@@ -135,7 +137,7 @@ pub(super) fn lacking<'a>(
     }
 }
 
-/// What the fields of a line are called, with what stands there.
+/// The names of a line's fields, each with its text.
 pub(super) fn shown(line: &[u8]) -> Vec<String> {
     const SHOWN_MAX: usize = 24;
     const SHOWN_CHARS: usize = 24;
@@ -153,14 +155,14 @@ pub(super) fn shown(line: &[u8]) -> Vec<String> {
     named.take(SHOWN_MAX).collect()
 }
 
-/// The fields of a line that have its instant.
+/// The fields of a line that form its instant.
 struct TimeFields {
     fields: Vec<usize>,
     /// It has no year.
     is_yearless: bool,
 }
 
-/// The pieces of a line, and the text of each that is a field.
+/// The pieces of a line, and the text of each piece that is a field.
 struct Fields<'l> {
     pieces: Vec<Piece>,
     texts: Vec<&'l str>,
@@ -223,7 +225,7 @@ impl<'l> Fields<'l> {
         self.push(Piece::Field(name, None), text);
     }
 
-    /// A field between two marks, or a mark that nothing closes.
+    /// A field between two marks, or a mark without a closing one.
     fn enclosed(&mut self, rest: &'l str, open: char, close: char) -> &'l str {
         let inside = &rest[1..];
         let mut ends = inside.match_indices(close);
@@ -240,7 +242,7 @@ impl<'l> Fields<'l> {
         &inside[end + 1..]
     }
 
-    /// To the next blank or mark; of `key=value` the key is text.
+    /// Up to the next blank or mark; of `key=value` the key is literal text.
     fn word(&mut self, rest: &'l str) -> &'l str {
         let mut key = None;
         let mut value = rest;
@@ -267,7 +269,7 @@ impl<'l> Fields<'l> {
         &value[end..]
     }
 
-    /// To the next tab: `key:value`.
+    /// Up to the next tab: `key:value`.
     fn of_ltsv(&mut self, rest: &'l str) -> &'l str {
         let end = rest.find('\t').unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
@@ -295,7 +297,7 @@ impl<'l> Fields<'l> {
         }
     }
 
-    /// The first field, or the first fields together, that have an instant; or else a date without a year.
+    /// The first field, or the first adjacent fields, that form an instant; or else a date without a year.
     fn time(&self, instants: &Instants) -> Option<TimeFields> {
         let is_field = |at: &usize| matches!(self.pieces.get(*at), Some(Piece::Field(..)));
         let places = || (0..self.pieces.len()).filter(is_field);
@@ -320,7 +322,7 @@ impl<'l> Fields<'l> {
                 is_yearless,
             });
         }
-        // Any year tells whether it is a date.
+        // Any year shows whether it is a date.
         let any = Timestamp::from_micros(1_455_944_445_000_000);
         let is_date = |of: &Vec<usize>| instant::in_newest_year(&self.text_of(of), any).is_some();
         let dated = places().find_map(|at| self.joined(at, 3).filter(is_date));
@@ -332,7 +334,7 @@ impl<'l> Fields<'l> {
         })
     }
 
-    /// So many fields with blanks between them, from one on.
+    /// `count` fields separated by blanks, beginning at `at`.
     fn joined(&self, at: usize, count: usize) -> Option<Vec<usize>> {
         let of: Vec<usize> = (0..count).map(|number| at + 2 * number).collect();
         let are_fields = of
@@ -347,7 +349,7 @@ impl<'l> Fields<'l> {
         texts.join(" ")
     }
 
-    /// Whether fields have an instant that is one of a request.
+    /// Whether fields form an instant that may be a request's.
     fn has_instant(&self, of: &[usize], instants: &Instants) -> bool {
         let text = self.text_of(of);
         if instants.are_stated() {
@@ -366,7 +368,7 @@ impl<'l> Fields<'l> {
         is_possible && instant::parse(&text, TimeUnit::Auto).is_some_and(is_plausible)
     }
 
-    /// Fields that have an address, or that are called as the client is.
+    /// Fields that have an address, or a name that clients have.
     fn candidates(&self, client: Option<&str>, clients: &Clients) -> Vec<(usize, &str)> {
         let fields = self.pieces.iter().enumerate();
         let is_client = |(at, piece): (usize, &'_ Piece)| match (piece, client) {
@@ -386,7 +388,7 @@ impl<'l> Fields<'l> {
     }
 }
 
-/// Whether something stands behind an instant, as in `[2025-11-20T10:00:00Z INFO actix_web]`.
+/// Whether a text goes on after an instant, as in `[2025-11-20T10:00:00Z INFO actix_web]`.
 fn begins_with_instant(text: &str) -> bool {
     let parse = |text: &str| instant::parse(text, TimeUnit::Auto).is_some_and(is_plausible);
     let mut blanks = text.match_indices(' ').map(|(at, _)| &text[..at]);
@@ -398,7 +400,7 @@ fn begins_with_instant(text: &str) -> bool {
             .any(|head| head.contains(':') && parse(head))
 }
 
-/// A word before a mark, and what stands behind that.
+/// A word before a mark, and the text after the mark.
 fn keyed(text: &str, mark: char) -> Option<(&str, &str)> {
     let (key, value) = text.split_once(mark)?;
     let is_of_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

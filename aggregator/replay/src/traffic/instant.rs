@@ -8,24 +8,24 @@
 //! 1455944445250000000   nanoseconds
 //! 1.455944445e9         seconds, as some programs write large numbers
 //! 2016-02-20T00:00:45-05:00        a date with its zone
-//! 2016-02-20 05:00:45.25           a date without: UTC
+//! 2016-02-20 05:00:45.25           a date without a zone: UTC
 //! 2016-02-20 05:00:45 UTC          a date with its zone's name
 //! 20/Feb/2016:00:00:45.25 -0500    as web servers write it
-//! Sat, 20 Feb 2016 05:00:45 GMT    as mail and HTTP do
-//! [20/Feb/2016:00:00:45 -0500]     in brackets, as Apache's `%t` is
+//! Sat, 20 Feb 2016 05:00:45 GMT    as mail and HTTP write it
+//! [20/Feb/2016:00:00:45 -0500]     in brackets, like Apache's `%t`
 //! 2016/02/20 05:00:45, 20.02.2016 05:00:45, 20160220050045, Sat Feb 20 05:00:45 2016      without a zone: UTC
 //! ```
 //!
-//! `02/20/2016` is a day in some countries and none in others, so that it takes a pattern that says which.
+//! `02/20/2016` is ambiguous, since countries differ in the order of day and month; it needs a pattern.
 //!
-//! Knows nothing of where they stand. What stays true: what is finer than a microsecond is cut off.
+//! Knows nothing of where instants stand in a line. What stays true: digits finer than a microsecond are cut off.
 
 use tollgate_shared::time::Timestamp;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// By its size.
+    /// Chosen by its size.
     #[default]
     Auto,
     /// Seconds.
@@ -38,19 +38,19 @@ pub enum TimeUnit {
     Nanos,
 }
 
-/// How instants are written, as far as somebody said so.
+/// How instants are written, as far as the user stated it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instants {
-    /// What numbers count.
+    /// The unit of numbers.
     pub unit: TimeUnit,
     /// Dates by a pattern in the words of `strftime`; without a zone they are UTC.
     pub pattern: Option<String>,
-    /// When the file was last changed, by which dates without a year are read; `None` if nobody knows.
+    /// When the file was last changed, to read dates without a year; `None` if that is not known.
     pub changed: Option<Timestamp>,
 }
 
 impl Instants {
-    /// The instant that a text says.
+    /// Parses an instant.
     pub(super) fn parse(&self, text: &str) -> Option<Timestamp> {
         match &self.pattern {
             Some(pattern) => by_pattern(pattern, text.trim_ascii()),
@@ -58,16 +58,16 @@ impl Instants {
         }
     }
 
-    /// Whether somebody said anything.
+    /// Whether the user stated anything.
     pub(super) fn are_stated(&self) -> bool {
         self.pattern.is_some() || self.unit != TimeUnit::Auto
     }
 }
 
-/// The instant that a text says; none where it says none, or one before the epoch.
+/// Parses an instant; `None` if the text is not an instant, or one before the epoch.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
     let text = text.trim_ascii();
-    // As `%t` of Apache stands in JSON.
+    // As Apache's `%t` appears in JSON.
     let inside = text
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'));
@@ -83,7 +83,7 @@ pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
         return number(&with_point, unit);
     }
     match text.parse::<f64>() {
-        // A power of ten: 1.4e9. Others begin with no digit: nan, -1.
+        // A power of ten: 1.4e9. Other floats begin with another character: nan, -1.
         Ok(float) if text.starts_with(|first: char| first.is_ascii_digit()) => {
             number(&float.to_string(), unit)
         }
@@ -91,7 +91,7 @@ pub fn parse(text: &str, unit: TimeUnit) -> Option<Timestamp> {
     }
 }
 
-/// The instant of a date that a pattern of `strftime` describes, in UTC where that has no zone.
+/// The instant of a date that a `strftime` pattern describes; UTC if the pattern has no zone.
 pub(super) fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
     let parsed = jiff::fmt::strtime::parse(pattern, text).ok()?;
     let timestamp = parsed.to_timestamp().ok().or_else(|| {
@@ -103,13 +103,13 @@ pub(super) fn by_pattern(pattern: &str, text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
-/// How far a stamp without a zone may lie behind the last change of its file: more than any zone is from UTC.
+/// How far a stamp without a zone may lie after the last change of its file: more than any zone's distance from UTC.
 const AHEAD_MAX_US: i64 = 86_400_000_000;
 
-/// The instant of a date as syslog writes it, `Nov 20 10:00:00`, without a zone and a year: in UTC, in the newest year in
-/// which it is not after the last change of its file.
+/// The instant of a date as syslog writes it, `Nov 20 10:00:00`, without a zone and a year: in UTC, in the newest
+/// year in which it is not after the last change of its file.
 pub(super) fn in_newest_year(text: &str, changed: Timestamp) -> Option<Timestamp> {
-    // A 29th of February is in one of so many years.
+    // Any 8 consecutive years have a 29th of February.
     const YEARS_MAX: i16 = 8;
     let latest = changed.saturating_offset(AHEAD_MAX_US);
     let latest_ms = i64::try_from(latest.as_micros() / 1_000).ok()?;
@@ -120,7 +120,7 @@ pub(super) fn in_newest_year(text: &str, changed: Timestamp) -> Option<Timestamp
     years.find(|at| *at <= latest)
 }
 
-/// The instant of a date, in whatever way it is written.
+/// The instant of a date in any notation.
 fn date(text: &str) -> Option<Timestamp> {
     let utc = ["UTC", "GMT", "utc", "gmt"];
     let bare = utc.iter().find_map(|zone| text.strip_suffix(zone));
@@ -141,14 +141,14 @@ fn date(text: &str) -> Option<Timestamp> {
     micros(timestamp)
 }
 
-/// A number with a comma for a point: 1455944445,25. Fewer digits before it may be thousands.
+/// A number with a decimal comma: 1455944445,25. With fewer digits before it, the comma may separate thousands.
 fn decimal_comma(text: &str) -> Option<String> {
     let (whole, part) = text.split_once(',')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (4 <= whole.len() && digits(whole) && digits(part)).then(|| format!("{whole}.{part}"))
 }
 
-/// As programs write it that have ways of their own: Go and nginx's log of errors, spreadsheets, `date`, old HTTP.
+/// A date in a program's own notation: Go, nginx's error log, spreadsheets, `date`, old HTTP.
 fn of_program(text: &str) -> Option<jiff::Timestamp> {
     use jiff::fmt::strtime::parse;
     const ZONED: [&str; 2] = ["%Y-%m-%d %H:%M:%S%.f %z UTC", "%d/%b/%Y:%H:%M:%S%.f %:z"];
@@ -166,7 +166,7 @@ fn of_program(text: &str) -> Option<jiff::Timestamp> {
         "%Y-%m-%d %I:%M:%S%.f %p",
         "%b %d, %Y @ %H:%M:%S%.f",
     ];
-    // Go's own way tells its clock besides.
+    // Go also writes its monotonic clock.
     let text = text.split(" m=").next().unwrap_or(text);
     let text = text.strip_suffix(" Z").unwrap_or(text);
     let zoned = ZONED.iter().find_map(|pattern| parse(pattern, text).ok());
@@ -181,7 +181,7 @@ fn of_program(text: &str) -> Option<jiff::Timestamp> {
     Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
-/// A date of digits alone: 20160220050045, and so many thousandths behind. As milliseconds or microseconds it would be
+/// A date of digits alone: 20160220050045, and perhaps a fraction. Read as milliseconds or microseconds it would be
 /// in the 27th century.
 fn of_digits(text: &str) -> Option<Timestamp> {
     if !matches!(text.len(), 14 | 17) || !(text.starts_with("19") || text.starts_with("20")) {
@@ -235,7 +235,7 @@ fn of_web_server(text: &str) -> Option<jiff::Timestamp> {
     Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
-/// The instant of a date and a time of day that stand apart, in UTC.
+/// The instant of a date and a time of day in separate fields, in UTC.
 pub(super) fn of_parts(date: &str, time: &str) -> Option<Timestamp> {
     let of_iso = || {
         let date: jiff::civil::Date = date.trim_ascii().parse().ok()?;
@@ -243,7 +243,7 @@ pub(super) fn of_parts(date: &str, time: &str) -> Option<Timestamp> {
         let zoned = date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC);
         micros(zoned.ok()?.timestamp())
     };
-    // A time of day has its minutes behind a colon: a number is none.
+    // A time of day has a colon before its minutes; a number is not a time of day.
     let time_of_day = time.contains(':').then_some(time);
     of_iso().or_else(|| {
         self::date(&format!(
@@ -264,7 +264,7 @@ fn number(text: &str, unit: TimeUnit) -> Option<Timestamp> {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    // Micros are the power of ten that is left between the unit and them.
+    // The power of ten between the unit and microseconds.
     let power: i32 = match of_size(whole, unit) {
         TimeUnit::Auto | TimeUnit::Seconds => 6,
         TimeUnit::Millis => 3,
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(of_parts("2016-02-20", "05:00:45"), expected);
         assert_eq!(of_parts("20.02.2016", "05:00:45"), expected);
         assert_eq!(of_parts("2016-02-20", "7"), None);
-        // A leap second is the last of its minute.
+        // A leap second is read as the last second of its minute.
         let new_year = Some(Timestamp::from_micros(1_483_228_799_000_000));
         assert_eq!(parse("2016-12-31T23:59:60Z", TimeUnit::Auto), new_year);
         assert_eq!(of_parts("2016-02-20", "25:00:45"), None);
@@ -374,7 +374,7 @@ mod tests {
         for (text, expected) in [
             ("Dec 31 23:59:59", "2025-12-31T23:59:59Z"),
             ("Jan  1 00:00:01", "2026-01-01T00:00:01Z"),
-            // Some zone is ahead of UTC.
+            // Some zones are ahead of UTC.
             ("Jan  2 10:00:00", "2026-01-02T10:00:00Z"),
             ("Jan  4 10:00:00", "2025-01-04T10:00:00Z"),
             ("Feb 29 10:00:00", "2024-02-29T10:00:00Z"),

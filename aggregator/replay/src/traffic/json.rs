@@ -1,4 +1,4 @@
-//! Objects of JSON as rows: our own, and those that web servers and proxies log.
+//! JSON objects as rows: Tollgate's own, and those that web servers and proxies log.
 //!
 //! ```text
 //! {"t":1455944445.25,"resource":"api.search","domain":"acme"}
@@ -6,8 +6,8 @@
 //! {"ClientHost":"203.0.113.7","StartUTC":"2026-11-20T10:00:00.25Z",…}    Traefik
 //! ```
 //!
-//! A member is named by its path (`request.client_ip`), where a name with dots of its own comes first. Members that
-//! nobody asked for are passed over. What stays true: a number is read as what it plainly is, with all its digits.
+//! A path names a member (`request.client_ip`); a member whose own name has dots takes precedence. Other members are
+//! ignored. What stays true: a number is read exactly, with all its digits.
 
 use std::borrow::Cow;
 
@@ -21,16 +21,17 @@ use super::names::{self, text_of};
 use super::repair::repaired;
 use super::{Columns, Row, Widths};
 
-/// What is not taken for the instant of a request where nobody says that it is: 1990. A duration in seconds is before.
+/// Earlier instants, before 1990, are not taken for a request's unless the user states it: they are durations in
+/// seconds.
 const PLAUSIBLE: Timestamp = Timestamp::from_micros(631_152_000_000_000);
 
-/// Names that are an instant's whatever they hold.
+/// Names of members that are instants whatever they hold.
 const SURELY_TIMES: [&str; 3] = ["t", "ts", "timestamp"];
 
-/// How deep members are looked for.
+/// How deep members are searched.
 const DEPTH_MAX: usize = 4;
 
-/// Which member is what.
+/// The members by their role.
 #[derive(Clone, Debug)]
 pub(super) struct Json {
     t: String,
@@ -43,16 +44,16 @@ pub(super) struct Json {
     min: String,
     instants: Instants,
     clients: Clients,
-    /// Something stands before each object in its line.
+    /// Some text precedes each object in its line.
     is_behind: bool,
-    /// That is the instant, since no object has one.
+    /// That text holds the instant, since the objects have none.
     is_at_before: bool,
-    /// The domain is a name of ours, not what some server calls its client.
+    /// The domain is Tollgate's own name, not a client in a server's log.
     ours: bool,
 }
 
 impl Json {
-    /// Looks at the first objects.
+    /// Examines the first objects.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Json {
         })
     }
 
-    /// The same, where something stands before each object in its line.
+    /// The same, for lines with some text before each object.
     pub fn behind(self) -> Self {
         Self {
             is_behind: true,
@@ -128,17 +129,21 @@ impl Json {
         }
     }
 
-    /// How clients are told, with what was counted.
+    /// How clients are identified, with the counter.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
 
-    /// Which member is the client.
+    /// The member that is the client.
     pub fn client(&self) -> Option<&str> {
         self.forwarded.as_deref().or(self.domain.as_deref())
     }
 
-    /// The row of an object; or what was expected.
+    /// The row of an object.
+    ///
+    /// # Errors
+    ///
+    /// What was expected.
     pub fn parse<'a>(&self, line: &[u8]) -> Result<Row<'a>, &'static str> {
         let whole = line;
         let line = match self.is_behind {
@@ -188,7 +193,7 @@ impl Json {
 }
 
 impl Json {
-    /// The instant in the first words before an object, as Caddy's console has it.
+    /// The instant in the first words before an object, as Caddy's console writes it.
     fn at_before(&self, before: &[u8]) -> Option<Timestamp> {
         let text = str::from_utf8(before).ok()?.trim_start_matches(['[', '"']);
         let is_end = |c: char| matches!(c, ' ' | '\t' | ']' | '"');
@@ -196,7 +201,7 @@ impl Json {
             .match_indices(is_end)
             .map(|(at, _)| &text[..at])
             .take(3);
-        // A day alone is no instant, and a short number none either.
+        // A day alone is not an instant, nor is a short number.
         let is_whole =
             |head: &&str| head.contains(':') || 10 <= head.len() && !head.contains(['-', '/']);
         let mut ends = ends.by_ref().filter(is_whole);
@@ -212,7 +217,7 @@ impl Json {
     }
 }
 
-/// The member that has the instant of a request.
+/// The member with the instant of a request.
 fn time_member(
     objects: &[Value],
     leaves: &[(String, Vec<String>)],
@@ -231,12 +236,13 @@ fn time_member(
     };
     find_named(leaves, names::TIMES, &is_instant)
         .or_else(|| find_named(leaves, &[names::DATE], &has_time))
-        // Small numbers, or a time of day with its date beside it.
+        // Small numbers, or a time of day with its date in another member.
         .or_else(|| find_named(leaves, &["time"], &|_, _| true))
 }
 
-/// The member in which proxies say whom they forward for; none where a member is the client itself: one of ours, or what a
-/// proxy has made out (Caddy's `client_ip` beside `remote_ip`), which beats what it was told.
+/// The member in which proxies name their client. `None` if a member is the client itself: Tollgate's own, or the
+/// result of a proxy's own checks (Caddy's `client_ip` beside `remote_ip`), which is better than the header it came
+/// from.
 fn forwarded(leaves: &[(String, Vec<String>)], domain: Option<&str>) -> Option<String> {
     let known = |names: &[&str]| find_named(leaves, names, &|_, _| true);
     let is_made_out = domain == Some("domain") || known(&["requestclientip"]).is_some();
@@ -246,8 +252,8 @@ fn forwarded(leaves: &[(String, Vec<String>)], domain: Option<&str>) -> Option<S
     }
 }
 
-/// The paths of all members that are no objects, in the order of their first object, with their names without what
-/// programs write differently: of the whole path, and of the ends of it.
+/// The paths of all members that are not objects, in the order of the first object that has them, with their names in
+/// plain spelling: of the whole path, and of the ends of it.
 fn leaves(objects: &[Value]) -> Vec<(String, Vec<String>)> {
     let mut leaves: Vec<(String, Vec<String>)> = Vec::new();
     for object in objects {
@@ -276,7 +282,7 @@ fn walk<'v>(value: &'v Value, at: &mut Vec<&'v str>, paths: &mut Vec<Vec<&'v str
     }
 }
 
-/// The path of the first of these names that there is: as a whole path, or else as the end of one.
+/// The path with the first of these names that exists: as a whole path, or else as the end of one.
 fn find_named(
     leaves: &[(String, Vec<String>)],
     names: &[&str],
@@ -293,19 +299,19 @@ fn find_named(
     found.map(|(path, _)| path.clone())
 }
 
-/// Whether a value is an object in whose only member MongoDB says what type it has.
+/// Whether a value is an object whose only member is MongoDB's type of the value.
 fn is_of_mongo(value: &Value) -> bool {
     let object = value.as_object();
     object.is_some_and(|object| object.len() == 1 && object.keys().all(|key| key.starts_with('$')))
 }
 
-/// The object that stands behind something else in its line, as behind the head of syslog.
+/// The object in a line after other text, such as the head of syslog.
 pub(super) fn behind(line: &[u8]) -> &[u8] {
     let brace = line.iter().position(|byte| *byte == b'{');
     &line[brace.unwrap_or(0)..]
 }
 
-/// The object of a text, or of what some programs write for one.
+/// The object in a text; repairs invalid JSON of some programs.
 pub(super) fn object(line: &[u8]) -> Option<Value> {
     let value: Option<Value> = serde_json::from_slice(line).ok();
     let value = match value {
@@ -320,14 +326,14 @@ pub(super) fn object(line: &[u8]) -> Option<Value> {
     value.is_object().then_some(value)
 }
 
-/// What stands at a path, as text; nothing where it is null, or an object.
+/// The value at a path, as text; `None` if it is null, or an object.
 fn text(object: &Value, path: &str) -> Option<String> {
     let value = find(object, path)?;
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(plain_number(number)),
         Value::Bool(is) => Some(is.to_string()),
-        // Headers that may come more than once.
+        // Headers that may occur more than once.
         Value::Array(values) => {
             let texts: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
             texts
@@ -358,7 +364,7 @@ fn find<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// A number as people write it: 3, 3.0 and 0.3e1 are one.
+/// A number in plain notation: 3, 3.0 and 0.3e1 are the same.
 fn plain_number(number: &serde_json::Number) -> String {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match number.as_f64() {
@@ -380,7 +386,7 @@ pub(super) fn members(objects: &[Value]) -> String {
 mod tests {
     use super::*;
 
-    /// Client and instant of an object, by what the first one shows.
+    /// Client and instant of an object, with members chosen by the first object.
     fn read(line: &str, columns: &Columns, client: Option<&str>) -> Result<(String, u64), String> {
         let first = [object(line.as_bytes()).expect("an object")];
         let json = Json::of_first(

@@ -1,4 +1,4 @@
-//! Forms of access logs that have a name.
+//! Named formats of access logs.
 //!
 //! ```text
 //! www.example.com:443 203.0.113.7 - - [20/Feb/2016:05:00:45 +0000] "GET …      vhost_combined
@@ -7,21 +7,22 @@
 //! [GIN] 2016/02/20 - 05:00:45 | 200 |  1.2ms |  203.0.113.7 | GET  "/"          gin
 //! ```
 //!
-//! Knows nothing of which form a file has. What stays true: forms of one name stand together, the usual one first.
+//! Does not choose a file's format. What stays true: formats of one name are adjacent, the usual
+//! one first.
 
 use super::instant::Instants;
 use super::pattern::{Pattern, Piece};
 
-/// A form that has a name.
+/// A named format.
 pub(super) struct Form {
     pub name: &'static str,
     pattern: &'static str,
-    /// How it writes its date, where that is no usual one.
+    /// The format of its date, if it is not a usual one.
     time: Option<&'static str>,
 }
 
 impl Form {
-    /// What its fields are called that have a name.
+    /// The names of its fields.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let pieces = super::words::pieces(self.pattern).unwrap_or_default();
         pieces.into_iter().filter_map(|piece| match piece {
@@ -30,7 +31,7 @@ impl Form {
         })
     }
 
-    /// Its pattern, with this field as the client; or what is wrong with that.
+    /// Its pattern with this field as the client, or the reason why it cannot be the client.
     pub fn pattern(&self, client: Option<&str>, instants: &Instants) -> Result<Pattern, String> {
         match self.time {
             Some(time) if !instants.are_stated() => {
@@ -45,7 +46,7 @@ impl Form {
     }
 }
 
-/// The forms that are known, those that more people have first.
+/// The known formats, common ones first.
 pub(super) const FORMS: [Form; 24] = [
     form("combined", "$remote_addr $_[$time_local]"),
     form("common", "$remote_addr $_[$time_local]"),
@@ -119,7 +120,7 @@ pub(super) const FORMS: [Form; 24] = [
     },
 ];
 
-/// The same with all their fields, for whoever names one of them as the client.
+/// The same with all their fields, for users that name one of them as the client.
 pub(super) const WHOLE: [Form; 2] = [
     form(
         "combined",

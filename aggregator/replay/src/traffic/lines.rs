@@ -1,8 +1,8 @@
-//! Rows of a text, with the numbers of their lines, and those that could not be read. A row is a line; of JSON
-//! it may be an object, over however many lines.
+//! Rows of a text, with their line numbers, and the unreadable ones. A row is a line; in JSON it may be an object
+//! that spans several lines.
 //!
-//! Knows nothing of what a line means. What stays true: however long a line is, memory stays bounded;
-//! an unreadable line is counted and, for the first of them, kept to be shown; it never ends the reading.
+//! Knows nothing of what a line means. What stays true: however long a line is, memory stays bounded; an unreadable
+//! line is counted, and the first ones are kept to be shown; it never ends the reading.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -15,51 +15,51 @@ const SHOWN_MAX: usize = 10;
 /// How many bytes of an unreadable line are kept to be shown.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// The longest line that is read. Web servers refuse request lines above 8 KiB, so a longer one is a
-/// file of another kind, and must not be taken into memory whole.
+/// The longest line that is read. Web servers refuse request lines above 8 KiB, so a file with a longer line is of
+/// another kind, and must not be read into memory as a whole.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its number, counted from 1.
+    /// Its line number, counted from 1.
     pub line: u64,
     /// What was expected.
     pub expected: &'static str,
-    /// How it begins.
+    /// The beginning of the line.
     pub found: String,
 }
 
-/// How a text is split into rows.
+/// How a text is divided into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Split {
-    /// Each line is one.
+    /// Each line is a row.
     #[default]
     Lines,
-    /// Each object of JSON is one: of an array, or one behind another.
+    /// Each JSON object is a row: in an array, or one after another.
     Objects,
-    /// The same, where an object has them in a member that is an array.
+    /// Each JSON object in an array is a row, where the array is a member of an object.
     Wrapped,
-    /// Each line is one, and a quoted field of a CSV goes on over line breaks.
+    /// Each line is a row, and a quoted CSV field may contain line breaks.
     Quoted,
 }
 
-/// What stands before a row and is none of it: the mark of an encoding, as files have that were put together; the
-/// mark of a record in a sequence of JSON texts (RFC 7464).
+/// Bytes before a row that do not belong to it: a byte order mark, as in concatenated files; the record mark in a
+/// sequence of JSON texts (RFC 7464).
 const MARKS: [&[u8]; 2] = [b"\xef\xbb\xbf", b"\x1e"];
 
-/// The rows of a text, one at a time. Blank lines are passed over.
+/// The rows of a text, one at a time. Blank lines are skipped.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
     split: Split,
-    /// What was read ahead and is to be read again, and from where on.
+    /// Bytes that were read ahead and are read again, and from which position.
     again: (Vec<u8>, usize),
     /// The byte that ends a line.
     end: u8,
-    /// What stands around each line.
+    /// What other programs put around each line.
     wraps: Wraps,
-    /// Lines that end within the row.
+    /// How many lines end within the row.
     inside: u64,
     buffer: Vec<u8>,
     number: u64,
@@ -70,7 +70,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// At the start.
+    /// Begins at the start of the text.
     pub fn new(reader: R) -> Self {
         Self {
             reader,
@@ -87,7 +87,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Splits what comes from now on in another way.
+    /// Divides the rest of the text in another way.
     pub(super) fn split_by(&mut self, split: Split) {
         self.split = split;
         if matches!(split, Split::Objects | Split::Wrapped) {
@@ -95,7 +95,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Each line is wrapped so.
+    /// Sets what is around each line.
     pub(super) fn wrapped_by(&mut self, wraps: Wraps) {
         self.wraps = wraps;
     }
@@ -105,11 +105,11 @@ impl<R: BufRead> Lines<R> {
         self.end = end;
     }
 
-    /// Goes to the next row; false at the end.
+    /// Moves to the next row; returns false at the end.
     ///
     /// # Errors
     ///
-    /// What reading says, faults of the compression included.
+    /// Errors of reading, including faults of the compression.
     pub fn advance(&mut self) -> io::Result<bool> {
         match self.split {
             Split::Lines => self.advance_line(),
@@ -123,7 +123,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// To the next object: from its first brace to the one that closes it, wherever lines end.
+    /// Moves to the next object: from its first brace to the closing one, wherever lines end.
     fn advance_object(&mut self) -> io::Result<bool> {
         self.number += std::mem::take(&mut self.inside);
         self.buffer.clear();
@@ -175,7 +175,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// To behind the first brace: the objects are those inside.
+    /// Moves past the first brace: the objects are inside it.
     fn pass_brace(&mut self) -> io::Result<()> {
         loop {
             let bytes = self.reader.fill_buf()?;
@@ -216,8 +216,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// To the next row of a CSV. Where a quote is opened and not closed, or something follows the one that closes it,
-    /// its line alone is the row: what comes behind is read as it would be without that line.
+    /// Moves to the next row of a CSV. If a quote is not closed, or something follows the closing quote, that line
+    /// alone is the row: the text after it is read as if the line were missing.
     fn advance_quoted(&mut self) -> io::Result<bool> {
         self.number += std::mem::take(&mut self.inside);
         if !self.advance_line()? {
@@ -250,7 +250,7 @@ impl<R: BufRead> Lines<R> {
         Ok(true)
     }
 
-    /// What stands in the buffer from there on comes again.
+    /// Makes the buffer's content from `from` on be read again.
     fn read_again_from(&mut self, from: usize) {
         let mut again = self.buffer.split_off(from);
         let (behind, at) = &self.again;
@@ -258,8 +258,8 @@ impl<R: BufRead> Lines<R> {
         self.again = (again, 0);
     }
 
-    /// Reads to the end of a line, or to the greatest length, behind what the buffer has; how many bytes. Zeros before
-    /// a line are passed over, however many: a log that was cut while it was written has them.
+    /// Reads to the end of a line, or to the greatest length, appending to the buffer. Returns how many bytes it
+    /// read. Skips any number of zeros before a line: a log that was truncated while it was written has them.
     fn read_line(&mut self) -> io::Result<usize> {
         let (again, at) = &mut self.again;
         if *at < again.len() {
@@ -271,7 +271,7 @@ impl<R: BufRead> Lines<R> {
             if end.is_some() {
                 return Ok(upto);
             }
-            // The last line of what was read ahead was not read to its end.
+            // The last line of what was read ahead may be incomplete.
             let room = LINE_BYTES_MAX.saturating_sub(self.buffer.len() as u64);
             let mut bounded = self.reader.by_ref().take(room);
             return Ok(upto + bounded.read_until(self.end, &mut self.buffer)?);
@@ -288,7 +288,7 @@ impl<R: BufRead> Lines<R> {
         LINE_BYTES_MAX as usize <= self.buffer.len() && self.buffer.last() != Some(&self.end)
     }
 
-    /// The row, without white space at its end, and without what stands before it and is none of it.
+    /// The row, without trailing white space, and without leading bytes that do not belong to it.
     pub fn line(&self) -> &[u8] {
         bare(&self.buffer)
     }
@@ -307,27 +307,27 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Takes the line out of the count of rows: it was a heading.
+    /// Does not count the line as a row: it was a heading.
     pub fn is_heading(&mut self) {
         self.rows -= 1;
     }
 
-    /// The line's number, counted from 1.
+    /// The line number, counted from 1.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Lines read so far that are not blank, unreadable ones included.
+    /// How many lines that are not blank were read so far, including unreadable ones.
     pub const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Lines that could not be read.
+    /// How many lines were unreadable.
     pub const fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// The first of them.
+    /// The first unreadable lines.
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.shown
     }
@@ -348,7 +348,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Passes over zeros.
+/// Skips zeros.
 fn pass_zeros(reader: &mut impl BufRead) -> io::Result<()> {
     loop {
         let bytes = reader.fill_buf()?;
@@ -363,7 +363,7 @@ fn pass_zeros(reader: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// A line without white space at its end, and without zeros, marks and colours of a terminal before it.
+/// A line without trailing white space, and without leading zeros, marks and terminal colours.
 pub(super) fn bare(line: &[u8]) -> &[u8] {
     let mut line = line.trim_ascii_end();
     while let Some(first) = line.first() {
@@ -381,7 +381,7 @@ pub(super) fn bare(line: &[u8]) -> &[u8] {
     line
 }
 
-/// What follows an escape for a colour, as in `ESC [32m`.
+/// The text after an escape sequence for a colour, such as `ESC [32m`.
 fn without_colour(line: &[u8]) -> Option<&[u8]> {
     let inside = line.strip_prefix(b"\x1b[")?;
     let is_of_it = |byte: &&u8| byte.is_ascii_digit() || **byte == b';';
@@ -389,7 +389,7 @@ fn without_colour(line: &[u8]) -> Option<&[u8]> {
     inside[codes..].strip_prefix(b"m")
 }
 
-/// Where in an object of JSON one is.
+/// The position within a JSON object.
 #[derive(Debug, Default)]
 struct Object {
     depth: u32,
@@ -398,7 +398,7 @@ struct Object {
 }
 
 impl Object {
-    /// Goes on by a byte; whether it is the object's.
+    /// Takes a byte. Returns whether it belongs to the object.
     fn takes(&mut self, byte: u8) -> bool {
         if self.depth == 0 && byte != b'{' {
             return false;

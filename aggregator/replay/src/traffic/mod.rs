@@ -1,7 +1,8 @@
-//! Recorded traffic from elsewhere: access logs of many servers, CSV and JSON, plain or compressed.
+//! Recorded traffic from other programs: access logs of many servers, CSV and JSON, plain or
+//! compressed.
 //!
-//! Knows nothing of limits. What stays true: a row that cannot be read is counted and, for the
-//! first of them, shown; it never ends the reading and never counts as a request.
+//! Knows nothing of limits. What stays true: an unreadable row is counted, and the first ones are
+//! shown; it never ends the reading and never counts as a request.
 
 pub mod clients;
 pub mod csv;
@@ -42,18 +43,18 @@ pub use rows::{FileKind, FileReading, Rows, Wanted};
 pub struct Row<'a> {
     /// When it was made.
     pub at: Timestamp,
-    /// What it used, where the row says so.
+    /// The resource, if the row names it.
     pub resource: Option<Cow<'a, str>>,
-    /// On whose behalf, where the row says so.
+    /// The domain, if the row names it.
     pub domain: Option<Cow<'a, str>>,
     /// Hits that it asked for.
     pub copies: NonZeroU32,
-    /// Below how many of them it had no use for any; none: not said.
+    /// The least number of hits that was of use; `None`: not stated.
     pub min: Option<NonZeroU32>,
 }
 
 impl Row<'_> {
-    /// The same, on its own.
+    /// The row with owned texts.
     fn into_owned(self) -> Row<'static> {
         let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
         Row {
@@ -66,7 +67,7 @@ impl Row<'_> {
     }
 }
 
-/// What columns of a CSV and members of JSON are called, where somebody said so.
+/// The names of CSV columns and JSON members, as far as the user stated them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// The instant.
@@ -75,16 +76,16 @@ pub struct Columns {
     pub resource: Option<String>,
     /// The domain.
     pub domain: Option<String>,
-    /// Hits that were asked for.
+    /// Hits that the request asked for.
     pub copies: Option<String>,
-    /// The least number of them that was of use.
+    /// The least number of hits that was of use.
     pub min: Option<String>,
 }
 
-/// What is expected of copies and of min.
+/// The valid values of copies and min.
 const COPIES: &str = "whole numbers from 1 to 4294967295 for copies and min, min not above copies";
 
-/// A whole number as programs write it: `3`, `3.0`, `3e2`.
+/// A whole number in any notation: `3`, `3.0`, `3e2`.
 fn whole(text: &str) -> Result<u64, &'static str> {
     let text = text.trim_ascii();
     if let Ok(number) = text.parse() {

@@ -1,14 +1,14 @@
-//! What programs call the instant and the client of a request, where nobody says which member or column it is.
+//! Names under which programs write the instant and the client of a request, if the user names no member or column.
 //!
 //! ```text
 //! Client IP   client_ip   ClientIP   clientIp   client.ip     one name: clientip
 //! ```
 //!
-//! Knows nothing of files. What stays true: of two names that a row has, the one that stands first in a list is taken.
+//! Knows nothing of files. What stays true: of two names that a row has, the earlier one in its list is used.
 
 use std::borrow::Cow;
 
-/// What an instant may be called, ours first; finer ones before those of whole seconds.
+/// Names of an instant, Tollgate's first; finer ones before those of whole seconds.
 pub(super) const TIMES: &[&str] = &[
     "t",
     "ts",
@@ -51,10 +51,10 @@ pub(super) const TIMES: &[&str] = &[
     "published",
 ];
 
-/// What a date may be called that has its time of day beside it.
+/// The name of a date whose time of day is in another field.
 pub(super) const DATE: &str = "date";
 
-/// What proxies say of whom they forward for: the client itself first, lists behind.
+/// Names of fields in which proxies name their client: single clients first, then lists.
 pub(super) const FORWARDED: &[&str] = &[
     "cfconnectingip",
     "httpcfconnectingip",
@@ -76,7 +76,7 @@ pub(super) const FORWARDED: &[&str] = &[
     "fwd",
 ];
 
-/// Those of [`FORWARDED`] that the network at the edge sets, and that are no lists.
+/// Whether the edge network sets this field of [`FORWARDED`], so that it is not a list.
 pub(super) fn is_of_edge(name: &str) -> bool {
     const SET: [&str; 7] = [
         "cfconnectingip",
@@ -90,7 +90,7 @@ pub(super) fn is_of_edge(name: &str) -> bool {
     SET.iter().any(|set| name.ends_with(set))
 }
 
-/// What a client may be called, ours first.
+/// Names of a client, Tollgate's first.
 pub(super) const CLIENTS: &[&str] = &[
     "domain",
     "requestclientip",
@@ -138,20 +138,19 @@ pub(super) const CLIENTS: &[&str] = &[
     "apikey",
 ];
 
-/// A name without what programs write differently: case, and what stands between words.
+/// A name in plain spelling: without case, and without separators between words.
 pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// What a path with dots is called, as a whole and by the ends of it.
+/// The plain names of a path with dots, as a whole and from each of its parts to the end.
 pub(super) fn ends(parts: &[&str]) -> Vec<String> {
     let ends = (0..parts.len()).map(|from| plain(&parts[from..].concat()));
     ends.collect()
 }
 
-/// A text in UTF-8; or else as Windows writes it in the west of Europe and in America, byte by byte, so that two
-/// names stay two.
+/// A text in UTF-8; else decoded byte by byte as Windows' western encoding, so that different names stay different.
 pub(super) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),

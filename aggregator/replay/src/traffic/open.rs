@@ -1,13 +1,13 @@
-//! Opens a text file that may be compressed or in another encoding, told by its first bytes, not by its name.
+//! Opens a text file that may be compressed or in another encoding, as its first bytes show, not its name.
 //!
 //! ```text
-//! gzip, xz, zstd, bzip2     unpacked, all members of it, and what is packed twice; zeros behind are padding
-//! UTF-16                    read as UTF-8, with its mark or without
-//! UTF-8 with its mark       the mark is passed over
-//! zip, tar, Parquet, …      an error that names it and says what to do
+//! gzip, xz, zstd, bzip2     unpacked, with all members, and again if packed twice; trailing zeros are padding
+//! UTF-16                    converted to UTF-8, with a byte order mark or without
+//! UTF-8 with a mark         the mark is skipped
+//! zip, tar, Parquet, …      an error that names the format and says what to do
 //! ```
 //!
-//! Knows nothing of lines. What stays true: what is damaged is an error, after all that could be unpacked.
+//! Knows nothing of lines. What stays true: damage is an error, after everything that could be unpacked.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,10 +22,10 @@ const BZIP2_MAGIC: [u8; 3] = *b"BZh";
 const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 const UTF_16_MARKS: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
-/// How often one file may be packed: somebody's upload packs what a server packed.
+/// How often one file may be packed: a user may pack a file that a server packed.
 const PACKED_MAX: usize = 3;
 
-/// What is no text: how it begins, and what to do with it.
+/// Formats that are not text: how each begins, and what to do with it.
 const FOREIGN: [(&[u8], &str); 8] = [
     (
         b"PK\x03\x04",
@@ -46,14 +46,14 @@ const FOREIGN: [(&[u8], &str); 8] = [
     (b"\xff\xfe\x00\x00", "in UTF-32: expected UTF-8 or UTF-16"),
 ];
 
-/// Where a tar has its name, and what that is.
+/// The position of a tar's magic bytes, and the bytes.
 const TAR: (usize, &[u8]) = (257, b"ustar");
 
 /// The lines of a file, unpacked and in UTF-8. `-` is stdin.
 ///
 /// # Errors
 ///
-/// What the file system says. Faults of the compression come while reading.
+/// Errors of the file system. Faults of the compression come while reading.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     if path == Path::new("-") {
         return decoded(unpacked(io::stdin())?);
@@ -114,7 +114,7 @@ fn decoded(mut text: Box<dyn BufRead + Send>) -> io::Result<Box<dyn BufRead + Se
     Ok(text)
 }
 
-/// The mark that a text in UTF-16 should have: one byte of two is zero in all that programs write into logs.
+/// The byte order mark that a text in UTF-16 should have: in the text of logs, one byte of two is zero.
 fn utf_16_mark(first: &[u8]) -> Option<[u8; 2]> {
     const LOOKED_AT: usize = 32;
     let (pairs, _) = first.get(..LOOKED_AT)?.as_chunks::<2>();
@@ -134,7 +134,7 @@ fn buffered(reader: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(1 << 18, reader))
 }
 
-/// What unpacks one member of a file and gives back what follows it.
+/// Unpacks one member of a file, and then returns the reader at what follows it.
 trait PackedMember<R>: Read {
     fn rest(self) -> R;
 }
@@ -159,8 +159,8 @@ impl<R: BufRead> PackedMember<R> for ZstdFrame<R> {
     }
 }
 
-/// The members of a packed file, one after another. Blocks of tapes and of some copies are padded with zeros, which
-/// end it; anything else behind a member is damage.
+/// The members of a packed file, one after another. Tapes and some copying tools pad blocks with zeros, which end the
+/// file; anything else after a member is damage.
 struct Members<R, M> {
     rest: Option<R>,
     member: Option<M>,
@@ -204,8 +204,8 @@ fn zstd_frame<R: BufRead>(rest: R) -> io::Result<ZstdFrame<R>> {
         .map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault.to_string()))
 }
 
-/// Whether bytes begin a frame of zstd that holds something of a program's own, as parallel and seekable files do. No
-/// member of another kind begins so.
+/// Whether bytes begin a skippable zstd frame, as parallel and seekable files have. No member of another format
+/// begins like that.
 fn is_skippable(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
@@ -279,7 +279,7 @@ mod tests {
         ] {
             assert_eq!(read(&packed).expect(name), text, "{name}");
             if name != "plain" && name != "xz" {
-                // Two of them in a row are one file.
+                // Two of them in a row form one file.
                 assert_eq!(
                     read(&packed.repeat(2)).expect(name),
                     text.repeat(2),

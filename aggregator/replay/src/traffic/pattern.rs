@@ -1,13 +1,13 @@
-//! The form of a line of an access log, in the words of nginx's `log_format` or of Apache's `LogFormat`.
+//! A pattern of an access log's lines, in the syntax of nginx's `log_format` or of Apache's `LogFormat`.
 //!
 //! ```text
 //! $remote_addr - $remote_user [$time_local] "$request" $status "$http_x_forwarded_for"
 //! %v:%p %h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i"
 //! ```
 //!
-//! A field ends where the text that follows it in the pattern is found; within quotes a quote behind a backslash
-//! does not end it. What stands behind the last field that is wanted is not looked at. Knows nothing of which field is
-//! the client. What stays true: a line either has all wanted fields or is refused, with what was expected.
+//! A field ends where the text that follows it in the pattern is found; within quotes an escaped quote does not end
+//! it. Text after the last wanted field is not checked. Does not know which field is the client. What stays true: a
+//! line either has all wanted fields or is refused, with what was expected.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use super::clients::{Clients, Header};
 use super::instant::{Instants, TimeUnit};
 use super::times::{self, InstantFields, NamedKind, Times};
 
-/// Fields that can be wanted of one line: a date of five words, and a client.
+/// How many fields of one line can be wanted: a date of five words, and a client.
 const WANTED_MAX: usize = 6;
 
-/// Fields that a date may have.
+/// How many fields a date may have.
 pub(super) const TIME_FIELDS_MAX: usize = WANTED_MAX - 1;
 
 /// A pattern, ready to read lines with.
@@ -28,45 +28,45 @@ pub(super) const TIME_FIELDS_MAX: usize = WANTED_MAX - 1;
 pub struct Pattern {
     pieces: Vec<Piece>,
     times: Times,
-    /// The slot of the field with what proxies said, and of that with the peer's address.
+    /// The slots of the field in which proxies name their client, and of the field with the peer's address.
     forwarded: Option<usize>,
     peer: Option<usize>,
     header: Header,
-    /// A field may stand in quotes, and what separates fields within them.
+    /// A field may be in quotes, and then contain the separator.
     quoted: bool,
-    /// Behind the peer's address there always stands its port.
+    /// The peer's address always has its port after it.
     with_port: bool,
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// What stands there literally.
+    /// Literal text.
     Text(Box<[u8]>),
-    /// Blanks, however many.
+    /// Any number of blanks.
     Gap,
-    /// A field, and the slot that it is wanted for.
+    /// A field, and its slot if it is wanted.
     Field(String, Option<usize>),
 }
 
-/// What a line says.
+/// The wanted fields of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found<'a> {
     slots: [&'a [u8]; WANTED_MAX],
 }
 
 impl Pattern {
-    /// A pattern in nginx's or Apache's words, of which the field `client` is wanted, or else those that have
-    /// addresses; instants are written as `instants` say.
+    /// A pattern in nginx's or Apache's syntax. Its client is the field `client`, or else a field that usually holds
+    /// the client's address; `instants` says how instants are written.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// What is wrong with the pattern.
     pub fn new(text: &str, client: Option<&str>, instants: &Instants) -> Result<Self, String> {
         Self::of_pieces(super::words::pieces(text)?, client, instants)
     }
 
-    /// A pattern whose instant stands in these fields, with a year or without, and its client in another.
+    /// A pattern whose instant is in these fields, with a year or without, and its client in another.
     pub(super) fn with(
         mut pieces: Vec<Piece>,
         time: &[usize],
@@ -104,14 +104,14 @@ impl Pattern {
         pattern
     }
 
-    /// What follows the last wanted field says where it ends; what is behind that is not looked at.
+    /// The text after the last wanted field marks its end; nothing after that is checked.
     fn end_behind_last(&mut self) {
         let mut pieces = self.pieces.iter();
         let last = pieces.rposition(|piece| matches!(piece, Piece::Field(_, Some(_))));
         self.pieces.truncate(last.map_or(0, |last| last + 2));
     }
 
-    /// The columns of a file that names them, one behind another.
+    /// A pattern for a file that names its columns, one after another.
     pub(super) fn of_columns(
         names: &[&str],
         separator: &Piece,
@@ -201,12 +201,12 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Whether there is a field in which proxies say whom they forward for, and one with the peer.
+    /// Whether there is a field in which proxies name their client, and one with the peer.
     pub(super) const fn has_forwarded_and_peer(&self) -> bool {
         self.forwarded.is_some() && self.peer.is_some()
     }
 
-    /// Which field is the client.
+    /// The field that is the client.
     pub fn client(&self) -> &str {
         let slot = self.forwarded.or(self.peer);
         let name = self.pieces.iter().find_map(|piece| match piece {
@@ -219,7 +219,11 @@ impl Pattern {
         }
     }
 
-    /// The wanted fields of a line; or what was expected.
+    /// The wanted fields of a line.
+    ///
+    /// # Errors
+    ///
+    /// What was expected.
     pub fn find<'a>(&self, line: &'a [u8]) -> Result<Found<'a>, &'static str> {
         let mut found = Found::default();
         let mut at = 0;
@@ -229,7 +233,7 @@ impl Pattern {
             let rest = line.get(at..).unwrap_or_default();
             match piece {
                 Piece::Text(text) => {
-                    // A piece of text behind a field was found where the field ends.
+                    // Text after a field was found when the field's end was searched.
                     if !rest.starts_with(text) {
                         return Err(EXPECTED);
                     }
@@ -246,7 +250,7 @@ impl Pattern {
                 Piece::Field(_, slot) => {
                     let (from, end, passed) = self
                         .field(rest, pieces.peek().copied(), before)
-                        // The last field may stand at the end of its line.
+                        // The last field may end with its line.
                         .or_else(|| (pieces.len() == 1).then_some((0, rest.len(), rest.len())))
                         .ok_or(EXPECTED)?;
                     if let Some(slot) = slot {
@@ -262,7 +266,7 @@ impl Pattern {
         Ok(found)
     }
 
-    /// Where a field begins and ends, and how far that goes: to the piece that follows it.
+    /// The beginning and end of a field, and where the following piece begins.
     fn field(
         &self,
         rest: &[u8],
@@ -283,12 +287,12 @@ impl Pattern {
         Some((0, end, end))
     }
 
-    /// What proxies said, and the peer.
+    /// The client that proxies name, and the peer.
     pub fn clients<'a>(&self, found: &Found<'a>) -> (Option<&'a str>, Option<&'a str>) {
         let text = |slot: Option<usize>| str::from_utf8(found.slots[slot?]).ok();
         let peer = text(self.peer);
         let peer = match peer.and_then(|peer| peer.rsplit_once(':')) {
-            // An address of IPv6 may be followed by its port without brackets.
+            // An IPv6 address may be followed by its port without brackets.
             Some((address, _)) if self.with_port => Some(address),
             _ => peer,
         };
@@ -305,7 +309,7 @@ impl Pattern {
         clients.of(self.header, forwarded, peer)
     }
 
-    /// The instant of a line, of which `date` read the last.
+    /// The instant of a line; `date` caches the date read last.
     pub(super) fn at(
         &self,
         found: &Found<'_>,
@@ -327,7 +331,7 @@ const NO_CLIENT: &str = "no client: expected $remote_addr, $http_x_forwarded_for
 const EXPECTED: &str =
     "a line of the form that the file has: client, instant and what stands between";
 
-/// Fields in which proxies say whom they forward for: the client itself before lists.
+/// Fields in which proxies name their client: single clients before lists.
 const FORWARDED: &[&str] = &[
     "http_cf_connecting_ip",
     "http_true_client_ip",
@@ -351,14 +355,14 @@ const PEERS: &[&str] = &[
     "realip_remote_addr",
 ];
 
-/// The peer's address with its port behind a colon, in forms that always have it.
+/// The peer's address followed by a colon and its port, in formats that always have the port.
 const WITH_PORT: &str = "remote_addr_port";
 
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Says which two fields have nothing between them.
+/// An error that names two fields without separator between them.
 fn expect_apart(pieces: &[Piece]) -> Result<(), String> {
     let adjacent = pieces.windows(2).find_map(|two| match two {
         [Piece::Field(one, _), Piece::Field(other, _)] => Some((one, other)),
@@ -372,7 +376,7 @@ fn expect_apart(pieces: &[Piece]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether two words are one field: `$http_x_forwarded_for` and `%{X-Forwarded-For}i` are.
+/// Whether two names mean the same field, such as `$http_x_forwarded_for` and `%{X-Forwarded-For}i`.
 fn same_field(one: &str, other: &str) -> bool {
     let plain = |text: &str| {
         let text = text.trim_start_matches('$');
@@ -388,7 +392,7 @@ fn same_field(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// Where a field ends: at the text that follows it.
+/// The end of a field: where the text that follows it begins.
 fn end_of(rest: &[u8], next: &[u8], quoted: bool) -> Option<usize> {
     let first = *next.first()?;
     let mut from = 0;
@@ -405,7 +409,7 @@ fn end_of(rest: &[u8], next: &[u8], quoted: bool) -> Option<usize> {
         if !escaped && rest[at..].starts_with(next) {
             return Some(at);
         }
-        // At the end of a line there may be less behind the field than the pattern has.
+        // At the end of a line, the text after the field may be shorter than in the pattern.
         if !escaped && quoted && next.starts_with(&rest[at..]) {
             return Some(at);
         }

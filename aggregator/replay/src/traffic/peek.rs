@@ -1,16 +1,17 @@
-//! A text of which the first lines were looked at before it is read.
+//! A text whose first lines are examined before it is read.
 //!
-//! What stays true: nothing is lost by looking; a fault of the first read comes when reading comes there.
+//! What stays true: examining loses nothing; an error of the first read is reported when reading
+//! arrives there.
 
 use std::io::{self, BufRead, Read};
 
-/// Lines that are looked at: enough to see which field varies.
+/// How many lines are examined: enough to see which field varies.
 const LINES_MAX: usize = 200;
 
-/// Bytes that are looked at.
+/// How many bytes are examined.
 const BYTES_MAX: usize = 256 << 10;
 
-/// A reader whose head is in memory.
+/// A reader with the head of its text in memory.
 #[derive(Debug)]
 pub struct Peeked<R> {
     head: Vec<u8>,
@@ -20,7 +21,7 @@ pub struct Peeked<R> {
 }
 
 impl<R: BufRead> Peeked<R> {
-    /// Looks at the first lines of a text.
+    /// Reads the first lines of a text into memory.
     pub fn new(mut rest: R) -> Self {
         let mut head = Vec::new();
         let mut fault = None;
@@ -28,7 +29,7 @@ impl<R: BufRead> Peeked<R> {
         while lines < LINES_MAX && head.len() < BYTES_MAX {
             match rest.fill_buf() {
                 Ok([]) => break,
-                // A log that was cut while it was written begins with zeros, which may be many.
+                // A log that was truncated while it was written begins with zeros, perhaps many.
                 Ok(bytes @ [0, ..]) if head.is_empty() => {
                     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
                     rest.consume(zeros);
@@ -56,7 +57,7 @@ impl<R: BufRead> Peeked<R> {
         }
     }
 
-    /// The text that was looked at.
+    /// The head of the text.
     pub fn head(&self) -> &[u8] {
         &self.head
     }

@@ -1,6 +1,6 @@
-//! How a text is to be read: what was said of it, or what its first lines tell.
+//! How a text is to be read: as the user stated, or as its first lines show.
 //!
-//! Knows nothing of reading. What stays true: the same head and words give the same plan.
+//! Does not read the text. What stays true: the same head and statements give the same plan.
 
 use serde_json::Value;
 
@@ -14,37 +14,37 @@ use super::lines::{Lines, Split, bare};
 use super::rows::{FileKind, FileReading, Wanted};
 use super::{Columns, w3c};
 
-/// What reads a row.
+/// Reads a row.
 pub(super) enum Parser {
     Text(Box<LineReading>, LastDate),
-    /// A log of the W3C, whose columns it names itself.
+    /// A W3C log, which names its columns itself.
     Columns(Option<Box<LineReading>>),
     Csv(Box<Csv>),
     Json(Box<Json>),
 }
 
-/// What stands before the rows.
+/// The lines before the rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
-    /// So many lines that are no rows and no remarks: each is unreadable.
+    /// How many lines are neither rows nor remarks: each counts as unreadable.
     pub junk: usize,
-    /// Behind them there is a heading.
+    /// A heading follows them.
     pub heading: bool,
 }
 
-/// Lines before a heading that may be something else.
+/// How many lines of other content may precede a heading.
 const BEFORE_HEADING_MAX: usize = 20;
 
 /// How the first lines are to be read.
 pub(super) enum Plan {
     Parser(Parser, FileReading, Before),
-    /// JSON whose objects are not one a line.
+    /// JSON with objects that do not have a line each.
     Objects(Parser, FileReading, Split),
     NoColumns,
     Misfit(String),
 }
 
-/// What a report says of a form.
+/// A report's description of a format.
 fn told_of(read: &LineReading, wanted: &Wanted) -> FileReading {
     let changed = wanted.instants.changed.map(Timestamp::as_micros);
     FileReading {
@@ -57,14 +57,14 @@ fn told_of(read: &LineReading, wanted: &Wanted) -> FileReading {
     }
 }
 
-/// The first lines that are not blank, without what stands before them and is none of them; of a text that goes on, the last one is left out,
-/// since it may be cut.
+/// The first lines that are not blank, without leading bytes that do not belong to them. If the
+/// text goes on, without the last line, which may be incomplete.
 fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let lines = head.split(|byte| *byte == b'\n').map(bare);
     lines.filter(|line: &&[u8]| !line.is_empty())
 }
 
-/// Whether most lines have the form that was stated, with whatever stands before them.
+/// Whether most lines have the stated format, including whatever precedes their rows.
 pub(super) fn fits_as_it_is(head: &[u8], wanted: &Wanted) -> bool {
     let lines = first_lines(head);
     let Some(form) = wanted.form.as_deref() else {
@@ -81,11 +81,11 @@ pub(super) fn fits_as_it_is(head: &[u8], wanted: &Wanted) -> bool {
     lines.clone().count() < 2 * lines.filter(fits).count()
 }
 
-/// How a text is read, by its head and by what was said.
+/// How a text is read, given its head and the user's statements.
 pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
     let lines = first_lines(head);
     let Some(first) = lines.clone().next() else {
-        // Whatever comes behind so many blank lines is looked at line by line.
+        // After this many blank lines the rest is examined line by line.
         return plan_text(lines, &Wanted::default());
     };
     let start = first.trim_ascii_start();
@@ -103,13 +103,13 @@ pub(super) fn plan(head: &[u8], wanted: &Wanted) -> Plan {
     }
 }
 
-/// Whether a text names its columns as the W3C has it, and not with commas, as Exchange does.
+/// Whether a text names its columns like a W3C log, and not with commas, as Exchange does.
 fn is_w3c<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let named = lines.find(|line| line.starts_with(w3c::FIELDS.as_bytes()));
     named.is_some_and(|line| !line.contains(&b','))
 }
 
-/// Whether a text begins as an array of objects does.
+/// Whether a text begins like an array of objects.
 fn is_array(head: &[u8]) -> bool {
     let inside = head.trim_ascii_start().strip_prefix(b"[");
     inside.is_some_and(|inside| inside.trim_ascii_start().starts_with(b"{"))
@@ -216,7 +216,7 @@ fn lacks_client(fields: &str) -> String {
     )
 }
 
-/// The first rows of a CSV, over however many lines each.
+/// The first rows of a CSV, each over any number of lines.
 fn quoted_rows(head: &[u8]) -> Vec<Vec<u8>> {
     let mut lines = Lines::new(head);
     lines.split_by(Split::Quoted);
@@ -267,7 +267,7 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
     }
 }
 
-/// Whether in most lines there stands an object behind something else, as syslog and its like write it.
+/// Whether most lines have an object after other text, as syslog and similar programs write it.
 fn are_behind<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
     let (mut all, mut behind) = (0, 0);
     for line in lines {

@@ -1,4 +1,4 @@
-//! What stands before each row in its line and is none of it: what a tool has written that gathers lines.
+//! Text before each row in its line that does not belong to the row, written by a tool that collects lines.
 //!
 //! ```text
 //! access.log:203.0.113.7 - - […]      access.log:17:203.0.113.7 - - […]      17:…      grep, findstr, Python's logging
@@ -8,22 +8,22 @@
 //! Nov 20 10:00:00 web1 nginx: 203.0.113.7 - - […]                                      syslog, journalctl
 //! ```
 //!
-//! Told by the first lines, where most of them begin as a row behind it and not with it. The head of syslog is left where
-//! the row behind it has no instant of its own. Knows nothing of forms. What stays true: a line without it is left as it
-//! is.
+//! Found from the first lines, if most of them begin like a row after the prefix and not before it. The head of
+//! syslog is kept if the row after it has no instant of its own. Knows nothing of formats. What stays true: a line
+//! without the prefix is left unchanged.
 
 use super::clients::{Clients, is_address};
 use super::forms::is_plausible;
 use super::instant::{self, TimeUnit};
 use super::lines::bare;
 
-/// What stands before rows.
+/// The kind of prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prefix {
-    /// Words with a colon behind each, so many of them; and the first words of the first lines, which grep writes with
-    /// a dash where a line is only the context of another.
+    /// A number of words with a colon after each; and the first words of the first lines, after which grep writes a
+    /// dash instead if a line is only the context of another.
     Words(usize, Vec<Vec<u8>>),
-    /// The number of a line, with blanks before it and a tab behind it.
+    /// The line's number, with blanks before it and a tab after it.
     Number,
     /// A name and a bar.
     Bar,
@@ -33,20 +33,20 @@ pub(super) enum Prefix {
     Syslog,
 }
 
-/// Words before a row: a path with a drive, and the number of a line.
+/// How many words may precede a row: a path with a drive, and a line number.
 const WORDS_MAX: usize = 3;
 
-/// First words that are kept.
+/// How many first words are kept.
 const NAMES_MAX: usize = 16;
 
 impl Prefix {
-    /// What most of these lines have before their rows.
+    /// The prefix that most of these lines have.
     pub fn of_first<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Self> {
         let all = lines.clone().count();
         let most =
             |is: &dyn Fn(&'a [u8]) -> bool| all < 2 * lines.clone().filter(|line| is(line)).count();
         if most(&begins_as_row) {
-            // As 17:2001:db8::7, which is an address as well.
+            // As in 17:2001:db8::7, which could also be an address.
             let is_numbered = has_numbers(lines.clone(), 0, 3)
                 && most(&|line| words(line, 1).is_some_and(begins_as_row));
             let is_logged = most(&|line| Self::Syslog.rest(line).is_some());
@@ -81,7 +81,7 @@ impl Prefix {
         })
     }
 
-    /// The row of a line; `None` if this does not stand before it.
+    /// The row of a line; `None` if the line lacks this prefix.
     pub fn rest<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             Self::Words(count, names) => {
@@ -112,13 +112,13 @@ fn is_number(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
-/// What stands behind so many words with a colon each.
+/// The text after `count` words with a colon each.
 fn words(line: &[u8], count: usize) -> Option<&[u8]> {
     let mut rest = line;
     for _ in 0..count {
         let (word, behind) = split_at(rest, b':')?;
         let is_of_row = |byte: &u8| b" \t\"'[](){},;|=".contains(byte);
-        // Ten digits are an instant, and no line's number.
+        // Ten digits are an instant, not a line number.
         let is_instant = 10 <= word.len() && is_number(word);
         if word.is_empty() || is_instant || word.iter().any(is_of_row) {
             return None;
@@ -128,7 +128,7 @@ fn words(line: &[u8], count: usize) -> Option<&[u8]> {
     (!rest.is_empty()).then(|| rest.trim_ascii_start())
 }
 
-/// The same with dashes, as grep writes lines around those that it has found.
+/// The same with dashes, as grep writes context lines.
 fn context<'a>(line: &'a [u8], count: usize, names: &[Vec<u8>]) -> Option<&'a [u8]> {
     let named = names.iter().filter(|name| !is_number(name));
     let mut named = named.filter_map(|name| line.strip_prefix(&**name)?.strip_prefix(b"-"));
@@ -147,7 +147,7 @@ fn context<'a>(line: &'a [u8], count: usize, names: &[Vec<u8>]) -> Option<&'a [u
     }
 }
 
-/// Whether behind so many words most lines, and `least` at least, have a number that rises.
+/// Whether after `count` words most lines, and at least `least`, have a number that rises.
 fn has_numbers<'a>(
     lines: impl Iterator<Item = &'a [u8]>,
     words_before: usize,
@@ -172,7 +172,7 @@ fn has_numbers<'a>(
     least <= rising && all * 9 <= (rising + 1) * 10
 }
 
-/// Whether a line is one of LTSV, whose keys have a colon behind them, too.
+/// Whether a line is LTSV, whose keys have a colon after them, too.
 fn is_ltsv(line: &[u8]) -> bool {
     let Some((first, second)) = split_at(line, b'\t') else {
         return false;
@@ -185,7 +185,7 @@ fn is_ltsv(line: &[u8]) -> bool {
     key(first).is_some_and(|key| is_word(&key)) && key(second).is_some_and(|key| is_word(&key))
 }
 
-/// Whether a line begins with the name of a file of logs or tables, and a colon that no port follows.
+/// Whether a line begins with the name of a log or table file, and a colon without a port after it.
 fn is_behind_file(line: &[u8]) -> bool {
     const PARTS: [&str; 9] = [
         "log", "logs", "txt", "csv", "tsv", "json", "jsonl", "gz", "xz",
@@ -205,7 +205,7 @@ fn is_behind_file(line: &[u8]) -> bool {
     is_path && is_file && !is_number(first)
 }
 
-/// What stands behind a name and a bar: `web-1  | `, `10:00:00 web.1   | `, `0|web  | `.
+/// The text after a name and a bar: `web-1  | `, `10:00:00 web.1   | `, `0|web  | `.
 fn behind_bar(line: &[u8]) -> Option<&[u8]> {
     let is_of_time = |byte: &u8| byte.is_ascii_digit() || *byte == b':';
     let line = match split_at(line, b' ') {
@@ -222,7 +222,7 @@ fn behind_bar(line: &[u8]) -> Option<&[u8]> {
     if name.is_empty() || !name.iter().all(is_of_name) || is_address(text) {
         return None;
     }
-    // Others may be a field of the row.
+    // Other texts may be a field of the row.
     let is_instance =
         text.ends_with(|c: char| c.is_ascii_digit()) && text.contains(['-', '_', '.']);
     let is_row = begins_with_address(rest)
@@ -232,10 +232,10 @@ fn behind_bar(line: &[u8]) -> Option<&[u8]> {
     (is_instance || numbered.is_some() || is_row).then_some(rest)
 }
 
-/// What stands behind a head of syslog, or behind an instant, and has an instant of its own as web servers write it.
+/// The text after a head of syslog, or after an instant, if it has an instant of its own as web servers write it.
 fn behind_head(line: &[u8]) -> Option<&[u8]> {
     let line = match line.strip_prefix(b"<") {
-        // Priority, and in RFC 5424 a version.
+        // The priority, and in RFC 5424 a version.
         Some(inside) => {
             let rest = split_at(inside, b'>')
                 .filter(|(number, _)| is_number(number))?
@@ -258,7 +258,7 @@ fn behind_head(line: &[u8]) -> Option<&[u8]> {
         has_stamp(row) && !address_alone
     };
     let behind = behind.trim_ascii_start();
-    // A tag, with a colon behind it and blanks around that, in the first words.
+    // A tag in the first words, with a colon after it, and blanks around that.
     let mut rest = behind;
     for _ in 0..3 {
         let Some((word, more)) = split_at(rest, b' ') else {
@@ -276,7 +276,7 @@ fn behind_head(line: &[u8]) -> Option<&[u8]> {
     of_5424.or_else(|| (begins_with_address(behind) && is_row(behind)).then_some(behind))
 }
 
-/// Whether a line begins as `Nov 20 10:00:00 `.
+/// Whether a line begins like `Nov 20 10:00:00 `.
 fn is_syslog_date(line: &[u8]) -> bool {
     let Some(head) = line.get(..16) else {
         return false;
@@ -295,7 +295,7 @@ fn is_syslog_date(line: &[u8]) -> bool {
         && head[15] == b' '
 }
 
-/// Whether there is a date in brackets as web servers write it: `[20/Nov/2025:10:00:00`.
+/// Whether the row has a date in brackets as web servers write it: `[20/Nov/2025:10:00:00`.
 pub(super) fn has_stamp(row: &[u8]) -> bool {
     let mut brackets = row.iter().enumerate().filter(|(_, byte)| **byte == b'[');
     brackets.any(|(at, _)| {
@@ -307,7 +307,7 @@ pub(super) fn has_stamp(row: &[u8]) -> bool {
     })
 }
 
-/// Whether a text begins as a row does: with an address, an instant, an object, or a head of syslog.
+/// Whether a text begins like a row: with an address, an instant, an object, or a head of syslog.
 fn begins_as_row(line: &[u8]) -> bool {
     let instant_in_brackets = || {
         let inside = line.strip_prefix(b"[");
@@ -325,7 +325,7 @@ fn begins_as_row(line: &[u8]) -> bool {
         || instant_in_brackets()
 }
 
-/// The first word of a line, and it with the second.
+/// The first word of a line, and the first two words.
 fn first_words(line: &[u8]) -> (&[u8], &[u8]) {
     let is_end = |byte: &u8| b" \t,;|\"".contains(byte);
     let ends = |from: usize| {
@@ -370,7 +370,7 @@ fn is_instant(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What is left of lines; `None` if nothing stands before them.
+    /// The lines without their prefix; `None` if they have none.
     fn left(lines: &[&str]) -> Option<Vec<String>> {
         let of = lines.iter().map(|line| line.as_bytes());
         let prefix = Prefix::of_first(of)?;

@@ -1,4 +1,5 @@
-//! Where a row of a CSV ends that has quoted fields: a quote may be closed some lines behind the one that opens it.
+//! Where a CSV row with quoted fields ends: a quote may be closed several lines after it was
+//! opened.
 //!
 //! ```text
 //! 1,"one                     a quote is open: the row goes on
@@ -7,12 +8,13 @@
 //! 3,5" pipe,acme             within a field a quote is one
 //! ```
 //!
-//! Knows nothing of columns: whatever may separate fields does. What stays true: a line is looked at once.
+//! Knows nothing of columns: any known separator counts. What stays true: each line is examined
+//! once.
 
-/// What separates fields of a CSV, the likeliest first.
+/// Separators of CSV fields, the likeliest first.
 pub(super) const SEPARATORS: [char; 4] = [',', ';', '\t', '|'];
 
-/// Whether a row of a CSV has ended where its line does.
+/// Whether a CSV row ends with its line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Quoted {
     /// No quote is open.
@@ -20,25 +22,25 @@ pub(super) enum Quoted {
     Closed,
     /// A quote is open.
     Open,
-    /// Something follows a quote that closes a field.
+    /// Something other than a separator follows a closing quote.
     Broken,
 }
 
-/// Where in a row of a CSV one is.
+/// The position within a CSV row.
 #[derive(Debug, Default)]
 pub(super) struct Quotes {
     pub at: Quoted,
 }
 
 impl Quotes {
-    /// Goes on by a line, its end included.
+    /// Takes a line, including its end.
     pub fn pass(&mut self, line: &[u8]) -> Quoted {
         let mut rest = line;
         if self.at == Quoted::Open {
             rest = self.close(rest);
         }
         while self.at == Quoted::Closed && !rest.is_empty() {
-            // A quote opens a field where nothing but blanks stands before it.
+            // A quote opens a field if only blanks precede it.
             let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
             match rest[blanks..].strip_prefix(b"\"") {
                 Some(inside) => rest = self.close(inside),
@@ -51,7 +53,7 @@ impl Quotes {
         self.at
     }
 
-    /// To behind the quote that closes the field, and the separator that follows it.
+    /// Moves past the quote that closes the field, and past the separator after it.
     fn close<'a>(&mut self, mut rest: &'a [u8]) -> &'a [u8] {
         loop {
             let Some(quote) = rest.iter().position(|byte| *byte == b'"') else {

@@ -1,4 +1,4 @@
-//! JSON as programs write it that put their values into a text by themselves.
+//! Repairs invalid JSON of programs that insert their values into a text.
 //!
 //! ```text
 //! {"q":"\x22a\x22"}        {"q":"\u0022a\u0022"}     nginx's escapes
@@ -6,9 +6,10 @@
 //! {"rt":-,"up":}           {"rt":null,"up":null}     a variable that is not set
 //! ```
 //!
-//! Knows nothing of members. What stays true: what is JSON is not looked at twice, and no byte of a string is lost.
+//! Knows nothing of members. What stays true: valid JSON is examined once, and no byte of a string
+//! is lost.
 
-/// The line as JSON; `None` if there is nothing of that kind in it.
+/// The line as valid JSON; `None` if it has nothing to repair.
 pub(super) fn repaired(line: &[u8]) -> Option<Vec<u8>> {
     let mut fixed = Vec::with_capacity(line.len() + 16);
     let mut rest = line;
@@ -52,7 +53,7 @@ pub(super) fn repaired(line: &[u8]) -> Option<Vec<u8>> {
     any.then_some(fixed)
 }
 
-/// How many bytes say that a member has no value: none or a dash, and blanks; `None` if it has one.
+/// The length of a missing value: nothing or a dash, and blanks; `None` if the member has a value.
 fn unset(behind: &[u8]) -> Option<usize> {
     let blanks = |bytes: &[u8]| bytes.iter().take_while(|byte| **byte == b' ').count();
     let before = blanks(behind);

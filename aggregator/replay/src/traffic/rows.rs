@@ -1,8 +1,8 @@
-//! Rows of recorded traffic, whichever form a file has.
+//! Rows of recorded traffic, whatever format a file has.
 //!
-//! The form is told by the first lines (`plan`): an object or an array of them is JSON; a heading with a column of
-//! instants, or an instant before a comma, is CSV; `#Fields:` is a log of the W3C; everything else is an access log,
-//! whose form `forms` tells.
+//! The first lines show the format (`plan`): an object or an array of objects is JSON; a heading with a column of
+//! instants, or an instant before a comma, is CSV; `#Fields:` is a W3C log; everything else is an access log, whose
+//! format `forms` guesses.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -20,14 +20,14 @@ use super::plan::{Before, Parser, Plan, fits_as_it_is, plan};
 use super::wrap::Wraps;
 use super::{Columns, Row, csv, w3c};
 
-/// The form of a file.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A line a request, in one of many forms.
+    /// One line per request, in one of many formats.
     AccessLog,
     /// Separated by commas, semicolons or tabs, mostly with a heading.
     Csv,
-    /// Objects of JSON, one a line or in an array.
+    /// JSON objects, one per line or in an array.
     JsonLines,
 }
 
@@ -42,39 +42,39 @@ impl FileKind {
     }
 }
 
-/// What is said of how to read; what is not said is told by the first lines.
+/// The user's statements about how to read; the rest is guessed from the first lines.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The kind of file.
     pub kind: Option<FileKind>,
-    /// The form of an access log: its name, or a pattern.
+    /// The format of an access log: its name, or a pattern.
     pub form: Option<String>,
     /// The field that is the client.
     pub client: Option<String>,
-    /// What columns and members are called.
+    /// The names of columns and members.
     pub columns: Columns,
     /// How instants are written.
     pub instants: Instants,
-    /// How clients are told and spelled.
+    /// How clients are identified and spelled.
     pub clients: Clients,
 }
 
 /// How a file is read, for a report.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FileReading {
-    /// The form: `combined`, `csv`, `jsonl`, …
+    /// The format: `combined`, `csv`, `jsonl`, …
     pub form: String,
-    /// The field that is the client or domain, where it has a name.
+    /// The field that is the client or domain, if it has a name.
     pub client: Option<String>,
-    /// Nobody said so.
+    /// The user did not state the format.
     pub guessed: bool,
     /// Rows in which a header of forwarders named another client than the connection's, and was not believed, because
-    /// that is no trusted proxy.
+    /// the connection was not a trusted proxy's.
     pub disbelieved: u64,
-    /// When the file was last changed, where its stamps have no year, which that tells.
+    /// When the file was last changed, if its stamps have no year and take it from that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub years_by_change_us: Option<u64>,
-    /// What to do where no field is known as the client.
+    /// What to do if no field is known as the client.
     #[serde(skip)]
     pub lacks_client: Option<String>,
 }
@@ -87,32 +87,31 @@ pub struct Rows<R> {
     client: Option<String>,
     instants: Instants,
     told: FileReading,
-    /// Lines that are passed over before rows begin: remarks and a heading, and bytes before it.
+    /// Lines to skip before the rows: remarks and a heading, and unreadable lines before it.
     before: Before,
 }
 
-/// What there was to read.
+/// The result of opening a text.
 #[expect(clippy::large_enum_variant, reason = "there is one for a file")]
 pub enum OpenedRows<R> {
     /// Rows.
     Rows(Rows<R>),
-    /// It should have been CSV and cannot be.
+    /// It should be CSV, but cannot be read as CSV.
     NoColumns(Unreadable),
-    /// What was said of it does not fit it.
+    /// The user's statements do not fit it.
     Misfit(String),
 }
 
 impl<R: BufRead> Rows<R> {
-    /// Looks at the first lines and makes a reader of the form that was stated, or else of the form
-    /// that they have.
+    /// Examines the first lines, and returns a reader for the stated format, or else for the format that they have.
     ///
     /// # Errors
     ///
-    /// What reading says.
+    /// Errors of reading.
     pub fn open(reader: R, wanted: &Wanted) -> io::Result<OpenedRows<R>> {
         let peeked = Peeked::new(reader);
         let mut head = Cow::Borrowed(peeked.head());
-        // As old Macintoshes end lines, and spreadsheets for them.
+        // Lines end as on old Macintoshes, and as spreadsheets write for them.
         let is_of_mac = head.contains(&b'\r') && !head.contains(&b'\n');
         if is_of_mac {
             let newline = |byte: &u8| if *byte == b'\r' { b'\n' } else { *byte };
@@ -163,7 +162,7 @@ impl<R: BufRead> Rows<R> {
         }))
     }
 
-    /// The kind that it has.
+    /// The format of the text.
     pub const fn kind(&self) -> FileKind {
         match self.parser {
             Parser::Text(..) | Parser::Columns(..) => FileKind::AccessLog,
@@ -177,7 +176,7 @@ impl<R: BufRead> Rows<R> {
         &self.told
     }
 
-    /// How it was read, with what was counted.
+    /// How it was read, with the final counts.
     pub fn told_in_the_end(&self) -> FileReading {
         let clients = match &self.parser {
             Parser::Json(json) => json.clients(),
@@ -189,12 +188,12 @@ impl<R: BufRead> Rows<R> {
         }
     }
 
-    /// Gives the rows to `each`, which may end the reading; or refuse a row by saying what was
-    /// expected. Unreadable ones are passed over and counted.
+    /// Passes the rows to `each`, which may end the reading, or refuse a row by returning what it expected.
+    /// Unreadable rows are skipped and counted.
     ///
     /// # Errors
     ///
-    /// What reading says, faults of the compression included.
+    /// Errors of reading, including faults of the compression.
     pub fn for_each(
         &mut self,
         each: &mut dyn FnMut(Row<'_>) -> Result<(), &'static str>,
@@ -230,7 +229,7 @@ impl<R: BufRead> Rows<R> {
         Ok(())
     }
 
-    /// Passes over what stands before the rows.
+    /// Skips the lines before the rows.
     fn pass_before(&mut self) -> io::Result<()> {
         let Before { junk, heading } = std::mem::take(&mut self.before);
         for left in (0..junk + usize::from(heading)).rev() {
@@ -248,13 +247,17 @@ impl<R: BufRead> Rows<R> {
         Ok(())
     }
 
-    /// What was counted.
+    /// The lines with their counts.
     pub const fn lines(&self) -> &Lines<Peeked<R>> {
         &self.lines
     }
 }
 
-/// The row of a line of an access log; or what was expected.
+/// The row of an access log's line.
+///
+/// # Errors
+///
+/// What was expected.
 fn of_text<'a>(
     read: &LineReading,
     last: &mut LastDate,
@@ -288,7 +291,7 @@ fn is_of_virtual_host(client: &str) -> bool {
     is_port && host.contains('.') && !is_address(client)
 }
 
-/// The same of a log of the W3C; none where the line says something of the others.
+/// The same for a W3C log; `None` if the line is a directive.
 fn of_columns<'a>(
     read: &mut Option<Box<LineReading>>,
     (client, instants): (Option<&str>, &Instants),

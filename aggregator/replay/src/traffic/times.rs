@@ -1,32 +1,33 @@
-//! Where the instant of a line stands, and how it is written there.
+//! The fields of a line that form the instant, and how it is written there.
 //!
 //! ```text
 //! [20/Nov/2025:10:00:00 +0000]                  one field
 //! 2025-11-20 10:00:00 +0200                     several, with blanks between them
-//! [20/Nov/2025:10:00:00 +0000] 250              %t %{msec_frac}t: a fraction that stands apart
+//! [20/Nov/2025:10:00:00 +0000] 250              %t %{msec_frac}t: a fraction in a field of its own
 //! Nov 20 10:00:00                               syslog: no year
 //! ```
 //!
-//! A date without a year is in the newest year in which it is not after the last change of its file. Knows nothing of
-//! which field is what. What stays true: what a user states is used, and nothing beside it.
+//! A date without a year is in the newest year in which it is not after the last change of its
+//! file. Does not choose the other fields. What stays true: if a user states the field, that one is
+//! used and no other.
 
 use tollgate_shared::time::Timestamp;
 
 use super::dates::LastDate;
 use super::instant::{self, Instants, TimeUnit, by_pattern};
 
-/// The fields that have the instant.
+/// The fields that form the instant.
 #[derive(Clone, Debug)]
 pub(super) enum InstantFields {
-    /// In one slot, in whatever way it is written.
+    /// One slot, in any notation.
     Whole(usize, TimeUnit),
-    /// In one slot or in several, with blanks between them, as a `strftime` pattern says.
+    /// One slot or several, separated by blanks, in the format of a `strftime` pattern.
     By(Vec<usize>, String),
     /// A date and a time of day.
     Parts(usize, usize),
-    /// In several slots, with blanks between them.
+    /// Several slots, separated by blanks.
     Joined(Vec<usize>),
-    /// The same, of a date without a year.
+    /// The same for a date without a year.
     Yearless(Vec<usize>),
 }
 
@@ -34,14 +35,14 @@ pub(super) enum InstantFields {
 #[derive(Clone, Debug)]
 pub(super) struct Times {
     place: InstantFields,
-    /// The slot of a fraction of a second that stands apart.
+    /// The slot of a fraction of a second in a field of its own.
     fraction: Option<usize>,
     /// When the file was last changed.
     changed: Option<Timestamp>,
 }
 
 impl Times {
-    /// An instant at this place, read as `instants` say, if they say anything.
+    /// An instant in these fields, in the notation that `instants` states, if it states one.
     pub fn new(place: InstantFields, fraction: Option<usize>, instants: &Instants) -> Self {
         let place = match (&instants.pattern, instants.unit, place) {
             (Some(pattern), _, place) => InstantFields::By(place.slots(), pattern.clone()),
@@ -63,7 +64,7 @@ impl Times {
         matches!(self.place, InstantFields::Yearless(_))
     }
 
-    /// The instant of a line with these fields, of which `last` read the last.
+    /// The instant of a line with these fields; `last` caches the date read last.
     pub fn read(&self, slots: &[&[u8]], last: &mut LastDate) -> Result<Timestamp, &'static str> {
         let at = self.whole(slots, last)?;
         let Some(fraction) = self.fraction else {
@@ -83,7 +84,7 @@ impl Times {
         match &self.place {
             InstantFields::Whole(slot, unit) => {
                 let bytes = without_brackets(slots.get(*slot).copied().unwrap_or_default());
-                // A day alone is no instant of a request.
+                // A day alone is not the instant of a request.
                 let has_time = |text: &&str| text.contains(':') || !text.contains(['-', '/']);
                 let text = || str::from_utf8(bytes).ok().filter(has_time);
                 last.parse(bytes)
@@ -113,7 +114,7 @@ impl Times {
 }
 
 impl InstantFields {
-    /// The slots, in the order in which they stand.
+    /// The slots, in their order.
     fn slots(self) -> Vec<usize> {
         match self {
             Self::Whole(slot, _) => vec![slot],
@@ -129,7 +130,7 @@ fn without_brackets(bytes: &[u8]) -> &[u8] {
     inside.unwrap_or(bytes)
 }
 
-/// The microseconds of the digits behind a point.
+/// The microseconds of the digits after a decimal point.
 fn micros_of(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -142,7 +143,7 @@ fn micros_of(digits: &[u8]) -> Option<i64> {
     )
 }
 
-/// Fields with the instant, finer ones before those of whole seconds.
+/// Names of fields with the instant, finer ones before those of whole seconds.
 const NAMES: &[&str] = &[
     "msec",
     "time_unix",
@@ -154,11 +155,11 @@ const NAMES: &[&str] = &[
     "time_iso8601",
 ];
 
-/// The fields of a pattern that have the instant, as what they are read, and the one that has a fraction.
+/// The fields of a pattern that form the instant, their notation, and the field of a fraction.
 pub(super) struct Named {
     /// One field, or a date and a time of day.
     pub fields: Vec<String>,
-    /// How the first is read.
+    /// How the first field is read.
     pub kind: NamedKind,
     /// The field of a fraction.
     pub fraction: Option<String>,
@@ -168,13 +169,13 @@ pub(super) struct Named {
 pub(super) enum NamedKind {
     /// As a number or a date.
     Whole(TimeUnit),
-    /// By a pattern of `strftime`.
+    /// By a `strftime` pattern.
     By(String),
     /// A date and a time of day.
     Parts,
 }
 
-/// Which of the fields of a pattern have the instant.
+/// The fields of a pattern that form the instant.
 pub(super) fn named(names: &[String]) -> Option<Named> {
     let is = |name: &&String, wanted: &str| name.eq_ignore_ascii_case(wanted);
     let known = |wanted: &str| names.iter().find(|name| is(name, wanted)).cloned();
@@ -188,7 +189,7 @@ pub(super) fn named(names: &[String]) -> Option<Named> {
     let of_apache = names
         .iter()
         .filter_map(|name| Some((name, of_apache(name)?)));
-    // Of the beginning of a request before that of its end.
+    // The beginning of a request comes before its end.
     let finest = of_apache
         .filter(|(_, of)| of.rank() != 0)
         .max_by(|(_, one), (_, other)| {
@@ -210,7 +211,7 @@ pub(super) fn named(names: &[String]) -> Option<Named> {
     })
 }
 
-/// A word of Apache's for an instant: `%t`, `%{usec}t`, `%{end:%H:%M}t`.
+/// An Apache field of an instant: `%t`, `%{usec}t`, `%{end:%H:%M}t`.
 struct OfApache<'n> {
     inside: &'n str,
     is_of_end: bool,
@@ -233,7 +234,7 @@ fn of_apache(name: &str) -> Option<OfApache<'_>> {
 }
 
 impl OfApache<'_> {
-    /// How fine it is; 0: it is no instant, but a part of one.
+    /// How fine it is; 0: it is not an instant, but a part of one.
     fn rank(&self) -> u8 {
         match self.inside {
             "usec" => 4,
@@ -252,7 +253,7 @@ impl OfApache<'_> {
     fn kind(&self) -> NamedKind {
         match self.inside {
             "" | "begin" | "end" => NamedKind::Whole(TimeUnit::Auto),
-            // No pattern of strftime reads a number with its fraction.
+            // No strftime pattern reads a number with its fraction.
             "sec" | "%s" | "%s.%f" => NamedKind::Whole(TimeUnit::Seconds),
             "msec" => NamedKind::Whole(TimeUnit::Millis),
             "usec" => NamedKind::Whole(TimeUnit::Micros),
@@ -260,7 +261,8 @@ impl OfApache<'_> {
         }
     }
 
-    /// The field of its fraction, of the same end of a request, if it has none itself.
+    /// The field of its fraction, if it has none itself, for the same point of the request
+    /// (beginning or end).
     fn fraction(&self, names: &[String]) -> Option<String> {
         let is_fraction = |name: &&String| {
             of_apache(name).is_some_and(|of| {

@@ -1,4 +1,5 @@
-//! Logs in the extended format of the W3C, as IIS and CloudFront write them: columns that the file names itself.
+//! Logs in the W3C extended format, as IIS and CloudFront write them. The file names its columns
+//! itself.
 //!
 //! ```text
 //! #Version: 1.0
@@ -6,17 +7,17 @@
 //! 2019-12-04 21:02:31 LAX1 392 192.0.2.100 GET …
 //! ```
 //!
-//! Instants are in UTC. Columns may be named anew anywhere, as IIS does when it starts. What stays true: a line before
-//! the first naming is refused.
+//! Instants are in UTC. A new heading may name other columns anywhere, as IIS writes when it
+//! starts. What stays true: a line before the first heading is refused.
 
 use super::forms::LineReading;
 use super::instant::Instants;
 use super::pattern::{Pattern, Piece};
 
-/// How a line begins that names the columns.
+/// The beginning of a line that names the columns.
 pub(super) const FIELDS: &str = "#Fields:";
 
-/// What a line that begins with `#` is.
+/// The meaning of a line that begins with `#`.
 pub(super) fn directive(
     line: &[u8],
     client: Option<&str>,
@@ -24,7 +25,7 @@ pub(super) fn directive(
 ) -> Option<Result<LineReading, String>> {
     let names = str::from_utf8(line).ok()?.strip_prefix(FIELDS)?.trim();
     let names: Vec<&str> = names.split_ascii_whitespace().collect();
-    // The names stand behind blanks, the values behind tabs in CloudFront's.
+    // CloudFront separates names by blanks, but values by tabs.
     let is_cloudfront = |name: &&str| name.starts_with("x-edge") || *name == "timestamp(ms)";
     let separator = match line.contains(&b'\t') || names.iter().any(is_cloudfront) {
         true => Piece::Text(Box::new([b'\t'])),

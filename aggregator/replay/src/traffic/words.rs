@@ -1,10 +1,10 @@
-//! Patterns of lines in the words of nginx's `log_format` or of Apache's `LogFormat`, as pieces.
+//! Patterns of lines in the syntax of nginx's `log_format` or of Apache's `LogFormat`, as pieces.
 //!
 //! Knows nothing of what a field means. What stays true: pieces are in the order of the pattern.
 
 use super::pattern::Piece;
 
-/// The pieces of a pattern, as it is or as it stands in a configuration.
+/// The pieces of a pattern, given bare or as in a configuration.
 pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     let text = unquoted(text);
     match text.contains('$') {
@@ -13,8 +13,8 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     }
 }
 
-/// A pattern as it stands in a configuration: `log_format main '…' '…';`, over several lines, or
-/// `LogFormat "…" combined`. Both servers read `\t` as a tab.
+/// A pattern as in a configuration: `log_format main '…' '…';`, over several lines, or `LogFormat
+/// "…" combined`. Both servers read `\t` as a tab.
 fn unquoted(text: &str) -> String {
     let text = &*text.replace("\\t", "\t");
     let text = text.trim_start().trim_end_matches(['\n', '\r', ';']);
@@ -36,9 +36,10 @@ fn unquoted(text: &str) -> String {
     inside[..end.map_or(inside.len(), |(at, _)| at)].to_owned()
 }
 
-/// An instant that several words of Apache's write, as one: `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
+/// Merges an instant that consists of several Apache fields into one: `%{%d/%b/%Y
+/// %T}t.%{msec_frac}t %{%z}t`.
 fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
-    // Whether it is of the end of a request, and its pattern.
+    // Whether the field is for the end of a request, and its pattern.
     let by_pattern = |piece: &Piece| match piece {
         Piece::Field(name, _) => {
             let inside = name.strip_prefix("%{")?.strip_suffix("}t")?;
@@ -46,7 +47,7 @@ fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
             let inside = end.unwrap_or_else(|| inside.strip_prefix("begin:").unwrap_or(inside));
             match inside {
                 "msec_frac" | "usec_frac" => Some((end.is_some(), "%f".to_owned())),
-                // A number, whose fraction no pattern of strftime reads (`times`).
+                // A number, whose fraction no strftime pattern reads (`times`).
                 "sec" | "msec" | "usec" | "%s" => None,
                 pattern => Some((end.is_some(), pattern.to_owned())),
             }
@@ -61,7 +62,7 @@ fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
             _ => String::new(),
         };
         let before = merged.len().checked_sub(1 + usize::from(!text.is_empty()));
-        // What closes around one instant stands between two of them.
+        // Closing marks separate two instants.
         let before = before.filter(|_| !text.contains(['[', ']', '"', '|']));
         let part = before.and_then(|before| Some((before, by_pattern(&merged[before])?)));
         match (part, by_pattern(&piece)) {

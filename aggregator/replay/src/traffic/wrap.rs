@@ -1,4 +1,4 @@
-//! What programs put around each line that another program wrote.
+//! Text that programs put around each line of another program.
 //!
 //! ```text
 //! {"log":"203.0.113.7 - - […]\n","stream":"stdout","time":"2025-11-20T10:00:00.1Z"}     Docker's json-file
@@ -7,7 +7,7 @@
 //! access.log:203.0.113.7 - - […]                                                        grep (`prefix`)
 //! ```
 //!
-//! Knows nothing of what the program writes. What stays true: a line that is not wrapped is left as it is.
+//! Knows nothing of the wrapped lines' content. What stays true: a line that is not wrapped is left unchanged.
 
 use serde_json::Value;
 
@@ -18,17 +18,17 @@ use super::prefix::{Prefix, has_stamp};
 /// How lines are wrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wrap {
-    /// As a member of an object of Docker's.
+    /// As a member of Docker's object.
     Docker,
-    /// As this member of an object that says nothing of a client itself.
+    /// As this member of an object that names no client itself.
     Member(&'static str),
-    /// Behind an instant, a stream and a tag.
+    /// After an instant, a stream and a tag.
     Cri,
-    /// Behind something else.
+    /// After another prefix.
     Behind(Prefix),
 }
 
-/// Members in which collectors of logs have a line.
+/// Members in which log collectors put a line.
 const MEMBERS: [&str; 8] = [
     "MESSAGE",
     "message",
@@ -70,12 +70,12 @@ impl Wraps {
         wraps
     }
 
-    /// Whether there are none.
+    /// Whether lines are not wrapped.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the program wrote; `None` if the line is not wrapped.
+    /// The wrapped line; `None` if the line is not wrapped.
     pub fn inside(&self, line: &[u8]) -> Option<Vec<u8>> {
         let mut found: Option<Vec<u8>> = None;
         for wrap in &self.0 {
@@ -87,7 +87,7 @@ impl Wraps {
         found
     }
 
-    /// All lines of a text without it.
+    /// A text with all its lines unwrapped.
     pub fn all_inside(&self, text: &[u8]) -> Vec<u8> {
         let lines = text.split(|byte| *byte == b'\n').map(|line| {
             let inside = self.inside(bare(line));
@@ -137,7 +137,7 @@ impl Wrap {
     }
 }
 
-/// The member in which most objects have a row of an access log, and beside which they name no client.
+/// The member in which most objects have a row of an access log, in objects that name no client themselves.
 fn member_of(lines: &[Vec<u8>]) -> Option<&'static str> {
     if !lines.first()?.starts_with(b"{") {
         return None;
@@ -160,7 +160,7 @@ fn member_of(lines: &[Vec<u8>]) -> Option<&'static str> {
     })
 }
 
-/// Whether an object names a client itself; deeper in it such a name may be that of the machine that wrote it.
+/// Whether an object names a client itself. Deeper in it, such a name may be that of the logging machine.
 fn names_client(object: &Value) -> bool {
     const OF_ANYBODY: [&str; 6] = ["ip", "ipaddress", "user", "userid", "domain", "client"];
     let mut members = object.as_object().into_iter().flatten();

@@ -1,7 +1,8 @@
-//! Which form the lines of an access log have.
+//! The format of an access log's lines.
 //!
-//! Told by the first lines: in which form most of them have an address as their client, and the one that varies
-//! where another is one balancer's. Knows nothing of files. What stays true: the same lines are told alike.
+//! Chosen by the first lines: the format in which most of them have an address as their client; if all those
+//! addresses belong to a load balancer, the format whose client varies. Knows nothing of files. What stays
+//! true: the same lines give the same format.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +15,12 @@ use super::instant::Instants;
 use super::known::{FORMS, Form, WHOLE};
 use super::pattern::Pattern;
 
-/// What was said of the lines.
+/// What the user stated about the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hints<'w> {
     /// The field that is the client.
     pub client: Option<&'w str>,
-    /// How clients are told.
+    /// How clients are identified.
     pub clients: &'w Clients,
     /// How instants are written.
     pub instants: &'w Instants,
@@ -38,14 +39,14 @@ impl<'w> Hints<'w> {
 /// How the lines of a text are read.
 #[derive(Clone, Debug)]
 pub(super) struct LineReading {
-    /// What the form is called.
+    /// The format's name.
     pub name: String,
     pub pattern: Pattern,
-    /// Nobody said so.
+    /// The user did not state the format.
     pub guessed: bool,
 }
 
-/// The form of a name, or of a pattern. Of several forms of a name the one is taken that most lines have.
+/// The format of a name, or of a pattern. Of several formats with the name, the one that most lines have.
 pub(super) fn stated<'a>(
     text: &str,
     lines: impl Iterator<Item = &'a [u8]> + Clone,
@@ -71,7 +72,7 @@ pub(super) fn stated<'a>(
             .map(|pattern| read("pattern", pattern))
             .map_err(|fault| format!("{text:?}: {fault}"));
     }
-    // A combined log may have a list of forwarders behind it.
+    // A combined log may have a list of forwarders at the end of its lines.
     let is_more = |form: &Form| {
         let is_combined = text == "combined" && form.name == "combined_forwarded";
         is_combined && hints.client.is_some()
@@ -91,7 +92,7 @@ pub(super) fn stated<'a>(
     })
 }
 
-/// The fields of forms that have a name.
+/// The names of formats that `is` accepts.
 fn names_of(is: impl Fn(&Form) -> bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for form in FORMS.iter().chain(&WHOLE).filter(|form| is(form)) {
@@ -104,28 +105,28 @@ fn names_of(is: impl Fn(&Form) -> bool) -> Vec<String> {
     names
 }
 
-/// What one form makes of the first lines.
+/// How well one format fits the first lines.
 pub(super) struct Fit {
     pub read: LineReading,
-    /// Lines of which it has the instant, and an address as the client.
+    /// Lines with an instant, and an address as the client.
     pub lines: usize,
-    /// Those of them whose client is no trusted proxy.
+    /// How many of them have a client that is not a trusted proxy.
     pub foreign: usize,
     pub clients: BTreeSet<String>,
-    /// The field is called as clients are.
+    /// The field has a name that clients have.
     pub is_named: bool,
 }
 
-/// Whether requests were logged then: from 1990 on.
+/// Whether a request may have been logged then: from 1990 on.
 pub(super) fn is_plausible(at: Timestamp) -> bool {
     Timestamp::from_micros(631_152_000_000_000) <= at
 }
 
-/// The form that first lines have; combined where none of them has an instant and an address.
+/// The format of the first lines; combined if no line has an instant and an address.
 ///
 /// # Errors
 ///
-/// What all lines lack, or that they have no field that was named.
+/// What all lines lack, or that they lack the field that the user named.
 pub(super) fn guess<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
@@ -145,7 +146,7 @@ pub(super) fn guess<'a>(
     let count = lines.clone().count();
     if 2 * most <= count {
         let found = discover(lines.clone(), hints).filter(|fit| most < fit.lines);
-        // Clients may be names and not addresses: of machines, or what hides an address.
+        // Clients may be names, not addresses: of machines, or to hide an address.
         let of_names = |form: &&Form| matches!(form.name, "combined" | "vhost_combined");
         let by_name = FORMS.iter().filter(of_names);
         let by_name = by_name.filter_map(|form| fit(form, true)).filter(|fit| {
@@ -154,7 +155,7 @@ pub(super) fn guess<'a>(
                 |found: &Fit| found.foreign == 0 && found.clients.len() < fit.clients.len();
             is_least && found.as_ref().is_none_or(varies)
         });
-        // Of a virtual host there are few, and many ask it.
+        // Virtual hosts are few, and have many clients.
         let varied = by_name.rev().max_by_key(|fit| fit.clients.len());
         if let Some(fit) = varied.or(found) {
             return Ok(fit.read);
@@ -166,7 +167,7 @@ pub(super) fn guess<'a>(
     }
 }
 
-/// Lines that no form fits: an error that says why, or combined where nobody can say that.
+/// For lines that no format fits: an error with the reason, or combined if the reason is not known.
 fn of_none<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     hints: Hints<'_>,
@@ -210,13 +211,14 @@ fn of_none<'a>(
     }
 }
 
-/// Of the forms that fit nearly as many lines the one whose client is rather one; or the first.
+/// Of the formats that fit nearly as many lines, the one whose client field is more likely right; or the first.
 fn better_than<'f>(first: &'f Fit, fits: &'f [Fit]) -> &'f Fit {
     let few = first.clients.len() <= 2 && 10 <= first.lines;
     let nearly = |fit: &&Fit| first.lines <= fit.lines.saturating_mul(10) / 9;
     let better = fits.iter().filter(nearly).filter(|fit| {
         let varies = few && 2 * first.clients.len() < fit.clients.len();
-        // Another field says for whom a proxy asked, or will, where only the proxy's own checks stand so far.
+        // Another field names the client of the proxy, or will, if only the proxy's own health checks are
+        // logged so far.
         let of_proxies = first.foreign == 0 && fit.read.pattern.has_forwarded_and_peer();
         varies || of_proxies || first.foreign < fit.foreign.saturating_mul(9) / 10
     });
@@ -231,7 +233,7 @@ fn better_than<'f>(first: &'f Fit, fits: &'f [Fit]) -> &'f Fit {
 }
 
 impl Form {
-    /// What it makes of the first lines; `None` if it has no such field.
+    /// How well it fits the first lines; `None` if it has no such field.
     fn fit<'a>(
         &self,
         lines: impl Iterator<Item = &'a [u8]>,
@@ -261,7 +263,7 @@ impl Fit {
         }
     }
 
-    /// Counts a line, if it has what is wanted: an address as the client, or `by_name` any text.
+    /// Counts a line if it has an instant, and as the client an address, or `by_name` any text.
     pub fn take(&mut self, line: &[u8], by_name: bool, hints: Hints<'_>) {
         let pattern = &self.read.pattern;
         let Ok(found) = pattern.find(line) else {

@@ -1,4 +1,4 @@
-//! Lines in forms with names, and in none.
+//! Lines in named formats, and in others.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn hints<'w>(client: Option<&'w str>, clients: &'w Clients, instants: &'w Instan
     }
 }
 
-/// What is read by a form that is stated, where no line is known.
+/// How lines are read by a stated format, if no line is known.
 fn read_by(text: &str, client: Option<&str>) -> Result<LineReading, String> {
     stated(
         text,
@@ -21,7 +21,7 @@ fn read_by(text: &str, client: Option<&str>) -> Result<LineReading, String> {
     )
 }
 
-/// The form that is told, and the clients that it has.
+/// The guessed format, and the clients that it finds.
 fn told(lines: &[String]) -> (String, Vec<String>) {
     let (clients, instants) = (Clients::default(), Instants::default());
     let read = guess(
@@ -176,7 +176,7 @@ fn where_only_a_proxy_has_asked_so_far_its_list_of_clients_is_heeded() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
     let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
     assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
-    // What stands there is no list of clients.
+    // The last field is not a list of clients.
     let (form, _) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"gzip\"")));
     assert_eq!(form, "combined");
 }
