@@ -1,4 +1,4 @@
-//! The table of benchmarks, and of the parts of them that run in child processes of this program.
+//! The table of benchmarks, and of the child processes that they run in this program.
 //!
 //! A new benchmark is a file under `benches` and a line here. The order is that of the report.
 
@@ -119,9 +119,9 @@ pub const BENCHES: &[Bench] = &[
 
 /// A part of a benchmark that runs in a process of its own.
 pub struct ChildPart {
-    /// How its parent calls it.
+    /// The name by which its parent starts it.
     pub name: &'static str,
-    /// What it does with its arguments.
+    /// Runs it with its arguments.
     pub run: fn(&[String]) -> anyhow::Result<()>,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! catalog    the table of benchmarks: one line each
-//! benches    the benchmarks: one file each, which gives figures
-//! load       what is offered: pairs, Zipf, batches as agents write them
+//! benches    the benchmarks: one file each, which returns figures
+//! load       the offered load: pairs, Zipf, batches as agents write them
 //! harness    clocks, memory, rounds, child processes, the report, RESULTS.md
 //! ```
 //!
-//! What stays true: a figure says what was measured and how, a peer's figure was measured in the
-//! same run, and a target that was missed is reported as missed.
+//! What stays true: a figure states what was measured and how; a peer's figure is of the same run;
+//! a target that was missed is reported as missed.
 
 pub mod benches;
 pub mod catalog;

@@ -1,12 +1,12 @@
-//! The command: runs benchmarks, prints what they give, and records it.
+//! The command: runs benchmarks, prints their figures, and records them.
 //!
 //! ```text
-//! tollgate-benches list                   what there is
-//! tollgate-benches NAME… [--full]         measures some
-//! tollgate-benches all                    measures all and records them in RESULTS.md
+//! tollgate-benches list                   lists the benchmarks
+//! tollgate-benches NAME… [--full]         runs some
+//! tollgate-benches all                    runs all and records them in RESULTS.md
 //! ```
 //!
-//! A target that is missed is reported and is no failure: who judges figures reads them.
+//! A missed target is reported and is not a failure: people judge the figures.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ struct Args {
     quiet: bool,
 }
 
-/// Wrong use of the command line, as for every program of this project.
+/// The exit code for wrong use of the command line, as in every program of this project.
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
@@ -110,8 +110,7 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
         let mut session = Session::new(bench.name, size, tells_steps);
         let ran = (bench.run)(&mut session);
         let figures = session.into_figures();
-        // What was measured before a failure is still worth reading, though not recording; and those after it
-        // know nothing of it.
+        // Print what was measured before a failure, but do not record it. Later benchmarks run all the same.
         report::print(
             &mut std::io::stdout().lock(),
             args.format,

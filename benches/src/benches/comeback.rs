@@ -1,15 +1,16 @@
-//! An aggregator that is killed and started again, under a thousand agents: until all of them hear again.
+//! An aggregator is killed and restarted under a thousand agents: how long until all of them receive its feed
+//! again.
 //!
 //! ```text
-//! parent    kills the aggregator (signal 9), starts it again on its journal and its ports
+//! parent    kills the aggregator (signal 9), restarts it on its journal and its ports
 //! agents    four processes of 250; one of them fills a window as soon as the aggregator listens again
-//! heard     every agent hears of that denial
+//! end       every agent has received that denial
 //! ```
 //!
-//! Counted from the instant at which the new process listens; agents try again by themselves, with their
-//! shipped settings; without TLS, and with TLS and tokens. The aggregator with TLS takes as many handshakes of one
-//! address as in all, since all agents come from one here. (No agent is blind meanwhile: what it heard of rates
-//! holds for a minute.)
+//! The time is measured from the instant at which the new process listens. Agents reconnect by themselves, with
+//! their shipped settings; without TLS, and with TLS and tokens. The aggregator with TLS allows as many pending
+//! handshakes from one address as in all, since all agents have one address here. (No agent is blind meanwhile:
+//! its watermarks of rates hold for a minute.)
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,9 +31,9 @@ use crate::harness::figure::{Figure, Target};
 const PROCESSES: u64 = 4;
 const AGENTS: u64 = 250;
 const ROUNDS: u64 = 3;
-/// For so long nobody answers before it is started again: every agent has noticed.
+/// How long the aggregator stays away before the restart: every agent notices that.
 const AWAY: Duration = Duration::from_secs(3);
-/// After so long an agent that is still blind is given up, and the round with it.
+/// After this time the benchmark gives up on an agent that is still blind, and on the round.
 const WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -44,17 +45,17 @@ rules = 2
 tiers = [{ limit = 1, window = "1h", active = "1h" }]
 "#;
 
-/// When the last agent of a process heard of a denial, or when the call was made that it is of.
+/// When the last agent of a process received a denial, or when the call that caused the denial was made.
 #[derive(Debug, Serialize, Deserialize)]
 struct Back {
     at_ns: u64,
 }
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a process cannot be had, or an agent stays blind.
+/// If a process cannot be started, or an agent stays blind.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
     let agents = PROCESSES * AGENTS;
@@ -92,7 +93,7 @@ fn measure(session: &mut Session, mut aggregator: Aggregator, name: &str) -> any
     Ok(())
 }
 
-/// Tells all processes the same; the latest instant of their answers.
+/// Sends the same line to all processes. Returns the latest instant of their answers.
 fn ask_all(parts: &mut [Part], what: &str) -> anyhow::Result<u64> {
     parts.iter_mut().try_for_each(|part| part.tell(what))?;
     let mut last_ns = 0;
@@ -102,14 +103,14 @@ fn ask_all(parts: &mut [Part], what: &str) -> anyhow::Result<u64> {
     Ok(last_ns)
 }
 
-/// What the agents of this process heard of, by number of the denial's round.
+/// The denials that the agents of this process received, by agent and by the number of the denial's round.
 type Heard = Arc<Mutex<HashSet<(u64, u64)>>>;
 
 /// The child: many agents.
 ///
 /// # Errors
 ///
-/// Where settings are bad, an agent stays blind, or the parent says what was not agreed.
+/// If settings are invalid, an agent stays blind, or the parent sends an unexpected line.
 pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
     let process: u64 = argument(args, 0, "process")?;
@@ -129,7 +130,7 @@ pub fn child_agents(args: &[String]) -> anyhow::Result<()> {
                 }
             })
             .build()?;
-        // It hears of resources that it uses.
+        // An agent receives denials of the resources that it uses.
         let _ = agent.rate(RESOURCE);
         agents.push(agent);
     }

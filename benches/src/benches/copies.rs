@@ -5,9 +5,9 @@
 //! round     ours, then the peer
 //! ```
 //!
-//! The peer is `tokio::sync::Semaphore`, one for each domain and found already: it counts in this process
-//! alone, finds nothing by name, records nothing, and gives nothing back when a process dies. Ours is
-//! paced at a million turns a second, and what of them was recorded is told beside the cost.
+//! The peer is `tokio::sync::Semaphore`, one for each domain and already at hand: it counts in this
+//! process alone, looks up no name, records nothing, and returns nothing when a process dies. Ours
+//! is paced at a million turns a second; the cost is reported beside the share that was recorded.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -37,11 +37,11 @@ const BLOCKS: usize = 60;
 /// Domains, one after the other.
 const PAIRS: u32 = 1_000;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the aggregator does not start, or a copy is refused that nobody else holds.
+/// If the aggregator does not start, or a copy is refused that nobody else holds.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     session.step("the aggregator is being heard");
     let aggregator = Aggregator::start(LIMITS, 16)?;

@@ -1,14 +1,14 @@
-//! How long it takes from a release in one process until another one, which was denied, may take again.
+//! How long after a release in one process another process, which was denied, can take a copy.
 //!
 //! ```text
-//! holder    takes the one copy of a domain that nobody has used
+//! holder    takes the one copy of an unused domain
 //! waiter    is denied ........................... the lift enters its list; a call takes the copy
 //! holder          stamps the clock, releases ...│
 //!                 └────────────── delay ────────┘
 //! ```
 //!
-//! On the journal, and on a real Kafka where this machine can run one: both agents write to it directly
-//! then. The stamps are of one clock that all processes of a machine share.
+//! On the journal, and on a real Kafka if this machine can run one; there both agents write to Kafka
+//! directly. All stamps are of one clock that the processes of a machine share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -29,10 +29,10 @@ use crate::load::names::domain;
 
 const USUAL: u32 = 500;
 const FULL: u32 = 5_000;
-/// Rounds before those that count.
+/// Warm-up rounds.
 const WARM_UP: u32 = 30;
-/// The same on Kafka: a broker that was just started interprets its code, and takes twice as long for a
-/// thousand rounds or more.
+/// Warm-up rounds on Kafka: a broker that was just started interprets its code, and takes twice as long for
+/// a thousand rounds or more.
 const WARM_UP_KAFKA: u32 = 2_000;
 const HEARD_WITHIN: Duration = Duration::from_secs(20);
 
@@ -44,11 +44,11 @@ rules = 2
 limit = 1
 "#;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the loop does not close.
+/// If agents and aggregator do not work together.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let rounds = if session.is_full() { FULL } else { USUAL };
     session.step("on the journal");
@@ -80,7 +80,8 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Delays in nanoseconds, behind the rounds to warm up. Agents find their aggregator, and Kafka, by `place`.
+/// Delays in nanoseconds, without the warm-up rounds. `place` names the aggregator, and Kafka, for the
+/// agents.
 fn measure(place: &[String], warm_up: u32, rounds: u32) -> anyhow::Result<Vec<u64>> {
     let start = |name: &str| {
         let args = [&[name.to_owned()], place].concat();
@@ -127,7 +128,7 @@ fn report(session: &mut Session, log: &str, mut delays: Vec<u64>, most_ms: f64) 
     }
 }
 
-/// What was heard of each domain last, and when.
+/// The last change of each domain that the agent received, and when.
 #[derive(Default)]
 struct Heard {
     last: Mutex<HashMap<String, (Change, u64)>>,
@@ -142,7 +143,7 @@ impl Heard {
         self.changed.notify_all();
     }
 
-    /// When this was heard of a domain; none where it is not within the time.
+    /// When this change of a domain was received; `None` if that takes too long.
     fn wait_for(&self, domain: &str, wanted: Change) -> Option<u64> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let other = |last: &mut HashMap<String, (Change, u64)>| {
@@ -159,7 +160,7 @@ impl Heard {
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the parent says what was not agreed.
+/// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let heard = Arc::new(Heard::default());
     let agent = agent(args, &heard)?;
@@ -197,7 +198,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether calls are refused; what was heard is seen by calls a moment later.
+/// Whether calls are refused. Calls see a received change a moment later.
 fn is_denied(copies: &Copies, domain: &str) -> bool {
     let until = Instant::now() + HEARD_WITHIN;
     while Instant::now() < until {
@@ -209,7 +210,7 @@ fn is_denied(copies: &Copies, domain: &str) -> bool {
     false
 }
 
-/// When a copy was taken at last.
+/// When a call first took a copy.
 fn first_taken_ns(copies: &Copies, domain: &str) -> anyhow::Result<u64> {
     let until = Instant::now() + HEARD_WITHIN;
     loop {

@@ -1,13 +1,14 @@
-//! How long the copies of a killed agent are away.
+//! How long the copies of a killed agent are unavailable.
 //!
 //! ```text
 //! parent     an agent that listens; starts twenty processes, each of which takes all copies of a domain
-//! kill -9    one after the other, so that they fall anywhere between beats and ticks
+//! kill -9    one after the other, so that kills fall anywhere between heartbeats and ticks
 //! back       the domain's lift enters the list of the agent that listens − the kill
 //! ```
 //!
-//! Afterwards every domain is taken again, and has to be confirmed: a lift alone proves no count. A dead
-//! agent is missed by the ticks of the log, so most of the time is the timeout itself.
+//! Afterwards the benchmark takes every domain's copies again, and they must be confirmed: a lift alone
+//! proves no count. The log's ticks decide when an agent is gone, so most of the time is the timeout
+//! itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,14 +26,14 @@ use crate::harness::figure::{Figure, Target};
 use crate::harness::stats::percentile;
 use crate::load::names::domain;
 
-/// Killed at once or nearly.
+/// How many agents are killed in one round.
 const AT_A_TIME: u32 = 20;
-/// Rounds: a hundred kills, and five times as many.
+/// Rounds: a hundred kills, or five times as many.
 const USUAL: u32 = 5;
 const FULL: u32 = 25;
-/// From kill to kill: prime to the ticks and beats, so that it meets all of their phases.
+/// The time between kills: prime to ticks and heartbeats, so that kills occur in all of their phases.
 const BETWEEN: Duration = Duration::from_millis(37);
-/// What is not back by then is lost.
+/// Copies that are not back by then count as lost.
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
 const RESOURCE: &str = "sandbox";
@@ -54,11 +55,11 @@ struct Opened {
     changed: Condvar,
 }
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a process does not hold what nobody else does.
+/// If a process cannot take copies that nobody else holds.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let rounds = if session.is_full() { FULL } else { USUAL };
     let aggregator = Aggregator::start(LIMITS, 16)?;
@@ -74,7 +75,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         let mut killed = Vec::new();
         for holder in holders {
             killed.push(monotonic_ns());
-            // By signal 9.
+            // Dropping kills it by signal 9.
             drop(holder);
             std::thread::sleep(BETWEEN);
         }
@@ -137,7 +138,7 @@ fn listening(aggregator: &str, opened: &Arc<Opened>) -> anyhow::Result<Agent> {
     Ok(agent)
 }
 
-/// One process a domain, each of which holds all its copies.
+/// Starts one process per domain, which takes all copies of the domain.
 fn hold_all(aggregator: &Aggregator, domains: &[String]) -> anyhow::Result<Vec<Part>> {
     let start = |name: &String| {
         let args = [aggregator.agents.clone(), name.clone()];
@@ -150,8 +151,8 @@ fn hold_all(aggregator: &Aggregator, domains: &[String]) -> anyhow::Result<Vec<P
     Ok(holders)
 }
 
-/// Takes all copies of the domains, which should be possible, and gives them back. Those that are not
-/// to be had.
+/// Takes all copies of the domains, which should be possible, and returns them. Returns how many domains
+/// had missing copies.
 fn not_to_be_had(agent: &Agent, domains: &[String]) -> anyhow::Result<u64> {
     let sandbox = agent.copies(RESOURCE);
     let mut missing = 0;
@@ -179,7 +180,7 @@ impl Opened {
         self.changed.notify_all();
     }
 
-    /// When these were opened, once all were, or nothing more can be expected.
+    /// When these domains were opened; waits until all are, or until no more can be expected.
     fn wait_for(&self, domains: &[String]) -> HashMap<String, u64> {
         let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let missing =
@@ -194,7 +195,7 @@ impl Opened {
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or its copies are refused.
+/// If its settings are invalid, or its copies are refused.
 pub fn child_holder(args: &[String]) -> anyhow::Result<()> {
     let (address, name): (String, String) =
         (argument(args, 0, "address")?, argument(args, 1, "domain")?);

@@ -1,14 +1,13 @@
-//! What a second core brings: a journal of hits that nobody has ruled is ruled, and its log replayed, on one thread and
-//! on two.
+//! What a second core brings: one thread and two rule a journal of new hits, and replay its log.
 //!
 //! ```text
 //! ruling    a journal with hits of 16 partitions; from the start of the process until all are ruled
-//! audit     the same log with what was announced about it; from the start of the process to its end
+//! audit     the same log with its recorded statements; from the start of the process to its end
 //! ceiling   two processes of one thread each, which share nothing: what this machine's second core is worth
 //! ```
 //!
-//! Rounds in turn, since a machine's cores are not always its own. What stays true: each process starts with the same
-//! files, all of them in memory.
+//! Rounds alternate, since other processes may use a machine's cores. What stays true: each process starts with the
+//! same files, all of them in memory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,17 +37,17 @@ const ENTRIES_FULL: u64 = 20_000_000;
 const ROUNDS: usize = 5;
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Frequent pairs are above it, so that denials are written too.
+/// Frequent pairs exceed it, so that denials are written too.
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"100/s\"\n";
 
-/// Appends that may be on their way into the journal.
+/// How many appends may be pending in the journal.
 const ON_THE_WAY_MAX: u64 = 256;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where not all is ruled, or the log and its replay differ.
+/// If not all is ruled, or the log and its replay differ.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let entries = match session.is_full() {
         true => ENTRIES_FULL,
@@ -68,7 +67,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         let two = rule(&journal, &[2], entries)?;
         let both = rule(&journal, &[1, 1], entries)?;
         if round == 0 {
-            // Nobody has read the files before: this round counts for nothing.
+            // The files are not in memory yet: this round does not count.
             keep_ruled(&journal, &ruled, entries)?;
             audit_on(&ruled, 2)?;
             continue;
@@ -88,7 +87,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
 struct CoreRounds {
     one: Vec<f64>,
     two: Vec<f64>,
-    /// For two processes, each with all of the work.
+    /// For two processes, each of which does all of the work.
     both: Vec<f64>,
 }
 
@@ -128,7 +127,7 @@ impl CoreRounds {
     }
 }
 
-/// Writes hits of all partitions behind the limits that they are ruled by.
+/// Writes hits of all partitions after the limits that they are ruled by.
 fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
     let first = Owner::start_on_journal(journal, LIMITS, 1)?;
     first.await_ready(PARTITIONS, WITHIN)?;
@@ -184,7 +183,8 @@ impl PartitionWriter {
     }
 }
 
-/// Rules copies of a journal at the same time, each by a process with so many threads: the seconds until all have.
+/// Rules copies of a journal at the same time, each in a process with this many threads. Returns the seconds until
+/// all are ruled.
 fn rule(journal: &Path, threads: &[usize], entries: u64) -> anyhow::Result<f64> {
     let copies: Vec<JournalCopy> = threads
         .iter()
@@ -202,12 +202,12 @@ fn rule(journal: &Path, threads: &[usize], entries: u64) -> anyhow::Result<f64> 
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Leaves behind a journal that was ruled to its end.
+/// Keeps a journal that was ruled to its end.
 fn keep_ruled(journal: &Path, ruled: &Path, entries: u64) -> anyhow::Result<()> {
     copy(journal, ruled)?;
     let owner = Owner::start_on_journal(ruled, LIMITS, 2)?;
     await_ruled(&owner, entries)?;
-    // What was announced is appended a moment after it was ruled.
+    // Statements are appended a moment after they were ruled.
     owner.await_ready(PARTITIONS, WITHIN)?;
     std::thread::sleep(Duration::from_secs(1));
     owner.kill()
@@ -250,7 +250,7 @@ fn audit(ruled: &Path, threads: usize) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// A copy of a journal, which is gone with this.
+/// A copy of a journal, removed when this is dropped.
 struct JournalCopy {
     journal: PathBuf,
     _dir: TempDir,

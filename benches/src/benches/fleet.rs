@@ -1,14 +1,14 @@
-//! A fleet on a real Kafka: how much goes through it, and how soon one is back that was killed.
+//! A fleet on a real Kafka: its throughput, and how soon a killed aggregator is back.
 //!
 //! ```text
-//! pipeline    agents ── Kafka ── aggregator, as fast as it goes; what each of the three takes of the processor
+//! pipeline    agents ── Kafka ── aggregator, as fast as it goes; the CPU time of each of the three
 //! recovery    a million live pairs; kill -9; from the start of the process, or from the kill, to ruling again;
-//!             the same beside another group, which rules on
-//! catch-up    nobody for a minute, 100,000 hits/s; from the start of the process to the log's end
+//!             the same beside another group, which goes on ruling
+//! catch-up    no aggregator for a minute, 100,000 hits/s; from the start of the process to the log's end
 //! ```
 //!
-//! Each needs a Kafka that this machine can run, and says so where it cannot. What stays true: figures are
-//! of what the aggregator says that it has ruled, not of what was sent.
+//! Each needs a Kafka that this machine can run, and reports if there is none. What stays true: figures count
+//! what the aggregator reports as ruled, not what was sent.
 
 use std::time::{Duration, Instant};
 
@@ -29,21 +29,21 @@ const PARTITIONS: u32 = 16;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const RULED_WITHIN: Duration = Duration::from_secs(180);
 
-/// For how long an owner is watched before a kill and after it.
+/// How long an aggregator is watched before a kill and after it.
 const HOT_PAIRS_FOR: Duration = Duration::from_secs(4);
 
 const RESOURCE: &str = "api.search";
 
-/// So wide that nobody is refused: what is measured is the way, and not what is let through.
+/// So high that no call is refused: the benchmark measures throughput, not limiting.
 const OPEN: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000000/s\"\n";
 
-/// Pairs stay for an hour.
+/// Pairs are kept for an hour.
 const LONG: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000/h\"\n";
 
-/// Hits a second that are offered to what is to take three million of them.
+/// Hits per second offered to a pipeline whose target is three million.
 const OFFERED: u64 = 3_300_000;
 
-/// For how long they are offered before that counts.
+/// The warm-up time.
 const WARM_S: u64 = 20;
 
 /// What an agent has done.
@@ -69,11 +69,11 @@ fn with_kafka(
     }
 }
 
-/// Measures what goes through.
+/// Measures throughput.
 ///
 /// # Errors
 ///
-/// Where the loop does not close.
+/// If agents and aggregator do not work together.
 pub fn pipeline(session: &mut Session) -> anyhow::Result<()> {
     with_kafka(session, "hits ruled a second", |session, kafka| {
         let seconds = if session.is_full() { 30 } else { 10 };
@@ -97,7 +97,7 @@ fn push_through(
     let owner = Owner::start(kafka, &prefix, "agg-1", OPEN, PARTITIONS, &[])?;
     owner.await_ready(PARTITIONS, READY_WITHIN)?;
     let mut agent = agent_part(&owner, kafka, &prefix)?;
-    // A broker compiles itself while it begins to work, which takes more of the processor than its work.
+    // A new broker compiles its own code, which takes more CPU time than its work.
     agent.tell(&format!("{how} 100000 {OFFERED} {WARM_S}"))?;
     let warm: Done = agent.hear()?;
     await_all_ruled(&owner, &warm)?;
@@ -140,7 +140,7 @@ fn push_through(
 ///
 /// # Errors
 ///
-/// Where they are not.
+/// If they are not.
 pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
     with_kafka(session, "ruling again", |session, kafka| {
         session.step("a million pairs");
@@ -200,14 +200,14 @@ pub fn recovery(session: &mut Session) -> anyhow::Result<()> {
     })
 }
 
-/// Hits that an owner has ruled. Where a hit waits long on its way its agent's stamps are moved, as by a wrong
-/// clock, and some are late then.
+/// Hits that an aggregator has ruled, including late ones. If a hit waits long on its way, the rules move its
+/// agent's stamps as for a wrong clock, so some hits are late.
 fn hits_ruled(owner: &Owner) -> anyhow::Result<f64> {
     let of = |what: &str| owner.metric(&format!("tollgate_hits_{what}_total"));
     Ok(of("granted")? + of("excess")? + of("late")?)
 }
 
-/// Waits until all that the log has taken is ruled, to the last.
+/// Waits until every acknowledged hit is ruled.
 fn await_all_ruled(owner: &Owner, done: &Done) -> anyhow::Result<()> {
     let end = Instant::now() + RULED_WITHIN;
     while hits_ruled(owner)? < done.acknowledged as f64 {
@@ -217,7 +217,7 @@ fn await_all_ruled(owner: &Owner, done: &Done) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of two groups that rule everything one is killed: for how long nothing is ruled.
+/// Kills one of two groups that rule everything, and measures for how long nothing is ruled.
 fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Result<()> {
     session.step("killed, beside another group");
     let prefix = "bench-hot-pairs";
@@ -256,7 +256,7 @@ fn beside_another_group(session: &mut Session, kafka: &LocalKafka) -> anyhow::Re
     Ok(())
 }
 
-/// The longest time in which an owner ruled nothing.
+/// The longest time in which an aggregator ruled nothing.
 fn longest_pause(owner: &Owner, of: Duration) -> anyhow::Result<f64> {
     let end = Instant::now() + of;
     let ruled = || owner.metric("tollgate_entries_total");
@@ -272,7 +272,7 @@ fn longest_pause(owner: &Owner, of: Duration) -> anyhow::Result<f64> {
     Ok(longest.as_secs_f64())
 }
 
-/// Waits until two have all partitions between them.
+/// Waits until two aggregators have all partitions between them.
 fn await_shared(one: &Owner, other: &Owner) -> anyhow::Result<()> {
     let end = Instant::now() + READY_WITHIN;
     loop {
@@ -289,11 +289,11 @@ fn await_shared(one: &Owner, other: &Owner) -> anyhow::Result<()> {
     }
 }
 
-/// Measures how soon a minute without anybody is caught up with.
+/// Measures how soon a restarted aggregator catches up after a minute.
 ///
 /// # Errors
 ///
-/// Where it is not.
+/// If it does not.
 pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
     with_kafka(
         session,
@@ -308,7 +308,7 @@ pub fn catch_up(session: &mut Session) -> anyhow::Result<()> {
             agent.tell("zipf 100000 100000 5")?;
             let before: Done = agent.hear()?;
             await_all_ruled(&first, &before)?;
-            // Everything so far is in a snapshot by then, or is caught up with, too.
+            // Everything so far is in a snapshot by now, or must be caught up with, too.
             first.kill()?;
             session.step("a minute without anybody");
             agent.tell("zipf 100000 100000 60")?;
@@ -344,11 +344,11 @@ fn agent_part(owner: &Owner, kafka: &LocalKafka, prefix: &str) -> anyhow::Result
     Ok(part)
 }
 
-/// The child: an agent that is told what to hit, and says what of it the log has.
+/// The child: an agent that hits as its parent says, and reports how much of that is in the log.
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the parent says what was not agreed.
+/// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let agent = Agent::builder()
         .name("bench-hits")
@@ -396,7 +396,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Hits at a pace (0: as fast as it goes) for so long, or as long as there is something to hit.
+/// Hits at a rate (0: as fast as possible) for some time, or as long as there are domains to hit.
 fn hit(
     rate: &Rate,
     pairs: u64,
@@ -411,7 +411,7 @@ fn hit(
     while let Some(pair) = next() {
         let _ = rate.hit(&names[pair]);
         hits += 1;
-        // The clock is not looked at for each: it costs as much as a hit.
+        // Reading the clock costs as much as a hit, so do not read it for each.
         if !hits.is_multiple_of(64) {
             continue;
         }
@@ -430,7 +430,7 @@ fn hit(
     }
 }
 
-/// What of all hits so far is in the log, once nothing is on its way.
+/// How many of all hits so far are in the log, once none is in flight.
 fn settled(agent: &Agent, seconds: f64) -> anyhow::Result<Done> {
     let end = Instant::now() + RULED_WITHIN;
     loop {

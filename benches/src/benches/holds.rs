@@ -1,15 +1,15 @@
-//! Hold operations on one core: from the bytes of a record to verdicts and counts, and the bytes that
-//! a live hold takes.
+//! Hold operations on one core: from the bytes of a record to verdicts and counts, and the bytes that a
+//! live hold takes.
 //!
 //! ```text
-//! before    a partition with so many live holds of 100,000 domains, by 100 agents
+//! before    a partition with this many live holds of 100,000 domains, by 100 agents
 //! round     each record releases 32 holds and takes 32 others, of random domains; decoded and applied
 //! ```
 //!
-//! One domain of eight belongs to two groups, holds have a greatest age, and limits leave room. Times are
-//! of the thread's own running. A freeze shares the memory of holds; the records behind it pay for what
-//! they change. Memory is what a process of its own grew by while the holds were taken, beside what the
-//! tables say of themselves.
+//! One domain in eight belongs to two groups, holds have a greatest age, and limits leave room. Times are
+//! the thread's CPU times. A freeze shares the memory of holds; the records after it pay for what they
+//! change. Memory is the growth of a process of its own while the holds were taken, beside the size that
+//! the tables report.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tollgate_shared::time::Timestamp;
@@ -29,22 +29,22 @@ use crate::load::partition::Partition;
 
 const DOMAINS: u32 = 100_000;
 const AGENTS: usize = 100;
-/// Operations of a record: half of them releases.
+/// Operations of a record, half of which are releases.
 const OPS: usize = 64;
-/// Records of a round: long against the timer.
+/// Records of a round: long compared with the timer's resolution.
 const ROUND_RECORDS: usize = 8_000;
-/// Rounds that count; one more before them warms up.
+/// Rounds that count, after one warm-up round.
 const ROUNDS: usize = 7;
-/// Freezes that are timed, and the records behind each.
+/// Freezes that are timed, and the records after each.
 const FREEZES: usize = 5;
 const RECORDS_BEHIND: usize = 200;
 const RESOURCE: &str = "sandbox";
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the engine did not apply what it was given.
+/// If the engine did not apply the records.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let holds = if session.is_full() {
         1_000_000
@@ -90,12 +90,12 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The child that takes holds in memory that nobody used before: says what it grew by and what its tables
-/// say of themselves, in bytes a hold.
+/// The child that takes holds in fresh memory. Reports its growth and the size that its tables report, in
+/// bytes per hold.
 ///
 /// # Errors
 ///
-/// Where the engine did not apply what it was given.
+/// If the engine did not apply the records.
 pub fn child_memory(args: &[String]) -> anyhow::Result<()> {
     let holds: usize = argument(args, 0, "holds")?;
     let mut fleet = Fleet::new(holds)?;
@@ -107,14 +107,14 @@ pub fn child_memory(args: &[String]) -> anyhow::Result<()> {
     say(&(grown as f64 / holds as f64, tables as f64 / holds as f64))
 }
 
-/// The longest times of its thread that something took.
+/// The longest CPU times of operations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pauses {
     freeze_ns: u64,
     record_ns: u64,
 }
 
-/// The agent that holds a slot: slots go round the agents in blocks of one record's operations.
+/// The agent that holds a slot: agents get slots in turn, in blocks of one record's operations.
 fn holder(slot: usize) -> usize {
     slot / OPS % AGENTS
 }
@@ -152,7 +152,7 @@ impl Fleet {
             names,
             agents: (0..AGENTS).map(|agent| format!("agent-{agent}")).collect(),
             sequences: vec![0; AGENTS],
-            // Written before, so that it is not among what has grown.
+            // Written to in advance, so that it is not part of the growth.
             live: vec![1; holds],
             random: SmallRng::seed_from_u64(SEED),
             number: 0,
@@ -182,7 +182,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Operations a second of giving back and taking.
+    /// Operations per second of releasing and taking.
     fn round(&mut self) -> anyhow::Result<f64> {
         let records: Vec<Vec<u8>> = (0..ROUND_RECORDS).map(|_| self.change()).collect();
         let at = Timestamp::from_micros(self.now_us);
@@ -200,7 +200,7 @@ impl Fleet {
         Ok(ops as f64 * 1e9 / took.cpu_ns.max(1) as f64)
     }
 
-    /// Freezes, as for snapshots, and what the records behind them pay for what is shared.
+    /// Times freezes, as for snapshots, and the records after them, which copy shared memory.
     fn pauses(&mut self) -> anyhow::Result<Pauses> {
         let mut longest = Pauses::default();
         for _ in 0..FREEZES {
@@ -218,7 +218,7 @@ impl Fleet {
         Ok(longest)
     }
 
-    /// A record of one agent that gives back some of its holds and takes as many.
+    /// A record in which one agent releases some of its holds and takes as many.
     fn change(&mut self) -> Vec<u8> {
         let agent = holder(self.random.random_range(0..self.live.len()));
         let blocks = self.live.len().div_ceil(OPS);
@@ -242,8 +242,7 @@ impl Fleet {
         ops.push((self.number, Some(self.random.random_range(0..DOMAINS))));
     }
 
-    /// A record of an agent with the operations that are made: a number, and a domain if it is
-    /// taken.
+    /// A record of an agent with these operations: a number each, and a domain if a hold is taken.
     fn record(
         &mut self,
         agent: usize,

@@ -1,12 +1,12 @@
 //! Resident bytes of a pair: with one tier and one hit remembered, and what a further hit adds.
 //!
 //! ```text
-//! child    measures itself, takes in so many pairs, measures itself again
+//! child    measures itself, adds this many pairs, measures itself again
 //! figure   (after − before) ÷ pairs
 //! ```
 //!
-//! In a process of its own each, so that nothing lies in memory that something else has freed. The
-//! peer is `governor` with its usual keyed store and the domain as an owned key.
+//! Each child is a process of its own, so that memory freed by something else does not distort the
+//! figure. The peer is `governor` with its usual keyed store and the domain as an owned key.
 
 use std::num::NonZeroU32;
 
@@ -21,18 +21,19 @@ use crate::load::names::domain;
 use crate::load::partition::{Partition, limits_text};
 
 const LARGE: u32 = 1_000_000;
-/// Further hits of a pair, in the second measurement: many enough that steps of size even out.
+/// Further hits of a pair, in the second measurement: enough to average out the allocator's size
+/// classes.
 const FURTHER: u32 = 16;
 /// The tier's window; every hit stays in it.
 const WINDOW: &str = "60s";
-/// From one hit of a pair to its next.
+/// The time between a pair's hits.
 const BETWEEN_US: u64 = 3_000_000;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a child fails.
+/// If a child fails.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let mut sizes = vec![10_000, LARGE];
     if session.is_full() {
@@ -49,7 +50,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
         );
         let figure = Figure::single(name, "bytes", ours)
             .peer("governor, DashMap store, String key", &[peer]);
-        // A small table rounds up to whole segments and chunks: the promise is about large ones.
+        // A small table is rounded up to whole segments and chunks: the target is for large ones.
         session.add(match largest == Some(pairs) {
             true => figure.target(Target::AtMost(48.0)),
             false => figure,
@@ -71,7 +72,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a pair costs at the cap once a flood of other names has passed over it.
+/// The size of a pair at the cap after a flood of other names.
 fn flood(session: &mut Session) -> anyhow::Result<()> {
     let names: u32 = if session.is_full() {
         100_000_000
@@ -90,7 +91,7 @@ fn flood(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes a pair of the engine.
+/// Bytes per pair of the engine.
 fn engine(pairs: u32, further: u32) -> anyhow::Result<f64> {
     ask("pairs-engine", &[pairs.to_string(), further.to_string()])
 }
@@ -99,7 +100,7 @@ fn engine(pairs: u32, further: u32) -> anyhow::Result<f64> {
 ///
 /// # Errors
 ///
-/// Where the engine did not take in what it was given.
+/// If the engine did not apply the records.
 pub fn child_engine(args: &[String]) -> anyhow::Result<()> {
     let (pairs, further) = (
         argument(args, 0, "pairs")?,
@@ -118,7 +119,7 @@ pub fn child_engine(args: &[String]) -> anyhow::Result<()> {
     say(&bytes_each(before, after, pairs))
 }
 
-/// What everybody needs once (buffers of batches, pages of the program) is no part of a pair.
+/// Memory that is needed once (buffers of batches, pages of the program) is not part of a pair.
 fn warm_up(courier: &mut Courier) -> anyhow::Result<()> {
     let mut partition = Partition::new(&limits_text(500, WINDOW, 4_000_000_000))?;
     fill(&mut partition, courier, 2 * ENTRIES as u32, 1)
@@ -150,7 +151,7 @@ fn fill(
 ///
 /// # Errors
 ///
-/// Where the cap did not hold.
+/// If the engine exceeded the cap.
 pub fn child_flood(args: &[String]) -> anyhow::Result<()> {
     let (cap, names): (u32, u32) = (argument(args, 0, "cap")?, argument(args, 1, "names")?);
     let mut courier = Courier::default();
@@ -186,7 +187,7 @@ pub fn child_flood(args: &[String]) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Where the kernel does not say how much memory there is.
+/// If the kernel does not report memory use.
 pub fn child_governor(args: &[String]) -> anyhow::Result<()> {
     let pairs: u32 = argument(args, 0, "pairs")?;
     let quota = Quota::per_minute(NonZeroU32::MIN.saturating_add(499));

@@ -1,14 +1,15 @@
 //! How long a denial takes from the call that fills a window into the deny list of the slowest agent.
 //!
 //! ```text
-//! parent    tells one of eight agent processes in turn: hit a domain that nobody has hit
+//! parent    has one of eight agent processes, in turn, hit a new domain
 //! agent     stamps the monotonic clock, calls; and stamps it again whenever a denial was entered
 //! delay     the latest entry of all eight − the call
 //! ```
 //!
-//! On the journal, where rounds without and with TLS and tokens alternate; and on a real Kafka where this machine can run one: agents write to it directly then.
-//! The limit is one hit an hour, so that every call fills a window. The stamps are of one clock that
-//! all processes of a machine share, and the second is taken by the thread that entered the denial.
+//! On the journal, where rounds without and with TLS and tokens alternate; and on a real Kafka if this machine can
+//! run one, where agents write to Kafka directly. The limit is one hit an hour, so that every call fills a window.
+//! All stamps are of one clock that the processes of a machine share; the thread that enters a denial takes the
+//! second stamp.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -27,13 +28,13 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 const AGENTS: usize = 8;
-/// From denial to denial: long against the delay, so that each is measured on its own.
+/// The time between denials: long compared with the delay, so that denials do not influence each other.
 const EVERY: Duration = Duration::from_millis(10);
 const USUAL: u32 = 1_000;
 const FULL: u32 = 10_000;
-/// On the journal they are made in so many rounds.
+/// On the journal the denials are divided into this many rounds.
 const ROUNDS: u32 = 3;
-/// Denials before those that count: connections, caches, the first pages of the journal.
+/// Warm-up denials: connections, caches, the first pages of the journal.
 const WARM_UP: u32 = 50;
 /// The same on Kafka: a broker that was just started interprets its code, and takes twice as long at first.
 const WARM_UP_KAFKA: u32 = 2_000;
@@ -54,11 +55,11 @@ struct Seen {
     heard: Vec<(u32, u64)>,
 }
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the loop does not close.
+/// If agents and aggregator do not work together.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let denials = if session.is_full() { FULL } else { USUAL };
     on_journal(session, denials / ROUNDS)?;
@@ -84,7 +85,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rounds of so many denials, without and with TLS and tokens.
+/// Rounds of this many denials, without and with TLS and tokens.
 fn on_journal(session: &mut Session, denials: u32) -> anyhow::Result<()> {
     let (mut plain, mut secured) = <(Rounds, Rounds)>::default();
     for round in 1..=ROUNDS {
@@ -105,7 +106,7 @@ fn on_journal(session: &mut Session, denials: u32) -> anyhow::Result<()> {
 #[derive(Default)]
 struct Rounds {
     delays: Delays,
-    /// To the slowest agent, of each round.
+    /// The median delay to the slowest agent, by round.
     p50_ns: Vec<f64>,
 }
 
@@ -121,7 +122,7 @@ impl Rounds {
     }
 }
 
-/// Delays of so many denials behind those to warm up. Agents find their aggregator, and Kafka, by `place`.
+/// The delays of `denials` denials after the warm-up. `place` names the aggregator, and Kafka, for the agents.
 fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delays> {
     let mut parts = Vec::new();
     for number in 0..AGENTS {
@@ -150,16 +151,16 @@ fn measure(place: &[String], warm_up: u32, denials: u32) -> anyhow::Result<Delay
 /// Delays in nanoseconds.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Delays {
-    /// One a denial: until the slowest agent had it.
+    /// One per denial: until the slowest agent had it.
     slowest: Vec<u64>,
-    /// One a denial and agent.
+    /// One per denial and agent.
     each: Vec<u64>,
-    /// Denials that some agent never heard of.
+    /// Denials that some agent never received.
     unheard: u64,
 }
 
 impl Delays {
-    /// Brings together what the agents saw of the domains from `first` on.
+    /// Combines what the agents saw of the domains from `first` on.
     fn of(seen: &[Seen], first: u32) -> Self {
         let heard: Vec<HashMap<u32, u64>> = seen
             .iter()
@@ -182,7 +183,7 @@ impl Delays {
         delays
     }
 
-    /// Figures, with what p50 and p99 have to reach in milliseconds.
+    /// Adds figures, with targets for p50 and p99 in milliseconds.
     fn report(mut self, session: &mut Session, log: &str, targets: Option<(f64, f64)>) {
         let (p50_ms, p99_ms) = targets.unzip();
         let denials = self.slowest.len();
@@ -259,7 +260,7 @@ impl Heard {
         }
     }
 
-    /// What was heard, once it is so many, or nothing more can be expected.
+    /// What was received, once there are `count` entries, or no more can be expected.
     fn wait_for(&self, count: usize) -> Vec<(u32, u64)> {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -274,7 +275,7 @@ impl Heard {
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the parent says what was not agreed.
+/// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let name: String = argument(args, 0, "name")?;
     let heard = Arc::new(Heard::default());

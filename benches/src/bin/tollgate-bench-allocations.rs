@@ -1,6 +1,6 @@
 //! Counts the allocations of a million calls on known pairs, and prints their number.
 //!
-//! A program of its own, because the counter stands in front of the allocator.
+//! A program of its own, because the counter wraps the allocator.
 
 use std::process::ExitCode;
 

@@ -6,30 +6,31 @@ use tollgate_agent::{Agent, AgentBuilder};
 
 use super::secured;
 
-/// An agent that sends to this aggregator and hears from it.
+/// An agent that uses this aggregator.
 ///
 /// # Errors
 ///
-/// Where its settings are bad; never because of the network.
+/// If its settings are invalid; never because of the network.
 pub fn connected(name: &str, aggregator: &str) -> anyhow::Result<Agent> {
     Ok(Agent::builder().name(name).aggregator(aggregator).build()?)
 }
 
-/// An agent by a place: see [`builder`].
+/// An agent of a place: see [`builder`].
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the place is of another form.
+/// If its settings are invalid, or the place has another form.
 pub fn connected_by(name: &str, place: &[String]) -> anyhow::Result<Agent> {
     Ok(builder(name, place)?.build()?)
 }
 
-/// The settings of an agent by a place: the address of its aggregator and, where that speaks TLS, the directory of the
-/// keys; or, where the agent is to write to Kafka directly, bootstrap servers and topic prefix.
+/// The settings of an agent of a place. A place is the address of its aggregator and, with TLS, the
+/// directory of the keys; or bootstrap servers and topic prefix, if the agent writes to Kafka
+/// directly.
 ///
 /// # Errors
 ///
-/// Where the place is of another form.
+/// If the place has another form.
 pub fn builder(name: &str, place: &[String]) -> anyhow::Result<AgentBuilder> {
     let [address, more @ ..] = place else {
         anyhow::bail!("a place: {place:?}");
@@ -46,11 +47,11 @@ pub fn builder(name: &str, place: &[String]) -> anyhow::Result<AgentBuilder> {
     })
 }
 
-/// Waits for what an agent does in the background.
+/// Waits for a future of the agent.
 ///
 /// # Errors
 ///
-/// Where no runtime can be made.
+/// If no runtime can be created.
 pub fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

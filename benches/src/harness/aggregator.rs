@@ -1,7 +1,7 @@
-//! An aggregator for the time of a benchmark: `tollgate serve` with a journal in a directory of its
-//! own, or on a Kafka, on ports of the system's choice.
+//! An aggregator during a benchmark: `tollgate serve` with a journal in a directory of its own, or
+//! on a Kafka, on ports of the system's choice.
 //!
-//! It ends with its handle, and by itself when this process is gone, because it also watches its
+//! It ends with its handle, and by itself when this process ends, because it also watches its
 //! standard input.
 
 use std::collections::VecDeque;
@@ -18,31 +18,31 @@ use tempfile::TempDir;
 use super::kafka::LocalKafka;
 use super::{beside, secured};
 
-/// How long it may take to listen.
+/// How long it may take to start listening.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// Lines of its log that are kept, to be shown if it does not start.
+/// How many lines of its output are kept, to be shown if it does not start.
 const LINES_KEPT: usize = 20;
 
 /// A running aggregator.
 pub struct Aggregator {
     process: Child,
-    /// The address that agents need.
+    /// The address for agents.
     pub agents: String,
     is_secured: bool,
-    /// Where it listens, and its other arguments: so it is started again.
+    /// Its addresses and its other arguments, for a restart.
     at: Listening,
     args: Vec<OsString>,
-    // Removed after the process has ended: fields are dropped in this order.
+    // Removed after the process has ended, since fields are dropped in order.
     dir: TempDir,
 }
 
 impl Aggregator {
-    /// Starts one that rules by these limits.
+    /// Starts an aggregator with these limits.
     ///
     /// # Errors
     ///
-    /// Where it cannot be built, started, or does not listen in time.
+    /// If it cannot be built or started, or does not listen in time.
     pub fn start(limits: &str, partitions: u32) -> anyhow::Result<Self> {
         let dir = place()?;
         let args = [
@@ -54,11 +54,11 @@ impl Aggregator {
         Self::launch(dir, limits, &args)
     }
 
-    /// Starts one that speaks TLS and asks agents for a token.
+    /// Starts an aggregator with TLS, which requires tokens of agents.
     ///
     /// # Errors
     ///
-    /// As [`Self::start`], and where keys cannot be made.
+    /// As [`Self::start`], and if keys cannot be created.
     pub fn start_secured(limits: &str, partitions: u32) -> anyhow::Result<Self> {
         let dir = place()?;
         secured::make(dir.path())?;
@@ -77,7 +77,7 @@ impl Aggregator {
         Ok(started)
     }
 
-    /// What an agent needs to reach it: its address and, where it speaks TLS, the directory of the keys.
+    /// What an agent needs to reach it: its address and, with TLS, the directory of the keys.
     pub fn place(&self) -> Vec<String> {
         let mut place = vec![self.agents.clone()];
         if self.is_secured {
@@ -86,7 +86,7 @@ impl Aggregator {
         place
     }
 
-    /// Starts one on topics of a Kafka that begin with `prefix`.
+    /// Starts an aggregator on topics of a Kafka that begin with `prefix`.
     ///
     /// # Errors
     ///
@@ -138,14 +138,14 @@ impl Aggregator {
     ///
     /// # Errors
     ///
-    /// Where the system cannot.
+    /// If the system refuses.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.process.kill()?;
         self.process.wait()?;
         Ok(())
     }
 
-    /// Starts it again after [`Self::kill`], on its journal and at its addresses.
+    /// Restarts it after [`Self::kill`], on its journal and at its addresses.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -172,7 +172,7 @@ fn place() -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix("tollgate-bench-").tempdir()
 }
 
-/// The addresses of one.
+/// The addresses of an aggregator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listening {
     http: String,
@@ -180,7 +180,7 @@ struct Listening {
     feed: String,
 }
 
-/// A process, and where it listens.
+/// Starts a process, and returns its addresses.
 fn started(dir: &TempDir, at: &Listening, args: &[OsString]) -> anyhow::Result<(Child, Listening)> {
     let program = beside::program("tollgate", "tollgate")?;
     let mut process = Command::new(program)
@@ -197,7 +197,7 @@ fn started(dir: &TempDir, at: &Listening, args: &[OsString]) -> anyhow::Result<(
     let log = process.stderr.take();
     let (sender, lines) = channel();
     if let Some(log) = log {
-        // Its log is read to the end, or it would stop at a full pipe.
+        // Read its output to the end, or it would block on a full pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
                 let _ = sender.send(line);

@@ -1,19 +1,19 @@
-//! Programs of this workspace that lie beside this one, built anew before they are used.
+//! Programs of this workspace beside this one, built again before they are used.
 //!
-//! `cargo run` builds the program that it runs and no other, so an aggregator that lies there may be
-//! of another day. Where cargo started us it is asked to build; otherwise what lies there is used,
-//! and who started us without cargo answers for it.
+//! `cargo run` builds only the program that it runs, so an aggregator beside it may be out of date.
+//! If cargo started this program, cargo is asked to build the other one; else the existing one is
+//! used, and the user is responsible for its version.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-/// The program of this name of a package of this workspace.
+/// The path of a package's program in this workspace.
 ///
 /// # Errors
 ///
-/// Where it cannot be built, or is not there.
+/// If it cannot be built, or does not exist.
 pub fn program(package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let ours = std::env::current_exe().context("this program's path")?;
     let path = ours.with_file_name(name);

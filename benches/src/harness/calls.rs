@@ -1,9 +1,9 @@
-//! What a call costs: the median from blocks of a thousand, the p99 from single calls, with the empty
-//! timer's p99 beside it.
+//! The cost of a call: the median from blocks of a thousand, the p99 from single calls, with the
+//! empty timer's p99 beside it.
 //!
-//! Reading the clock twice costs as much as a call, so single calls say something about the tail and
-//! nothing about the middle. Blocks may be paced, so that whoever takes what the calls leave behind
-//! can follow: a recorder that drops is fast, and its figure says nothing.
+//! Reading the clock twice costs as much as a call, so single calls measure the tail, not the median.
+//! Blocks may be paced, so that threads which process the calls' records can follow: a recorder that
+//! drops is fast, and its figure means nothing.
 
 use super::clock::{monotonic_ns, thread_cpu_ns};
 use super::stats::percentile;
@@ -11,32 +11,32 @@ use super::stats::percentile;
 /// Calls of a block.
 pub const BLOCK_CALLS: usize = 1_000;
 
-/// From the begin of one paced block to the next: a thousand calls a millisecond are a million a
-/// second.
+/// The time between the beginnings of paced blocks: a thousand calls per millisecond are a million
+/// per second.
 pub const PACE_NS: u64 = 1_000_000;
 
 /// When blocks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Each at once after the one before it.
+    /// Each immediately after the previous one.
     FullSpeed,
-    /// One a millisecond, from this instant of the monotonic clock on; threads with the same instant
-    /// make their blocks at the same time.
+    /// One per millisecond, from this instant of the monotonic clock on; threads with the same
+    /// instant run their blocks at the same time.
     MillionPerSecond {
-        /// The begin of the first.
+        /// The beginning of the first block.
         from_ns: u64,
     },
 }
 
 impl Pace {
-    /// A million calls a second, from shortly after now on.
+    /// A million calls per second, beginning shortly after now.
     pub fn million_per_second() -> Self {
         Self::MillionPerSecond {
             from_ns: monotonic_ns() + PACE_NS,
         }
     }
 
-    /// Waits, without giving up the processor, until a block begins.
+    /// Busy-waits until a block begins.
     fn wait_for(self, block: usize) {
         if let Self::MillionPerSecond { from_ns } = self {
             let begin_ns = from_ns + block as u64 * PACE_NS;
@@ -47,16 +47,16 @@ impl Pace {
     }
 }
 
-/// Nanoseconds a call of the median block, of the thread's wall and of its running.
+/// Nanoseconds per call of the median block, in wall time and in the thread's CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockCost {
-    /// By the wall.
+    /// By wall time.
     pub wall_ns: f64,
-    /// By the time the thread ran.
+    /// By the thread's CPU time.
     pub cpu_ns: f64,
 }
 
-/// The cost of a call by blocks. `call` is given the number of the call.
+/// The cost of a call by blocks. `call` gets the number of the call.
 pub fn by_blocks(blocks: usize, pace: Pace, mut call: impl FnMut(usize)) -> BlockCost {
     let (mut wall, mut cpu) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
     for block in 0..blocks {
@@ -80,13 +80,13 @@ pub fn by_blocks(blocks: usize, pace: Pace, mut call: impl FnMut(usize)) -> Bloc
 /// The tail of single calls, and of the timer alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
-    /// Nanoseconds of a call, timer included, that 99 % do not exceed.
+    /// The 99th percentile of single calls in nanoseconds, including the timer.
     pub p99_ns: f64,
-    /// The same of nothing at all.
+    /// The 99th percentile of the timer alone.
     pub timer_p99_ns: f64,
 }
 
-/// The tail of single calls, each block of them paced.
+/// The tail of single calls, in paced blocks.
 pub fn one_by_one(blocks: usize, pace: Pace, mut call: impl FnMut(usize)) -> Tail {
     let mut singles = Vec::with_capacity(blocks * BLOCK_CALLS);
     let mut timers = Vec::with_capacity(blocks * BLOCK_CALLS);

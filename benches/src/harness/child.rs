@@ -1,12 +1,12 @@
-//! Parts of a benchmark in processes of their own: this very program, started again.
+//! Parts of a benchmark in processes of their own: this program, started again.
 //!
 //! ```text
-//! parent   tollgate-benches child NAME ARGUMENTS      stdin: lines, and its end means: stop
+//! parent   tollgate-benches child NAME ARGUMENTS      stdin: lines; the child ends at the end of its input
 //! child    JSON lines on stdout
 //! ```
 //!
-//! What stays true: no child outlives its handle. It also sees the end of its input when the parent
-//! is killed, which [`end_with_parent`] turns into its own end.
+//! What stays true: no child outlives its handle. If the parent is killed, the child sees the end
+//! of its input, and [`end_with_parent`] then ends the child.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,10 +15,10 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The word by which this program is told that it is a child.
+/// The argument that makes this program a child.
 pub const CHILD: &str = "child";
 
-/// A running part.
+/// A running child.
 pub struct Part {
     name: String,
     process: Child,
@@ -27,11 +27,11 @@ pub struct Part {
 }
 
 impl Part {
-    /// Starts a part.
+    /// Starts a child.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn start(name: &str, args: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program's path")?;
         let mut command = Command::new(program);
@@ -39,11 +39,11 @@ impl Part {
         Self::spawn(name, &mut command)
     }
 
-    /// Starts a part by a command of the caller's, which runs this program in the end.
+    /// Starts a child by a command of the caller's, which must in the end run this program.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn spawn(name: &str, command: &mut Command) -> anyhow::Result<Self> {
         let mut process = command
             .stdin(Stdio::piped())
@@ -60,16 +60,16 @@ impl Part {
         })
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Tells it a line.
+    /// Sends it a line.
     ///
     /// # Errors
     ///
-    /// Where it has gone.
+    /// If it has ended.
     pub fn tell(&mut self, line: &str) -> anyhow::Result<()> {
         let input = self.input.as_mut().context("the child's input")?;
         writeln!(input, "{line}")
@@ -77,11 +77,11 @@ impl Part {
             .with_context(|| format!("telling {}", self.name))
     }
 
-    /// Its next line.
+    /// Receives its next line.
     ///
     /// # Errors
     ///
-    /// Where it has ended, or says something else than was expected.
+    /// If it has ended, or sends something unexpected.
     pub fn hear<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -98,20 +98,20 @@ impl Drop for Part {
     }
 }
 
-/// Runs a part that answers with one line and ends.
+/// Runs a child that answers with one line and ends.
 ///
 /// # Errors
 ///
-/// Where it fails.
+/// If it fails.
 pub fn ask<T: DeserializeOwned>(name: &str, args: &[String]) -> anyhow::Result<T> {
     Part::start(name, args)?.hear()
 }
 
-/// Says a line to the parent.
+/// Sends a line to the parent.
 ///
 /// # Errors
 ///
-/// Where the parent has gone.
+/// If the parent has ended.
 pub fn say(line: &impl Serialize) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, line)?;
@@ -124,7 +124,7 @@ pub fn say(line: &impl Serialize) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Where it is missing or not of its type.
+/// If it is missing or has another type.
 pub fn argument<T: std::str::FromStr>(
     args: &[String],
     index: usize,
@@ -138,7 +138,7 @@ pub fn argument<T: std::str::FromStr>(
         .with_context(|| format!("{what}: {text:?}"))
 }
 
-/// Ends this process once the parent has gone, or has closed our input.
+/// Ends this process once the parent has ended, or has closed our input.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         let mut line = String::new();

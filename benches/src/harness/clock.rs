@@ -1,8 +1,8 @@
 //! The clocks: one that all processes of the machine share, and one that runs only while this
 //! thread does.
 //!
-//! Thread CPU time is what a pause is measured in, since on a busy machine the scheduler's own
-//! pauses would be counted otherwise.
+//! Pauses are measured in thread CPU time, since wall time on a busy machine would include the
+//! scheduler's own pauses.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ pub fn monotonic_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// How long this thread has run so far, in nanoseconds.
+/// The CPU time of this thread so far, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// How long this process has run so far on all its threads, in nanoseconds.
+/// The CPU time of this process with all its threads so far, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -28,7 +28,7 @@ pub fn wall_us() -> u64 {
     nanos(clock_gettime(ClockId::Realtime)) / 1_000
 }
 
-/// How long something took this thread: of the wall, and of its own running.
+/// How long something took this thread, in wall time and in CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Wall time in nanoseconds.
@@ -37,7 +37,7 @@ pub struct Took {
     pub cpu_ns: u64,
 }
 
-/// Runs something and says how long it took.
+/// Runs something and measures how long it took.
 pub fn took<R>(run: impl FnOnce() -> R) -> (R, Took) {
     let (wall, cpu) = (monotonic_ns(), thread_cpu_ns());
     let result = run();

@@ -1,24 +1,24 @@
-//! A figure: what was measured, in which unit, against which target, and beside whom.
+//! A figure: a measured value, its unit, its target, and the peers' values.
 
 use serde_json::{Map, Value, json};
 
 use super::stats::{Spread, ratios};
 
-/// What a figure has to reach.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// Not more than this.
+    /// At most this.
     AtMost(f64),
-    /// Not less than this.
+    /// At least this.
     AtLeast(f64),
 }
 
-/// One measured value and what belongs to it.
+/// One measured value with its unit, target and peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     name: String,
     unit: &'static str,
-    /// None where it could not be measured; the remark says why.
+    /// `None` if it could not be measured; the remark has the reason.
     value: Option<Spread>,
     target: Option<Target>,
     peers: Vec<(String, Spread)>,
@@ -26,7 +26,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure of its rounds; the value is their median.
+    /// A figure with a spread; its value is the median.
     pub fn new(name: impl Into<String>, unit: &'static str, value: Spread) -> Self {
         Self {
             name: name.into(),
@@ -38,12 +38,12 @@ impl Figure {
         }
     }
 
-    /// A figure of rounds; none where there was no round.
+    /// A figure of rounds; `None` if there were none.
     pub fn of_rounds(name: impl Into<String>, unit: &'static str, rounds: &[f64]) -> Option<Self> {
         Some(Self::new(name, unit, Spread::of(rounds)?))
     }
 
-    /// A ratio, taken round by round; none where there was no round.
+    /// A ratio, taken round by round; `None` if there were no rounds.
     pub fn of_ratio(name: impl Into<String>, over: &[f64], under: &[f64]) -> Option<Self> {
         Self::of_rounds(name, "×", &ratios(over, under))
     }
@@ -53,7 +53,7 @@ impl Figure {
         Self::new(name, unit, Spread::single(value))
     }
 
-    /// A figure that could not be measured, and why.
+    /// A figure that could not be measured, with the reason.
     pub fn absent(name: impl Into<String>, unit: &'static str, why: impl Into<String>) -> Self {
         Self {
             value: None,
@@ -61,14 +61,14 @@ impl Figure {
         }
     }
 
-    /// With a target.
+    /// Sets the target.
     #[must_use]
     pub fn target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// With a peer's figure from the same run, if there were rounds of it.
+    /// Adds a peer's figure from the same run, if there were rounds of it.
     #[must_use]
     pub fn peer(mut self, name: impl Into<String>, rounds: &[f64]) -> Self {
         if let Some(spread) = Spread::of(rounds) {
@@ -77,14 +77,14 @@ impl Figure {
         self
     }
 
-    /// With a remark: how it was measured, or what it does not say.
+    /// Sets the remark: how it was measured, or what it does not show.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
     }
 
-    /// What was measured.
+    /// The figure's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -94,7 +94,7 @@ impl Figure {
         self.note.as_deref()
     }
 
-    /// Whether the median reaches the target; none without a target or without a value.
+    /// Whether the median reaches the target; `None` without a target or without a value.
     pub fn is_met(&self) -> Option<bool> {
         let median = self.value?.median;
         self.target.map(|target| match target {
@@ -122,12 +122,12 @@ impl Figure {
         })
     }
 
-    /// Least to greatest of the rounds; empty for a single value.
+    /// The least and the greatest of the rounds; empty for a single value.
     pub fn range_text(&self) -> String {
         self.value.as_ref().map_or_else(String::new, range)
     }
 
-    /// The target as it is written.
+    /// The target as text.
     pub fn target_text(&self) -> String {
         match self.target {
             Some(Target::AtMost(most)) => format!("≤ {}", number(most)),
@@ -182,7 +182,7 @@ fn range(spread: &Spread) -> String {
     }
 }
 
-/// A number with as many digits as say something: three, and all of those before the point.
+/// A number with its significant digits: three, and all of those before the point.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return format!("{value}");

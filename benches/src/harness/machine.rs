@@ -1,25 +1,25 @@
-//! Where and of what a figure was measured: the machine, how busy it was, the commit, the date.
+//! The conditions of a measurement: the machine, how busy it was, the commit, the date.
 
 use std::process::Command;
 
 use super::results::RESULTS_FILE;
 
-/// Where and of what something was measured.
+/// The conditions of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     /// Processors, their model, memory, kernel.
     pub machine: String,
-    /// Runnable processes of the last minute before it, as the kernel counts them: an idle machine
-    /// has about none.
+    /// Runnable processes in the last minute before it, as the kernel counts them: about none on an
+    /// idle machine.
     pub load: String,
     /// The commit, and whether the tree differed from it.
     pub commit: String,
-    /// When, in UTC to the minute.
+    /// The time, in UTC to the minute.
     pub date: String,
 }
 
 impl Provenance {
-    /// Of here and now. What cannot be found out is called unknown.
+    /// The present conditions. What cannot be found out is "unknown".
     pub fn here() -> Self {
         Self {
             machine: machine(),
@@ -62,7 +62,7 @@ fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return UNKNOWN.to_owned();
     };
-    // The file that is being written does not make the program another one.
+    // The results file is being written; a change of it does not change the program.
     let except = format!(":(exclude,top){RESULTS_FILE}");
     match git(&["status", "--porcelain", "--", ":/", &except]) {
         Some(changes) if changes.is_empty() => commit,

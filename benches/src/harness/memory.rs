@@ -9,14 +9,14 @@ use anyhow::Context as _;
 ///
 /// # Errors
 ///
-/// Where the kernel does not say it.
+/// If the kernel does not report it.
 pub fn resident_bytes() -> anyhow::Result<u64> {
     const FILE: &str = "/proc/self/smaps_rollup";
     let text = std::fs::read_to_string(FILE).with_context(|| FILE)?;
     parse_rss(&text).with_context(|| format!("{FILE}: no line `Rss: … kB`"))
 }
 
-/// Resident bytes of another process now; none if it has gone or the kernel does not say.
+/// Resident bytes of another process now; `None` if it has ended or the kernel does not report it.
 pub fn resident_bytes_of(pid: u32) -> Option<u64> {
     parse_rss(&std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn memory_that_was_written_is_resident() {
-        // Much more than what other tests of this process may let go of meanwhile.
+        // Much more than other tests of this process may free meanwhile.
         let before = resident_bytes().expect("on Linux");
         let block = std::hint::black_box(vec![1u8; 256 << 20]);
         let after = resident_bytes().expect("on Linux");

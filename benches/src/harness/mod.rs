@@ -1,13 +1,13 @@
-//! What all benchmarks have in common, and what it is not: none of them knows another.
+//! The common parts of all benchmarks. Knows none of the benchmarks.
 //!
 //! ```text
 //! stats     medians and ranges, ratios of interleaved rounds
 //! clock     monotonic and thread CPU time           memory   resident bytes
-//! figure    a value, its target, its peers          child    processes that never stay behind
+//! figure    a value, its target, its peers          child    processes that never outlive the parent
 //! report    for people, as JSON lines               results  RESULTS.md
-//! machine   where and of what it was measured       beside   programs built next to this one
-//! calls     what a call costs                       aggregator   one for the time of a benchmark
-//! kafka     the same of a Kafka                 owner    an aggregator that is killed and started again
+//! machine   the conditions of a measurement         beside   programs built next to this one
+//! calls     the cost of a call                      aggregator   an aggregator during a benchmark
+//! kafka     a Kafka during a benchmark              owner    an aggregator that is killed and restarted
 //! paced     an agent that offers calls at given instants
 //! secured   keys for a fleet with TLS and tokens
 //! ```
@@ -19,8 +19,8 @@ pub mod calls;
 pub mod child;
 pub mod clock;
 pub mod figure;
-// The same file that tests have, and not their crate: with it would come a feature of the agent, by which
-// tests drive its clock, into what is measured.
+// The tests' file, but not their crate: the crate would enable a feature of the agent, by which
+// tests drive its clock, in the measured program.
 #[path = "../../../tests/src/kafka/local.rs"]
 pub mod kafka;
 pub mod machine;
@@ -37,28 +37,28 @@ use figure::Figure;
 
 /// A benchmark.
 pub struct Bench {
-    /// How it is called.
+    /// Its name.
     pub name: &'static str,
     /// What it measures, in a line.
     pub about: &'static str,
-    /// Measures it.
+    /// Runs it.
     pub run: fn(&mut Session) -> anyhow::Result<()>,
 }
 
-/// How much is to be measured.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// What ends within about a minute.
+    /// What takes up to about a minute.
     Usual,
     /// Everything, however long it takes.
     Full,
 }
 
-/// One run of one benchmark: what it is to do, and the figures it has given so far.
+/// One run of one benchmark: its task, and the figures so far.
 pub struct Session {
-    /// How much is to be measured.
+    /// How much to measure.
     pub size: Size,
-    /// Whether steps are told on standard error.
+    /// Whether steps are printed on standard error.
     pub tells_steps: bool,
     bench: &'static str,
     figures: Vec<Figure>,
@@ -75,12 +75,12 @@ impl Session {
         }
     }
 
-    /// Whether everything is to be measured.
+    /// Whether to measure everything.
     pub fn is_full(&self) -> bool {
         self.size == Size::Full
     }
 
-    /// Tells what is being done, for whoever waits.
+    /// Prints the current step, for a waiting user.
     pub fn step(&self, what: &str) {
         if self.tells_steps {
             eprintln!("{}: {what}", self.bench);
@@ -92,7 +92,7 @@ impl Session {
         self.figures.push(figure);
     }
 
-    /// What was measured.
+    /// The figures.
     pub fn into_figures(self) -> Vec<Figure> {
         self.figures
     }

@@ -1,5 +1,5 @@
-//! An aggregator of a fleet for the time of a benchmark: one that is asked by HTTP, killed, and started
-//! again on the same topics.
+//! An aggregator of a fleet during a benchmark: the benchmark queries it by HTTP, kills it, and restarts it on the
+//! same topics.
 //!
 //! What stays true: it ends with its handle.
 
@@ -33,11 +33,11 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Starts one; `properties` are lines of `[kafka.properties]`, in which NAME is its name.
+    /// Starts an aggregator; `properties` are lines of `[kafka.properties]`, in which NAME stands for its name.
     ///
     /// # Errors
     ///
-    /// Where it does not listen in time.
+    /// If it does not listen in time.
     pub fn start(
         kafka: &LocalKafka,
         prefix: &str,
@@ -51,7 +51,7 @@ impl Owner {
         Self::start_with(&fleet, kafka, prefix, name, limits)
     }
 
-    /// Starts one in a group of its own, beside others that rule the same.
+    /// Starts an aggregator in a group of its own, beside others that rule the same.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Owner {
         Self::start_with(&fleet, kafka, prefix, name, limits)
     }
 
-    /// Starts one; `fleet` is the rest of `[kafka]`, which ends in its properties.
+    /// Starts an aggregator; `fleet` is the rest of `[kafka]`, which ends with its properties.
     fn start_with(
         fleet: &str,
         kafka: &LocalKafka,
@@ -88,11 +88,11 @@ impl Owner {
         Self::launch(dir, name, &log)
     }
 
-    /// Starts one that rules on so many threads what a journal has, and takes no snapshot meanwhile.
+    /// Starts an aggregator that rules a journal on this many threads, and takes no snapshot meanwhile.
     ///
     /// # Errors
     ///
-    /// Where it does not listen in time.
+    /// If it does not listen in time.
     pub fn start_on_journal(journal: &Path, limits: &str, threads: usize) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("tollgate-bench-")
@@ -105,7 +105,7 @@ impl Owner {
         Self::launch(dir, "agg-1", &log)
     }
 
-    /// Starts one in a directory with its configuration.
+    /// Starts an aggregator in a directory with its configuration.
     fn launch(dir: TempDir, name: &str, log: &[&str]) -> anyhow::Result<Self> {
         let any = "127.0.0.1:0";
         let mut process = Command::new(beside::program("tollgate", "tollgate")?)
@@ -171,16 +171,16 @@ impl Owner {
             .clone()
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Ends it by signal 9.
+    /// Kills it by signal 9.
     ///
     /// # Errors
     ///
-    /// Where it had ended.
+    /// If it had ended already.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.process.kill()?;
         self.process.wait()?;
@@ -199,7 +199,7 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// Where there is no such metric.
+    /// If there is no such metric.
     pub fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let text = self.get("/metrics")?;
         let value = |line: &str| {
@@ -218,7 +218,7 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// Where it does not.
+    /// If it does not.
     pub fn await_metric(&self, name: &str, least: f64, within: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + within;
         loop {
@@ -231,16 +231,16 @@ impl Owner {
         }
     }
 
-    /// Waits until it rules and announces so many partitions.
+    /// Waits until it rules and announces this many partitions.
     ///
     /// # Errors
     ///
-    /// Where it does not.
+    /// If it does not.
     pub fn await_ready(&self, partitions: u32, within: Duration) -> anyhow::Result<()> {
         self.await_metric("tollgate_partitions_ready", f64::from(partitions), within)
     }
 
-    /// Bytes of the snapshots that it was restored from, as it says itself.
+    /// Bytes of the snapshots that it was restored from, by its own report.
     pub fn restored_bytes(&self) -> u64 {
         let of = |line: &String| {
             let words = line
@@ -255,11 +255,11 @@ impl Owner {
         self.said().iter().filter_map(of).sum()
     }
 
-    /// Bytes of a hit in the log, by the records of the first partition.
+    /// Bytes per hit in the log, by the records of the first partition.
     ///
     /// # Errors
     ///
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn bytes_of_partition_0(
         &self,
         kafka: &LocalKafka,
@@ -300,12 +300,12 @@ impl Drop for Owner {
     }
 }
 
-/// CPU seconds that a process has had, its threads included.
+/// CPU seconds of a process, including its threads.
 pub fn cpu_s(process: u32) -> f64 {
     stat(process).map_or(0.0, |(_, cpu_s)| cpu_s)
 }
 
-/// CPU nanoseconds of a process's threads so far, as the scheduler counts them; of threads that have ended nothing.
+/// CPU nanoseconds of a process's threads so far, as the scheduler counts them; without threads that have ended.
 pub fn process_cpu_ns(process: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
     let of_task = |entry: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
@@ -315,7 +315,7 @@ pub fn process_cpu_ns(process: u32) -> u64 {
     tasks.into_iter().flatten().filter_map(of_task).sum()
 }
 
-/// The same of all processes that come of one, itself excepted; those that have ended are forgotten.
+/// CPU seconds of all descendants of a process, without itself and without those that have ended.
 pub fn descendants_cpu_s(ancestor: u32) -> f64 {
     let all: Vec<u32> = std::fs::read_dir("/proc")
         .into_iter()
@@ -324,7 +324,7 @@ pub fn descendants_cpu_s(ancestor: u32) -> f64 {
         .collect();
     let comes_of = |process: u32| {
         let mut at = process;
-        // Nobody has so many ancestors.
+        // No process has this many ancestors.
         for _ in 0..64 {
             match stat(at) {
                 Some((parent, _)) if parent == ancestor => return true,
@@ -342,10 +342,10 @@ pub fn descendants_cpu_s(ancestor: u32) -> f64 {
 
 /// A process's parent, and its CPU seconds.
 fn stat(process: u32) -> Option<(u32, f64)> {
-    /// Linux counts in hundredths, whatever the clock of the kernel.
+    /// Linux reports hundredths of a second, whatever the kernel's clock rate.
     const TICKS_PER_SECOND: f64 = 100.0;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in parentheses and may contain anything.
+    // The name is in parentheses and may contain anything.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();

@@ -1,11 +1,11 @@
 //! One agent in a process of its own that offers calls on one pair at given instants.
 //!
 //! ```text
-//! parent   starts it, hears that it is ready, and tells a [`Schedule`]
-//! child    makes each call when it is due, and answers with what became of all of them
+//! parent   starts it, waits until it is ready, and sends a [`Schedule`]
+//! child    makes each call when it is due, and answers with the results of all calls
 //! ```
 //!
-//! A call that is late is made at once, so that a busy machine offers what was asked for, in bursts.
+//! A late call is made at once, so that a busy machine also offers all calls, in bursts.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use super::agents::{block_on, connected_by};
 use super::child::{Part, argument, end_with_parent, say};
 use super::clock::wall_us;
 
-/// Within what time a child hears of an aggregator, which may still make its topics.
+/// How long a child may take to receive the feed of its aggregator, which may still be creating its topics.
 const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
-/// How a catalogue names the child.
+/// The child's name in the catalog.
 pub const PACED_AGENT: &str = "paced-agent";
 
 /// When calls are due, in microseconds of the wall clock, and how many copies each of them asks for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Schedule {
-    /// What instants in the answer are counted from.
+    /// The instant that the answer's times are relative to.
     pub start_us: u64,
     /// The first call.
     pub first_us: u64,
-    /// From call to call.
+    /// The time between calls.
     pub period_us: u64,
     /// How many calls.
     pub count: u64,
@@ -46,32 +46,32 @@ pub struct Offered {
     pub dropped: u64,
 }
 
-/// Starts a child that offers calls on one pair. It reaches its aggregator, and Kafka where it is to write there
-/// directly, by `place`: address, bootstrap servers, topic prefix.
+/// Starts a child that offers calls on one pair. `place` names its aggregator, and Kafka if it writes to Kafka
+/// directly: address, bootstrap servers, topic prefix.
 ///
 /// # Errors
 ///
-/// Where it cannot be started.
+/// If it cannot be started.
 pub fn start(name: &str, resource: &str, domain: &str, place: &[String]) -> anyhow::Result<Part> {
     let own = [name, resource, domain].map(str::to_owned);
     Part::start(PACED_AGENT, &[&own, place].concat())
 }
 
-/// Waits until the child has heard of its aggregator.
+/// Waits until the child has received the feed of its aggregator.
 ///
 /// # Errors
 ///
-/// Where it has not.
+/// If it does not.
 pub fn await_ready(part: &mut Part) -> anyhow::Result<()> {
     ensure!(part.hear::<bool>()?, "an agent has heard of no aggregator");
     Ok(())
 }
 
-/// Tells the child what to offer; its answer is an [`Offered`].
+/// Sends the child its schedule; its answer is an [`Offered`].
 ///
 /// # Errors
 ///
-/// Where it has gone.
+/// If it has ended.
 pub fn tell(part: &mut Part, schedule: Schedule) -> anyhow::Result<()> {
     part.tell(&serde_json::to_string(&schedule)?)
 }
@@ -80,7 +80,7 @@ pub fn tell(part: &mut Part, schedule: Schedule) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the parent says what was not agreed.
+/// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let of = |index, what| argument::<String>(args, index, what);
     let name = of(0, "name")?;

@@ -1,7 +1,8 @@
-//! Redis in line, as most people limit rates: a script that counts a key's hits, asked before each call.
+//! Redis in line, a common way to limit rates: each call first runs a script that counts a key's
+//! hits.
 //!
-//! The server is what the machine has; the client is the least that speaks to it, so that what is compared is
-//! Redis and not somebody's client.
+//! The server is the machine's; the client is minimal, so that the comparison is with Redis and not
+//! with a client library.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-/// How long it may take to listen.
+/// How long the server may take to start listening.
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 /// A fixed window of a second.
@@ -18,24 +19,24 @@ const SCRIPT: &str = "local n = redis.call('INCR', KEYS[1]) \
                       if n == 1 then redis.call('EXPIRE', KEYS[1], 1) end \
                       return n";
 
-/// What a domain may have in a second.
+/// The limit of a domain per second.
 const LIMIT: u64 = 100;
 
-/// A server for the time of a benchmark.
+/// A server during a benchmark.
 pub struct Redis {
     process: Child,
     address: String,
 }
 
-/// Why there is none.
+/// Why there is no server.
 #[derive(Debug)]
 pub enum StartError {
-    /// This machine has none.
+    /// This machine has no Redis.
     Absent {
-        /// For the report.
+        /// The reason, for the report.
         reason: String,
     },
-    /// It is there, and does not start.
+    /// It exists, but does not start.
     Failed(anyhow::Error),
 }
 
@@ -46,14 +47,14 @@ impl From<anyhow::Error> for StartError {
 }
 
 impl Redis {
-    /// Starts one at a port of its own, that keeps nothing.
+    /// Starts a server at a port of its own, without persistence.
     ///
     /// # Errors
     ///
-    /// Where there is none, or it does not listen.
+    /// If there is none, or it does not listen.
     pub fn start() -> Result<Self, StartError> {
         let failed = |error: anyhow::Error| StartError::Failed(error);
-        // Freed again at once; nobody else asks for one at this moment.
+        // The port is free again at once; nothing else asks for one at this moment.
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .map_err(|error| failed(error.into()))?
@@ -86,12 +87,12 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -117,7 +118,7 @@ impl ScriptClient {
     ///
     /// # Errors
     ///
-    /// Where the server is not there, or answers what is not expected.
+    /// If the server cannot be reached, or answers something unexpected.
     pub fn connect(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -128,7 +129,7 @@ impl ScriptClient {
             request: Vec::new(),
         };
         client.send(&["SCRIPT", "LOAD", SCRIPT])?;
-        // A bulk answer: its length, then itself.
+        // A bulk reply: its length, then its content.
         client.read_line()?;
         client.read_line()?;
         client.digest = client.line.trim_end().to_owned();
@@ -136,7 +137,7 @@ impl ScriptClient {
         Ok(client)
     }
 
-    /// Counts one hit of a domain; whether it has room.
+    /// Counts one hit of a domain. Returns whether it has room.
     pub fn hit(&mut self, domain: &str) -> anyhow::Result<bool> {
         let digest = std::mem::take(&mut self.digest);
         let sent = self.send(&["EVALSHA", &digest, "1", domain]);

@@ -17,7 +17,7 @@ pub enum Format {
 ///
 /// # Errors
 ///
-/// What the output says.
+/// Errors of writing the output.
 pub fn print(
     out: &mut impl Write,
     format: Format,

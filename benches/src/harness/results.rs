@@ -1,8 +1,8 @@
-//! `RESULTS.md`: one section for each benchmark, with where and of what it was measured.
+//! `RESULTS.md`: one section for each benchmark, with the conditions of its measurement.
 //!
-//! A benchmark that is run on its own replaces its own section and leaves the others as they are,
-//! which is why each section carries its own commit and date. What stays true: sections stand in the
-//! order of the catalog, and nobody writes in this file by hand.
+//! A single benchmark replaces its own section and leaves the others unchanged, so each section has
+//! its own commit and date. What stays true: sections are in the order of the catalog, and nobody
+//! edits this file by hand.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::Bench;
 use super::figure::Figure;
 use super::machine::Provenance;
 
-/// The file, as seen from the project's root.
+/// The file's path from the project's root.
 pub const RESULTS_FILE: &str = "benches/RESULTS.md";
 
 const HEAD: &str = "\
@@ -30,7 +30,7 @@ const SECTION: &str = "\n## ";
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or written.
+/// If the file cannot be read or written.
 pub fn record(
     catalog: &[Bench],
     measured: &[(&'static str, Vec<Figure>)],
@@ -58,7 +58,7 @@ pub fn record(
     Ok(path)
 }
 
-/// The whole file: new sections where there are any, and the old ones of other benchmarks.
+/// The whole file: new sections, and the old ones of other benchmarks.
 fn merged(before: &str, order: &[&str], new: &[(&str, String)]) -> String {
     let mut text = HEAD.to_owned();
     for name in order {

@@ -7,11 +7,11 @@ use anyhow::ensure;
 
 use super::beside;
 
-/// The name that the certificate is for.
+/// The name in the certificate.
 pub const SERVER_NAME: &str = "bench";
 
-/// What an aggregator is configured with whose working directory has them. All agents of a benchmark come from one address,
-/// where those of a fleet have many: a thousand handshakes at once would be beyond what one address may have.
+/// The configuration of an aggregator whose working directory has the keys. All agents of a benchmark have one
+/// address, where those of a fleet have many: a thousand handshakes at once would exceed the bound per address.
 pub const CONFIG: &str = r#"
 [listen]
 pending_per_address_max = 1024
@@ -22,16 +22,16 @@ key = "keys/bench.key"
 tokens_file = "keys/tokens.toml"
 "#;
 
-/// Where a file of these keys lies.
+/// The path of one of these files.
 pub fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join("keys").join(name)
 }
 
-/// Makes them.
+/// Creates the keys.
 ///
 /// # Errors
 ///
-/// Where `tollgate` cannot be built, or refuses.
+/// If `tollgate` cannot be built, or refuses.
 pub fn make(dir: &Path) -> anyhow::Result<()> {
     let program = beside::program("tollgate", "tollgate")?;
     let all: [&[&str]; 3] = [

@@ -5,9 +5,9 @@
 //! ratio       each round's own: 80/41, 84/44, 82/40, then the median of those
 //! ```
 //!
-//! A ratio is taken within a round, where both sides saw the same state of the machine, and only
-//! then is the median taken. Percentiles are those of the demonstration, so that both mean the same.
-//! What stays true: no figure is made of no value.
+//! A ratio is taken within a round, in which both sides ran under the same conditions; the median
+//! is taken of the ratios. Percentiles are defined as in the demonstration. What stays true: no
+//! figure is computed from zero values.
 
 pub use tollgate::demo::figures::percentile;
 
@@ -25,7 +25,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of some values; none of none.
+    /// The spread of some values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        // The second round was three times as slow for both: their ratio does not move.
+        // The second round was three times as slow for both: their ratio stays the same.
         let ratios = ratios(&[80.0, 240.0, 88.0], &[40.0, 120.0, 40.0]);
         assert_eq!(ratios, [2.0, 2.0, 2.2]);
     }

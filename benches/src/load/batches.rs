@@ -1,12 +1,12 @@
 //! Batches of hits as an agent's courier writes them: some 500 entries, oldest first, none merged.
 //!
 //! ```text
-//! offered   so many hits a second of log time, by Zipf's law
+//! offered   a number of hits per second of log time, by Zipf's law
 //! followed  what agents let through that follow denials at once: of each pair what its limit allows
-//!           in each second, which is what a log holds while the loop works
+//!           in each second, as in the log of a working fleet
 //! ```
 //!
-//! Written ahead of any measurement. What stays true: append times rise, and no stamp lies after the
+//! Written before any measurement. What stays true: append times rise, and no stamp is later than its
 //! append.
 
 use tollgate_shared::time::Timestamp;
@@ -22,18 +22,18 @@ pub const ENTRIES: usize = 500;
 /// The resource that all hits are on.
 pub const RESOURCE: &str = "api.search";
 
-/// The log begins at this instant: any will do, as long as it is not the epoch.
+/// The log begins at this instant: any value but the epoch will do.
 pub const BEGIN_US: u64 = 1_700_000_000_000_000;
 
-/// How long a batch is on its way into the log.
+/// The time from a batch's last hit to its append.
 const TRANSIT_US: u64 = 1_000;
 
-/// A record of the log and when it was appended.
+/// A record of the log and its append time.
 #[derive(Clone, Debug)]
 pub struct Appended {
     /// The record.
     pub bytes: Vec<u8>,
-    /// When it was appended.
+    /// Its append time.
     pub at: Timestamp,
     /// How many entries it has.
     pub entries: u32,
@@ -48,8 +48,8 @@ pub struct Courier {
 }
 
 impl Courier {
-    /// The next batch: a hit of `copies` on each of these pairs, evenly over the time from `from_us` up
-    /// to `upto_us`, after which it is sent.
+    /// The next batch: a hit of `copies` on each of these pairs, evenly over the time from `from_us` to
+    /// `upto_us`, after which the batch is sent.
     pub fn batch(&mut self, pairs: &[u32], copies: u32, from_us: u64, upto_us: u64) -> Appended {
         self.sequence += 1;
         self.names.fill(pairs);
@@ -79,14 +79,14 @@ impl Courier {
     }
 }
 
-/// Hits that are offered at a steady rate, and which of them reach the log.
+/// Hits offered at a steady rate, and which of them reach the log.
 #[derive(Debug)]
 pub struct Offered {
     draws: Draws,
     hits_per_second: u64,
-    /// What a pair is let through in a second of log time; none: whatever is offered.
+    /// How many hits of a pair pass per second of log time; `None`: all that are offered.
     follows: Option<u16>,
-    /// Per pair the second of its last hit, and the hits in it.
+    /// By pair, the second of its last hit and the number of hits in that second.
     let_through: Vec<(u32, u16)>,
     now_ns: u64,
 }
@@ -110,7 +110,7 @@ impl Offered {
         }
     }
 
-    /// The pairs of the next batch, and from when up to when they were hit.
+    /// The pairs of the next batch, and the times of their first and last hit.
     pub fn next_batch(&mut self) -> (Vec<u32>, u64, u64) {
         let from_us = self.now_ns / 1_000;
         let every_ns = 1_000_000_000 / self.hits_per_second.max(1);

@@ -1,4 +1,5 @@
-//! What is offered: pairs by Zipf's law from a fixed seed, and batches of them as agents write them.
+//! The offered load: pairs by Zipf's law from a fixed seed, and batches of them as agents write
+//! them.
 //!
 //! What stays true: the same numbers give the same load, on any machine.
 
@@ -7,5 +8,5 @@ pub mod names;
 pub mod partition;
 pub mod zipf;
 
-/// The seed of everything that is drawn.
+/// The seed of all random numbers.
 pub const SEED: u64 = 0x7011_6A7E;

@@ -1,6 +1,6 @@
-//! Names of domains by number: `user:000000042`, fourteen bytes, the length of a usual address.
+//! Names of domains by number: `user:000000042`, fourteen bytes, the length of a typical address.
 
-/// Bytes of every name.
+/// The length of every name in bytes.
 pub const NAME_BYTES: usize = 14;
 
 /// The name of the domain with this number.
@@ -8,12 +8,12 @@ pub fn domain(number: u32) -> String {
     format!("user:{number:09}")
 }
 
-/// The names of some domains one behind the other, without an allocation a name.
+/// The names of several domains one after the other, without an allocation per name.
 #[derive(Debug, Default)]
 pub struct NameBuffer(String);
 
 impl NameBuffer {
-    /// The names of these domains in place of those that were there.
+    /// Replaces the content by the names of these domains.
     pub fn fill(&mut self, numbers: &[u32]) {
         self.0.clear();
         for number in numbers {

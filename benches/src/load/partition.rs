@@ -1,5 +1,5 @@
-//! One partition of a log and its engine, fed as an owner feeds it: hits, and a tick every 250 ms of
-//! log time.
+//! One partition of a log and its engine, driven like an aggregator's: hits, and a tick every 250
+//! ms of log time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ const LOG: LogId = LogId {
     random: 0x5EED,
 };
 
-/// From tick to tick.
+/// The time between ticks.
 pub const TICK_EVERY_US: u64 = 250_000;
 
-/// An engine and what it is fed.
+/// An engine and its input.
 pub struct Partition {
     /// The engine.
     pub engine: Engine,
-    /// What it said about the last record.
+    /// The rulings of the last record.
     pub rulings: Rulings,
     versions: BTreeMap<u64, Arc<Limits>>,
     offset: u64,
@@ -39,7 +39,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// What is wrong with the limits.
+    /// The fault of the limits.
     pub fn new(limits: &str) -> anyhow::Result<Self> {
         let mut partition = Self {
             engine: Engine::new(0, 1),
@@ -57,11 +57,11 @@ impl Partition {
         Ok(partition)
     }
 
-    /// Takes note of a further version of the limits; the pointer that brings it in.
+    /// Adds a version of the limits. Returns the limits activation for it.
     ///
     /// # Errors
     ///
-    /// What is wrong with the limits.
+    /// The fault of the limits.
     pub fn version(&mut self, limits: &str) -> anyhow::Result<Vec<u8>> {
         let limits = Limits::parse(limits).map_err(|faults| anyhow!("{faults}"))?;
         let version = self
@@ -75,7 +75,7 @@ impl Partition {
         Ok(RecordPen::new(&MacKey::UNPROTECTED, 0).pointer(&pointer))
     }
 
-    /// The tick that is due before something is appended at this instant, if one is.
+    /// The tick that is due before something is appended at this instant; `None` if none is.
     pub fn tick_due(&mut self, at: Timestamp) -> Option<Appended> {
         if at.as_micros() < self.ticked_us + TICK_EVERY_US {
             return None;
@@ -95,7 +95,7 @@ impl Partition {
         })
     }
 
-    /// These batches with the ticks that are due between them.
+    /// These batches, with the ticks that are due between them.
     pub fn with_ticks(&mut self, batches: Vec<Appended>) -> Vec<Appended> {
         let mut records = Vec::with_capacity(batches.len() + 16);
         for batch in batches {
@@ -107,7 +107,7 @@ impl Partition {
         records
     }
 
-    /// Decodes and applies the next record. False if it could not be decoded.
+    /// Decodes and applies the next record. Returns false if it could not be decoded.
     pub fn apply(&mut self, bytes: &[u8], at: Timestamp) -> bool {
         self.rulings.clear();
         match Record::decode(bytes) {
@@ -119,18 +119,18 @@ impl Partition {
         }
     }
 
-    /// Applies a decoded record, and what it says adds to what was said since the last [`Self::apply`].
+    /// Applies a decoded record; its rulings are added to those since the last [`Self::apply`].
     pub fn apply_decoded(&mut self, record: &Record<'_>, at: Timestamp) {
         self.engine
             .apply(self.offset, at, record, &self.versions, &mut self.rulings);
         self.offset += 1;
     }
 
-    /// Begins to apply a record of which is known that it can be; see [`Self::go_on`].
+    /// Begins to apply a valid record; see [`Self::go_on`].
     ///
     /// # Errors
     ///
-    /// Where it was not applied: then nothing that is measured afterwards means anything.
+    /// If it was not applied: then later measurements mean nothing.
     pub fn expect_begun(&mut self, bytes: &[u8], at: Timestamp) -> anyhow::Result<()> {
         let record = Record::decode(bytes)?;
         self.rulings.clear();
@@ -140,17 +140,17 @@ impl Partition {
         self.expect_fate()
     }
 
-    /// The next slice of the record that was begun last.
+    /// Applies the next slice of the record that was begun last.
     pub fn go_on(&mut self) {
         self.rulings.clear();
         self.engine.go_on(&mut self.rulings);
     }
 
-    /// Applies a record of which is known that it can be.
+    /// Applies a valid record.
     ///
     /// # Errors
     ///
-    /// Where it was not applied: then nothing that is measured afterwards means anything.
+    /// If it was not applied: then later measurements mean nothing.
     pub fn expect_applied(&mut self, bytes: &[u8], at: Timestamp) -> anyhow::Result<()> {
         if !self.apply(bytes, at) {
             return Err(anyhow!("a record of ours cannot be decoded"));
@@ -166,7 +166,7 @@ impl Partition {
     }
 }
 
-/// Limits of one resource with one tier: so many hits in a window that is also its active time.
+/// Limits of one resource with one tier: `limit` hits in a window that is also its active time.
 pub fn limits_text(limit: u64, window: &str, pairs_max: u64) -> String {
     format!(
         "version = 1\nrules = 2\n[engine]\npairs_per_partition_max = {pairs_max}\n\
@@ -200,7 +200,7 @@ mod tests {
             .expect("one resource")
             .counts;
         assert_eq!((counts.granted, counts.excess), (3, 1));
-        // The second hit fills the window, and the third, which is excess, closes it for longer.
+        // The second hit fills the window; the third, which is excess, extends the denial.
         assert_eq!(partition.rulings.statements.len(), 2);
         assert_eq!(partition.engine.pairs(), 2);
     }

@@ -1,7 +1,8 @@
-//! Pairs by Zipf's law with exponent 1.0: the k-th most frequent comes a k-th as often as the first.
+//! Pairs by Zipf's law with exponent 1.0: the k-th most frequent pair occurs 1/k as often as the
+//! first.
 //!
-//! Which pair has which rank is a fixed permutation, so that the frequent ones do not lie next to
-//! each other in anybody's memory only because they were made first.
+//! A fixed permutation maps ranks to pairs, so that frequent pairs are not adjacent in memory only
+//! because they were created first.
 
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
@@ -15,14 +16,14 @@ pub struct Draws {
     random: SmallRng,
 }
 
-/// A prime above every number of pairs, so that multiplying by it permutes them.
+/// A prime greater than any number of pairs, so that multiplication by it permutes them.
 const STEP: u64 = 2_654_435_761;
 
 impl Draws {
     /// Draws among `pairs` pairs (at least one).
     pub fn new(pairs: u32, seed: u64) -> Self {
         let pairs = pairs.max(1);
-        // The law is refused for sizes below one and exponents below zero only: neither is here.
+        // Only sizes below one and negative exponents are refused, and neither occurs here.
         let ranks = Zipf::new(f64::from(pairs), 1.0).unwrap_or_else(|_| unreachable!());
         Self {
             ranks,

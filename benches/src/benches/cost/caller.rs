@@ -15,17 +15,17 @@ use crate::load::names::domain;
 use super::{DOMAINS, RESOURCE};
 use crate::harness::redis::ScriptClient;
 
-/// What a caller is to do.
+/// The task of a caller.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CallOrder {
     /// Calls a second.
     pub rate: u64,
     pub seconds: u64,
-    /// Whether it makes calls, or keeps the pace alone.
+    /// Whether it makes calls, or only waits at that pace.
     pub calls: bool,
 }
 
-/// What it did.
+/// The result of a task.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Spent {
     pub decisions: u64,
@@ -35,14 +35,14 @@ pub(super) struct Spent {
     pub thread_ns: u64,
 }
 
-/// Who sleeps for less wakes up late all the same, and what is due meanwhile is called at once.
+/// A shorter sleep would end late anyway; calls that are due meanwhile are made at once.
 const SLEEP_MIN: Duration = Duration::from_micros(500);
 
 /// The child that calls an agent.
 ///
 /// # Errors
 ///
-/// Where its settings are bad, or the parent says what was not agreed.
+/// If its settings are invalid, or the parent sends an unexpected line.
 pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
     let agent = connected("cost", &argument::<String>(args, 0, "address")?)?;
     let rate = agent.rate(RESOURCE);
@@ -54,7 +54,7 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Where it is not there, or the parent says what was not agreed.
+/// If Redis cannot be reached, or the parent sends an unexpected line.
 pub fn child_redis(args: &[String]) -> anyhow::Result<()> {
     let mut client = ScriptClient::connect(&argument::<String>(args, 0, "address")?)?;
     say(&true)?;
@@ -71,7 +71,8 @@ fn obey(mut call: impl FnMut(&str) -> anyhow::Result<bool>) -> anyhow::Result<()
         let (mut decisions, mut refused) = (0, 0);
         let (begun, cpu) = (Instant::now(), thread_cpu_ns());
         let wanted = order.rate * order.seconds;
-        // Behind by more than this, the rate is not reached, and there is no use in going on.
+        // If the caller is further behind than this, the rate is not reached, and going on is
+        // useless.
         let end = begun + Duration::from_secs(order.seconds + 1);
         while decisions < wanted && Instant::now() < end {
             let due = begun + Duration::from_micros(decisions * 1_000_000 / order.rate);

@@ -1,4 +1,4 @@
-//! What a decision costs: CPU microseconds of all processes together, at everyday rates and at none.
+//! The cost of a decision: CPU microseconds of all processes together, at everyday rates and at none.
 //!
 //! ```text
 //! ours     a process that calls its agent, and an aggregator with a journal and 16 partitions
@@ -6,12 +6,12 @@
 //! cost     CPU of both processes while calls are made − what the pace alone takes the caller, ÷ decisions
 //! ```
 //!
-//! Calls are made when they are due, one thread, each on a domain by chance; a late one at once. What it takes a
-//! thread to wait for the next call is the caller's affair and is measured by itself, just before, without calls.
-//! CPU is what the scheduler counts, by the nanosecond, of every thread of a process. Rounds of all sides and rates
-//! alternate. Where an offered rate is not reached, nothing is said of it.
+//! One thread makes calls when they are due, each on a random domain; a late call at once. The CPU time that a
+//! thread takes to wait for the next call is not part of the cost; it is measured separately, just before, without
+//! calls. CPU time is what the scheduler counts, in nanoseconds, of every thread of a process. Rounds of all sides
+//! and rates alternate. If an offered rate is not reached, there is no figure for it.
 //!
-//! Idle is the same over some seconds in which nobody calls.
+//! Idle is the same over some seconds without calls.
 
 mod caller;
 
@@ -29,12 +29,12 @@ use crate::harness::redis::{Redis, StartError};
 use caller::{CallOrder, Spent};
 pub use caller::{child_agent, child_redis};
 
-/// Decisions a second, and what one may cost, in microseconds of CPU.
+/// Decisions a second, and the allowed cost of one, in microseconds of CPU.
 const RATES: [(u64, f64); 4] = [(1_000, 25.0), (10_000, 12.0), (30_000, 8.0), (100_000, 4.0)];
 
 const ROUNDS: usize = 5;
 
-/// Domains that are called, each under 100 a second: at the greatest rate a tenth of that.
+/// The number of domains, each called less than 100 times a second: at the greatest rate a tenth of that.
 const DOMAINS: u32 = 10_000;
 
 const RESOURCE: &str = "api.search";
@@ -46,14 +46,14 @@ rate = "100/s"
 "#;
 const PARTITIONS: u32 = 16;
 
-/// How much an idle agent, and an idle aggregator, may take of a core, in percent.
+/// How much of a core an idle agent, and an idle aggregator, may take, in percent.
 const IDLE_AGENT: f64 = 0.1;
 const IDLE_AGGREGATOR: f64 = 0.3;
 
-/// What is sent after the last call, and answered.
+/// How long the last batches take to be sent and answered.
 const SETTLES_IN: Duration = Duration::from_millis(200);
 
-/// An offered rate counts as reached from here on, in percent.
+/// From this percentage on an offered rate counts as reached.
 const REACHED: f64 = 98.0;
 
 /// A caller and the process that it asks.
@@ -62,11 +62,11 @@ struct Side {
     server: u32,
 }
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the loop does not close.
+/// If agent and aggregator do not work together.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let aggregator = Aggregator::start(LIMITS, PARTITIONS)?;
     let caller = Part::start("cost-agent", std::slice::from_ref(&aggregator.agents))?;
@@ -130,7 +130,7 @@ struct Costs {
     whole: Vec<f64>,
     caller: Vec<f64>,
     server: Vec<f64>,
-    /// What was reached of the rate, in percent.
+    /// The share of the rate that was reached, in percent.
     reached: Vec<f64>,
 }
 
@@ -207,7 +207,7 @@ impl Side {
         self.caller.hear()
     }
 
-    /// Has calls made.
+    /// Has the caller make calls.
     fn spend(&mut self, rate: u64, seconds: u64) -> anyhow::Result<CostRun> {
         let pace = self.order(CallOrder {
             rate,
@@ -239,7 +239,7 @@ impl Side {
         })
     }
 
-    /// What both take of a core while nothing happens, in percent.
+    /// The share of a core that both processes take while nothing happens, in percent.
     fn idle(&self, span: Duration) -> anyhow::Result<(f64, f64)> {
         std::thread::sleep(Duration::from_secs(1));
         let before = (

@@ -1,4 +1,4 @@
-//! HTTP over a Unix socket, as a web server asks.
+//! HTTP over a Unix socket, as a web server sends it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -20,11 +20,11 @@ const TARGETS: [Option<Target>; 3] = [
     Some(Target::AtLeast(40_000.0)),
 ];
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a process does not start, or a request is refused.
+/// If a process does not start, or a request is refused.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let time = time_of(session);
     let mut aggregator = Aggregator::start(LIMITS, 16)?;
@@ -64,7 +64,7 @@ fn measure(socket: &Path, time: Duration, into: &mut DoorRounds) -> anyhow::Resu
     Ok(())
 }
 
-/// Decisions a second of as many connections as there are to be.
+/// Decisions per second of all connections together.
 fn many(socket: &Path, time: Duration) -> anyhow::Result<f64> {
     let askers: anyhow::Result<Vec<Asker>> =
         (0..CONNECTIONS).map(|_| Asker::connect(socket)).collect();
@@ -121,7 +121,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Asks for so long; how long each answer took, in nanoseconds.
+    /// Sends requests for this long. Returns how long each answer took, in nanoseconds.
     fn take_times(&mut self, time: Duration) -> anyhow::Result<Vec<u64>> {
         let (begin, mut took) = (Instant::now(), Vec::new());
         while begin.elapsed() < time {

@@ -1,4 +1,4 @@
-//! A call from another language, by the agent in its process: at work, and with the aggregator killed.
+//! A call from another language to the agent in its process: connected, and with the aggregator killed.
 //!
 //! ```text
 //! C        cc                 agent/c/examples/cost.c          the floor of the two below it
@@ -7,10 +7,10 @@
 //! Python   python3, maturin   agent/python/examples/cost.py
 //! ```
 //!
-//! Each of these programs measures by itself: blocks of a thousand calls, a million calls a second, 1,000 domains. Here
-//! the aggregator is killed after each of their rounds and started again after the next. By what the log has
-//! acknowledged a round shows that it was at work, or without an aggregator. What a language needs and this machine
-//! lacks is reported in place of its figures.
+//! Each of these programs measures by itself: blocks of a thousand calls, a million calls a second, 1,000 domains.
+//! This benchmark kills the aggregator after each round, and restarts it after the next. How many calls the log has
+//! acknowledged shows whether a round ran with an aggregator or without. If this machine lacks what a language needs,
+//! that is reported in place of its figures.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,17 +26,17 @@ use crate::harness::redis::StartError;
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.free\"]\nrate = \"100000000/s\"\n";
 const ROUNDS_FULL: usize = 7;
-/// Acknowledged of the calls of a round at work, in percent: less, and the agent was still connecting; more, and it was
-/// still sending what it had kept.
+/// The acknowledged share of a connected round's calls, in percent. With less, the agent was still connecting; with
+/// more, it was still sending what it had kept.
 const AT_WORK: std::ops::RangeInclusive<f64> = 80.0..=120.0;
-/// Rounds of two seconds until the agent has found an aggregator that was started again.
+/// How many rounds of two seconds an agent may take to find a restarted aggregator.
 const UNTIL_AT_WORK_MAX: usize = 15;
 
 /// A language whose calls are measured.
 struct Language {
     name: &'static str,
     call_ns_max: Option<f64>,
-    /// Its program, built.
+    /// Builds its program and returns the command.
     program: fn(&Kit) -> Result<Command, StartError>,
 }
 
@@ -63,11 +63,12 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// Measures them.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a program is there and fails, a call is refused, or a round is not what it is to be.
+/// If a program exists and fails, a call is refused, or a round is neither connected nor without aggregator as
+/// planned.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let kit = Kit::new()?;
     for language in LANGUAGES {
@@ -105,7 +106,7 @@ fn absent(language: &Language, why: &str) -> [Figure; 2] {
     [call, Figure::absent(ratio, "×", why).target(UNCHANGED)]
 }
 
-/// Rounds at work and without an aggregator, in turn.
+/// Alternates rounds with an aggregator and without.
 fn measure(
     session: &mut Session,
     language: &Language,
@@ -123,7 +124,7 @@ fn measure(
         session.step(&format!("{}, round {round} of {rounds}", language.name));
         well.push(caller.at_work()?);
         aggregator.kill()?;
-        // What the aggregator had acknowledged when it was killed is read in the round behind it.
+        // This round still includes what the aggregator had acknowledged when it was killed.
         caller.round()?;
         let without = caller.round()?;
         ensure!(
@@ -167,7 +168,7 @@ fn report(session: &mut Session, language: &Language, well: &[CallCost], gone: &
     }
 }
 
-/// What a program says of a round.
+/// A program's report of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CallCost {
     call_ns: f64,
@@ -177,14 +178,14 @@ struct CallCost {
 }
 
 impl CallCost {
-    /// Reads a line, as `C: 46.1 ns a call (a tenth: 44.0), 100.00 % recorded, 99.10 % acknowledged, 0 refused`.
+    /// Parses a line such as `C: 46.1 ns a call (a tenth: 44.0), 100.00 % recorded, 99.10 % acknowledged, 0 refused`.
     fn read(line: &str) -> Option<Self> {
         let (_, numbers) = line.split_once(": ")?;
         let (call, rest) = numbers.split_once(" ns a call (a tenth: ")?;
         let (tenth, rest) = rest.split_once("), ")?;
         let (recorded, rest) = rest.split_once(" % recorded, ")?;
         let (acknowledged, rest) = rest.split_once(" % acknowledged, ")?;
-        // A refusal is another call.
+        // Refused calls take another path, so there must be none.
         (rest.trim_end() == "0 refused").then_some(())?;
         Some(Self {
             call_ns: call.parse().ok()?,
@@ -195,7 +196,7 @@ impl CallCost {
     }
 }
 
-/// A running program, which measures a round for each line that it is told.
+/// A running program, which measures a round for each line that it receives.
 struct CostCaller {
     process: Child,
     input: ChildStdin,
@@ -225,12 +226,12 @@ impl CostCaller {
         CallCost::read(&line).with_context(|| format!("expected a round's cost, and not {line:?}"))
     }
 
-    /// A round in which an aggregator is heard.
+    /// A round with a connected aggregator.
     fn at_work(&mut self) -> anyhow::Result<CallCost> {
         let mut last = None;
         for _ in 0..UNTIL_AT_WORK_MAX {
             let round = self.round()?;
-            // The first round makes threads, pairs and compiled code.
+            // The first round creates threads and pairs, and compiles code.
             if last.is_some() && AT_WORK.contains(&round.acknowledged_percent) {
                 return Ok(round);
             }
@@ -247,7 +248,7 @@ impl Drop for CostCaller {
     }
 }
 
-/// The workspace, and where things are built for the time of the benchmark.
+/// The workspace, and the directory of builds during the benchmark.
 struct Kit {
     root: PathBuf,
     dir: tempfile::TempDir,
@@ -264,7 +265,8 @@ impl Kit {
         })
     }
 
-    /// Where the C library is installed: built by cargo where cargo started us, else the one beside this program.
+    /// The directory of the C library: built by cargo if cargo started this program, else the one beside this
+    /// program.
     fn library(&self) -> anyhow::Result<PathBuf> {
         let prefix = self.dir.path().join("prefix");
         if !prefix.exists() {
@@ -280,7 +282,7 @@ impl Kit {
     }
 }
 
-/// Runs a command that has to end well.
+/// Runs a command that must succeed.
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
@@ -289,7 +291,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails with what this machine lacks, unless a program is there and ends well.
+/// An error that names what this machine lacks, unless a program exists and succeeds.
 fn need(program: &str, arguments: &[&str], what: &str) -> Result<(), StartError> {
     let mut command = Command::new(program);
     succeed(command.args(arguments)).map_err(|_| StartError::Absent {
@@ -340,7 +342,7 @@ fn go(kit: &Kit) -> Result<Command, StartError> {
         .arg("./cost")
         .current_dir(kit.root.join("agent/go"))
         .env("PKG_CONFIG_PATH", lib.join("pkgconfig"))
-        // What was built before stands in Go's cache by its flags, and not by what pkg-config said then.
+        // Go's cache keys builds by these flags, not by the answers of pkg-config.
         .env("CGO_LDFLAGS", format!("-L{}", lib.display()))
         .env("GOPROXY", "off");
     succeed(&mut go)?;
@@ -349,7 +351,7 @@ fn go(kit: &Kit) -> Result<Command, StartError> {
     Ok(command)
 }
 
-/// Calls of C that do not call back cost no more than they must from this minor version on.
+/// From this minor version on, C calls that do not call back cost no more than necessary.
 const GO_MINOR_MIN: u32 = 24;
 
 fn go_is_new_enough() -> bool {
@@ -362,7 +364,7 @@ fn go_is_new_enough() -> bool {
     minor.is_some_and(|minor| GO_MINOR_MIN <= minor)
 }
 
-/// By a wheel of its own, because the one that `agent/python/check` leaves is built without optimisation.
+/// Uses a wheel of its own, because `agent/python/check` builds one without optimisation.
 fn python(kit: &Kit) -> Result<Command, StartError> {
     let package = kit.root.join("agent/python");
     let venv = package.join("target/venv/bin/python");

@@ -1,12 +1,12 @@
-//! Doors: what Envoy, a web server or another language waits for.
+//! Doors: calls as Envoy, a web server or another language makes them.
 //!
 //! ```text
 //! doors     the agent in the process   C, LuaJIT, Go, Python; also with the aggregator killed
 //! rls       gRPC over loopback         Envoy's rate limit filter; beside envoyproxy/ratelimit and Redis
-//! gateway   HTTP over a Unix socket    a web server's question
+//! gateway   HTTP over a Unix socket    a web server's request
 //! ```
 //!
-//! Each also with the aggregator killed: a round at work, and one without, in turn.
+//! Each also with the aggregator killed: rounds with an aggregator and without alternate.
 //!
 //! The gateway is the process that operators run, beside an aggregator; the client shares the machine with both. No
 //! call is refused: 1,000 domains, each far below its limit.
@@ -35,23 +35,23 @@ pub use rls::run as rls;
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.search\"]\nrate = \"1000000/s\"\n";
 const DOMAINS: u32 = 1_000;
 const CONNECTIONS: u32 = 16;
-/// Requests that nobody times: connections and names are new.
+/// Requests that are not timed, while connections and names are new.
 const WARM_UP: u32 = 2_000;
 const ROUNDS: usize = 3;
 const USUAL: Duration = Duration::from_secs(3);
 const FULL: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// After that a gateway has found an aggregator again that was killed and started.
+/// After this time a gateway has found a restarted aggregator.
 const FOUND_AGAIN: Duration = Duration::from_secs(2);
-/// A decision costs the same with the aggregator killed if it is within this.
+/// Within this ratio a decision counts as costing the same with the aggregator killed.
 const UNCHANGED: Target = Target::AtMost(1.10);
 
-/// A gateway for the time of a benchmark.
+/// A gateway that runs during a benchmark.
 struct RunningGateway {
     process: Child,
-    /// Where it answers HTTP.
+    /// Its HTTP socket.
     socket: PathBuf,
-    /// Where it answers gRPC.
+    /// Its gRPC address.
     rls: SocketAddr,
     _dir: tempfile::TempDir,
 }
@@ -87,7 +87,7 @@ impl Drop for RunningGateway {
     }
 }
 
-/// An address of loopback that nobody listened at a moment ago.
+/// A loopback address without a listener a moment ago.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -96,17 +96,17 @@ fn time_of(session: &Session) -> Duration {
     if session.is_full() { FULL } else { USUAL }
 }
 
-/// What one side came to, a value a round.
+/// The results of one side, one value per round.
 #[derive(Clone, Debug, Default)]
 struct DoorRounds {
     p50_us: Vec<f64>,
     p99_us: Vec<f64>,
-    /// Of [`CONNECTIONS`] connections together.
+    /// The rate of [`CONNECTIONS`] connections together.
     per_second: Vec<f64>,
 }
 
 impl DoorRounds {
-    /// Adds a round: how long requests took, one after the other, and what many connections came to.
+    /// Adds a round: how long successive requests took, and the rate of many connections.
     fn add(&mut self, mut took_ns: Vec<u64>, per_second: f64) {
         let micros = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
         self.p50_us.extend(micros(percentile(&mut took_ns, 0.5)));
@@ -125,7 +125,7 @@ impl DoorRounds {
         ]
     }
 
-    /// As figures: what a decision takes with the aggregator killed, of `self`, against these at work.
+    /// Figures of decisions with the aggregator killed (`self`), relative to those with a connected aggregator.
     fn without_aggregator(&self, at_work: &Self, name: &str) -> [Option<Figure>; 2] {
         let p50 = format!("{name}, p50 with the aggregator killed, against at work");
         let many = format!("{name}, a decision's time with the aggregator killed, against at work");

@@ -14,16 +14,16 @@ use anyhow::Context as _;
 use super::free_address;
 use crate::harness::redis::{Redis, StartError};
 
-/// A limit far above what is asked.
+/// A limit far above the request rate.
 const CONFIG: &str = "domain: edge\ndescriptors:\n- key: resource\n  value: api.search\n  descriptors:\n  \
                       - key: domain\n    rate_limit: { unit: second, requests_per_unit: 1000000 }\n";
 
 const PROGRAMS: [&str; 2] = ["service_cmd", "ratelimit"];
 
-/// The service and its Redis for the time of a benchmark.
+/// The service and its Redis during a benchmark.
 pub(super) struct RateLimit {
     process: Child,
-    /// Where it answers gRPC.
+    /// Its gRPC address.
     pub address: SocketAddr,
     _redis: Redis,
     _dir: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! gRPC over loopback, as Envoy's rate limit filter asks.
+//! gRPC over loopback, as Envoy's rate limit filter sends it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ use crate::load::names::domain;
 
 const PEER: &str = "envoyproxy/ratelimit, Redis";
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a process does not start, or a request is refused.
+/// If a process does not start, or a request is refused.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let time = time_of(session);
     let mut aggregator = Aggregator::start(LIMITS, 16)?;

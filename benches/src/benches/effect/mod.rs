@@ -1,17 +1,17 @@
-//! Does a limit limit? What agents in processes of their own let through of calls far above a limit.
+//! Does a limit limit? How many calls far above a limit agents in processes of their own let through.
 //!
 //! ```text
 //! row      one resource, its limits, and flows of calls: 990 a second evenly, and 10,000 a second more
 //! round    rows that are offered at once, each on a resource of its own
-//! ideal    the independent model, asked every call that was offered, in the order of the calls
+//! ideal    the independent model, given every offered call in the order of the calls
 //! ```
 //!
-//! A row's figures: what was let through of its last flow, beside an ideal in-line limiter; the most copies
-//! that any span of the limit's window let through, beside what the limit allows in such a span, what was
-//! offered within one denial delay, and one call of each agent; and the overshoot by windows, as all
-//! benchmarks and the demonstration define it.
+//! The figures of a row: what was let through of its last flow, beside an ideal in-line limiter; the most
+//! copies let through in any span of the limit's window, beside the sum of what the limit allows in such a
+//! span, what was offered within one denial delay, and one call of each agent; and the overshoot by
+//! windows, defined as in all benchmarks and the demonstration.
 //!
-//! On the journal, and on a real Kafka where this machine can run one: agents write to Kafka directly then.
+//! On the journal, and on a real Kafka if this machine can run one; there agents write to Kafka directly.
 
 mod offer;
 mod rows;
@@ -27,7 +27,7 @@ use offer::{Fleet, offer};
 use rows::{BURSTS, Goal, OVERSHOOT, Round, Row, WARM_UP};
 use seen::Seen;
 
-/// The denial delay that bounds are reckoned with: the p99 that is asked of a journal, and of Kafka.
+/// The denial delay in the bounds: the p99 target of a journal, and of Kafka.
 const DELAY_JOURNAL_US: u64 = 5_000;
 const DELAY_KAFKA_US: u64 = 10_000;
 
@@ -35,7 +35,7 @@ const DELAY_KAFKA_US: u64 = 10_000;
 ///
 /// # Errors
 ///
-/// Where the loop does not close, or calls could not be made when they were due.
+/// If agents and aggregator do not work together, or calls could not be made when they were due.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     all(session, BURSTS, &Fleet::Journal, DELAY_JOURNAL_US)
 }
@@ -53,7 +53,7 @@ pub fn overshoot(session: &mut Session) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// As [`run`], and where a Kafka does not start that this machine can run.
+/// As [`run`], and if a Kafka does not start that this machine can run.
 pub fn on_kafka(session: &mut Session) -> anyhow::Result<()> {
     let kafka = match LocalKafka::start() {
         Ok(kafka) => kafka,
@@ -117,7 +117,8 @@ fn report(session: &mut Session, row: &Row, seen: &Seen, delay_us: u64) {
             .target(Target::AtMost(row.bound(delay_us) as f64))
             .note(note),
     );
-    // Of calls that are larger than the limit an ideal limiter lets none through: nothing to compare with.
+    // An ideal limiter lets no call through that is larger than the limit: there is nothing to compare
+    // with.
     let Some(over) = seen.overshoot() else {
         return;
     };

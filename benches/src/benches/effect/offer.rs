@@ -1,4 +1,5 @@
-//! Offers a round's calls to an aggregator of its own, by agents in processes of their own.
+//! Offers a round's calls to an aggregator started for it, through agents in processes of their
+//! own.
 
 use anyhow::Context as _;
 use tollgate_limits::{Limits, RULES};
@@ -14,17 +15,17 @@ use crate::harness::paced::{self, Offered, Schedule};
 use super::rows::{Flow, Phase, Round};
 use super::seen::{Call, Seen};
 
-/// From the word to start until the first call.
+/// The time between the command to start and the first call.
 const LEAD_US: u64 = 500_000;
 const PARTITIONS: u32 = 16;
 
-/// Where the log of a fleet is.
+/// The log of a fleet.
 pub enum Fleet<'a> {
     Journal,
     Kafka(&'a LocalKafka),
 }
 
-/// An agent and what it is to offer.
+/// An agent and the flow that it offers.
 struct Caller {
     row: usize,
     flow: usize,
@@ -32,7 +33,7 @@ struct Caller {
     part: Part,
 }
 
-/// Offers the calls of all rows at once, and says what became of each row's.
+/// Offers the calls of all rows at once, and returns the results of each row.
 pub fn offer(round: &Round, size: Size, fleet: &Fleet<'_>) -> anyhow::Result<Vec<Seen>> {
     let text = document(round);
     let (aggregator, place) = start(&text, fleet)?;
@@ -94,7 +95,7 @@ fn document(round: &Round) -> String {
     )
 }
 
-/// An aggregator that rules by these limits, and what agents need to reach it and its log.
+/// Starts an aggregator with these limits. Also returns what agents need to reach it and its log.
 fn start(limits: &str, fleet: &Fleet<'_>) -> anyhow::Result<(Aggregator, Vec<String>)> {
     match fleet {
         Fleet::Journal => {

@@ -1,10 +1,10 @@
-//! The rows: limits, the calls that they have to hold, and what is asked of the figures.
+//! The rows: limits, the calls offered to them, and the targets of the figures.
 //!
-//! Two targets are stated for what no limiter of one pair can do, and stay as they were stated. Of a burst of ten
-//! times the limit over a steady tenant, an in-line limiter lets some 7,000 calls through and not 80: a place that
-//! frees goes to who calls next, and that is the burst in ten of eleven cases. And four callers at one instant, who
-//! find two places, are four calls let through, in each window anew, wherever nobody is asked before: a bucket takes
-//! that off what comes later, a window does not.
+//! Two targets cannot be reached by any limiter of single pairs, and stay as they were stated. In a burst of ten
+//! times the limit over a steady tenant, an in-line limiter lets some 7,000 calls through and not 80: a copy that
+//! comes free goes to the next caller, and in ten of eleven cases that is the burst. And four calls at one instant
+//! that find two free copies are all let through, in each window again, wherever agents decide without asking. A
+//! bucket subtracts that from what comes later, a window does not.
 
 use crate::harness::Size;
 
@@ -14,41 +14,41 @@ pub struct Flow {
     pub domain: &'static str,
     pub agents: u64,
     pub after_ms: u64,
-    /// `None`: until the row ends.
+    /// How long it lasts; `None`: until the row ends.
     pub for_ms: Option<u64>,
-    /// From call to call, all agents together.
+    /// The time between calls of all agents together.
     pub period_us: u64,
     pub copies: u32,
     pub phase: Phase,
 }
 
-/// When the agents of a flow call.
+/// The phase of the agents in a flow.
 #[derive(Clone, Copy, Debug)]
 pub enum Phase {
-    /// One after the other, evenly spaced.
+    /// Agents call one after the other, evenly spaced.
     InTurn,
-    /// All at one instant.
+    /// All agents call at one instant.
     AtOnce,
 }
 
-/// One limit and the calls that it has to hold; the last flow is the one that is judged.
+/// One limit and the calls offered to it. The figures are of the last flow.
 pub struct Row {
     pub name: &'static str,
-    /// What the resource states.
+    /// The resource's limits.
     pub limits: &'static str,
     pub flows: &'static [Flow],
-    /// How long calls are offered, usually and in full.
+    /// How long calls are offered, in seconds: usually, and with `--full`.
     pub length_s: (u64, u64),
-    /// Copies that the limit allows in any span of `window_us`.
+    /// How many copies the limit allows in any span of `window_us`.
     pub allowed: u64,
     pub window_us: u64,
     pub goals: &'static [Goal],
 }
 
-/// The most that a figure of a row may be.
+/// The target of a figure: the greatest value allowed.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
-    /// Copies of the judged flow that are let through.
+    /// Copies of the last flow that are let through.
     LetThrough(f64),
     /// Overshoot of the median window, in percent.
     Median(f64),
@@ -59,7 +59,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The number, where it is of what is let through.
+    /// The target for what is let through, if this is one.
     pub fn let_through(&self) -> Option<f64> {
         match self {
             Self::LetThrough(most) => Some(*most),
@@ -67,7 +67,7 @@ impl Goal {
         }
     }
 
-    /// The number, where it is of the median window.
+    /// The target for the median window, if this is one.
     pub fn median(&self) -> Option<f64> {
         match self {
             Self::Median(most) => Some(*most),
@@ -75,7 +75,7 @@ impl Goal {
         }
     }
 
-    /// The number, where it is of all windows.
+    /// The target for all windows, if this is one.
     pub fn whole(&self) -> Option<f64> {
         match self {
             Self::Whole(most) => Some(*most),
@@ -83,7 +83,7 @@ impl Goal {
         }
     }
 
-    /// The number, where it is of the worst window.
+    /// The target for the worst window, if this is one.
     pub fn worst(&self) -> Option<f64> {
         match self {
             Self::Worst(most) => Some(*most),
@@ -103,7 +103,7 @@ impl Row {
             }
     }
 
-    /// What any span of the window may let through at most, if denials arrive within this delay.
+    /// The most that any span of the window may let through, if denials arrive within this delay.
     pub fn bound(&self, delay_us: u64) -> u64 {
         let within_delay = |flow: &Flow| delay_us.div_ceil(flow.period_us) * u64::from(flow.copies);
         let one_call = |flow: &Flow| flow.agents * u64::from(flow.copies);
@@ -113,14 +113,14 @@ impl Row {
     }
 }
 
-/// Rows that are offered at once, by agents and on resources of their own.
+/// Rows that are offered at once, each with agents and a resource of its own.
 pub struct Round {
     pub name: &'static str,
     pub rows: &'static [Row],
 }
 
 impl Round {
-    /// Every flow, with the number of its row and its number there.
+    /// Every flow, with the number of its row and its number in the row.
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, Flow)> {
         let rows = self.rows.iter().enumerate();
         rows.flat_map(|(row, of)| {
@@ -152,7 +152,7 @@ const fn weighted(period_us: u64, copies: u32) -> Flow {
     }
 }
 
-/// 10,000 single calls a second behind what is steady.
+/// 10,000 single calls a second on top of a steady flow.
 const fn burst(agents: u64, after_ms: u64, for_ms: u64) -> Flow {
     Flow {
         after_ms,
@@ -188,7 +188,7 @@ const fn weighted_row(name: &'static str, flows: &'static [Flow]) -> Row {
     }
 }
 
-/// What a broker warms up by.
+/// The round that warms up a broker.
 pub const WARM_UP: Round = Round {
     name: "warming up",
     rows: &[Row {
@@ -222,7 +222,7 @@ pub const OVERSHOOT: &[Round] = &[
     },
 ];
 
-/// Everything else.
+/// All other rounds.
 pub const BURSTS: &[Round] = &[
     Round {
         name: "a burst over a steady tenant, 1,000/s",
@@ -382,7 +382,7 @@ const fn small(
     }
 }
 
-/// 100 calls a second of four agents under ten a second.
+/// 100 calls a second from four agents against a limit of ten a second.
 const SMALL: &[Row] = &[
     small(
         "10/s at 100/s from 4 agents",
@@ -425,7 +425,7 @@ const SMALL: &[Row] = &[
     ),
 ];
 
-/// Four calls each 40 ms.
+/// Four calls every 40 ms.
 const AT_ONCE: Flow = Flow {
     phase: Phase::AtOnce,
     ..flow(4, 10_000)

@@ -1,7 +1,7 @@
-//! What became of a row's calls, beside an ideal limiter.
+//! The results of a row's calls, beside an ideal limiter.
 //!
-//! Pure arithmetic over lists. What stays true: the ideal limiter is asked exactly the calls that were offered,
-//! in the order in which they were made.
+//! Pure arithmetic over lists. What stays true: the ideal limiter gets exactly the calls that were
+//! offered, in the order in which they were made.
 
 use std::collections::VecDeque;
 
@@ -13,17 +13,17 @@ use tollgate_model::{InlineLimiter, ResourceLimits};
 pub struct Call {
     /// Microseconds after the start.
     pub at_us: u64,
-    /// The flow that it is of.
+    /// The flow that it belongs to.
     pub flow: usize,
     pub domain: &'static str,
     pub copies: u64,
     pub is_let_through: bool,
 }
 
-/// What became of a row's calls.
+/// The results of a row's calls.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Copies of the judged flow, the last one.
+    /// Copies of the last flow.
     pub offered: u64,
     pub let_through: u64,
     /// Copies of that flow that an ideal limiter lets through.
@@ -37,7 +37,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Counts calls, in any order. What was called after `length_us` stands in no window.
+    /// Counts calls, in any order. Calls after `length_us` belong to no window.
     pub fn of(
         mut calls: Vec<Call>,
         limits: ResourceLimits,
@@ -55,7 +55,7 @@ impl Seen {
             ..Self::default()
         };
         for call in &calls {
-            // A call is let through whole or not at all, by an ideal limiter, too.
+            // A call is let through whole or not at all, by an ideal limiter too.
             let ideal = limiter.grant(call.at_us, call.domain, call.copies, call.copies);
             let let_through = if call.is_let_through { call.copies } else { 0 };
             if call.flow == judged {
@@ -71,14 +71,14 @@ impl Seen {
         seen
     }
 
-    /// By window; none where an ideal limiter lets nothing through.
+    /// The overshoot by window; `None` if an ideal limiter lets nothing through.
     pub fn overshoot(&self) -> Option<Overshoot> {
         overshoot(self.windows.iter().copied())
     }
 }
 
-/// The most copies that any span of `window_us` let through; a copy leaves the span when now > copy + window.
-/// The calls ascend.
+/// The most copies let through in any span of `window_us`; a copy leaves the span when now > copy +
+/// window. The calls are in ascending order.
 fn peak(calls: &[Call], window_us: u64) -> u64 {
     let (mut inside, mut copies, mut most) = (VecDeque::new(), 0, 0);
     for call in calls.iter().filter(|call| call.is_let_through) {
@@ -129,7 +129,7 @@ mod tests {
             peak(&calls, 10)
         };
         assert_eq!(peak(&[]), 0);
-        // At 10 the first still counts, at 11 it does not.
+        // At 10 the first call still counts, at 11 it does not.
         assert_eq!(peak(&[(0, 3), (10, 4)]), 7);
         assert_eq!(peak(&[(0, 3), (11, 4), (12, 2)]), 6);
     }
@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn every_window_is_compared_with_an_ideal_limiter() {
         const WINDOW_US: u64 = 10_000_000;
-        // 1,100 calls in the first window, 1,050 of them let through; then as many as are ideal.
+        // The first window has 1,100 calls, 1,050 of them let through; the second as many as the
+        // ideal limiter lets through.
         let first = (0..1_100).map(|at| call(at * 100, 1, at < 1_050));
         let second = (0..500).map(|at| call(WINDOW_US + 1_000_000 + at * 100, 1, true));
         let calls = first.chain(second).collect();

@@ -1,16 +1,16 @@
-//! The engine on one core: what an entry costs, from the bytes of a batch to its rulings, and the
-//! longest that one record keeps everything else waiting.
+//! The engine on one core: the cost of an entry, from the bytes of a batch to its rulings, and the
+//! longest time for which one record blocks its partition.
 //!
 //! ```text
-//! lane      a partition that knows so many pairs, and a log that goes on at 500 k hits offered a
-//!           second under 100 a second and domain, entries not merged
+//! lane      a partition with this many known pairs, and a log at 500 k offered hits per second
+//!           under limits of 100 a second and domain, entries not merged
 //! round     each lane in turn: half a million entries are written ahead, then decoded and applied;
-//!           then governor is asked about the same keys
+//!           then governor decides on the same keys
 //! ```
 //!
-//! Of both kinds of log, `followed` is the one that a loop at work writes: agents that follow denials
-//! let through what the limit allows. `unheeded` is Zipf's law as it is, so that most hits of frequent
-//! pairs are excess. Times are of the thread's own running.
+//! Of two kinds of log, `followed` is what a working fleet writes: agents that follow denials let
+//! through what the limit allows. `unheeded` is plain Zipf's law, so that most hits of frequent pairs
+//! are excess. Times are the thread's CPU times.
 
 mod pauses;
 
@@ -28,24 +28,24 @@ use crate::load::batches::{BEGIN_US, Courier, ENTRIES, Offered};
 use crate::load::names::domain;
 use crate::load::partition::{Partition, limits_text};
 
-/// Entries of a round: long against the timer, short enough for many rounds.
+/// Entries of a round: long compared with the timer's resolution, short enough for many rounds.
 const ROUND_ENTRIES: usize = 500_000;
-/// Rounds that count; one more before them warms up.
+/// Rounds that count, after one warm-up round.
 const ROUNDS: usize = 9;
-/// Hits offered a second of log time: a busy fleet's share of one partition.
+/// Hits offered a second of log time: one partition's share in a busy fleet.
 const OFFERED_PER_SECOND: u64 = 500_000;
-/// What a domain may make a second.
+/// The limit of a domain per second.
 const LIMIT: u16 = 100;
 
 const SMALL: u32 = 10_000;
 const LARGE: u32 = 1_000_000;
 const HUGE: u32 = 10_000_000;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the engine did not apply what it was given.
+/// If the engine did not apply the records.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let mut kinds = vec![(SMALL, true), (LARGE, true), (LARGE, false)];
     if session.is_full() {
@@ -70,7 +70,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     pauses::run(session)
 }
 
-/// A partition of so many pairs, and its peer.
+/// A partition with this many pairs, and its peer.
 struct Lane {
     pairs: u32,
     follows: bool,
@@ -201,7 +201,8 @@ impl Lane {
     }
 }
 
-/// Makes every pair known by one hit, in an order of no meaning. How long it took, and when it ends.
+/// Creates every pair by one hit, in random order. Returns how long that took, and the instant at
+/// which it ends.
 pub(super) fn fill(
     partition: &mut Partition,
     courier: &mut Courier,

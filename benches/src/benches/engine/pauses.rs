@@ -1,14 +1,15 @@
-//! The longest that one record, or one snapshot, keeps a partition's thread, at a million pairs.
+//! The longest time that one record, or one snapshot, occupies a partition's thread, at a million
+//! pairs.
 //!
 //! ```text
 //! growth      a million new pairs
-//! snapshot    a copy is frozen, and records are applied while it is being held
-//! new limits  a version comes in, in slices, while a hundred thousand pairs are denied and frozen
-//! expiry      twelve minutes without a hit: ticks alone, until every pair has left
+//! snapshot    a copy is frozen, and records are applied while the copy is held
+//! new limits  a version comes into force, in slices, while a hundred thousand pairs are denied and frozen
+//! expiry      twelve minutes without a hit: ticks alone, until every pair is evicted
 //! ```
 //!
-//! In thread CPU time, since the scheduler's pauses are not ours. The greatest of each round; the
-//! figure is the median of rounds, and the range says the worst.
+//! In thread CPU time, which excludes the scheduler's pauses. Each round gives its greatest pause;
+//! the figure is the median of rounds, and the range shows the worst.
 
 use tollgate_shared::time::Timestamp;
 
@@ -21,14 +22,14 @@ use crate::load::batches::{Appended, BEGIN_US, Courier, ENTRIES, Offered};
 use crate::load::partition::{Partition, TICK_EVERY_US, limits_text};
 
 const ROUNDS: usize = 5;
-/// Entries applied while a snapshot is being held: enough to touch most of the memory it shares.
+/// Entries applied while a snapshot is held: enough to touch most of the memory that it shares.
 const HELD_ENTRIES: usize = 500_000;
-/// Pairs denied when new limits come in.
+/// Pairs denied when new limits come into force.
 const DENIED: u32 = 100_000;
 const LIMIT: u32 = 100;
-/// Two minutes longer than an idle pair stays.
+/// Two minutes longer than an idle pair is kept.
 const IDLE_US: u64 = 12 * 60 * 1_000_000;
-/// Pauses are to be no longer.
+/// The greatest allowed pause.
 const PAUSE_MAX_US: f64 = 2_000.0;
 
 /// The longest pause of each kind, in microseconds.
@@ -153,7 +154,8 @@ fn grow(partition: &mut Partition, courier: &mut Courier) -> anyhow::Result<(f64
     Ok((longest, now_us))
 }
 
-/// Fills the windows of many pairs, so that they are denied. When it ends.
+/// Fills the windows of many pairs, so that they are denied. Returns the instant at which that
+/// ends.
 fn deny(partition: &mut Partition, courier: &mut Courier, now_us: u64) -> anyhow::Result<u64> {
     let numbers: Vec<u32> = (0..DENIED).collect();
     let mut now_us = now_us;
@@ -165,7 +167,7 @@ fn deny(partition: &mut Partition, courier: &mut Courier, now_us: u64) -> anyhow
     Ok(now_us)
 }
 
-/// Applies a batch and the ticks due before it; the longest of them, in microseconds.
+/// Applies a batch and the ticks due before it. Returns the longest of them, in microseconds.
 fn apply(partition: &mut Partition, batch: Appended) -> anyhow::Result<f64> {
     let mut longest = 0.0;
     for record in partition.with_ticks(vec![batch]) {

@@ -1,11 +1,11 @@
-//! What the denial feed costs: from the publisher to subscribers, beside the `zeromq` crate's PUB.
+//! The cost of the denial feed: from the publisher to subscribers, beside the `zeromq` crate's PUB.
 //!
 //! ```text
-//! publisher     a process of its own: our feed, the same with TLS and tokens, or the crate's socket; frames with the instant of their sending
+//! publisher     a process of its own: our feed, our feed with TLS and tokens, or the crate's socket; frames carry the instant of sending
 //! subscribers   one process for all of them, the same for both: how long each frame took, how many came
 //! ```
 //!
-//! What is beside ours has what the feed had around it before: a thread and a runtime of its own.
+//! The crate's socket gets what the feed had around it before: a thread and a runtime of its own.
 
 mod publisher;
 mod subscribers;
@@ -26,14 +26,14 @@ use subscribers::Heard;
 
 const ROUNDS: usize = 3;
 
-/// Frames of one measurement of latency, and how many of them a second.
+/// Frames of one latency measurement, and how many of them a second.
 const PACED: u32 = 1_000;
 const PACE: u32 = 500;
 
-/// Frames of one measurement of throughput.
+/// Frames of one throughput measurement.
 const BURST: u32 = 20_000;
 
-/// Frames beside a subscriber that reads nothing, of so many bytes: 300 MB for it.
+/// Frames beside a subscriber that reads nothing, and their length: 300 MB for that subscriber.
 const STALLED: u32 = 200_000;
 const STALLED_BYTES: u32 = 1_500;
 const STALLED_PACE: u32 = 20_000;
@@ -42,7 +42,7 @@ const STALLED_PACE: u32 = 20_000;
 const MANY: u32 = 5_000;
 const TOPICS: u32 = 100;
 
-/// Which publisher.
+/// The kind of publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ours,
@@ -66,12 +66,13 @@ impl Kind {
 struct Pair {
     publisher: Part,
     subscribers: Part,
-    /// Where their keys lie, if they have any.
+    /// The directory of its keys, if it has any.
     _keys: Option<tempfile::TempDir>,
 }
 
 impl Pair {
-    /// A publisher, and so many subscribers of its topic among so many that have other topics.
+    /// Starts a publisher, and `subscribers` subscribers of its topic among `among` subscribers of
+    /// other topics.
     fn start(kind: Kind, subscribers: u32, among: u32, stalled: u32) -> anyhow::Result<Self> {
         let keys = match kind {
             Kind::Ours | Kind::Crate => None,
@@ -96,7 +97,7 @@ impl Pair {
         })
     }
 
-    /// Publishes so many frames of so many bytes, so many a second (0: as fast as they are taken).
+    /// Publishes frames of a given length at a rate per second (0: as fast as possible).
     fn publish(
         &mut self,
         frames: u32,
@@ -132,11 +133,11 @@ impl Rounds {
     }
 }
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where a process cannot be had.
+/// If a process cannot be started.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     tollgate_server::edge::raise_descriptors();
     for count in [8, 100] {

@@ -1,4 +1,5 @@
-//! The publishing process: our feed, without TLS or with TLS and tokens, or the `zeromq` crate's PUB on a thread of its own.
+//! The publishing process: our feed, without TLS or with TLS and tokens, or the `zeromq` crate's
+//! PUB on a thread of its own.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -20,15 +21,15 @@ use crate::harness::child::{argument, say};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::secured;
 
-/// Frames that may be handed over before the publisher is waited for.
+/// Frames that may be queued before this waits for the publisher.
 const AHEAD: u64 = 4_096;
 
-/// What was published.
+/// The result of publishing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Published {
-    /// When the first frame was.
+    /// When the first frame was published.
     pub first_ns: u64,
-    /// What the process took of processors.
+    /// The CPU time of the process.
     pub cpu_us: f64,
 }
 
@@ -37,11 +38,11 @@ enum Sink {
     Crate(mpsc::Sender<Vec<u8>>),
 }
 
-/// Publishes what it is told to, line by line: frames, bytes of each, frames a second.
+/// Publishes as each line of the input says: frames, bytes of each, frames a second.
 ///
 /// # Errors
 ///
-/// Where a socket cannot be had, or a line is wrong.
+/// If a socket cannot be opened, or a line is invalid.
 pub fn child(args: &[String]) -> anyhow::Result<()> {
     let kind: String = argument(args, 0, "kind")?;
     tollgate_server::edge::raise_descriptors();
@@ -73,7 +74,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
             frame[..8].copy_from_slice(&monotonic_ns().to_be_bytes());
             sink.publish(frame, start + u64::from(number))?;
         }
-        // What was taken goes out meanwhile.
+        // The queued frames are sent meanwhile.
         std::thread::sleep(Duration::from_millis(50));
         say(&Published {
             first_ns,
@@ -105,7 +106,7 @@ impl Sink {
     }
 }
 
-/// What a feed with keys of this directory asks for.
+/// The access rules of a feed with the keys of this directory.
 fn access(dir: &Path) -> anyhow::Result<Access> {
     let tls = ServerTls::load(ServerFiles {
         cert: secured::file(dir, "bench.pem"),
@@ -126,7 +127,7 @@ fn ours(access: Access) -> anyhow::Result<(Sink, String)> {
     let listener = listen("127.0.0.1:0".parse()?)?;
     let address = listener.local_addr()?.to_string();
     let bounds = Bounds {
-        // All of them come from one address, at once.
+        // All connections come from one address, at once.
         pending_per_address: 100_000,
         pending: 100_000,
         ..Bounds::default()
@@ -162,7 +163,7 @@ fn of_the_crate() -> anyhow::Result<(Sink, String)> {
     Ok((Sink::Crate(sender), address))
 }
 
-/// What this process has taken of processors so far.
+/// The CPU time of this process so far.
 fn cpu_us() -> f64 {
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     clock.tv_sec as f64 * 1e6 + clock.tv_nsec as f64 / 1e3

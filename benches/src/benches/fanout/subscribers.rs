@@ -16,19 +16,19 @@ use crate::harness::child::{argument, say};
 use crate::harness::clock::monotonic_ns;
 use crate::harness::stats::percentile;
 
-/// How long frames are waited for that do not come.
+/// How long to wait for missing frames.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What came since it was last asked.
+/// The frames received since the last report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Heard {
     /// Deliveries.
     pub count: u64,
-    /// How long they took.
+    /// The median delivery time.
     pub p50_ns: u64,
-    /// The same of the slowest hundredth.
+    /// The 99th percentile of the delivery time.
     pub p99_ns: u64,
-    /// When the last was read.
+    /// When the last frame was read.
     pub last_ns: u64,
 }
 
@@ -39,11 +39,12 @@ struct Came {
     ready: u32,
 }
 
-/// Subscribes, says so, and says what came, whenever it is told how many frames were published.
+/// Subscribes and reports that; then reports received frames, whenever a line says how many were
+/// published.
 ///
 /// # Errors
 ///
-/// Where a connection cannot be had.
+/// If a connection cannot be opened.
 pub fn child(args: &[String]) -> anyhow::Result<()> {
     let address: String = argument(args, 0, "address")?;
     let subscribers: u32 = argument(args, 1, "subscribers")?;
@@ -87,7 +88,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // The publisher reads subscriptions in its own time.
+        // Wait for the publisher to process the subscriptions.
         tokio::time::sleep(Duration::from_millis(300)).await;
         came.borrow_mut().delays.clear();
         say(&true)?;
@@ -101,7 +102,7 @@ pub fn child(args: &[String]) -> anyhow::Result<()> {
     })
 }
 
-/// What came, once all has, or nothing comes any more.
+/// The received frames, once all have come, or no more come.
 async fn all(came: &RefCell<Came>, expected: u64) -> Heard {
     let mut before = (0, Instant::now());
     loop {
@@ -166,7 +167,7 @@ async fn read(mut wire: Wire, came: Rc<RefCell<Came>>) {
     }
 }
 
-/// On the stack for as long as nothing is waited for.
+/// Reads into a buffer on the stack, so a waiting connection has none.
 fn read_once(
     wire: &mut Wire,
     decoder: &mut Decoder,
@@ -179,7 +180,7 @@ fn read_once(
     }
 }
 
-/// Takes note of frames; how many pings are to be answered.
+/// Records frames. Returns how many pings to answer.
 fn take(decoder: &mut Decoder, mut input: &[u8], came: &RefCell<Came>) -> usize {
     let now = monotonic_ns();
     let mut pings = 0;

@@ -10,14 +10,14 @@ use tollgate_zmtp::Token;
 
 use crate::harness::secured;
 
-/// What a subscriber of a feed with TLS believes and shows.
+/// The trusted CA and the token of a subscriber with TLS.
 pub struct Keys {
     tls: ClientTls,
     pub token: Token,
 }
 
 impl Keys {
-    /// Those of a directory.
+    /// Loads the keys of a directory.
     pub fn load(dir: &Path) -> anyhow::Result<Self> {
         let ca = secured::file(dir, "ca.pem");
         let name = Some(secured::SERVER_NAME.to_owned());
@@ -52,7 +52,7 @@ impl Wire {
         self.stream.readable().await
     }
 
-    /// Reads without waiting. Only once this says `WouldBlock` is the socket worth waiting for.
+    /// Reads without waiting. Only after `WouldBlock` may the caller wait for the socket.
     pub fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match &mut self.session {
             Some(session) => session.read(&self.stream, bytes),

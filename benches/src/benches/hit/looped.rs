@@ -1,5 +1,5 @@
-//! A whole loop: an aggregator in a process of its own, and an agent in this one that has heard so many
-//! denials from it.
+//! A whole loop: an aggregator in a process of its own, and an agent in this one that has received
+//! a given number of denials from it.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::harness::agents::{block_on, connected};
 use crate::harness::aggregator::Aggregator;
 use crate::load::names::domain;
 
-/// The resource whose calls are let through: a limit that nobody reaches.
+/// The resource whose calls are let through: its limit is never reached.
 pub(super) const SEARCH: &str = "api.search";
-/// The resource that is closed after one call of a domain, for longer than any benchmark runs.
+/// The resource that denies after one call of a domain, for longer than any benchmark runs.
 const CLOSED: &str = "api.closed";
 
 /// The resource whose domains are near their limit from half of it on, for a year.
 const NEAR: &str = "api.near";
-/// What brings one of its domains near, and leaves more than any benchmark uses.
+/// How much brings one of its domains near the limit, and leaves more than any benchmark uses.
 pub(super) const NEAR_USED: u32 = 2_500_000_000;
 
 const LIMITS: &str = r#"
@@ -32,17 +32,17 @@ quota = ["4_000_000_000/year"]
 near = "50%"
 "#;
 
-/// How long the denials may take to be heard.
+/// How long the agent may take to receive the denials.
 const HEARD_WITHIN: Duration = Duration::from_secs(40);
 
-/// How long what is on its way may take to be acknowledged.
+/// How long recorded hits may take to be acknowledged.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Calls that cause denials, made at once: far less than the agent's queue holds, since a hit that
-/// is dropped causes none.
+/// How many calls that cause denials are made at once: far fewer than the agent's queue holds,
+/// since a dropped hit causes no denial.
 const CAUSED_AT_ONCE: u32 = 2_000;
 
-/// A loop at work.
+/// A working loop.
 pub(super) struct Loop {
     pub agent: Agent,
     pub search: Rate,
@@ -52,7 +52,7 @@ pub(super) struct Loop {
 }
 
 impl Loop {
-    /// Starts one, and causes so many denials, on the domains from 0 on.
+    /// Starts a loop, and causes denials of this many domains, from number 0 on.
     pub fn start(denials: u32) -> anyhow::Result<Self> {
         let aggregator = Aggregator::start(LIMITS, 16)?;
         let agent = connected("bench", &aggregator.agents)?;
@@ -92,7 +92,7 @@ impl Loop {
         self.agent.stats().denials_live
     }
 
-    /// Waits until everything recorded has been acknowledged, or dropped on its way.
+    /// Waits until everything recorded has been acknowledged, or dropped.
     pub fn settle(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -115,7 +115,7 @@ impl Loop {
         self.agent.stats().hits_accepted
     }
 
-    /// The share of `made` calls that were recorded since it was `before`.
+    /// The recorded share of `made` calls, in percent, given the recorded count before them.
     pub fn accepted_percent(&self, before: u64, made: u64) -> f64 {
         (self.recorded() - before) as f64 * 100.0 / made.max(1) as f64
     }

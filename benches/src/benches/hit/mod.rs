@@ -1,18 +1,17 @@
 //! A call of the agent: let through, refused, near its limit, on two threads, with the log stalled or gone.
 //!
 //! ```text
-//! loop      an aggregator of its own, an agent of this process, its denials heard over the feed
+//! loop      an aggregator of its own, an agent of this process, denials received over the feed
 //! round     ours, then the peer with a key at hand, then the peer with a key built for the call
 //! ```
 //!
-//! The peer is `governor` with its usual keyed store, asked about the same domains in the same order.
-//! It wants a `&String`; who has a `&str` builds one for each call, so both are measured, and the
-//! comparisons that have a target are with the key at hand.
+//! The peer is `governor` with its usual keyed store, called for the same domains in the same order. It
+//! needs a `&String`; a caller with a `&str` builds one for each call. So both are measured, and
+//! comparisons with a target use the key at hand.
 //!
-//! All blocks are made at a million calls a second, so that the recorder takes every hit, and so that
-//! nobody has warmer caches than the other; what the recorder takes at full speed is a figure of its
-//! own. What stays true: a cost is reported beside the share of
-//! calls that were recorded.
+//! All blocks are made at a million calls a second, so that the recorder takes every hit, and neither side
+//! has warmer caches than the other. What the recorder takes at full speed is a figure of its own. What
+//! stays true: a cost is reported beside the share of calls that were recorded.
 
 mod looped;
 mod near;
@@ -40,11 +39,11 @@ pub(super) const ROUNDS: usize = 21;
 /// Blocks of a round: 60 ms at a million calls a second.
 pub(super) const BLOCKS: usize = 60;
 
-/// Measures it.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Where the loop does not close, or calls are not answered as they must be.
+/// If agent and aggregator do not work together, or a call has the wrong result.
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let hot = Setting {
         pairs: 1_000,
@@ -71,7 +70,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     match Loop::start(large.denials) {
         Ok(looped) => let_through(session, &looped, &large),
         Err(error) => {
-            // A loop that cannot carry so many denials is a finding, not the end of the benchmark.
+            // A loop that cannot carry this many denials is a finding, not the end of the benchmark.
             let why = format!("{error:#}");
             session.add(large.p50_absent(why));
             Ok(())
@@ -79,7 +78,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     }
 }
 
-/// How many pairs are called, how many denials are in the list, and what is to be reached.
+/// How many pairs are called, how many denials are in the list, and the targets.
 pub(super) struct Setting {
     pub pairs: u32,
     pub denials: u32,
@@ -106,7 +105,7 @@ impl Setting {
     }
 }
 
-/// Domains and the order in which they are called, drawn evenly.
+/// Domains and the order in which they are called, uniformly random.
 pub(super) struct Calls {
     pub names: Vec<String>,
     order: Vec<u32>,
@@ -116,7 +115,8 @@ impl Calls {
     /// Calls on the domains from `first` on, `pairs` of them.
     pub fn on(first: u32, pairs: u32) -> Self {
         let mut random = SmallRng::seed_from_u64(SEED);
-        // Long enough that nobody learns it by heart, and a power of two, so that going round is cheap.
+        // Long enough that branch predictors cannot learn it, and a power of two, so that wrapping around
+        // is cheap.
         let len = (pairs as usize * 2).next_power_of_two().max(1 << 16);
         Self {
             names: (first..first + pairs).map(domain).collect(),
@@ -131,7 +131,7 @@ impl Calls {
     }
 }
 
-/// Nanoseconds a call, round by round.
+/// Nanoseconds per call, by round.
 #[derive(Default)]
 struct Rounds {
     ours: Vec<f64>,
@@ -139,12 +139,12 @@ struct Rounds {
     built: Vec<f64>,
     /// Our calls.
     made: u64,
-    /// Those of them that were refused: there must be none.
+    /// How many of them were refused: must be zero.
     denied: u64,
 }
 
 impl Rounds {
-    /// Every round: ours, then the peer with a key at hand, then with one built for the call.
+    /// Runs every round: ours, then the peer with a key at hand, then with one built for the call.
     fn of(session: &Session, looped: &Loop, calls: &Calls, setting: &Setting) -> Self {
         let governor = Governor::knowing(calls);
         let mut rounds = Self::default();
@@ -237,7 +237,7 @@ fn let_through(session: &mut Session, looped: &Loop, setting: &Setting) -> anyho
     Ok(())
 }
 
-/// What the recorder takes of calls that are made as fast as they can be.
+/// The share of calls that the recorder takes when they are made as fast as possible.
 fn accepted_at_full_speed(session: &mut Session, looped: &Loop, setting: &Setting) {
     const FULL_SPEED_BLOCKS: usize = 20_000;
     session.step("let through, at full speed");

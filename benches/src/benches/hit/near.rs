@@ -1,4 +1,5 @@
-//! A call of a pair that is near its limit: what is left of it is known, and told with the answer.
+//! A call of a pair near its limit: the agent knows what is left of it, and returns that with the
+//! answer.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,10 @@ use crate::harness::figure::{Figure, Target};
 use super::looped::{Loop, NEAR_USED};
 use super::{BLOCKS, Calls, ROUNDS, Setting};
 
-/// How long the notices may take to be heard.
+/// How long the agent may take to receive the notices.
 const HEARD_WITHIN: Duration = Duration::from_secs(20);
 
-/// Brings every pair near its limit, waits until all are told, and measures calls of them.
+/// Brings every pair near its limit, waits for all notices, and measures calls of the pairs.
 pub(super) fn run(
     session: &mut Session,
     looped: &Loop,
@@ -34,7 +35,7 @@ pub(super) fn run(
             looped.agent.stats().near_live,
             setting.pairs
         );
-        // Whoever is not called is told nothing.
+        // The agent receives notices only of pairs that it has called.
         for name in &calls.names {
             let _ = looped.near.hit(name)?;
         }

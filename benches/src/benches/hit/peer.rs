@@ -1,5 +1,5 @@
 //! The peer: `governor`, in process, with its usual keyed store (DashMap, SipHash) and clock, and a
-//! quota that refuses nobody.
+//! quota that refuses no call.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use super::Calls;
 pub(super) struct Governor(DefaultKeyedRateLimiter<String>);
 
 impl Governor {
-    /// One that has met every domain already.
+    /// A peer that already knows every domain.
     pub fn knowing(calls: &Calls) -> Self {
         let limiter = RateLimiter::keyed(Quota::per_second(NonZeroU32::MAX));
         for name in &calls.names {
@@ -19,13 +19,13 @@ impl Governor {
         Self(limiter)
     }
 
-    /// A call by who has the key at hand.
+    /// A call with the key at hand.
     #[inline]
     pub fn ready(&self, name: &String) {
         let _ = std::hint::black_box(self.0.check_key(name));
     }
 
-    /// A call by who has a `&str`, and builds a key of it.
+    /// A call with a `&str`, of which the key is built.
     #[inline]
     pub fn built(&self, name: &str) {
         let _ = std::hint::black_box(self.0.check_key(&name.to_owned()));

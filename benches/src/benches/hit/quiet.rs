@@ -1,8 +1,8 @@
-//! What a call must not do: allocate, or call the system.
+//! What a call must not do: allocate, or make a system call.
 //!
-//! Allocations are counted by a program of its own, because the counter stands in front of the
-//! allocator and would be measured everywhere else. System calls are counted by `strace`, where it is
-//! installed, on the calling thread alone, between two marks that are themselves system calls.
+//! A program of its own counts allocations, because the counter wraps the allocator and would
+//! distort all other measurements. `strace`, if it is installed, counts system calls of the calling
+//! thread alone, between two marks that are themselves system calls.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,9 +19,9 @@ use crate::harness::beside;
 use crate::harness::child::{CHILD, say};
 use crate::harness::figure::{Figure, Target};
 
-/// Calls that are looked at.
+/// How many calls are examined.
 pub const LOOKED_AT: usize = 1_000_000;
-/// Pairs that they are on.
+/// How many pairs they use.
 pub const PAIRS: u32 = 1_000;
 
 const BEGIN_MARK: &str = "/tollgate-bench-calls-begin";
@@ -63,7 +63,7 @@ pub(super) fn run(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// System calls of the calling thread in a million calls; none without `strace`.
+/// System calls of the calling thread in a million calls; `None` without `strace`.
 fn system_calls() -> anyhow::Result<Option<u64>> {
     let dir = tempfile::Builder::new()
         .prefix("tollgate-bench-")
@@ -78,7 +78,7 @@ fn system_calls() -> anyhow::Result<Option<u64>> {
     match output {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).context("strace"),
-        // Where tracing is forbidden (some containers), it is as if it were not installed.
+        // Some containers forbid tracing: as if `strace` were not installed.
         Ok(output) if !output.status.success() => return Ok(None),
         Ok(_) => {}
     }
@@ -90,7 +90,7 @@ fn system_calls() -> anyhow::Result<Option<u64>> {
     bail!("strace wrote down no marks")
 }
 
-/// Lines between the two marks; none where they are not both there.
+/// Lines between the two marks; `None` unless both are there.
 fn between_marks(trace: &str) -> Option<u64> {
     let mut lines = trace.lines();
     lines.by_ref().find(|line| line.contains(BEGIN_MARK))?;
@@ -102,10 +102,10 @@ fn between_marks(trace: &str) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// Where the agent's settings are bad.
+/// If the agent's settings are invalid.
 pub fn child_syscalls(_: &[String]) -> anyhow::Result<()> {
     let mut refused = 0;
-    // The first look at a file that is not there also asks the kernel whether it may be asked so.
+    // The first lookup of a missing file makes an extra system call, so make it here.
     let _ = fs::metadata(Path::new("/tollgate-bench-nothing"));
     make_calls(|calls| {
         let mark = |path| {
@@ -118,14 +118,14 @@ pub fn child_syscalls(_: &[String]) -> anyhow::Result<()> {
     say(&refused)
 }
 
-/// Makes a million calls on known pairs of an agent that finds nobody, inside of `looking`.
+/// Makes a million calls inside of `looking`, on known pairs of an agent without aggregator.
 ///
 /// # Errors
 ///
-/// Where the agent's settings are bad.
+/// If the agent's settings are invalid.
 pub fn make_calls(looking: impl FnOnce(&dyn Fn() -> u64)) -> anyhow::Result<()> {
     let calls = Calls::on(0, PAIRS);
-    // Nobody listens on the reserved port: whatever a call does, it does by itself.
+    // Nothing listens on the reserved port: whatever a call does, the agent does alone.
     let agent = connected("quiet", "127.0.0.1:1")?;
     let search = agent.rate(SEARCH);
     for name in &calls.names {

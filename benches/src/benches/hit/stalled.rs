@@ -1,9 +1,9 @@
-//! The log stalled, and gone: calls must cost the same, and memory must stay.
+//! The log stalled, and gone: calls must cost the same, and memory must not grow.
 //!
 //! ```text
-//! stalled   the aggregator is stopped (SIGSTOP) and let go on, round by round, under one agent
+//! stalled   the aggregator is stopped (SIGSTOP) and resumed, round by round, under one agent
 //! gone      an agent that never finds its aggregator, beside the agent of the loop, round by round
-//! memory    such an agent in a process of its own, a million calls a second, until it is full
+//! memory    such an agent in a process of its own, a million calls a second, until its buffers are full
 //! ```
 
 use std::time::Duration;
@@ -20,14 +20,15 @@ use crate::harness::child::{argument, ask, say};
 use crate::harness::figure::{Figure, Target};
 use crate::harness::memory::resident_bytes;
 
-/// A port on which nobody listens: the reserved one.
+/// A port without a listener: the reserved one.
 const NOBODY: &str = "127.0.0.1:1";
-/// Latency is unchanged if it is within this.
+/// Within this ratio latency counts as unchanged.
 const UNCHANGED: Target = Target::AtMost(1.1);
-/// Memory that a process may still gain by anything but us.
+/// How much memory a process may gain for other reasons.
 const FLAT_MIB: f64 = 1.0;
 
-/// Seconds of a million calls until memory is looked at, and as many until it is looked at again.
+/// For how many seconds a million calls are made until memory is first measured, and again until it
+/// is measured a second time.
 const FILL_SECONDS: u32 = 6;
 
 pub(super) fn run(session: &mut Session, looped: Loop, setting: &Setting) -> anyhow::Result<()> {
@@ -97,7 +98,7 @@ fn report(session: &mut Session, name: &str, changed: &[f64], well: &[f64]) {
     }
 }
 
-/// A process that is stopped for a while, and goes on at the latest when this is dropped.
+/// A process that is stopped for a while, and resumed at the latest when this is dropped.
 struct Stoppable(Pid);
 
 impl Stoppable {
@@ -122,7 +123,7 @@ impl Drop for Stoppable {
     }
 }
 
-/// Resident bytes of an agent that finds nobody.
+/// Resident bytes of an agent without aggregator.
 #[derive(Debug, Serialize, Deserialize)]
 struct Memory {
     start: u64,
@@ -131,11 +132,11 @@ struct Memory {
     dropped: u64,
 }
 
-/// The child that calls into the void.
+/// The child with an agent without aggregator.
 ///
 /// # Errors
 ///
-/// Where the agent's settings are bad, or nothing was dropped, so that its bound was not reached.
+/// If the agent's settings are invalid, or nothing was dropped, so that its bound was not reached.
 pub fn child_gone(args: &[String]) -> anyhow::Result<()> {
     let calls = Calls::on(0, argument(args, 0, "pairs")?);
     let agent = connected("gone", NOBODY)?;
@@ -154,7 +155,7 @@ pub fn child_gone(args: &[String]) -> anyhow::Result<()> {
     let full = resident_bytes()?;
     let dropped_before = agent.stats().hits_dropped();
     fill();
-    // The flusher may still be at what it has.
+    // The flusher may still be working.
     std::thread::sleep(Duration::from_millis(100));
     let dropped = agent.stats().hits_dropped();
     anyhow::ensure!(

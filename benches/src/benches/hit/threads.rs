@@ -1,8 +1,8 @@
 //! Two threads on one hot pair against one thread.
 //!
-//! By the time that the threads themselves ran: on two processors that the agent's own threads and
-//! the aggregator also want, the wall would say how they were shared out. Blocks of both threads
-//! begin at the same instants, so that they meet.
+//! Measured by the threads' CPU time: the agent's own threads and the aggregator also need the two
+//! processors, and wall time would show how the processors were shared. Blocks of both threads
+//! begin at the same instants, so that they contend.
 
 use super::looped::Loop;
 use super::peer::Governor;
@@ -39,7 +39,7 @@ pub(super) fn run(session: &mut Session, looped: &Loop) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many times as much two threads do as one, while they run.
+/// How many times as much two threads do as one, per CPU time.
 fn gain(call: &(impl Fn() + Sync)) -> anyhow::Result<f64> {
     let alone = by_blocks(BLOCKS, Pace::million_per_second(), |_| call());
     let pace = Pace::million_per_second();
