@@ -1,7 +1,7 @@
-//! What every log promises, whatever lies behind it: one suite for the journal and for Kafka.
+//! The promises of every log, whatever its implementation: one suite for the journal and for Kafka.
 //!
-//! A promise is a function of a [`Medium`]: a log of its own that can be opened again. The suite knows
-//! commands and events alone. Nothing in it waits for a guessed time: each event has a deadline.
+//! A promise is a function of a [`Medium`]: a log of its own that can be opened again. The suite
+//! uses commands and events alone. It never waits for a guessed time: each event has a deadline.
 
 mod open;
 
@@ -17,7 +17,7 @@ use self::open::Open;
 /// How many partitions `hits` and `denials` of a log under test have.
 pub const PARTITIONS: u32 = 3;
 
-/// A log that is nobody else's, with [`PARTITIONS`] partitions and nothing in it.
+/// An empty log with [`PARTITIONS`] partitions that nothing else uses.
 pub trait Medium {
     /// Opens it, or opens it again after it was closed.
     fn open(&self, events: Sender<LogEvent>) -> Box<dyn Log>;
@@ -75,7 +75,7 @@ pub const PROMISES: &[Promise] = &[
     ),
 ];
 
-/// Holds a log to every promise, each on a medium of its own.
+/// Checks every promise, each on a medium of its own.
 pub fn hold(fresh: impl Fn() -> Box<dyn Medium>) {
     for (name, promise) in PROMISES {
         eprintln!("conformance: {name}");
@@ -167,7 +167,7 @@ fn caught_up_is_said_once_after_all_that_existed(medium: &dyn Medium) {
     for n in 0..20 {
         open.append(Stream::Hits, 2, format!("{n}"));
     }
-    // Says so if anything but records comes.
+    // Fails if anything but records comes.
     open.next_records(Stream::Hits, 2, 20);
     open.close();
 }
@@ -192,7 +192,7 @@ fn a_later_follow_replaces_an_earlier_one(medium: &dyn Medium) {
             (*event == begun).then_some(())
         });
     }
-    // What comes behind the last `Following` belongs to it.
+    // Records after the last `Following` belong to that follow.
     open.passed_over.clear();
     let mut read = Vec::new();
     loop {

@@ -1,13 +1,14 @@
-//! Processes that hold copies, to be killed: started, listened to, and gone with their handles.
+//! Processes that hold copies, for tests that kill them: starts them, reads their output, and ends
+//! them with their handles.
 //!
 //! ```text
 //! Place      an aggregator, and its Kafka if it has one
-//! Holder     one process: churns at random, settles when told, is killed with signal 9
-//! kills      many of them killed, and counts compared after every round
+//! Holder     one process: churns at random, settles on command, is killed with signal 9
+//! kills      kills many of them, and compares counts after every round
 //! ```
 //!
-//! Knows no limits. What stays true: a process ends with its handle, and by itself when this process is
-//! gone, because it watches its standard input.
+//! Knows no limits. What stays true: a process ends with its handle, and by itself when this
+//! process has ended, because it watches its standard input.
 
 pub mod kills;
 pub mod process;
@@ -25,18 +26,18 @@ use crate::serving::Serving;
 use crate::{binary, http};
 use process::Said;
 
-/// Long before this everything is over; the machine may be busy.
+/// Far more than anything here takes; the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// How often counts are looked at.
+/// How often counts are queried.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Where holders go.
+/// Where holders connect.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The aggregator's address for agents.
     pub agents: String,
-    /// The aggregator's HTTP.
+    /// The aggregator's HTTP address.
     pub http: String,
     /// Address and topic prefix of the Kafka that agents write to.
     pub kafka: Option<(String, String)>,
@@ -55,21 +56,21 @@ pub struct Holder {
 /// Copies by domain.
 pub type ByDomain = BTreeMap<String, u64>;
 
-/// What an aggregator says of one resource's copies.
+/// An aggregator's counts of one resource's copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// The resource's own count.
     pub total: u64,
-    /// Sums of what is listed as held or staged.
+    /// Sums of listed held or staged copies.
     pub domains: ByDomain,
-    /// Sums of what is listed as held, by agent.
+    /// Sums of listed held copies, by agent.
     pub agents: ByDomain,
     /// Copies that are staged.
     pub staged: u64,
 }
 
 impl Place {
-    /// Where an aggregator is, with a journal.
+    /// The place of an aggregator with a journal.
     pub fn of(serving: &Serving) -> Self {
         Self {
             agents: serving.agents.clone(),
@@ -78,11 +79,11 @@ impl Place {
         }
     }
 
-    /// What is counted of a resource. None while some of it is not ruled.
+    /// The counts of a resource. `None` while some partitions have no ruling aggregator.
     ///
     /// # Panics
     ///
-    /// Where the aggregator answers nonsense.
+    /// If the aggregator's answer is invalid.
     pub fn counted(&self, resource: &str) -> Option<Counted> {
         let path = format!("/v1/holds?resource={resource}&limit=10000");
         let view = http::get(self.http.as_str(), &path)?;
@@ -102,7 +103,7 @@ impl Place {
             match &*text("state") {
                 "held" => *counted.agents.entry(text("agent")).or_default() += copies,
                 "staged" => counted.staged += copies,
-                // Of a gone agent: it does not count.
+                // A hold of a gone agent does not count.
                 _ => continue,
             }
             *counted.domains.entry(text("domain")).or_default() += copies;
@@ -110,18 +111,18 @@ impl Place {
         Some(counted)
     }
 
-    /// Waits until exactly this is counted of a resource.
+    /// Waits until the counts of a resource are exactly these.
     ///
     /// # Panics
     ///
-    /// Where it is not in time.
+    /// If they are not in time.
     #[track_caller]
     pub fn await_counted(&self, resource: &str, expected: &Counted) {
         let last = self.counted_in_the_end(resource, expected);
         assert_eq!(&last, expected, "counted for ever (left)");
     }
 
-    /// What is counted of a resource once it is what is expected, or when that can be no more.
+    /// The counts of a resource once they are the expected ones, or when the time is over.
     pub fn counted_in_the_end(&self, resource: &str, expected: &Counted) -> Counted {
         let until = Instant::now() + SOON;
         let mut last = Counted::default();
@@ -143,7 +144,7 @@ impl Place {
     ///
     /// # Panics
     ///
-    /// Where there is none.
+    /// If there is no such metric.
     pub fn metric(&self, name: &str) -> f64 {
         let text = http::get_text(self.http.as_str(), "/metrics").expect("an answer");
         let value = text
@@ -154,7 +155,7 @@ impl Place {
 }
 
 impl Counted {
-    /// What has to be counted where these hold that.
+    /// The expected counts if these holders hold these copies.
     pub fn of<'a>(held: impl IntoIterator<Item = (&'a Holder, &'a ByDomain)>) -> Self {
         let mut counted = Self::default();
         for (holder, held) in held {
@@ -167,18 +168,18 @@ impl Counted {
         counted
     }
 
-    /// Of one domain.
+    /// The count of one domain.
     pub fn of_domain(&self, domain: &str) -> u64 {
         self.domains.get(domain).copied().unwrap_or(0)
     }
 }
 
 impl Holder {
-    /// Starts one. It is not awaited; see [`Holder::await_holding`].
+    /// Starts a holder without waiting for it; see [`Holder::await_holding`].
     ///
     /// # Panics
     ///
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn start(place: &Place, name: &str, seed: u64, more: &[&str]) -> Self {
         let mut command = binary::command("tollgate-test-holder");
         command
@@ -197,7 +198,7 @@ impl Holder {
         let (sender, said) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // What is cut off by the kill was not said.
+                // A line that the kill cut off does not count.
                 if let Ok(one) = serde_json::from_str(&line)
                     && sender.send(one).is_err()
                 {
@@ -213,21 +214,21 @@ impl Holder {
         }
     }
 
-    /// Waits until it holds, by the aggregators' word.
+    /// Waits until it holds copies that the aggregators have confirmed.
     ///
     /// # Panics
     ///
-    /// Where that takes too long.
+    /// If that takes too long.
     pub fn await_holding(&self) {
         let until = Instant::now() + SOON;
         while self.next(until) != Said::Holding {}
     }
 
-    /// Has it stop churning. What it holds then, and goes on holding.
+    /// Makes it stop churning. Returns what it then holds, and keeps holding.
     ///
     /// # Panics
     ///
-    /// Where it does not say.
+    /// If it does not answer.
     pub fn settle(&mut self) -> ByDomain {
         self.tell("settle");
         let until = Instant::now() + SOON;
@@ -238,25 +239,25 @@ impl Holder {
         }
     }
 
-    /// Has it churn again.
+    /// Makes it churn again.
     pub fn go_on(&mut self) {
         self.tell("go");
     }
 
-    /// Has it stand still, as a machine that hangs.
+    /// Suspends it, like a machine that hangs.
     ///
     /// # Panics
     ///
-    /// Where it is gone.
+    /// If it has ended.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Has it go on.
+    /// Resumes it.
     ///
     /// # Panics
     ///
-    /// Where it is gone.
+    /// If it has ended.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -266,11 +267,12 @@ impl Holder {
         kill_process(pid.expect("a process"), signal).expect("it lives");
     }
 
-    /// Kills it with signal 9, while it does whatever it does. What it had said and nobody had heard.
+    /// Kills it with signal 9, whatever it is doing. Returns the lines that it wrote and that were
+    /// not read yet.
     ///
     /// # Panics
     ///
-    /// Where it had ended by itself.
+    /// If it had ended by itself.
     pub fn kill(mut self) -> Vec<Said> {
         self.child.kill().expect("killed");
         let status = self.child.wait().expect("it is gone");
@@ -278,7 +280,7 @@ impl Holder {
         self.said.iter().collect()
     }
 
-    /// What it has said since it was listened to last.
+    /// The lines that it wrote since they were last read.
     pub fn said(&self) -> Vec<Said> {
         self.said.try_iter().collect()
     }
@@ -297,7 +299,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
-//! A real Kafka for tests, and trials that are ignored, with the reason, where there can be none.
+//! A real Kafka for tests, and trials that are ignored, with the reason, if there is none.
 //!
-//! A target of such trials has `harness = false` in `Cargo.toml`, because the built-in harness
-//! cannot ignore a test at run time, and this for its `main`:
+//! A target with such trials has `harness = false` in `Cargo.toml`, because the built-in harness
+//! cannot ignore a test at run time, and this `main`:
 //!
 //! ```no_run
 //! use tollgate_tests::{kafka, kafka::LocalKafka, trials};
@@ -16,9 +16,9 @@
 //! }
 //! ```
 //!
-//! Knows `deploy/kafka/local` by its options, its line and its exit codes, and nothing of how that
-//! runs Kafka. What stays true: a trial that had no broker never counts as passed, and no broker
-//! outlives the process that asked for it.
+//! Knows of `deploy/kafka/local` its options, its output line and its exit codes, but not how it
+//! runs Kafka. What stays true: a trial without a broker never counts as passed, and no broker
+//! outlives the process that started it.
 
 mod local;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Copies, end to end: agents beside a real aggregator and its journal, one of them killed for real.
+//! Copies, end to end: agents beside a real aggregator and its journal; one agent is really killed.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -31,10 +31,10 @@ limit = 9
 groups.probation = { limit = 2, members = ["new-1", "new-2"] }
 "#;
 
-/// Long before this everything is over; the machine may be busy.
+/// Far more than anything here takes; the machine may be busy.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the process that is killed needs to know.
+/// The variable that gives the killed process the aggregator's address.
 const HOLDER: &str = "COPIES_TEST_AGGREGATOR";
 const HOLDER_EPOCH: &str = "COPIES_TEST_EPOCH_FILE";
 
@@ -43,7 +43,7 @@ struct World {
     dir: TempDir,
 }
 
-/// An agent, and what it hears of denials.
+/// An agent, and the denials and lifts that it received.
 struct Listening {
     agent: Agent,
     heard: UnboundedReceiver<(String, Change)>,
@@ -76,7 +76,7 @@ impl World {
         Listening { agent, heard }
     }
 
-    /// A process that holds two sandboxes of acme, confirmed, until it is killed.
+    /// Starts a process that holds two sandboxes of acme, confirmed, until it is killed.
     fn holder(&self, epoch_file: Option<&Path>) -> Holder {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command
@@ -101,7 +101,7 @@ impl World {
 struct Holder(Child);
 
 impl Holder {
-    /// With signal 9: it gives nothing back.
+    /// Kills it with signal 9, so that it releases nothing.
     fn kill(mut self) -> Instant {
         self.0.kill().expect("it lives");
         self.0.wait().expect("it is gone");
@@ -121,7 +121,7 @@ impl Listening {
         self.agent.copies(resource)
     }
 
-    /// Waits until this was heard.
+    /// Waits until the agent has received this change.
     async fn hears(&mut self, scope: &str, change: Change) {
         let wanted = (scope.to_owned(), change);
         let waited = tokio::time::timeout(SOON, async {
@@ -143,8 +143,9 @@ fn refused(result: Result<Hold, Refused>) -> (Cause, Scope) {
     }
 }
 
-/// The refusal of a copy that was heard to be denied. The denial holds only under the lease of its partition,
-/// which may come a moment after it where nothing was ruled there before; what was taken until then is excess.
+/// Waits until a copy is refused whose denial was received. The denial holds only under the lease of its
+/// partition, which may come a moment later if nothing was ruled there before; copies taken until then are
+/// excess.
 async fn refused_soon(copies: &Copies, domain: &str) -> (Cause, Scope) {
     let until = Instant::now() + SOON;
     loop {
@@ -174,7 +175,7 @@ async fn holder() {
     let hold = sandbox.reserve("acme", 2).expect("not full");
     assert_eq!(confirmed(&hold).await, Confirmation::Confirmed);
     println!("\nholding");
-    // Until it is killed, or whoever started it is gone.
+    // Until it is killed, or its parent has ended.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -224,7 +225,7 @@ async fn a_killed_agents_copies_come_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_agent_ends_its_old_epoch_at_once() {
-    // An hour is waited for by no test.
+    // No test waits for an hour.
     let world = World::new(&format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n"));
     let mut other = world.agent("other", "sandbox").await;
     let epoch_file = world.dir.path().join("epoch");
@@ -295,7 +296,7 @@ async fn copies_change_hands_between_processes_and_groups_are_limited() {
     assert_eq!(taken.copies(), 2);
     let again = one.copies("gpu").seize(id).await;
     assert_eq!(again.err(), Some(SeizeError::Unknown));
-    // They count all the while: whoever had not heard takes too much.
+    // The copies count during a transfer: an agent that has not received the denial takes too many.
     drop(giver);
     let (_late, excess) = one_that_has_not_heard(&world).await;
     let full = Confirmation::Excess {
@@ -307,7 +308,8 @@ async fn copies_change_hands_between_processes_and_groups_are_limited() {
     other.hears("probation", Change::Opened).await;
 }
 
-/// An agent that took of a full group, because it had not heard of that yet. On a busy machine some have.
+/// An agent that took a copy of a full group, because it had not received the denial yet. On a busy machine
+/// some receive it in time.
 async fn one_that_has_not_heard(world: &World) -> (Listening, Hold) {
     for number in 0..20 {
         let late = world.agent(&format!("late-{number}"), "other").await;
@@ -319,12 +321,13 @@ async fn one_that_has_not_heard(world: &World) -> (Listening, Hold) {
     panic!("all have heard at once");
 }
 
-/// Agents are missed by nobody in these tests: what heals is what an agent says itself.
+/// The timeout is too long for an agent to count as gone in these tests: only agents' own records repair
+/// counts.
 fn nobody_is_missed() -> String {
     format!("{LIMITS}\n[engine]\nagent_timeout = \"1h\"\n")
 }
 
-/// Takes and gives back until so much is true of what the agent counts.
+/// Takes and releases copies until the agent's counters fulfil `done`.
 async fn churn_until(one: &Listening, what: &str, done: impl Fn(&Stats) -> bool) {
     let sandbox = one.copies("sandbox");
     let until = Instant::now() + SOON;
@@ -347,8 +350,8 @@ async fn releases_that_were_lost_are_healed_by_the_next_list() {
     assert_eq!(confirmed(&lost).await, Confirmation::Confirmed);
     other.hears("acme", Change::Denied).await;
 
-    // More is done than can wait for a log that takes nothing; what gives acme back is in the midst of it,
-    // behind what was sent already and before what no longer fits.
+    // More operations than can wait while the log takes nothing. The release of acme is in the middle of them,
+    // after those that were sent already and before those that no longer fit.
     world.aggregator.pause();
     let before = one.agent.stats().hold_operations;
     churn_until(&one, "more waits than is under way", |stats| {
@@ -366,7 +369,7 @@ async fn releases_that_were_lost_are_healed_by_the_next_list() {
     other.hears("acme", Change::Opened).await;
     let all = other.copies("sandbox").reserve("acme", 2).expect("lifted");
     assert_eq!(confirmed(&all).await, Confirmation::Confirmed);
-    // What is held still counts still, to the copy.
+    // What is held still counts, to the copy.
     let expected = Counted {
         total: 4,
         domains: [("kept".to_owned(), 2), ("acme".to_owned(), 2)].into(),
@@ -390,7 +393,7 @@ async fn a_strict_reserve_that_nobody_answers_is_cancelled_at_its_deadline() {
     assert_eq!(refused(late).0, Cause::Blind, "closed is its default");
     assert!(deadline <= asked.elapsed());
     world.aggregator.resume();
-    // It is granted when nobody waits any more, and let go by the cancel behind it.
+    // The reserve is granted when its caller no longer waits, and the cancel after it releases it.
     let place = Place::of(&world.aggregator);
     let until = Instant::now() + SOON;
     while place.metric("tollgate_hold_operations_total") < 2.0 {
@@ -402,7 +405,7 @@ async fn a_strict_reserve_that_nobody_answers_is_cancelled_at_its_deadline() {
     }
     assert_eq!(place.metric("tollgate_copies_granted_total"), 3.0);
     place.await_counted("licence", &Counted::default());
-    // Whoever has heard that it was full may not have heard yet that it is not.
+    // The agent that received the denial may not have received the lift yet.
     let all = loop {
         match theirs.reserve_confirmed("beta", 3, SOON).await {
             Ok(hold) => break hold,

@@ -1,4 +1,4 @@
-//! Agents that hold are killed with signal 9, many at a time, and no copy is lost for ever.
+//! Kills agents that hold copies with signal 9, many at a time; no copy is lost for ever.
 //!
 //! ```sh
 //! TOLLGATE_KAFKA=required TOLLGATE_COPIES_KILLS=1000 \
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! runs the full number, 50 at a time, on the journal and on a real Kafka; without the variable there are
-//! some tens. `TOLLGATE_COPIES_KILLS_SEED` repeats what is random. See `tollgate_tests::holders::kills` for
-//! what is compared.
+//! some tens. `TOLLGATE_COPIES_KILLS_SEED` repeats a run's random choices. `tollgate_tests::holders::kills`
+//! describes the comparison.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ fn an_agent_that_was_only_cut_off_gets_its_holds_counted_again_exactly() {
     await_copies_back(&place);
 }
 
-/// Waits until so many more operations have been ruled.
+/// Waits until this many more operations have been ruled.
 fn await_operations(place: &Place, more: f64) {
     let ruled = || place.metric("tollgate_hold_operations_total");
     let (until, before) = (Instant::now() + SOON, ruled());
@@ -59,7 +59,7 @@ fn await_operations(place: &Place, more: f64) {
     }
 }
 
-/// A dead agent is missed well after the others, whatever the machine does.
+/// The timeout is long enough that no living agent counts as gone, however busy the machine.
 const STRICT: &str = r#"
 version = 1
 rules = 2
@@ -76,7 +76,7 @@ const ROUNDS: usize = 3;
 const ROUNDS_MAX: usize = 40;
 const GRANTS_OF_A_ROUND: usize = 40;
 
-/// When a copy was in use: from after it was granted to before it was given back, or its user killed.
+/// When copies were in use: from after the grant to before the release, or to the kill of the user.
 type Uses = Vec<(u64, u64)>;
 
 #[test]
@@ -93,14 +93,14 @@ fn strict_copies_are_never_too_many_whoever_is_killed() {
     let mut holders: Vec<(Holder, Vec<Said>)> =
         (0..HOLDERS).map(|_| (start(), Vec::new())).collect();
     let (mut uses, mut killed_in_use) = (Uses::new(), 0);
-    // Whether those that are killed use a copy at that moment is chance: until somebody did.
+    // Whether a killed agent is using a copy at that moment is chance: repeat until one was.
     for round in 1.. {
         if ROUNDS < round && 0 < killed_in_use {
             break;
         }
         assert!(round < ROUNDS_MAX, "nobody was killed while it used a copy");
         await_grants(&mut holders);
-        // Half of them; the others go on.
+        // Kill half of them; the others go on.
         for (holder, mut said) in holders.drain(..HOLDERS / 2) {
             let killed = monotonic_ns();
             said.extend(holder.kill());
@@ -129,7 +129,7 @@ fn strict_copies_are_never_too_many_whoever_is_killed() {
     await_copies_back(&place);
 }
 
-/// Waits until copies of the dead have come back: on a quick machine none of them is missed yet.
+/// Waits until copies of dead agents have come back: on a fast machine none of them counts as gone yet.
 fn await_copies_back(place: &Place) {
     let until = Instant::now() + SOON;
     while place.metric("tollgate_copies_back_total") == 0.0 {
@@ -138,7 +138,7 @@ fn await_copies_back(place: &Place) {
     }
 }
 
-/// Waits until so many more have been granted.
+/// Waits until this many more have been granted.
 fn await_grants(holders: &mut [(Holder, Vec<Said>)]) {
     let until = Instant::now() + SOON;
     let mut grants = 0;
@@ -154,7 +154,7 @@ fn await_grants(holders: &mut [(Holder, Vec<Said>)]) {
     }
 }
 
-/// What one used, and whether it was using something when it was killed.
+/// The uses of one agent, and whether it was using a copy when it was killed.
 fn uses_of(said: &[Said], killed: u64) -> (Uses, bool) {
     let (mut uses, mut since) = (Uses::new(), None);
     for one in said {
@@ -172,7 +172,7 @@ fn uses_of(said: &[Said], killed: u64) -> (Uses, bool) {
 }
 
 fn most_at_once(uses: &Uses) -> i64 {
-    // At one instant ends come before beginnings: what is over makes room.
+    // At one instant, ends sort before beginnings: a use that is over makes room.
     let ends = uses.iter().map(|(_, to)| (*to, -1));
     let mut steps: Vec<(u64, i64)> = uses
         .iter()

@@ -24,10 +24,10 @@ mod hostile;
 
 use hostile::{Hostile, hello, welcome};
 
-/// Long before this everything is over; the machine may be busy.
+/// Far more than anything here takes; the machine may be busy.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Whose turn it is to be measured.
+/// Held by the test whose memory is measured.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -61,7 +61,7 @@ fn frames_of_terabytes_do_nothing_to_the_host() {
         let _ = stream.write_all(&bytes);
         let _ = stream.read(&mut [0; 4_096]);
     });
-    // Several, since each waits longer and longer.
+    // Several agents, since each waits longer and longer.
     let agents: Vec<Agent> = (0..4).map(|_| hostile.agent()).collect();
     let before = resident();
     hostile.meets(&agents[0], 24);
@@ -70,7 +70,7 @@ fn frames_of_terabytes_do_nothing_to_the_host() {
         let each = agents.iter().map(|agent| agent.stats().connections_ended);
         each.sum::<u64>()
     };
-    // Of some a reset is seen before their bytes are.
+    // For some connections the agent sees a reset before the bytes.
     let begun = Instant::now();
     while ended() < 8 {
         assert!(begun.elapsed() < SOON, "{}", ended());
@@ -81,11 +81,12 @@ fn frames_of_terabytes_do_nothing_to_the_host() {
 #[test]
 fn a_welcome_with_every_bit_flipped_and_every_byte_cut_harms_nobody() {
     let _alone = alone();
-    // One connection each: the next begins while the one before still is.
+    // One connection each: the next begins while the previous one still exists.
     let whole = welcome(0, 4, 2).len();
     let hostile = Hostile::start(move |number, mut stream| {
         let mut nonce = hello(&mut stream);
-        // As many variants as the connection carries: a frame that cannot be read is counted, not fatal.
+        // As many variants as the connection carries: an unreadable frame is counted, and not
+        // fatal.
         for turn in 0..40 {
             let Some(asked) = nonce else {
                 return;
@@ -118,7 +119,7 @@ fn a_welcome_with_every_bit_flipped_and_every_byte_cut_harms_nobody() {
 #[test]
 fn four_hundred_members_cost_the_host_a_bounded_number_of_connections() {
     let _alone = alone();
-    // Members that accept and say nothing, all at one port of many addresses.
+    // Members that accept and stay silent, all at one port of many addresses.
     let quiet = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = quiet.local_addr().unwrap().port();
     let accepted = Arc::<AtomicU64>::default();
@@ -129,7 +130,7 @@ fn four_hundred_members_cost_the_host_a_bounded_number_of_connections() {
             for stream in quiet.incoming().map_while(Result::ok) {
                 accepted.fetch_add(1, Ordering::Relaxed);
                 let mut stream = stream;
-                // They are READY, so that the agent keeps them.
+                // They send READY, so the agent keeps them.
                 let _ = stream.write_all(&opening(SocketType::Router));
                 held.push(stream);
             }
@@ -165,7 +166,8 @@ fn four_hundred_members_cost_the_host_a_bounded_number_of_connections() {
         assert!(search.hit("acme").is_ok());
         std::thread::sleep(Duration::from_millis(1));
     }
-    // No more than these at a time; the READY are given up only for their silence, after seconds.
+    // No more than these at a time; the agent gives up those with READY only for silence, after
+    // seconds.
     assert!(accepted.load(Ordering::Relaxed) <= 64 + 8);
     assert!(resident() < before + (32 << 20));
 }
@@ -176,7 +178,7 @@ fn a_log_of_four_billion_partitions_is_not_believed() {
     let hostile = Hostile::start(|_, mut stream| {
         if let Some(nonce) = hello(&mut stream) {
             let mut bytes = welcome(nonce, 1_024, 0);
-            // 1,024 as it stands there, and the greatest number of the same width.
+            // 1,024 in its encoding, and the greatest number of the same width.
             let at = bytes
                 .windows(3)
                 .position(|three| three == [0xcd, 4, 0])
@@ -215,12 +217,12 @@ fn a_flood_of_what_is_no_answer_neither_grows_the_host_nor_slows_its_calls() {
         assert!(begun.elapsed() < SOON, "{:?}", agent.stats());
         assert!(search.hit("acme").is_ok());
         std::thread::sleep(Duration::from_millis(1));
-        // What may wait, in flight and in the allocator.
+        // What may be queued, in flight and in the allocator.
         assert!(resident() < before + (64 << 20));
     }
 }
 
-/// What is said over a feed once somebody has subscribed.
+/// A feed that sends these frames once an agent has subscribed.
 fn feed(frames: Vec<Vec<u8>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -284,7 +286,8 @@ fn part(nonce: u64, number: u32, more: bool, told: Vec<StatementNotice>) -> Vec<
     message(&[writer.as_slice()]).to_vec()
 }
 
-/// Says hello back, and answers asks by `answer`, which is given the stream and the ask's nonce.
+/// Answers the hello, and answers requests by `answer`, which gets the stream and the request's
+/// nonce.
 fn aggregator(
     feed: String,
     answer: impl Fn(&mut TcpStream, u64) + Send + Sync + 'static,
@@ -378,7 +381,7 @@ fn frames_and_answers_with_every_bit_flipped_deny_nobody_else() {
         .iter()
         .map(|bytes| message(&[topic.as_bytes(), bytes]).to_vec());
     let hostile = aggregator(feed(frames.collect()), move |stream, nonce| {
-        // The answer itself, cut and flipped in all its bytes, and at last as it should be.
+        // The answer itself, cut and flipped in all its bytes, and finally unchanged.
         let answer = part(nonce, 0, false, vec![denied("victim", 8)]);
         let header = if answer[0] & 2 == 0 { 2 } else { 9 };
         for bytes in self::variants(&answer[header..]) {

@@ -1,6 +1,6 @@
 //! libzmq as the peer of an aggregator and of an agent, by way of Python's pyzmq.
 //!
-//! ignored where there is none; `TOLLGATE_PROGRAMS=required` fails instead.
+//! Ignored if pyzmq is missing; `TOLLGATE_PROGRAMS=required` fails instead.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, ExitCode, Stdio};
@@ -46,7 +46,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A DEALER's hello is answered, a SUB hears the control topic, with heartbeats of its own on top.
+/// The aggregator answers a DEALER's hello; a SUB receives the control topic, with heartbeats
+/// enabled on top.
 const AGAINST_AGGREGATOR: &str = r#"
 import sys, zmq
 agents, feed, topic, hello = sys.argv[1:]
@@ -71,7 +72,7 @@ sub.setsockopt(zmq.UNSUBSCRIBE, topic.encode())
 print("well")
 "#;
 
-/// A ROUTER gets an agent's hello, and answers it by what is said to it.
+/// A ROUTER receives an agent's hello, and sends it a given answer.
 const AGAINST_AGENT: &str = r#"
 import sys, zmq
 context = zmq.Context()

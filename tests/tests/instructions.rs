@@ -1,15 +1,15 @@
-//! How many instructions the four steps that every call goes through take: a guard against code that becomes slower
-//! by accident, which no clock on a busy machine could be.
+//! How many instructions the four steps of every call take: a guard against code that becomes slower by accident,
+//! which no clock on a busy machine could be.
 //!
 //! ```text
 //! instructions                    runs `valgrind --tool=callgrind instructions count STEP` for each step
-//! instructions count STEP         makes the step's calls, of which callgrind counts those in `count_these`
+//! instructions count STEP         runs the step, of which callgrind counts the calls in `count_these`
 //! ```
 //!
-//! The build is the one that tests are made of, so the figures are not those of a release (which RESULTS.md has), but
-//! they are the same on each machine: callgrind runs the instructions of a processor of its own. Ignored where there is
-//! no valgrind; with `TOLLGATE_PROGRAMS=required` that fails instead. What stays true: a step that needs a twentieth
-//! more than its bound fails, and so does one that needs a quarter less, for then the bound guards nothing.
+//! The build is that of tests, so the figures are not those of a release (RESULTS.md has those), but they are the
+//! same on each machine: callgrind simulates a processor. Ignored if valgrind is missing; with
+//! `TOLLGATE_PROGRAMS=required` that fails instead. What stays true: a step that needs a twentieth more than its
+//! bound fails, and so does one that needs a quarter less, for then the bound guards nothing.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
@@ -27,10 +27,10 @@ use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::hits::{Hit, Refused, Sender, write_hits};
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen};
 
-/// The word by which this program is told that it is counted.
+/// The argument that makes this program the counted one.
 const COUNT: &str = "count";
 
-/// A step, and what it takes.
+/// A step, and its cost.
 struct Step {
     name: &'static str,
     /// Instructions of one call or entry, in the profile of tests.
@@ -114,7 +114,7 @@ fn check(step: &Step) -> Result<(), String> {
     }
 }
 
-/// Instructions of all calls of a step.
+/// The instructions of all calls of a step.
 fn counted(step: &Step) -> Result<f64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -132,7 +132,7 @@ fn counted(step: &Step) -> Result<f64, String> {
         .ok_or_else(|| format!("{}: {text}", output.status))
 }
 
-/// What is counted. Of this name there is one function, which callgrind finds by it.
+/// Runs the counted work. Callgrind finds this function by its name, which must be unique.
 #[inline(never)]
 fn count_these(work: &mut dyn FnMut()) {
     work();
@@ -160,7 +160,7 @@ fn calls(prepare: impl Fn(&TestAgent, &str), pass: bool) {
     let rate = agent.agent().rate(RESOURCE);
     let names = names();
     for name in &names {
-        // Known before it is counted.
+        // Create the pair before counting.
         let _ = rate.hit(name);
         prepare(&agent, name);
         let _ = rate.hit(name);
@@ -196,7 +196,7 @@ fn apply() {
         digest: [0; 32],
     };
     let before = [pen().genesis(log), pen().pointer(&pointer)];
-    // The first batches bring the pairs in.
+    // The first batches create the pairs.
     let (first, counted) = (batches(0), batches(BATCHES));
     let is_counted = (before.len() + first.len()) as u64;
     let records = before.iter().chain(&first).chain(&counted);
@@ -213,7 +213,7 @@ fn apply() {
     assert_eq!(engine.pairs(), u64::from(PAIRS));
 }
 
-/// Batches of one agent from a number on, each of hits on all pairs in turn.
+/// Batches of one agent beginning at a sequence number, each with hits on all pairs in turn.
 fn batches(from: u32) -> Vec<Vec<u8>> {
     let names = names();
     let of = |number: u32| {

@@ -1,4 +1,4 @@
-//! The embedded journal, held to what every log promises, in both durabilities.
+//! Checks that the embedded journal keeps the promises of every log, in both durabilities.
 
 use tempfile::TempDir;
 use tokio::sync::mpsc::Sender;

@@ -1,19 +1,14 @@
-//! A fleet is without its aggregator for a while, under ten times its limit: from the first second after its
-//! return on nobody is refused for excess of that time.
+//! A fleet is without its aggregator for a while, under ten times its limit: from the first second after its return
+//! on, no call is refused for excess of that time.
 //!
 //! ```text
 //! 100/s, burst 100, debt 300     1,000/s from two agents, by a journal that is killed with signal 9
 //! away     5 s                   everything is let through; of the first second, in which agents are still guarded,
 //!                                300 are debt, which is gone three seconds later; the rest is only tallied
-//! back     50/s                  nobody is refused after a second: of debt of that time it would take three
+//! back     50/s                  no call is refused after a second: if the excess were debt, it would take three
 //! ```
 //!
-//! `TOLLGATE_AWAY_SECS=60` has it away for a minute:
-//!
-//! ```sh
-//! cargo build -p tollgate
-//! TOLLGATE_AWAY_SECS=60 cargo test -p tollgate-tests --test journal_away -- --nocapture
-//! ```
+//! With `TOLLGATE_AWAY_SECS=60` it is away for a minute:
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -30,17 +25,17 @@ rules = 2
 bucket = { rate = "100/s", burst = 100, debt = 300 }
 "#;
 
-/// How long it is away in the ordinary run.
+/// How long the aggregator is away in the ordinary run.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// What was let through and refused of some calls.
+/// How many calls were let through and refused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offered {
     let_through: u64,
     refused: u64,
 }
 
-/// Two agents, and what they offer.
+/// Two agents that offer calls.
 struct Fleet {
     agents: [Agent; 2],
     rates: [Rate; 2],
@@ -64,7 +59,7 @@ impl Fleet {
         Self { agents, rates }
     }
 
-    /// Makes so many calls by each agent.
+    /// Makes this many calls by each agent.
     fn call(&self, each: u64, offered: &mut Offered) {
         for rate in &self.rates {
             for _ in 0..each {
@@ -76,7 +71,7 @@ impl Fleet {
         }
     }
 
-    /// Offers ten times the limit while something holds.
+    /// Offers ten times the limit while a condition holds.
     fn flood(&self, offered: &mut Offered, mut holds: impl FnMut() -> bool) {
         while holds() {
             self.call(10, offered);
@@ -84,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// Offers at most half the limit for so long.
+    /// Offers at most half the limit for this long.
     fn trickle(&self, lasts: Duration) -> Offered {
         let (begun, mut offered) = (Instant::now(), Offered::default());
         while begun.elapsed() < lasts {
@@ -94,7 +89,7 @@ impl Fleet {
         offered
     }
 
-    /// Hits that the log has.
+    /// Hits that the log has acknowledged.
     fn acknowledged(&self) -> u64 {
         let stats = self.agents.iter().map(Agent::stats);
         stats.map(|stats| stats.hits_acknowledged).sum()
@@ -113,7 +108,7 @@ fn after_a_time_without_aggregator_nobody_pays_for_its_excess() {
         Duration::from_secs(secs.parse().expect("seconds"))
     });
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // The same address each time: agents come back to it with all that was not acknowledged.
+    // The same address each time: agents reconnect to it with everything that was not acknowledged.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();
     drop(listener);

@@ -1,6 +1,6 @@
-//! The aggregator of a journal is killed, stopped and started again at random under load; at whatever
-//! offset it was seen, its state was that of a twin that nobody interrupted. The fleet's trial on Kafka
-//! (`kafka/kills.rs`) asks the same, and both are run in full by
+//! Kills, stops and restarts a journal's aggregator at random under load. At every offset at which its
+//! state was observed, the state was that of an uninterrupted twin. The fleet's trial on Kafka
+//! (`kafka/kills.rs`) checks the same; this runs both in full:
 //!
 //! ```sh
 //! cargo build -p tollgate
@@ -56,7 +56,7 @@ fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twi
     let (kills, seed) = twin::asked(KILLS);
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("tollgate.toml"), CONFIG).expect("written");
-    // The same address each time: agents come back to it with all that was not acknowledged.
+    // The same address each time: agents reconnect to it with everything that was not acknowledged.
     let agents = free_address().to_string();
     let start = || {
         let more = ["--config", "tollgate.toml"];
@@ -81,13 +81,13 @@ fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twi
     };
     while report.kills < kills {
         let serving = begin();
-        // Some are killed before they have caught up, others when they are long at work.
+        // Some are killed before they have caught up, others long after.
         if random.below(3) != 0 {
             let begun = Instant::now();
             await_ready(address(&serving));
             report.back_after_ms.push(begun.elapsed().as_millis());
         }
-        // The schedule of faults is what is tried; nothing is waited for here.
+        // The random schedule of faults is the test; this waits for nothing.
         std::thread::sleep(Duration::from_millis(random.below(1_500)));
         let killed = random.below(6) != 0;
         let said = if killed {
@@ -104,7 +104,7 @@ fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twi
     done.store(true, Ordering::Relaxed);
     let offered = traffic.join().expect("traffic");
     let mut seen = seen.join().expect("samples");
-    // Once more, beyond the last hit.
+    // Once more, after the last hit.
     let last = sample(address(&serving), &mut seen);
     assert_eq!(last.len(), PARTITIONS as usize);
     report.note(&serving.stop());
@@ -125,7 +125,7 @@ fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twi
     assert!(0 < report.restored, "snapshots were used");
 }
 
-/// A port that nobody listens at.
+/// A port without a listener.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address")
@@ -151,7 +151,8 @@ fn await_ready(http: SocketAddr) {
     }
 }
 
-/// Uses what may be used until told, by an agent that knows nothing of kills; says how much that was.
+/// Uses what may be used until `done`, by an agent that knows nothing of kills. Returns how much that
+/// was.
 fn offer(agents: &str, seed: u64, done: &AtomicBool) -> u64 {
     let agent = Agent::builder()
         .aggregator(agents)
@@ -172,7 +173,7 @@ fn offer(agents: &str, seed: u64, done: &AtomicBool) -> u64 {
     through
 }
 
-/// Looks at the one that runs, again and again.
+/// Observes the running aggregator again and again.
 fn watch(http: &Mutex<Option<SocketAddr>>, done: &AtomicBool) -> Seen {
     let mut seen = Seen::new();
     while !done.load(Ordering::Relaxed) {

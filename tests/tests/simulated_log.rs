@@ -1,5 +1,5 @@
-//! The log that the simulation has in place of Kafka, held to what every log promises: the suite that a
-//! real Kafka and the journal are held to (`journal.rs`, `kafka/log.rs`).
+//! The simulation's substitute for Kafka keeps the promises of every log: the suite that also
+//! checks a real Kafka and the journal (`journal.rs`, `kafka/log.rs`).
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tollgate_shared::time::Timestamp;
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::simulation::shared_log::{Append, Session, SharedLog};
 
-/// Records of one partition that are delivered at once.
+/// How many records of one partition are delivered at once.
 const SOME: usize = 7;
 
 struct InMemory(Arc<Mutex<SharedLog>>);
@@ -22,7 +22,7 @@ enum Command {
     Close,
 }
 
-/// One opening of the log, behind the trait: a thread stands for what takes its time.
+/// One opening of the log, behind the trait: a thread does what takes time.
 struct Opened(mpsc::Sender<Command>);
 
 impl Medium for InMemory {
@@ -36,7 +36,8 @@ impl Medium for InMemory {
 
 impl Opened {
     fn say(&self, command: Command) {
-        // The thread ends when nobody hears it any more; then nobody misses this.
+        // The thread ends when nobody receives its events any more; then this command does not
+        // matter.
         let _ = self.0.send(command);
     }
 }

@@ -1,5 +1,5 @@
-//! The simulation's part of the ordinary test run: kept seeds, some seconds of new ones, that a run is a function
-//! of its seed, and what the program `simulate` takes and refuses.
+//! The simulation in the ordinary test run: kept seeds, new ones for some seconds, the promise that a run is a
+//! function of its seed, and which arguments the program `simulate` accepts and refuses.
 
 use std::env::VarError;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,16 +16,16 @@ use tollgate_tests::simulation::plan::{Episode, Fault, PLAN_WAYS, Plan};
 use tollgate_tests::simulation::swarm::{Order, Report, swarm};
 use tollgate_tests::simulation::{Run, run};
 
-/// How long new seeds are tried, after those that are kept.
+/// How long new seeds are tried, after the kept ones.
 const SOME_SECONDS: Duration = Duration::from_secs(8);
 
-/// It and the ones after it are short.
+/// The runs of this seed and of the next ones are short.
 const SHORT_SEED: u64 = 1;
 
-/// Where the seed to begin with is asked for.
+/// The variable that sets the first seed.
 const SEED_VARIABLE: &str = "TOLLGATE_SIMULATION_SEED";
 
-/// The seed to begin with: what was asked for, or the clock's.
+/// The first seed: the requested one, or one from the clock.
 fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
     let text = match asked {
         Err(VarError::NotPresent) => {
@@ -39,9 +39,9 @@ fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
         .map_err(|_| format!("{SEED_VARIABLE}: found `{text}`, expected a whole number"))
 }
 
-/// Says something in the output of tests that pass, too: what is printed, the harness keeps to itself.
+/// Prints something even if tests pass: the harness hides ordinary output.
 fn say(what: &str) {
-    // A seed that nobody reads is no reason to fail.
+    // A failure to print the seed is no reason to fail.
     let _ = writeln!(std::io::stderr(), "simulation: {what}");
 }
 
@@ -106,7 +106,7 @@ fn a_seed_that_is_no_number_is_refused() {
 
 #[test]
 fn one_seed_gives_one_trace_byte_by_byte() {
-    // Copies are held in the first. None of them is long.
+    // The first one holds copies. None of them is long.
     for seed in [3, 9, 11] {
         let (one, other) = (run(Plan::draw(seed), true), run(Plan::draw(seed), true));
         assert_eq!(one.trace, other.trace, "seed {seed}");
@@ -210,7 +210,7 @@ fn who_is_interrupted_tells_what_was_run() {
     let command = command.args("--seed 1 --minutes 10 --go-on --workers 1".split(' '));
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it runs");
-    // It says so when it listens.
+    // It prints a line when it listens.
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     said.read_line(&mut line).expect("it speaks");
@@ -390,7 +390,7 @@ fn rates_that_are_asked_for_stand_in_the_report_and_in_what_happens() {
     );
 }
 
-/// What it says where what it prints goes into a full disk, and how it ends.
+/// Its error output and exit code if its standard output is a full disk.
 #[cfg(target_os = "linux")]
 fn into_a_full_disk(args: &str) -> (Option<i32>, String) {
     let full = std::fs::File::create("/dev/full").expect("it is there");
@@ -469,7 +469,7 @@ fn of_one_seed_some_faults_can_be_left_in_and_a_shortest_history_is_told_so() {
     assert_eq!(printed(&only(&all.join(","))), whole);
     let none = printed(&only("none"));
     assert!(!none.contains("  fault 0 for "), "{none}");
-    // What a history is told with is taken, and means what it says.
+    // The command that is printed with a history is accepted, and plays the same plan.
     let order = Order {
         rates: vec!["doubled=0.5".parse().expect("a rate")],
         ..Order::of(SHORT_SEED, None)

@@ -1,5 +1,5 @@
-//! Exports: what was cut or altered is refused with its place; what its writer has digested is read in order and
-//! within memory, whatever its blocks say.
+//! Exports: a cut or altered file is refused with the position of the fault; a file with correct digests is read in
+//! order and within memory, whatever its blocks contain.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -14,8 +14,8 @@ use tollgate_shared::time::Timestamp;
 
 use crate::{Memory, choice};
 
-/// The file is read through a buffer of a MiB. A byte deflates a thousand, of which every 20 are a record, which is
-/// 48 bytes in memory, in lists that double.
+/// The file is read through a buffer of a MiB. Deflate expands a byte to a thousand; every 20 of those are a record,
+/// which takes 48 bytes in memory, in lists that double.
 const MEMORY: Memory = Memory {
     base: 2 << 20,
     per_byte: 16 << 10,
@@ -24,7 +24,7 @@ const MEMORY: Memory = Memory {
 /// A file's first bytes.
 const BEGINNING: &[u8] = b"TGEXPORT\x01\0\0\0";
 
-/// Streams and partitions that are read.
+/// Streams and partitions that the target reads.
 const READ: [(Stream, u32); 4] = [
     (Stream::Hits, 0),
     (Stream::Hits, 1),
@@ -36,7 +36,7 @@ thread_local! {
     static DIR: RefCell<TempDir> = RefCell::new(tempfile::tempdir().expect("a directory"));
 }
 
-/// `[what it is][bytes of a file…]`, or `[what it is][blocks, which are digested and joined…]`
+/// `[kind of input][bytes of a file…]`, or `[kind of input][blocks, to be digested and joined…]`
 pub fn run(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let digested = mode & 1 != 0;
@@ -59,7 +59,7 @@ pub fn run(bytes: &[u8]) {
     });
 }
 
-/// Everything that a source has.
+/// Reads everything that a source has.
 fn reads(source: &ExportSource, len: usize) {
     assert!(0 < source.partitions());
     for (stream, partition) in READ {
@@ -85,7 +85,7 @@ fn in_order(source: &ExportSource, stream: Stream, partition: u32, mut from: u64
             Ok(ReadStep::Records(records)) => {
                 assert!(!records.is_empty());
                 for record in records {
-                    // A record that stands there twice is for the audit to tell.
+                    // A record that appears twice is for the audit to report.
                     let next = record.offset.saturating_add(1);
                     assert!(from <= next, "offsets do not fall");
                     from = next;
@@ -108,7 +108,7 @@ fn is_placed(fault: SourceError) {
     }
 }
 
-/// A file that is read is not read when it is cut.
+/// A valid file becomes invalid when it is cut.
 fn cut_short(path: &std::path::Path, file: &[u8]) {
     let is_read = ExportSource::open(path).is_ok();
     if let (true, Some((_, cut))) = (is_read, file.split_last()) {
@@ -117,8 +117,8 @@ fn cut_short(path: &std::path::Path, file: &[u8]) {
     }
 }
 
-/// A file whose digests are right, of blocks: `[kind][stream and partition][first][last][flags][length (u16)][bytes…]`.
-/// Its end, and a description if it has none, are put behind them.
+/// A file with correct digests, made of blocks: `[kind][stream and partition][first][last][flags][length
+/// (u16)][bytes…]`. The end block, and a description if there is none, are appended.
 fn built(mut bytes: &[u8]) -> Vec<u8> {
     let mut file = File::begun();
     let mut is_described = false;
@@ -126,7 +126,7 @@ fn built(mut bytes: &[u8]) -> Vec<u8> {
         let length = usize::from(u16::from_le_bytes([*low, *high]));
         let (content, rest) = rest.split_at(length.min(rest.len()));
         bytes = rest;
-        // Four is the end, which is put last.
+        // Kind four is the end, which is appended last.
         let kind = kind % 4;
         is_described |= kind == 1;
         file.block(
@@ -157,7 +157,7 @@ fn built(mut bytes: &[u8]) -> Vec<u8> {
     file.bytes
 }
 
-/// A file that is made of blocks.
+/// A file that is built from blocks.
 struct File {
     bytes: Vec<u8>,
     digests: blake3::Hasher,
@@ -173,7 +173,7 @@ impl File {
         }
     }
 
-    /// Flags: 1 stores the content as it is; 2 has its length announced wrongly, by the rest of the flags.
+    /// Flags: 1 stores the content uncompressed; 2 states a wrong length, given by the rest of the flags.
     fn block(
         &mut self,
         [kind, stream]: [u8; 2],
@@ -216,7 +216,7 @@ fn deflated(content: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// An export as it is written; blocks that say nothing wrong, and some that do.
+/// A valid export; valid blocks, and some invalid ones.
 pub fn seeds() -> Vec<Vec<u8>> {
     let behind = |mode: u8, bytes: &[u8]| [&[mode], bytes].concat();
     let record = |offset: u8, bytes: &[u8]| -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! A journal's files: segments, snapshots, the description. What is read is what the bytes say, records in order
-//! and whole; and a writer that opens the journal keeps every record that was there.
+//! A journal's files: segments, snapshots, the description. Records are read in order and whole, exactly as in
+//! the bytes; a writer that opens the journal keeps every existing record.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use tollgate_shared::time::Timestamp;
 use crate::memory_disk::MemoryDisk;
 use crate::{Memory, choice};
 
-/// A chunk of a file is read at once, at most a quarter of a MiB; a record of 20 bytes is 48 in memory, in a list
-/// that doubles.
+/// A chunk of a file is read at once, at most a quarter of a MiB; a record of 20 bytes takes 48 in memory, in a
+/// list that doubles.
 const MEMORY: Memory = Memory {
     base: 16 << 10,
     per_byte: 16,
@@ -25,7 +25,7 @@ const MEMORY: Memory = Memory {
 const DIR: &str = "/journal";
 const BOOT: &str = "this-boot";
 
-/// `[what it is][bytes…]`
+/// `[kind of input][bytes…]`
 pub fn run(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let disk = Arc::new(MemoryDisk::default());
@@ -75,11 +75,11 @@ fn header(base: u64) -> SegmentHeader {
     }
 }
 
-/// Segments whose sums are right: `[first offset][what][length][bytes…]…`, where a `what` of 255 begins the next
-/// segment, one of 254 leaves raw bytes, and any other is an append time.
+/// Segments with correct checksums: `[first offset][what][length][bytes…]…`, where a `what` of 255 begins the
+/// next segment, 254 adds raw bytes, and any other is an append time.
 fn built(disk: &MemoryDisk, bytes: &[u8]) {
     let (base, mut rest) = choice(bytes);
-    // Offsets up to the greatest number that there is.
+    // Includes offsets up to the greatest number.
     let mut base = match base {
         250.. => u64::MAX - u64::from(255 - base),
         _ => u64::from(base),
@@ -166,7 +166,7 @@ fn both_ways(disk: &Arc<MemoryDisk>, mode: u8, only: Option<&[u8]>) {
     core.close().expect("memory");
 }
 
-/// What there is to read, and whether reading came to the end; `None` means that this is not a journal.
+/// The records, and whether reading reached the end; `None` means that this is not a journal.
 fn read(disk: &Arc<MemoryDisk>) -> Option<(Vec<Delivered>, bool)> {
     let bytes: usize = disk.all().values().map(Vec::len).sum();
     MEMORY.holds(bytes, || {
@@ -195,7 +195,7 @@ fn read(disk: &Arc<MemoryDisk>) -> Option<(Vec<Delivered>, bool)> {
     })
 }
 
-/// What was read of a file is, written again, how the file begins.
+/// The records that were read of a file, encoded again, are the beginning of the file.
 fn says_the_same(file: &[u8], records: &[Delivered], was_sound: bool) {
     if !was_sound || file.len() < frame::SEGMENT_HEADER_BYTES {
         return;
@@ -208,7 +208,7 @@ fn says_the_same(file: &[u8], records: &[Delivered], was_sound: bool) {
     assert!(file.starts_with(&written), "records are the file's bytes");
 }
 
-/// A snapshot's file: its chunks, saved, are the file again.
+/// A snapshot's file: saving its chunks yields the same file.
 fn snapshot(disk: &Arc<MemoryDisk>, bytes: &[u8]) {
     let snapshots = Snapshots::beside(Path::new(DIR), Arc::clone(disk) as _);
     let path = snapshots.file(0, 7);

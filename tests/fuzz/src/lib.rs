@@ -1,5 +1,5 @@
-//! Fuzz targets: decoders and parsers of what peers send and operators lay down, each as a function of bytes that
-//! asserts what it promises.
+//! Fuzz targets: decoders and parsers of input from peers and operators, each as a function of bytes that asserts
+//! its promises.
 //!
 //! ```text
 //! zmtp          a connection's bytes, in pieces           round trip, memory held
@@ -7,17 +7,17 @@
 //! link          messages between agent and aggregator     round trip
 //! feed          frames, verdicts, announced, members      round trip
 //! limits_log    chunks of documents, amendments           round trip
-//! limits        limits documents                          what is printed reads as the same limits
-//! snapshot      chunks of an engine                       what is restored is written as the same engine
-//! names         escapes, networks, spans, rates           what is written is read as it was
+//! limits        limits documents                          printed and parsed again, the limits are the same
+//! snapshot      chunks of an engine                       a restored engine is written as the same chunks
+//! names         escapes, networks, spans, rates           written and parsed again, the value is the same
 //! journal       segments, snapshot files, descriptions    records as they were written, kept by an opening
-//! export        files of a log's range, digested or not   records in order, or the place of a fault
-//! access_log    lines of access logs, forms, patterns     a line says the same beside any other
-//! csv           separated fields                          what is written is read as it was
-//! jsonl         objects of JSON, in lines and arrays      what is written is read as it was
+//! export        files of a log's range, digested or not   records in order, or the position of a fault
+//! access_log    lines of access logs, forms, patterns     a line is read the same beside any other
+//! csv           separated fields                          written and parsed again, rows are the same
+//! jsonl         objects of JSON, in lines and arrays      written and parsed again, rows are the same
 //! ```
 //!
-//! `cargo test` replays the kept inputs (`corpus/`) and the seeds; FUZZ.md says how to look for new ones.
+//! `cargo test` replays the kept inputs (`corpus/`) and the seeds; FUZZ.md describes the search for new ones.
 //! What stays true: a target is total, deterministic, and asserts how much memory it takes.
 
 mod export;
@@ -33,11 +33,11 @@ mod zmtp;
 /// A target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which its directory in `corpus/` also has.
+    /// Its name, which is also that of its directory in `corpus/`.
     pub name: &'static str,
-    /// Tries one input; panics where a promise is broken.
+    /// Runs one input; panics if a promise is broken.
     pub run: fn(&[u8]),
-    /// Inputs to begin with, made by what writes them.
+    /// Initial inputs, made by the matching encoders.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -115,7 +115,7 @@ pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// How much memory a decoder may hold at a time: so much, and so much for each byte of input.
+/// How much memory a decoder may hold at a time: a fixed part, and a part per byte of input.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     base: u64,
@@ -123,7 +123,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Runs a decoder on an input of `len` bytes, and asserts that it kept to this.
+    /// Runs a decoder on an input of `len` bytes, and asserts that it kept within this bound.
     fn holds<T>(self, len: usize, run: impl FnOnce() -> T) -> T {
         let mut result = None;
         let taken = allocation_counter::measure(|| result = Some(run()));
@@ -140,7 +140,7 @@ impl Memory {
     }
 }
 
-/// Takes the first byte off as a choice; 0 for no input.
+/// Splits off the first byte as a choice; 0 for empty input.
 fn choice(bytes: &[u8]) -> (u8, &[u8]) {
     bytes
         .split_first()

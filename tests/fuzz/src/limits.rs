@@ -1,4 +1,5 @@
-//! Limits documents: what is printed in normal form is read as the same limits, and a fault names a line.
+//! Limits documents: printed in normal form and parsed again, the limits are the same; a fault
+//! names a line.
 
 use tollgate_limits::{Limits, check};
 

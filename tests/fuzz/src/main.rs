@@ -1,7 +1,7 @@
 //! The fuzzer: `TARGET=name SEEDS=DIR tollgate-fuzz [libFuzzer's options] [directory of inputs…]`.
 //!
-//! One program for all targets, so that there is one build. It lays the target's seeds into DIR first. See
-//! FUZZ.md; `tests/fuzz/run` calls it.
+//! One program for all targets, so that there is one build. It first writes the target's seeds into
+//! DIR. See FUZZ.md; `tests/fuzz/run` calls it.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! A file system in memory, for targets that read what lies on a disk.
+//! A file system in memory, for targets that read files.
 //!
-//! Knows nothing of what files mean. What stays true: what was written is there, and nothing fails but for what is
-//! missing.
+//! Knows nothing of what files mean. What stays true: what was written can be read, and the only
+//! error is a missing file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,13 +23,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MemoryDisk {
-    /// Lays a file down.
+    /// Adds a file.
     pub fn put(&self, path: impl Into<PathBuf>, bytes: &[u8]) {
         let content = Arc::new(Mutex::new(bytes.to_vec()));
         locked(&self.files).insert(path.into(), content);
     }
 
-    /// Every file that is there, with its content.
+    /// Every file with its content.
     pub fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = locked(&self.files);
         let all = files.iter();
@@ -109,7 +109,7 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// What is in memory is as durable as it will be.
+/// Content in memory needs no sync.
 struct Synced;
 
 impl Syncing for Synced {

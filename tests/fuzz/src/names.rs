@@ -1,4 +1,4 @@
-//! Names, spans and rates as people type them: what is written is read as it was.
+//! Names, spans and rates as people type them: written and parsed again, a value is the same.
 
 use tollgate_limits::{parse_quota, parse_rate, parse_span, print_quota, print_rate, print_span};
 use tollgate_shared::escape::{escaped, escaped_lines, is_hidden, unescaped};
@@ -8,7 +8,7 @@ use tollgate_shared::{domain_key, kafka_properties};
 
 use crate::Memory;
 
-/// A property is two texts in a list; an escape is at most ten bytes for one.
+/// A property is two texts in a list; an escape takes at most ten bytes per byte.
 const MEMORY: Memory = Memory {
     base: 4096,
     per_byte: 128,

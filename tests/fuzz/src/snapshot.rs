@@ -1,4 +1,5 @@
-//! An engine's snapshot: what is restored is written as the same, and anything else is a fault.
+//! An engine's snapshot: a restored engine is written as the same chunks, and anything else is a
+//! fault.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +18,7 @@ use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
 use crate::Memory;
 
-/// Tables begin with room for so much, and grow by doubling.
+/// Tables have an initial capacity, and grow by doubling.
 const MEMORY: Memory = Memory {
     base: 2 << 20,
     per_byte: 512,
@@ -37,7 +38,7 @@ limit = 3
 groups.g = { limit = 2, members = ["acme"] }
 "#;
 
-/// The versions of the log that seeds are of: limits, then a ban.
+/// The versions of the seeds' log: limits, then a ban.
 struct Log {
     limits: Arc<Limits>,
     acts: BTreeMap<u64, Arc<Act>>,
@@ -71,7 +72,7 @@ impl Versions for Log {
     }
 }
 
-/// `[length (u16) chunk]…`; the last chunk is what is left.
+/// `[length (u16) chunk]…`; the last chunk is the rest.
 pub fn run(bytes: &[u8]) {
     let chunks = split(bytes);
     let restore = || Engine::restore(0, 1, &chunks, &*LOG);
@@ -88,7 +89,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// What was restored rules on, whatever it is.
+/// A restored engine must go on ruling, whatever its state.
 fn goes_on(mut engine: Engine) {
     let after = engine
         .freeze()

@@ -1,5 +1,5 @@
-//! Recorded traffic: access logs, CSV and JSON. A row is read the same whatever stands around it; every line is a
-//! row or counted as unreadable; memory stays that of a line.
+//! Recorded traffic: access logs, CSV and JSON. A row is read the same whatever surrounds it; every line is a row
+//! or counted as unreadable; memory stays that of a line.
 
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ use tollgate_shared::time::Timestamp;
 
 use crate::{Memory, choice};
 
-/// Up to 200 first lines are kept, each looked at by every form; of JSON all first objects as values, where a
-/// member of four bytes is a node of a tree.
+/// Up to 200 first lines are kept, each examined for every format; JSON keeps the first objects as values, in
+/// which a member of four bytes is a node of a tree.
 const MEMORY: Memory = Memory {
     base: 64 << 10,
     per_byte: 512,
@@ -42,8 +42,8 @@ impl Kept {
     }
 }
 
-/// The rows of a text, and how many lines could not be read; `None` means that the text does not fit what was
-/// stated of it.
+/// The rows of a text, and how many lines were unreadable; `None` means that the text does not fit the stated
+/// format.
 fn read(reader: impl BufRead, wanted: &Wanted) -> Option<(Vec<Kept>, u64)> {
     let mut rows = match Rows::open(reader, wanted).expect("memory") {
         OpenedRows::Rows(rows) => rows,
@@ -95,7 +95,7 @@ const UNITS: [TimeUnit; 5] = [
     TimeUnit::Nanos,
 ];
 
-/// Forms by name and by pattern; the last is of the input.
+/// Formats by name and by pattern; the last pattern comes from the input.
 const FORMS: [&str; 18] = [
     "",
     "combined",
@@ -117,7 +117,7 @@ const FORMS: [&str; 18] = [
     "given",
 ];
 
-/// `[form][how clients are told][text…]`, where a form of 17 is followed by its length and pattern.
+/// `[format][how clients are identified][text…]`, where a format of 17 is followed by its length and pattern.
 pub fn access_log(bytes: &[u8]) {
     let (form, bytes) = choice(bytes);
     let (told, mut text) = choice(bytes);
@@ -156,7 +156,7 @@ pub fn access_log(bytes: &[u8]) {
     }
 }
 
-/// What is stated of columns, by a choice.
+/// A choice of statements about columns.
 fn stated(kind: FileKind, choice: u8) -> Wanted {
     let mut wanted = Wanted {
         kind: (choice & 1 != 0).then_some(kind),
@@ -186,7 +186,7 @@ fn stated(kind: FileKind, choice: u8) -> Wanted {
     wanted
 }
 
-/// How rows are read that are written by `as_csv` and `as_json`.
+/// How to read rows written by `as_csv` and `as_json`.
 fn of_ours(kind: FileKind) -> Wanted {
     Wanted {
         kind: Some(kind),
@@ -199,13 +199,13 @@ fn of_ours(kind: FileKind) -> Wanted {
     }
 }
 
-/// `[what is stated][text…]`
+/// `[statements][text…]`
 pub fn csv(bytes: &[u8]) {
     let (choice, text) = choice(bytes);
     let Some(rows) = read_all_ways(text, &stated(FileKind::Csv, choice)) else {
         return;
     };
-    // What quotes hold is meant as it is, but for an instant and counts, and an empty name is one.
+    // Quoted content is used as it is, except in an instant and counts; an empty name is a name.
     let wanted = of_ours(FileKind::Csv);
     let named = rows.into_iter().map(|row| Kept {
         resource: Some(row.resource.unwrap_or_default()),
@@ -233,7 +233,7 @@ fn as_csv(rows: &[Kept]) -> String {
     text
 }
 
-/// `[what is stated][text…]`
+/// `[statements][text…]`
 pub fn jsonl(bytes: &[u8]) {
     let (choice, text) = choice(bytes);
     let wanted = stated(FileKind::JsonLines, choice);
@@ -268,7 +268,7 @@ fn behind(mode: &[u8], text: &str) -> Vec<u8> {
     [mode, text.as_bytes()].concat()
 }
 
-/// A line of each form, guessed and stated.
+/// A line of each format, guessed and stated.
 pub fn access_log_seeds() -> Vec<Vec<u8>> {
     const DATE: &str = "[20/Feb/2016:05:00:45 +0000]";
     let rest = "\"GET /a HTTP/1.1\" 200 5 \"-\" \"curl \\\"7\\\"\"";
@@ -322,7 +322,7 @@ pub fn csv_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Objects in lines and in arrays, ours and those of proxies.
+/// Objects in lines and in arrays: Tollgate's own and those of proxies.
 pub fn jsonl_seeds() -> Vec<Vec<u8>> {
     vec![
         behind(

@@ -1,5 +1,5 @@
-//! Log records, link messages, frames of the feed and the limits log: what was read is written as what is
-//! read as the same, and a fault stands within the message.
+//! Log records, link messages, frames of the feed and the limits log: decoded, encoded and decoded again, a
+//! message is the same; the position of a fault is within the message.
 
 use std::fmt::Debug;
 
@@ -23,7 +23,7 @@ use tollgate_shared::wire::{DecodeError, Writer};
 
 use crate::{Memory, choice};
 
-/// Records borrow what they hold: only the names of resources take memory, a slice for a byte at least.
+/// Records borrow their content: only the names of resources allocate, a slice for a byte at least.
 const BORROWED: Memory = Memory {
     base: 256,
     per_byte: 24,
@@ -58,7 +58,7 @@ pub fn record(bytes: &[u8]) {
     );
 }
 
-/// Everything that a record says, lazy parts included.
+/// Everything in a record, lazily decoded parts included.
 #[derive(Debug, PartialEq)]
 enum Seen<'a> {
     Genesis(LogId),
@@ -71,7 +71,7 @@ enum Seen<'a> {
     Testimony(StateDigest<'a>),
 }
 
-/// A part of a beat: resource, awaited and asked numbers, and what is held.
+/// A part of a heartbeat: resource, awaited and asked numbers, and the holds.
 #[derive(Debug, PartialEq)]
 struct SeenPart<'a> {
     resource: u32,
@@ -83,7 +83,7 @@ struct SeenPart<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// `None` means a kind that is not known.
+    /// `None` means an unknown kind.
     fn of(record: &Record<'a>) -> Option<Self> {
         Some(match record {
             Record::Genesis(log) => Self::Genesis(*log),
@@ -197,14 +197,15 @@ impl<'a> SeenPart<'a> {
     }
 }
 
-/// Totals as their writer takes them, which is in order; others are read and never written.
+/// Totals if they are in the order that their writer requires; other orders can be read, but are never
+/// written.
 fn in_order(counted: Vec<Total>) -> Option<Vec<Total>> {
     let ordered = counted.is_sorted_by_key(|total| total.ms);
-    // Without an entry the first millisecond means nothing, and is not kept.
+    // Without an entry the first millisecond has no meaning, and is not kept.
     (ordered && !counted.is_empty()).then_some(counted)
 }
 
-/// `[who speaks][bytes of one message…]`
+/// `[sending side][bytes of one message…]`
 pub fn link(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let _ = Answered::of(bytes);
@@ -225,7 +226,7 @@ pub fn link(bytes: &[u8]) {
     }
 }
 
-/// `[what it is][bytes…]`
+/// `[kind of message][bytes…]`
 pub fn feed(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let len = bytes.len();
@@ -262,7 +263,7 @@ pub fn feed(bytes: &[u8]) {
     }
 }
 
-/// `[what it is][bytes…]`
+/// `[kind of message][bytes…]`
 pub fn limits_log(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     if mode & 1 == 0 {
@@ -292,7 +293,7 @@ fn again<T: Debug + PartialEq>(
     }
 }
 
-/// What was decoded; of a fault asserts that it stands within the message, and says something.
+/// What was decoded. Asserts that a fault is within the message, and has a text.
 fn within<T>(bytes: &[u8], decoded: Result<T, DecodeError>) -> Option<T> {
     match decoded {
         Ok(value) => Some(value),
@@ -317,7 +318,7 @@ fn written(encode: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// The bytes that a message of a kind has always had.
+/// The encoding of each kind of message, which must never change.
 macro_rules! golden {
     ($name:literal) => {
         bytes_of(include_str!(concat!(

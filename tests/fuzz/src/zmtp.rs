@@ -1,4 +1,5 @@
-//! A connection's bytes: in one piece and in small ones the same is read, and what was read can be sent.
+//! A connection's bytes: in one piece and in small pieces they decode to the same, and the result
+//! can be sent.
 
 use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation};
 use tollgate_zmtp::{cancel, message, opening, opening_with, ping, pong, subscribe};
@@ -26,10 +27,10 @@ const LIMITS: PeerLimits = PeerLimits {
     parts_max: 3,
 };
 
-/// What unfinished things may keep: the frames of a message and one more, each with its overhead.
+/// What incomplete messages may keep: the frames of a message and one more, each with its overhead.
 const HELD_MAX: usize = 4 * (2048 + 96);
 
-/// `[role, and whether the handshake is done already][bytes a piece][bytes…]`
+/// `[role, and whether the handshake is done already][bytes per piece][bytes…]`
 pub fn run(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let (piece, bytes) = choice(bytes);
@@ -73,14 +74,15 @@ fn read<'a>(
     (events, None)
 }
 
-/// What was read, as this side would write it, is read as the same.
+/// Decoded events, encoded by this side, decode to the same events.
 fn said_again(role: SocketType, events: &[Event]) {
     let mut bytes = Vec::new();
     let mut expected = Vec::new();
     for event in events {
         let said = match event {
             Event::Ready { token, .. } => {
-                // READY may have been as long as it may be, with a shorter name of the peer's type.
+                // A READY of the greatest length might not fit once the peer's type has a longer
+                // name.
                 let token = token.clone().filter(|token| token.as_bytes().len() <= 128);
                 expected.push(Event::Ready {
                     pings: true,
@@ -95,7 +97,7 @@ fn said_again(role: SocketType, events: &[Event]) {
             }
             Event::Subscribe(topic) => subscribe(topic),
             Event::Cancel(topic) => cancel(topic),
-            // Contexts are answered by a PONG; this side pings without one.
+            // A PONG answers contexts; this side pings without one.
             Event::Ping(context) => {
                 assert!(pong(context).len() <= 2 + 5 + context.len());
                 continue;

@@ -1,14 +1,14 @@
-//! Agents that hold are killed, many at a time; after every round what is counted has to be what the
+//! Kills agents that hold copies, many at a time; after every round the counts must equal what the
 //! survivors hold, to the copy.
 //!
 //! ```text
-//! round    victims start ─► all hold ─► churn ─► kill -9 of all ─► survivors settle and say what they hold
+//! round    victims start ─► all hold ─► churn ─► kill -9 of all ─► survivors settle and report what they hold
 //!          counts, listed and summed, become equal to that        ─► copies_back
 //!          probes: the room of every domain, a group and the whole is exactly what that leaves
 //! ```
 //!
-//! The list says who holds what; the probes say what the counts themselves are: exactly the room that is
-//! left can be had, confirmed, and not one copy more. What stays true: a difference is a failure.
+//! The list shows which agent holds what; the probes measure the counts themselves: exactly the remaining
+//! room can be taken and is confirmed, and not one copy more. What stays true: a difference is a failure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +20,10 @@ use super::process::DOMAINS;
 use super::{ByDomain, Counted, Holder, Place, SOON};
 use crate::simulation::random::Random;
 
-/// The resource of which copies are held.
+/// The resource whose copies are held.
 const RESOURCE: &str = "sandbox";
 
-/// Limits under which nobody but the probes ever reaches one.
+/// Limits that only the probes ever reach.
 pub const LIMITS: &str = r#"
 version = 1
 rules = 2
@@ -39,37 +39,37 @@ const GLOBAL: u64 = 20_000;
 const GROUP: u64 = 9_000;
 const GROUP_MEMBERS: [&str; 2] = ["d0", "d1"];
 
-/// How many, and how.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// Kills in all.
     pub kills: usize,
-    /// Kills of a round.
+    /// Kills per round.
     pub at_a_time: usize,
-    /// Agents that live through all of it.
+    /// Agents that survive all rounds.
     pub survivors: usize,
-    /// Of everything that is random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Agents killed.
     pub kills: usize,
     /// Rounds.
     pub rounds: usize,
-    /// Copies that the killed held, by the list right before each round's kills.
+    /// Copies that the killed agents held, as listed right before each round's kills.
     pub held: u64,
-    /// Copies that were still counted in the end and that nobody held.
+    /// Copies that were still counted in the end and that no agent held.
     pub lost: u64,
-    /// Copies that were held and not counted.
+    /// Copies that were held but not counted.
     pub uncounted: u64,
-    /// Rounds whose counts were not those of the survivors, copy by copy.
+    /// Rounds whose counts differed from the survivors' copies.
     pub differing: usize,
-    /// Probes of counts that came out right.
+    /// Probes with the expected result.
     pub probes: usize,
-    /// From the last kill of a round to equal counts, by round.
+    /// By round, the time from its last kill to equal counts.
     pub back: Vec<Duration>,
 }
 
@@ -114,11 +114,11 @@ impl Report {
         self.differing += usize::from(counted != expected);
     }
 
-    /// Everything was as it has to be.
+    /// Checks that everything is as expected.
     ///
     /// # Panics
     ///
-    /// Where it was not.
+    /// If it is not.
     pub fn check(&self, order: &Order) {
         assert_eq!(
             (self.lost, self.uncounted, self.differing),
@@ -134,7 +134,7 @@ impl Report {
 }
 
 impl Order {
-    /// As the environment says (`TOLLGATE_COPIES_KILLS`, `TOLLGATE_COPIES_KILLS_SEED`), or the few of an
+    /// From the environment (`TOLLGATE_COPIES_KILLS`, `TOLLGATE_COPIES_KILLS_SEED`), or the few kills of an
     /// ordinary run.
     pub fn from_environment() -> Self {
         let variable = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
@@ -151,11 +151,11 @@ impl Order {
     }
 }
 
-/// Kills them, and compares.
+/// Kills holders, and compares counts.
 ///
 /// # Panics
 ///
-/// Where a process does not do what it is told, or a probe does not find exactly the room that is left.
+/// If a process does not do what it should, or a probe does not find exactly the remaining room.
 pub fn kill_holders(place: &Place, order: &Order) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -173,7 +173,7 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
     let mut report = Report::default();
     while report.kills < order.kills {
         let count = order.at_a_time.min(order.kills - report.kills);
-        // Names come again, epochs do not.
+        // Names are reused, epochs are not.
         let victims: Vec<Holder> = (0..count).map(|n| start(format!("victim-{n}"))).collect();
         victims.iter().for_each(Holder::await_holding);
         std::thread::sleep(Duration::from_millis(gaps.between(50, 500)));
@@ -189,7 +189,7 @@ pub fn kill_holders(place: &Place, order: &Order) -> Report {
         report.back.push(killed.elapsed());
         report.compare(&counted, &expected);
         if counted != expected {
-            // The probes would say the same again.
+            // The probes would find the same again.
             eprintln!("counted {counted:?}\nheld by survivors {expected:?}");
             return report;
         }
@@ -217,7 +217,7 @@ fn held_by_victims(place: &Place) -> u64 {
         .sum()
 }
 
-/// Two agents that measure counts: one takes the room that there should be, the other one copy more.
+/// Two agents that measure counts: one takes the expected room, the other tries one copy more.
 struct Probes {
     _agents: [Agent; 2],
     takes: Copies,
@@ -245,7 +245,7 @@ impl Probes {
         }
     }
 
-    /// Measures every count. How many.
+    /// Measures every count. Returns how many there are.
     async fn measure(&self, place: &Place, expected: &Counted) -> usize {
         let domain = |number| format!("d{number}");
         let mut rooms: Vec<(String, u64)> = (0..DOMAINS)
@@ -256,7 +256,7 @@ impl Probes {
         rooms.push(("of-all".into(), GLOBAL - expected.total));
         for (domain, room) in &rooms {
             self.probe(domain, *room).await;
-            // What a probe took is given back before the next one measures.
+            // Wait until the probe's copies are released before the next one measures.
             place.await_counted(RESOURCE, expected);
         }
         rooms.len()
@@ -271,7 +271,7 @@ impl Probes {
             "{domain}: {room}"
         );
         match self.exceeds.reserve(domain, 1) {
-            // Heard already that it is full.
+            // The agent has already received the denial.
             Err(Refused::Denied(denied)) => assert_eq!(denied.cause(), Cause::Full),
             Err(other) => panic!("{domain}: {other}"),
             Ok(more) => match word(&more).await {
@@ -282,7 +282,7 @@ impl Probes {
     }
 }
 
-/// Denials of the probe before may still be in force for a moment.
+/// Waits while denials of the previous probe are in force.
 async fn until_open(copies: &Copies, domain: &str, room: u32) -> Hold {
     let hold = copies.until_ready(domain, room, SOON).await;
     hold.unwrap_or_else(|error| panic!("{domain}: {room}: {error}"))

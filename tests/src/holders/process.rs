@@ -1,11 +1,12 @@
-//! What a holder does: takes copies, gives some back, stages some, all at random, until it is killed.
+//! The process of a holder: takes copies, releases some, stages some, all at random, until it is
+//! killed.
 //!
 //! ```text
-//! stdin    settle | go | end of file: end at once, giving nothing back
+//! stdin    settle | go | end of file: end at once, releasing nothing
 //! stdout   JSON lines, see Said
 //! ```
 //!
-//! Knows no limits. What stays true: one copy at least is held from the first word on.
+//! Knows no limits. What stays true: from the first line on it holds at least one copy.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -21,19 +22,19 @@ use crate::simulation::random::Random;
 /// Domains that holders take copies of: `d0` and so on.
 pub const DOMAINS: u64 = 10;
 
-/// Holds of one holder at most, beside the one that it keeps.
+/// The most holds of one holder, beside the one that it keeps.
 const HOLDS_MAX: u64 = 5;
 
-/// Copies of one hold at most.
+/// The most copies of one hold.
 pub const COPIES_MAX: u64 = 4;
 
-/// How long staged copies wait for somebody who never comes.
+/// How long staged copies wait; no agent seizes them.
 const STAGED_FOR: Duration = Duration::from_millis(500);
 
-/// How long a strict reserve is waited for.
+/// How long to wait for a strict reserve.
 const STRICT_WITHIN: Duration = Duration::from_secs(20);
 
-/// What to do.
+/// The arguments.
 #[derive(Clone, Debug, clap::Parser)]
 pub struct Part {
     /// The agent's name
@@ -59,17 +60,17 @@ pub struct Part {
     pub strict: bool,
 }
 
-/// What it says.
+/// A line of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// It holds, by the aggregators' word.
+    /// It holds copies that the aggregators have confirmed.
     Holding,
-    /// What it holds and goes on holding.
+    /// What it holds and keeps holding.
     Holds(BTreeMap<String, u64>),
-    /// A strict reserve was granted, at this monotonic instant of the machine.
+    /// A strict reserve was granted, at this instant of the machine's monotonic clock.
     Granted(u64),
-    /// What was granted is about to be given back.
+    /// It is about to release what was granted.
     Gives(u64),
 }
 
@@ -80,11 +81,11 @@ struct Holder {
     churned: Vec<(String, Hold)>,
 }
 
-/// Does it, until it is killed or its input ends.
+/// Runs until it is killed or its input ends.
 ///
 /// # Errors
 ///
-/// Bad settings of the agent; an aggregator that is not heard; what its output says.
+/// Bad settings of the agent; an aggregator that cannot be reached; errors of writing output.
 pub fn run(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -121,7 +122,7 @@ async fn act(part: &Part) -> Result<(), Box<dyn std::error::Error>> {
     holder.churn(told).await
 }
 
-/// Lines of standard input. At its end the process ends, and gives nothing back.
+/// Lines of standard input. At its end the process ends, and releases nothing.
 fn listen() -> UnboundedReceiver<String> {
     let (sender, told) = unbounded_channel();
     std::thread::spawn(move || {
@@ -191,7 +192,7 @@ impl Holder {
         let at = self.random.below(self.churned.len() as u64) as usize;
         let (domain, mut hold) = self.churned.swap_remove(at);
         let part = self.random.between(1, u64::from(hold.copies())) as u32;
-        // What is said of a part is said of all where it is all. Nothing here can be refused.
+        // The part may be the whole hold. None of these calls can be refused here.
         match self.random.below(4) {
             0 => drop(hold),
             1 => {
@@ -229,7 +230,7 @@ async fn use_strictly(
             Ok(hold) => {
                 say(&Said::Granted(monotonic_ns()))?;
                 tokio::time::sleep(Duration::from_millis(random.between(1, 60))).await;
-                // Said before it is done: while this is written it is in use still.
+                // Written before the release: until the line is out, the copy is still in use.
                 say(&Said::Gives(monotonic_ns()))?;
                 drop(hold);
             }

@@ -1,8 +1,7 @@
 //! One broker, run by `deploy/kafka/local` as a child process.
 //!
-//! Knows nothing of tests and when to ignore them. What stays true: the child holds the other end
-//! of a pipe that we never write to, and ends when ours is closed, so it ends with us even if we
-//! are killed.
+//! Knows nothing of tests and when to ignore them. What stays true: the child holds the other end of a pipe that
+//! we never write to, and ends when our end is closed, so it ends with us even if we are killed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::marker::PhantomData;
@@ -17,15 +16,15 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A Kafka of one node on loopback, of its own directory and port; gone when dropped.
+/// A Kafka of one node on loopback, with a directory and port of its own; dropping it ends it.
 #[derive(Debug)]
 pub struct LocalKafka {
     bootstrap: String,
-    /// `Some` until the drop; closing it is what ends the child.
+    /// `Some` until the drop; closing it ends the child.
     stdin: Option<ChildStdin>,
     script: Child,
-    /// What the child prints; disconnected when the child is gone. In a mutex for the shared broker's
-    /// sake, who would not be `Sync` otherwise; only the drop looks in.
+    /// The child's output; disconnected when the child has ended. The mutex makes the shared broker `Sync`; only
+    /// the drop locks it.
     lines: Mutex<Receiver<String>>,
 }
 
@@ -33,16 +32,16 @@ pub struct LocalKafka {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// This machine lacks what it takes (Java, Maven or its registry); nothing is broken.
+    /// This machine lacks what is needed (Java, Maven or its registry); nothing is broken.
     #[error("{reason}")]
     Absent {
-        /// What is lacking, as the script says it.
+        /// What is lacking, in the script's words.
         reason: String,
     },
-    /// The script could not be run, or not be watched.
+    /// The script could not be run or watched.
     #[error("{SCRIPT}: cannot be run: {0}")]
     Io(#[from] std::io::Error),
-    /// The script ended, or said something else, before a broker answered.
+    /// The script ended, or printed something else, before a broker answered.
     #[error("{SCRIPT}: {status}, found {line:?} on stdout, expected `bootstrap=HOST:PORT`: {said}")]
     Failed {
         /// How the script ended.
@@ -52,7 +51,7 @@ pub enum StartError {
         /// What it wrote to stderr.
         said: String,
     },
-    /// Nothing was heard in time.
+    /// The script printed nothing in time.
     #[error("{SCRIPT}: no line within {READY_WITHIN:?}")]
     Late,
 }
@@ -65,24 +64,24 @@ const READY_WITHIN: Duration = Duration::from_secs(360);
 /// The script gives the broker 10 s before it kills it.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// The script's exit code for "Kafka cannot be had here".
+/// The script's exit code for "Kafka is not available here".
 const EXIT_ABSENT: i32 = 69;
 
 impl LocalKafka {
-    /// Starts a broker and waits until it answers; about 3 s, and more the first time, when it is
-    /// fetched. Any number can run at once.
+    /// Starts a broker and waits until it answers; about 3 s, and more the first time, when Kafka is downloaded.
+    /// Any number can run at once.
     ///
     /// # Errors
     ///
-    /// [`StartError::Absent`] where the machine cannot run one; the others where it should.
+    /// [`StartError::Absent`] if the machine cannot run one; the others if it should.
     pub fn start() -> Result<Self, StartError> {
         let mut command = Command::new(SCRIPT);
         command.arg("--with-stdin");
         Self::start_by(command)
     }
 
-    /// Starts a broker that keeps what it has in `dir`, so that one that was there before goes on; at
-    /// `port`, or at one that the system chooses for 0.
+    /// Starts a broker that keeps its data in `dir`, so that it continues an earlier broker's; at `port`, or at
+    /// one that the system chooses for 0.
     ///
     /// # Errors
     ///
@@ -96,7 +95,7 @@ impl LocalKafka {
         Self::start_by(command)
     }
 
-    /// Starts a broker with a property over what it has here.
+    /// Starts a broker with a property that overrides the local settings.
     ///
     /// # Errors
     ///
@@ -107,13 +106,14 @@ impl LocalKafka {
         Self::start_by(command)
     }
 
-    /// Starts a broker that tells clients another address, [`Self::bootstrap`], and says what its own is.
+    /// Starts a broker that advertises another address, [`Self::bootstrap`], to clients; also returns its own
+    /// address.
     ///
     /// # Errors
     ///
     /// Those of [`Self::start`].
     pub fn start_behind(address: &str) -> Result<(Self, String), StartError> {
-        // One that the system chooses the broker would not say beside the other address.
+        // If the system chose the port, the broker would not print it beside the advertised address.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new(SCRIPT);
         command.args(["--with-stdin", "--port", &port.to_string()]);
@@ -126,14 +126,15 @@ impl LocalKafka {
         Ok((kafka, own))
     }
 
-    /// Starts a broker that asks who one is, by SASL/PLAIN, and lets these users do what an ACL allows them and
-    /// nothing else; each has its name for a password. Says at which address nobody is asked, and all is allowed.
+    /// Starts a broker that authenticates clients by SASL/PLAIN, and allows these users what an ACL allows them
+    /// and nothing else; each user's password is the name. Also returns an address without authentication, where
+    /// everything is allowed.
     ///
     /// # Errors
     ///
     /// Those of [`Self::start`].
     pub fn start_guarded(users: &[String]) -> Result<(Self, String), StartError> {
-        // One that the system chooses is found out of the open listener alone.
+        // If the system chose the port, the broker would print only that of the open listener.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let guarded = format!("127.0.0.1:{port}");
         let known = users.iter().map(|user| format!(" user_{user}=\"{user}\""));
@@ -159,18 +160,18 @@ impl LocalKafka {
         Ok((kafka, open))
     }
 
-    /// The one broker that this process's tests share, started by the first that asks. It ends with
-    /// the process. Tests stay apart by [`Self::fresh_name`].
+    /// The one broker that this process's tests share, started by the first caller. It ends with the process.
+    /// Tests keep apart by [`Self::fresh_name`].
     ///
     /// # Errors
     ///
-    /// Those of [`Self::start`], the same for everyone who asks: it is tried once.
+    /// Those of [`Self::start`], the same for every caller: it is tried once.
     pub fn shared() -> Result<&'static Self, &'static StartError> {
         static SHARED: OnceLock<Result<LocalKafka, StartError>> = OnceLock::new();
         SHARED.get_or_init(Self::start).as_ref()
     }
 
-    /// Where clients connect: `127.0.0.1:PORT`.
+    /// The address for clients: `127.0.0.1:PORT`.
     #[must_use]
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
@@ -183,11 +184,11 @@ impl LocalKafka {
         format!("{stem}-{}", NAMES_GIVEN.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Has it stand still, as a machine that hangs, until the value is dropped.
+    /// Suspends it, like a machine that hangs, until the value is dropped.
     ///
     /// # Errors
     ///
-    /// Where its process is not found, or cannot be stopped.
+    /// If its process is not found, or cannot be suspended.
     pub fn pause(&self) -> std::io::Result<Paused<'_>> {
         let broker = java_below(self.script.id())
             .ok_or_else(|| std::io::Error::other("the broker's process is not found"))?;
@@ -238,22 +239,22 @@ impl LocalKafka {
     }
 }
 
-/// A broker that stands still.
+/// A suspended broker.
 #[derive(Debug)]
 pub struct Paused<'a> {
     broker: Pid,
-    /// It outlives this, so that the number is that of nobody else.
+    /// The broker outlives this, so the process id cannot be reused.
     _of: PhantomData<&'a LocalKafka>,
 }
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        // One that is gone need not go on.
+        // If it has ended, there is nothing to resume.
         let _ = kill_process(self.broker, Signal::CONT);
     }
 }
 
-/// The process of Java that the script has started.
+/// The Java process that the script has started.
 fn java_below(script: u32) -> Option<Pid> {
     let children = format!("/proc/{script}/task/{script}/children");
     let children = std::fs::read_to_string(children).ok()?;
@@ -272,7 +273,7 @@ impl Drop for LocalKafka {
     }
 }
 
-/// Ends the script by ending its standard input, and by force should it not listen.
+/// Ends the script by closing its standard input, and by force if it does not react.
 fn stop(script: &mut Child, stdin: Option<ChildStdin>, lines: &Receiver<String>) {
     drop(stdin);
     loop {
@@ -286,7 +287,7 @@ fn stop(script: &mut Child, stdin: Option<ChildStdin>, lines: &Receiver<String>)
             }
         }
     }
-    // Nobody is left to whom an error could matter: the status is asked for where it does.
+    // Nobody needs this error: callers that need the status ask for it.
     let _ = script.wait();
 }
 
@@ -308,7 +309,7 @@ fn read_lines(stdout: Option<ChildStdout>) -> Receiver<String> {
     lines
 }
 
-/// All of it, once it has ended. Read all along, so that a full pipe never holds the script up.
+/// All output, once the process has ended. Reads all along, so that a full pipe never blocks the script.
 fn read_all(stderr: Option<ChildStderr>) -> Receiver<String> {
     let (sender, text) = mpsc::channel();
     thread::spawn(move || {

@@ -1,13 +1,14 @@
-//! A way to a broker that can make it look fenced: for some time its answers name no broker.
+//! A proxy before a broker that can make it look fenced: for some time its answers name no broker.
 //!
 //! ```text
 //! client ──▶ proxy ──▶ broker        the broker tells clients the proxy's address (`advertised.listeners`)
 //!        ◀──       ◀──  metadata: brokers [1] becomes [] while fenced
 //! ```
 //!
-//! A broker that stood still for longer than its session answers so until its cluster takes it back, which
-//! no test can bring about at will. Knows of Kafka's protocol the framing, and the beginning of answers of
-//! metadata (KIP-482's flexible versions, 9 and later). What stays true: all else passes as it is.
+//! A broker that was suspended for longer than its session answers like that until its cluster takes it
+//! back, which no test can cause at will. Knows of Kafka's protocol the framing, and the beginning of
+//! metadata answers (KIP-482's flexible versions, 9 and later). What stays true: everything else passes
+//! unchanged.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -16,10 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// The protocol's number for questions about metadata, and the first version that is read here.
+/// The protocol's number for metadata requests, and the first version that is understood here.
 const METADATA: (i16, i16) = (3, 9);
 
-/// A way to a broker; connections end with it.
+/// A proxy before a broker; connections end with it.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -36,11 +37,11 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Listens at a port that the system chooses; leads nowhere yet.
+    /// Listens at a port that the system chooses; leads to no broker yet.
     ///
     /// # Errors
     ///
-    /// Where no port can be had.
+    /// If there is no free port.
     pub fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let proxy = Self {
@@ -53,32 +54,32 @@ impl Proxy {
                 if shared.is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                // A client that is turned away tries again.
+                // A client whose connection is refused tries again.
                 let _ = connect(&shared, client);
             }
         });
         Ok(proxy)
     }
 
-    /// Where clients connect: `127.0.0.1:PORT`.
+    /// The address for clients: `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// Leads to a broker from now on.
+    /// Connects clients to this broker from now on.
     pub fn lead_to(&self, broker: &str) {
-        // It is said once, by whoever starts the broker.
+        // Set once, by the code that starts the broker.
         let _ = self.shared.upstream.set(broker.to_owned());
     }
 
-    /// Has the broker look fenced, to clients that have to connect anew.
+    /// Makes the broker look fenced, to clients that must reconnect.
     pub fn fence(&self) {
         self.shared.is_fenced.store(true, Ordering::SeqCst);
         self.cut();
     }
 
-    /// Has the broker be one again; says how many answers named none.
+    /// Ends that. Returns how many answers named no broker.
     #[must_use]
     pub fn unfence(&self) -> u64 {
         self.shared.is_fenced.store(false, Ordering::SeqCst);
@@ -100,7 +101,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         self.cut();
-        // So that whoever accepts looks.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -150,7 +151,7 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Passes frames on, after a look at each, until either side ends.
+/// Passes frames on, calling `look` for each, until either side ends.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8>)) {
     let mut one = || -> std::io::Result<()> {
         let mut length = [0; 4];
@@ -167,7 +168,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Takes the brokers out of an answer; nothing where it is not such a one.
+/// Removes the brokers from a metadata answer; `None` if the frame is not one.
 ///
 /// correlation i32, tags, throttle i32, brokers: compact array of (id i32, host, port i32, rack, tags)
 fn without_brokers(frame: &mut Vec<u8>) -> Option<()> {
@@ -186,13 +187,13 @@ fn without_brokers(frame: &mut Vec<u8>) -> Option<()> {
         skip_tags(frame, &mut at)?;
     }
     frame.get(begin..at)?;
-    // A compact array's length is stated with one added.
+    // The stated length of a compact array is one too high.
     frame.splice(begin..at, [1]);
     Some(())
 }
 
 fn skip_string(frame: &[u8], at: &mut usize) -> Option<()> {
-    // As well with one added; none of a nullable one is 0.
+    // This length is one too high, too; 0 stands for null.
     *at += varint(frame, at)?.saturating_sub(1);
     Some(())
 }

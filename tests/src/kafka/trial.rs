@@ -1,4 +1,4 @@
-//! Trials that need Kafka: run, ignored with the reason, or failed for want of it.
+//! Trials that need Kafka: run them, ignore them with the reason, or fail them for lack of Kafka.
 //!
 //! Knows nothing of how a broker is started. What stays true: without a broker no trial's body
 //! runs, and its outcome is never "ok".
@@ -12,7 +12,7 @@ use super::{LocalKafka, StartError};
 /// Trials by name, as [`trials!`](crate::trials) makes them.
 pub type Trials = Vec<(&'static str, fn(&LocalKafka))>;
 
-/// A list of trials from functions that take a [`LocalKafka`], each named as its function.
+/// A list of trials from functions that take a [`LocalKafka`], each with its function's name.
 #[macro_export]
 macro_rules! trials {
     ($($body:ident),* $(,)?) => {
@@ -20,11 +20,11 @@ macro_rules! trials {
     };
 }
 
-/// The variable by which whoever runs the tests insists on Kafka, with [`REQUIRED`] for value.
+/// The variable that makes Kafka mandatory if its value is [`REQUIRED`].
 const REQUIRE_VARIABLE: &str = "TOLLGATE_KAFKA";
 const REQUIRED: &str = "required";
 
-/// Runs the trials against the shared broker as `cargo test` wants it: to be the `main` of a target.
+/// Runs the trials against the shared broker, like `cargo test`. Meant as the `main` of a target.
 #[must_use]
 pub fn run(trials: Trials) -> ExitCode {
     let want = Want::from_variable(std::env::var(REQUIRE_VARIABLE).ok().as_deref());
@@ -35,7 +35,8 @@ pub fn run(trials: Trials) -> ExitCode {
         })
         .collect();
     let mut arguments = Arguments::from_args();
-    // Trials mostly wait, for a broker or for an aggregator to be missed, and leave processors to one more of them.
+    // Trials mostly wait, for a broker or until an aggregator is missed, so one more than there are
+    // processors can run.
     arguments.test_threads = arguments.test_threads.or_else(one_more_than_processors);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -45,7 +46,7 @@ fn one_more_than_processors() -> Option<usize> {
     Some(processors.get() + 1)
 }
 
-/// What to do where Kafka cannot be had.
+/// What to do if there is no Kafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
     IfPossible,
@@ -53,7 +54,7 @@ enum Want {
 }
 
 impl Want {
-    /// Agents read an address from the same variable, so every other value says nothing to us.
+    /// Agents read an address from the same variable, so every other value is ignored here.
     fn from_variable(value: Option<&str>) -> Self {
         if value == Some(REQUIRED) {
             Self::Required
@@ -74,7 +75,7 @@ fn outcome(
             Ok(Completion::Completed)
         }
         (Err(StartError::Absent { reason }), Want::IfPossible) => {
-            // One line, for it is printed behind the name.
+            // One line, because it is printed after the name.
             Ok(Completion::ignored_with(
                 reason.lines().last().unwrap_or_default(),
             ))

@@ -10,7 +10,7 @@ use crate::kit::Kit;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Examples lie beside the directory of tests.
+/// Examples are in a directory beside that of tests.
 fn example() -> PathBuf {
     let here = std::env::current_exe().expect("this test");
     let profile = here.parent().and_then(|deps| deps.parent());
@@ -32,7 +32,7 @@ impl Drop for Example {
     }
 }
 
-/// It lets a tenant's calls through up to its limit, and refuses the next with everything that an answer has.
+/// It lets a tenant's calls through up to its limit, and refuses the next with a complete answer.
 pub fn example_limits() {
     let kit = Kit::start("actix");
     let mut command = Command::new(example());

@@ -1,4 +1,4 @@
-//! The class for Java, which needs the foreign functions of Java 22.
+//! The Java class, which needs the foreign functions of Java 22.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::kit::{self, Kit};
 
 const JAVA_VERSION_MIN: u32 = 22;
 
-/// A directory with a compiler that is new enough.
+/// The directory of a compiler that is new enough.
 fn java() -> Option<PathBuf> {
     let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -15,7 +15,7 @@ fn java() -> Option<PathBuf> {
         .into_iter()
         .chain(std::env::split_paths(&path))
         .collect();
-    // Debian and others have several side by side here.
+    // Debian and others install several versions here.
     let beside = std::fs::read_dir("/usr/lib/jvm")
         .into_iter()
         .flatten()
@@ -39,7 +39,7 @@ pub fn missing() -> Option<&'static str> {
     java().is_none().then_some("javac 22")
 }
 
-/// What the class promises, and the example.
+/// The promises of the class, and the example.
 pub fn checks_and_example() {
     let kit = Kit::start("java");
     let java = java().expect("it is not missing");
@@ -77,7 +77,8 @@ pub fn checks_and_example() {
     assert!(said.contains("then 429"), "{said}");
 }
 
-/// Each function stands in a comment as in the header, which has only single blanks here, and below it as Java sees it.
+/// Each function is in a comment as in the header, with single blanks only, followed by its Java
+/// declaration.
 pub fn declares_what_the_header_does(header: &str) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/java/dev/tollgate/Tollgate.java");
@@ -101,7 +102,7 @@ pub fn declares_what_the_header_does(header: &str) {
         assert_eq!(called, format!("tg_{name}\", {}", layouts.join(", ")));
     }
     assert_eq!(found, 17, "all but tg_version");
-    // As agent/c/src/answers.rs and agent/c/tests/check.c have them.
+    // As in agent/c/src/answers.rs and agent/c/tests/check.c.
     for place in [
         "STATUS = 8;",
         "RETRY_AFTER_MS = 16;",
@@ -114,7 +115,7 @@ pub fn declares_what_the_header_does(header: &str) {
     }
 }
 
-/// What Java has for a type of C.
+/// The Java layout of a C type.
 fn layout(of: &str) -> &'static str {
     match of {
         pointer if pointer.contains('*') => "ADDRESS",

@@ -1,14 +1,14 @@
-//! What each test has of its own: a directory, an installed library, an aggregator.
+//! The environment of each test: a directory, an installed library, an aggregator.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tollgate_tests::serving::Serving;
 
-/// Gone with the test.
+/// Removed with the test.
 pub struct Kit {
     pub dir: PathBuf,
-    /// Where the library is installed, by `agent/c/install`.
+    /// The prefix under which `agent/c/install` installed the library.
     pub prefix: PathBuf,
     pub aggregator: Serving,
 }
@@ -40,7 +40,7 @@ impl Kit {
     }
 }
 
-/// What a program says that has to end well.
+/// The output of a program, which must succeed.
 pub fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -50,7 +50,7 @@ pub fn run(command: &mut Command) -> String {
     said
 }
 
-/// Whether a program is there, and ends well.
+/// Whether a program exists and succeeds.
 pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command
         .stdin(Stdio::null())

@@ -1,7 +1,7 @@
-//! The C ABI of the agent and what stands on it, each with its own compiler or program, against a real aggregator: C,
+//! The agent's C ABI and what is built on it, each with its own compiler or program, against a real aggregator: C,
 //! Lua in nginx, Go, Java; and the example for actix-web.
 //!
-//! Each is ignored where its program is not there; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
+//! Each test is ignored if its program is missing; with `TOLLGATE_PROGRAMS=required` those that CI installs fail
 //! instead. The library is the one that cargo built beside this test.
 
 mod actix;
@@ -16,11 +16,11 @@ use libtest_mimic::{Arguments, Completion, Trial};
 
 use kit::Kit;
 
-/// What is tried, and whether what it needs is there: `None`, or what is not.
+/// A test, and whether its requirements are met: `None`, or what is missing.
 struct Door {
     name: &'static str,
     missing: fn() -> Option<&'static str>,
-    /// Whether CI installs what it needs.
+    /// Whether CI installs its requirements.
     is_required: bool,
     run: fn(),
 }
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), DOORS.iter().map(trial).collect()).exit_code()
 }
 
-/// Limits that all of them are tried with.
+/// The limits of all tests here.
 const LIMITS: &str = r#"
 version = 1
 rules = 2
@@ -120,7 +120,7 @@ fn c() {
         ("check", "static"),
         ("limited", "shared"),
     ] {
-        // A domain may be limited only once: each has an aggregator of its own.
+        // A domain can be limited only once, so each has an aggregator of its own.
         let kit = if link == "static" {
             &Kit::start("c-static")
         } else {
@@ -148,7 +148,7 @@ fn c() {
         .arg(format!("-I{}/include", kit.prefix.display()))
         .arg(format!("-L{}/lib", kit.prefix.display()))
         .args([&library, "-lm", "-lpthread", "-ldl"])
-        // Where the workspace is built as a whole, the agent has Kafka's client in it.
+        // If the whole workspace is built, the agent includes Kafka's client.
         .args((link == "static" && has_zlib()).then_some("-lz"));
         kit::run(&mut cc);
         let mut run = Command::new(&built);
@@ -167,7 +167,7 @@ fn no_go() -> Option<&'static str> {
     let version = Command::new("go").args(["env", "GOVERSION"]).output();
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let version = version.unwrap_or_default();
-    // From 1.24 on, calls that do not call back cost no more than they must.
+    // From 1.24 on, calls that do not call back cost no more than necessary.
     let minor = version
         .strip_prefix("go1.")
         .and_then(|rest| rest.trim().split('.').next()?.parse::<u32>().ok());
@@ -185,7 +185,7 @@ fn go() {
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/go"))
             .env("PKG_CONFIG_PATH", kit.prefix.join("lib/pkgconfig"))
             .env("LD_LIBRARY_PATH", kit.prefix.join("lib"))
-            // What was built before stands in Go's cache by its flags, and not by what pkg-config said then.
+            // Go's cache keys builds by these flags, not by the answers of pkg-config.
             .env(
                 "CGO_LDFLAGS",
                 format!("-L{}", kit.prefix.join("lib").display()),
@@ -205,7 +205,7 @@ fn go() {
     assert!(said.contains("then 429"), "{said}");
 }
 
-/// What a language cannot read from the header stands in its own file, and is the same.
+/// Languages that cannot read the header have declarations of their own, which must equal it.
 fn declarations_are_those_of_the_header() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect(path);

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::kit::{self, Kit};
 
-/// Where Debian has nginx's modules.
+/// Debian's directory of nginx modules.
 const MODULES: &str = "/usr/lib/nginx/modules";
 
-/// How long it may take to start, or until each of the workers has refused a call: a new connection goes to either.
+/// How long nginx may take to start, or each worker to refuse a call: a new connection goes to
+/// either.
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub fn missing() -> Option<&'static str> {
@@ -29,7 +30,7 @@ struct Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Its master ends the workers only if it is asked to.
+        // The master ends its workers only on request.
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.process.wait();
@@ -37,7 +38,8 @@ impl Drop for Nginx {
 }
 
 impl Nginx {
-    /// With the shipped configuration, of which ports and places are others, and a library of this name.
+    /// Starts it with the shipped configuration, except for ports and paths, and a library of this
+    /// name.
     fn start(kit: &Kit, library: &str) -> Self {
         let module = shipped().join("tollgate.lua");
         std::fs::copy(module, kit.dir.join("tollgate.lua")).expect("a file");
@@ -96,7 +98,7 @@ impl Nginx {
         nginx
     }
 
-    /// The whole answer to a request.
+    /// The complete answer to a request.
     fn get(&self) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_read_timeout(Some(WITHIN)).expect("a socket");

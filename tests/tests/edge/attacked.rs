@@ -1,4 +1,4 @@
-//! An aggregator that is attacked, and an honest agent beside the attacker.
+//! An aggregator under attack, and an honest agent beside the attacker.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tollgate_agent::{Agent, Rate};
 use tollgate_tests::http::{self, get_text};
 use tollgate_tests::serving::{ANY, Serving};
 
-/// Long before this everything is over; the machine may be busy.
+/// Far more than anything here takes; the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(60);
 
 const LIMITS: &str = r#"
@@ -19,7 +19,7 @@ rate = "2/m"
 tiers = [{ limit = 1, window = "5m", active = "5m", cooldown = "23h55m" }]
 "#;
 
-/// What a debug build's allocator may keep beside what is bounded.
+/// What a debug build's allocator may keep beyond the bounded memory.
 const SLACK: u64 = 24 << 20;
 
 pub struct Attacked {
@@ -33,7 +33,7 @@ pub struct Attacked {
 }
 
 impl Attacked {
-    /// One with these lines of configuration.
+    /// Starts one with these lines of configuration.
     pub fn start(config: &str) -> Self {
         Self::under("", config)
     }
@@ -70,7 +70,7 @@ impl Attacked {
         attacked
     }
 
-    /// An honest agent's hits become a denial that it hears.
+    /// An honest agent's hits lead to a denial that it receives.
     pub fn denials_arrive(&mut self) {
         self.domains += 1;
         let domain = format!("honest-{}", self.domains);
@@ -85,7 +85,7 @@ impl Attacked {
         }
     }
 
-    /// The resident bytes of the process; it lives.
+    /// The resident bytes of the process, which must be alive.
     pub fn resident(&self) -> u64 {
         let status = format!("/proc/{}/status", self.serving.pid());
         let status = std::fs::read_to_string(status).expect("it lives");
@@ -94,7 +94,7 @@ impl Attacked {
         words.parse::<u64>().unwrap() << 10
     }
 
-    /// The process has grown by no more than what is stated.
+    /// Asserts that the process has grown by at most this many bytes.
     pub fn has_grown_at_most(&self, bytes: u64) {
         let (now, before) = (self.resident(), self.before);
         let allowed = before + bytes + SLACK;
@@ -115,26 +115,26 @@ impl Attacked {
         value.trim().parse::<f64>().unwrap() as u64
     }
 
-    /// What a list answers.
+    /// The answer of a list.
     pub fn page(&self, path: &str) -> serde_json::Value {
         http::get(&*self.serving.http, path).expect("it answers")
     }
 
-    /// Batches that were refused before the log for a reason.
+    /// Batches that were refused before the log for this reason.
     pub fn refused(&self, reason: &str) -> u64 {
         self.metric(&format!(
             "tollgate_link_refused_total{{reason=\"{reason}\"}}"
         ))
     }
 
-    /// Connections to a port that were ended for a reason.
+    /// Connections to a port that were closed for this reason.
     pub fn ended(&self, port: &str, reason: &str) -> u64 {
         self.metric(&format!(
             "tollgate_connections_ended_total{{port=\"{port}\",reason=\"{reason}\"}}"
         ))
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     pub fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) {
         let begun = Instant::now();
         while !is(self) {

@@ -1,6 +1,7 @@
-//! Requests that anybody who can connect may send: foreign hosts, long lists, floods, names to be escaped.
+//! Requests that anybody who can connect may send: foreign hosts, long lists, floods, names that
+//! need escaping.
 //!
-//! One server for all of them: each looks at counters of its own.
+//! One server for all tests: each checks counters of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,10 +12,10 @@ use tollgate_tests::http;
 use crate::attacked::Attacked;
 use crate::peer::Hitter;
 
-/// Denials of a list that is asked for again and again.
+/// The number of denials in a list that is requested again and again.
 const DENIED: usize = 12_000;
 
-/// A name with which a terminal would be cleared and a line of a log forged.
+/// A name that would clear a terminal and forge a line of a log.
 const EVIL: &str = "acme\u{1b}[2J\u{7}\nforged line\r\u{202e}evil";
 
 fn get(attacked: &Attacked, path: &str, headers: &str) -> u16 {
@@ -50,7 +51,7 @@ fn requests_of_strangers_are_refused_counted_and_hold_up_nobody() {
     attacked.denials_arrive();
     long_lists(&mut attacked);
     attacked.denials_arrive();
-    // A page of ten thousand rows at a time, as values and as text.
+    // Ten thousand rows per page, as values and as text.
     attacked.has_grown_at_most(64 << 20);
 }
 
@@ -143,8 +144,8 @@ fn names_that_terminals_obey(attacked: &mut Attacked) {
 
 fn amendments_without_end(attacked: &Attacked) {
     let before = attacked.metric("tollgate_amendments_refused_total ");
-    // Counted before they are looked at, so acts that nobody knows do, and leave the log as it is. Twenty a
-    // second are taken, and a second's worth at once.
+    // Acts are counted before they are parsed, so unknown acts work here, and leave the log
+    // unchanged. Twenty a second are accepted, and a second's worth at once.
     let nothing = act("nothing", json!({}));
     let statuses: Vec<u16> = (0..400).map(|_| post(attacked, &nothing, "").0).collect();
     assert!(statuses.iter().all(|status| [400, 429].contains(status)));

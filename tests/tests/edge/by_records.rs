@@ -1,4 +1,5 @@
-//! Records that anybody who can connect may send: of somebody else, of very many epochs or domains.
+//! Records that anybody who can connect may send: in another's name, or with very many epochs or
+//! domains.
 
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};
@@ -89,7 +90,7 @@ fn what_a_connection_may_not_say_is_refused_before_the_log() {
         "{answer:?}"
     );
     assert_eq!(attacked.refused("misrouted"), 1);
-    // An aggregator's record, and one of nobody: kinds 6 and 99.
+    // An aggregator's record, and an unknown one: kinds 6 and 99.
     for (reason, bytes) in [("kind", [1, 6, 0x90]), ("kind", [1, 99, 0x90])] {
         let before = attacked.refused(reason);
         let answer = hitter.append(0, &bytes);
@@ -123,7 +124,8 @@ fn very_many_epochs_of_one_name_give_each_other_up() {
     attacked.until("epochs are given up", |now| {
         4 * (24 - 4) <= now.metric("tollgate_epochs_given_up_total ")
     });
-    // The name that has most gives one up: this one is limited on, and so is a new process.
+    // The name with the most epochs gives one up: this agent is still limited, and so is a new
+    // process.
     for _ in 0..4 {
         attacked.denials_arrive();
     }
@@ -150,7 +152,7 @@ fn very_many_domains_are_bounded_and_make_room_for_others() {
         4_000 - 4 * 200 <= now.metric("tollgate_hits_at_cap_total ")
     });
     assert!(attacked.metric("tollgate_pairs ") <= 4 * 200 + 8);
-    // The flood's windows are over in a second and a half, and a newcomer is limited again.
+    // The flood's windows end within a second and a half; then a newcomer is limited again.
     attacked.denials_arrive();
     attacked.until("who remembers nothing has left", |now| {
         now.denials_arrive();

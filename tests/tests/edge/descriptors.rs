@@ -1,4 +1,5 @@
-//! The link as a library, beside a core that answers when the test wants: places, and appends under way.
+//! The link as a library, beside a core that answers when the test says so: connections, and appends in
+//! flight.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Link {
         }
     }
 
-    /// The next thing that an agent asks for.
+    /// An agent's next request.
     fn asked(&mut self) -> (AgentPeer, Request) {
         let begun = Instant::now();
         loop {
@@ -121,7 +122,7 @@ fn accepting_pauses_where_places_are_taken_and_goes_on_where_one_is_free() {
         link.edge.agents.open.load(Ordering::Relaxed) == 4
     });
     drop(peers);
-    // It has waited in the operating system, and is welcome now.
+    // It waited in the operating system, and is accepted now.
     assert!(fifth.event().is_some());
 }
 
@@ -139,13 +140,13 @@ fn an_address_takes_half_of_all_places_and_its_silent_ones_make_room() {
     };
     link.until("all but three made room", |link| ended(link) == 17);
     silent.drain(..17).for_each(|mut one| one.is_ended());
-    // Agents come in at their place, and once they have all of them a fifth of that address does not.
+    // Agents connect within their address's bound; a fifth connection of that address is refused.
     let more = [(); 3].map(|()| link.welcome());
     silent.iter_mut().for_each(Peer::is_ended);
     let mut fifth = Peer::connect(&link.address, SocketType::Dealer);
     fifth.is_ended();
     link.until("it is counted", |link| ended(link) == 21);
-    // Another address comes in.
+    // Another address can connect.
     let other = link.welcome_from([127, 0, 0, 2]);
     drop((agent, more, other));
 }
@@ -191,12 +192,12 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
         }
         greedy
     });
-    // The log answers nothing: what is under way stays below the bound and one record more.
+    // The log answers nothing: appends in flight stay below the bound plus one record.
     let mut under_way = Vec::new();
     link.until("it is not read any more", |link| {
         1 << 20 <= link.counters.appends_bytes.load(Ordering::Relaxed)
     });
-    // Another agent goes on, and meanwhile nothing more is under way for the first.
+    // Another agent goes on, and meanwhile the first gets nothing more in flight.
     for id in 100..120 {
         let small = modest.record("api.search", &["acme".to_owned()]);
         modest.peer.say(&FromAgent::Append {
@@ -227,7 +228,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
         assert!(bytes < 2 << 20, "{bytes}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // With the answers it is read to the end.
+    // Once answers come, everything is read.
     let mut answered = 0;
     while answered < 40 {
         let (peer, id) = match under_way.pop() {
@@ -280,7 +281,7 @@ fn appends_of_one_address_hold_up_no_other() {
             });
         }
     }
-    // Nothing is answered: some twenty fill the bound, and what was being read beside the last is in.
+    // Nothing is answered: some twenty records reach the bound, and one more was being read.
     link.until("the address waits", |link| {
         1 == link.counters.addresses_held.load(Ordering::Relaxed)
     });
@@ -299,7 +300,7 @@ fn appends_of_one_address_hold_up_no_other() {
         }
     }
     assert!((15..28).contains(&under_way.len()), "{}", under_way.len());
-    // With the answers all are read.
+    // Once answers come, everything is read.
     let mut answered = 0;
     while answered < greedy.len() * EACH {
         let (peer, id) = match under_way.pop() {

@@ -1,4 +1,4 @@
-//! The `zeromq` crate as the peer, in both directions: what it sends we read, what we send it reads.
+//! The `zeromq` crate as the peer, in both directions: each side reads what the other sends.
 
 use std::process::Command;
 use std::time::Duration;
@@ -30,16 +30,16 @@ fn hello(secret: u8) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// The hello of an agent of a later release: it states more.
+/// The hello of an agent of a later release, with more fields.
 fn later_hello(secret: u8) -> Vec<u8> {
     let mut hello = hello(secret);
-    // The number of fields, up to 15, stands in a map's first byte.
+    // A map's first byte holds the number of fields, up to 15.
     hello[2] += 1;
     hello.extend_from_slice(b"\xa6speaks\x92\x02\x03");
     hello
 }
 
-/// The hello of an agent from before fields had names.
+/// The hello of an agent of a release before fields had names.
 fn earlier_hello(secret: u8) -> Vec<u8> {
     let fields = b"\x01\x01\x94\x05\xa5crate\xc4\x20";
     [&fields[..], &[secret; 32], &[0xc0]].concat()
@@ -65,7 +65,7 @@ async fn the_crates_sockets_talk_to_an_aggregator() {
         let answer = timeout(SOON, dealer.recv()).await.unwrap().unwrap();
         assert!(is_welcome(&answer), "{answer:?}");
     }
-    // A REQ puts an empty frame in front, and takes an answer without one for none: it is read.
+    // A REQ sends an empty frame first, and ignores an answer without one: its hello is still read.
     let mut req = ReqSocket::new();
     req.connect(&agents).await.unwrap();
     req.send(ZmqMessage::from(hello(2))).await.unwrap();
@@ -122,7 +122,7 @@ async fn an_agent_talks_to_the_crates_sockets() {
     let mut answer = ZmqMessage::from(peer);
     answer.push_back(Bytes::copy_from_slice(writer.as_slice()));
     router.send(answer).await.unwrap();
-    // Frames that cannot be read are counted as frames.
+    // Unreadable frames are counted.
     let heard = timeout(SOON, async {
         while agent.stats().frames_refused == 0 {
             let topic = Bytes::copy_from_slice(Topic::CONTROL.as_bytes());

@@ -1,4 +1,4 @@
-//! Lengths that nobody means: a frame that announces terabytes, before READY and after it.
+//! Absurd lengths: a frame header that states terabytes, before READY and after it.
 
 use tollgate_zmtp::{SocketType, opening};
 

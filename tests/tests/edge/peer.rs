@@ -1,4 +1,4 @@
-//! A peer made of bytes: it sends what it likes.
+//! A peer on a raw socket, which sends arbitrary bytes.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -26,12 +26,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One that has only connected.
+    /// A peer that has only connected.
     pub fn connect(address: &str, role: SocketType) -> Self {
         Self::over(TcpStream::connect(address).unwrap(), role)
     }
 
-    /// One that has connected from this address of loopback, and keeps so few bytes that it has not read.
+    /// A peer that connects from this loopback address, with a receive buffer of `keeps` bytes.
     pub fn connect_from(from: [u8; 4], keeps: usize, address: &str, role: SocketType) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(keeps).unwrap();
@@ -41,7 +41,7 @@ impl Peer {
         Self::over(socket.into(), role)
     }
 
-    /// One whose handshake is complete, from this address.
+    /// A peer from this address with a complete handshake.
     pub fn ready_from(from: [u8; 4], address: &str, role: SocketType) -> Self {
         let mut peer = Self::connect_from(from, 1 << 20, address, role);
         peer.greet(&opening(role));
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// One whose handshake is complete.
+    /// A peer with a complete handshake.
     pub fn ready(address: &str, role: SocketType) -> Self {
         let mut peer = Self::connect(address, role);
         peer.greet(&opening(role));
@@ -72,7 +72,7 @@ impl Peer {
         assert!(matches!(self.event(), Some(Event::Ready { .. })));
     }
 
-    /// Sends bytes, if the other side still takes them; whether it did.
+    /// Sends bytes. Returns whether the other side still took them.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -81,7 +81,7 @@ impl Peer {
         assert!(self.try_send(bytes), "the other side has ended");
     }
 
-    /// The next thing that the other side says; `None` once it has ended.
+    /// The next event from the other side; `None` once it has closed.
     pub fn event(&mut self) -> Option<Event> {
         loop {
             let mut input = &self.unread[..];
@@ -100,7 +100,7 @@ impl Peer {
         }
     }
 
-    /// The next message's last frame; `None` once the other side has ended.
+    /// The last frame of the next message; `None` once the other side has closed.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.event()? {
@@ -110,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// Reads whatever comes until the other side ends the connection.
+    /// Reads until the other side closes the connection.
     pub fn is_ended(&mut self) {
         let mut bytes = vec![0; 64 << 10];
         loop {
@@ -141,7 +141,7 @@ fn is_end(kind: ErrorKind) -> bool {
     )
 }
 
-/// An agent made by hand, which has said hello.
+/// A simulated agent, which has sent its hello.
 pub struct Hitter {
     pub peer: Peer,
     secret: EpochSecret,
@@ -158,7 +158,7 @@ impl Hitter {
         Self::over(Peer::ready(agents, SocketType::Dealer), secret)
     }
 
-    /// One that comes from this address.
+    /// An agent from this address.
     pub fn from(from: [u8; 4], agents: &str) -> Self {
         Self::over(Peer::ready_from(from, agents, SocketType::Dealer), [8; 32])
     }
@@ -179,7 +179,7 @@ impl Hitter {
         }
     }
 
-    /// What the next record says of its sender.
+    /// The sender of the next record.
     pub fn sender(&mut self) -> Sender<'static> {
         let wall = std::time::UNIX_EPOCH.elapsed().unwrap();
         self.sequence += 1;
@@ -191,7 +191,7 @@ impl Hitter {
         }
     }
 
-    /// Sends a record for a partition, and gives what is answered.
+    /// Sends a record for a partition, and returns the answer.
     pub fn append(&mut self, partition: u32, record: &[u8]) -> FromAggregator {
         self.peer.say(&FromAgent::Append {
             id: 1,
@@ -201,7 +201,7 @@ impl Hitter {
         self.peer.answer()
     }
 
-    /// A record of two hits of each of these domains that are of one partition.
+    /// A record with two hits of each of these domains that belong to one partition.
     pub fn record(&mut self, resource: &str, domains: &[String]) -> Vec<u8> {
         let sender = self.sender();
         let hits = domains
@@ -219,7 +219,7 @@ impl Hitter {
         writer.as_slice().to_vec()
     }
 
-    /// Has so many domains of a resource denied.
+    /// Has `count` domains of a resource denied.
     pub fn deny(&mut self, resource: &str, count: usize, partitions: u32) {
         let all: Vec<String> = (0..count).map(|n| format!("tenant-{n:06}")).collect();
         for partition in 0..partitions {

@@ -1,4 +1,4 @@
-//! Subscribers that read nothing, or little: what waits for each, and for all.
+//! Subscribers that read nothing, or little: the bounds on what is queued for each, and for all.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ impl Feed {
         }
     }
 
-    /// Publishes frames of 64 KiB, each once the one before has been handed on.
+    /// Publishes frames of 64 KiB, each once the previous one has been handed on.
     fn publish(&self, frames: u64) {
         for _ in 0..frames {
             let before = self.counters.frames.load(Ordering::Relaxed);
@@ -78,12 +78,12 @@ impl Feed {
     }
 }
 
-/// A topic of a resource of this number.
+/// The topic of the resource with this number.
 fn topic(number: usize) -> Topic {
     Topic::of_resource(&[0; 16], &format!("r-{number}"))
 }
 
-/// Reads all that comes, in a thread; how many bytes came.
+/// Reads everything, in a thread. Returns how many bytes came.
 fn reads_all(mut peer: Peer) -> std::thread::JoinHandle<usize> {
     std::thread::spawn(move || {
         let mut bytes = vec![0; 256 << 10];
@@ -106,7 +106,7 @@ fn what_waits_for_a_deaf_subscriber_is_bounded_and_no_one_elses_loss() {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) {
         feed.publish(16);
-        // A MiB for the deaf one, and a moment's for the other.
+        // A MiB for the peer that does not read, and a moment's worth for the other.
         assert!(feed.edge.queued.get() <= (1 << 20) + (1 << 20));
     }
     assert!(0 < feed.counters.dropped.load(Ordering::Relaxed));
@@ -126,7 +126,7 @@ fn who_leaves_all_to_the_systems_buffers_is_counted_as_stalled() {
         stall: Duration::from_secs(1),
         ..Bounds::default()
     });
-    // ZMTP 3.0, which knows no pings: nothing but the system tells that nobody reads.
+    // ZMTP 3.0 has no pings: only the operating system can notice that the peer does not read.
     let mut opening = opening(SocketType::Sub).to_vec();
     opening[11] = 0;
     let mut deaf = Vec::new();
@@ -170,7 +170,7 @@ fn one_address_takes_half_of_all_topics_and_ends_nobody_elses() {
             feed.counters.subscriptions.load(Ordering::Relaxed) == count
         });
     };
-    // The honest one has more than anybody else, which is no reason to end it.
+    // The honest one has the longest queue, which is no reason to close it.
     let mut honest = of(2, 0..90);
     have(90);
     let mut kept = Vec::new();
@@ -186,7 +186,7 @@ fn one_address_takes_half_of_all_topics_and_ends_nobody_elses() {
     }
     let newcomer = of(3, 90..100);
     have(90 + 200 + 10);
-    // When all is taken, newcomers end, and nobody who was there.
+    // When the total bound is reached, new subscribers are closed, and no existing one.
     kept.push(of(4, 0..100));
     have(400);
     of(3, 0..1).is_ended();
@@ -197,7 +197,7 @@ fn one_address_takes_half_of_all_topics_and_ends_nobody_elses() {
     );
     feed.publisher.publish(topic(7), vec![7; 32]);
     assert!(honest.message().is_some());
-    // Who leaves makes room.
+    // A subscriber that leaves makes room.
     drop(newcomer);
     have(390);
     kept.push(of(1, 0..0));
@@ -218,7 +218,7 @@ fn who_trickles_keeps_its_connection_and_misses_frames() {
         move || {
             let mut bytes = vec![0; 32 << 10];
             let mut all = 0;
-            // Slower than the feed by far, and never still.
+            // Much slower than the feed, but never idle.
             while !over.load(Ordering::Relaxed) {
                 all += slow.stream.read(&mut bytes).expect("it goes on");
                 std::thread::sleep(Duration::from_millis(20));
@@ -254,7 +254,7 @@ fn of_all_that_waits_the_largest_backlog_goes_first() {
     feed.until("no more than fit are left", || {
         feed.edge.feed.open.load(Ordering::Relaxed) <= 12
     });
-    // Somebody who reads hears what comes.
+    // A subscriber that reads receives everything.
     let honest = reads_all(feed.subscriber());
     feed.publish(16);
     drop((deaf, feed));
@@ -284,7 +284,8 @@ fn subscriptions_without_end_are_not_read() {
     let mut churning = Peer::ready(&feed.address, SocketType::Sub);
     let topic = topic(0);
     let both = [subscribe(topic.as_bytes()), cancel(topic.as_bytes())].concat();
-    // Two hundred a second are read of it: this would take half an hour, and is over at the sockets' bound.
+    // The server reads two hundred of them a second, so all would take half an hour; writing stops
+    // at the sockets' bound.
     let within = Duration::from_secs(2);
     churning.stream.set_write_timeout(Some(within)).unwrap();
     assert!(!churning.try_send(&both.repeat(200_000)));

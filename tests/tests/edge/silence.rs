@@ -1,4 +1,4 @@
-//! Connections that say nothing: they end, and keep nobody out meanwhile.
+//! Silent connections: the aggregator closes them, and they keep nobody out meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn the_oldest_silent_connection_of_an_address_makes_room() {
     attacked.until("64 are kept", |now| {
         now.metric("tollgate_connections_pending") == 64
     });
-    // A new agent comes from the same address, and is heard.
+    // A new agent from the same address is served.
     attacked.denials_arrive();
     let agents = attacked.serving.agents.clone();
     let mut another = Peer::connect(&agents, SocketType::Dealer);
@@ -31,7 +31,7 @@ fn the_oldest_silent_connection_of_an_address_makes_room() {
     attacked.has_grown_at_most(0);
     attacked.until("the others are counted", |now| {
         let ended = now.ended("agents", "pending_of_address");
-        // The newcomer made one go if it came last.
+        // If the newcomer came last, one of its peers' connections was closed for it.
         800 - 64 <= ended + now.ended("feed", "pending_of_address")
     });
     held.clear();
@@ -73,7 +73,7 @@ fn five_hundred_that_come_at_once_from_one_address_are_all_let_in() {
 fn who_does_not_become_ready_in_time_is_ended() {
     let mut attacked = Attacked::start("[listen]\nhandshake_timeout = \"300ms\"");
     let mut silent = silent(&attacked.serving.agents, 8);
-    // One byte of the greeting now and then is not a handshake either.
+    // A byte of the greeting now and then is not a handshake either.
     let greeting = opening(SocketType::Sub);
     let mut trickling = Peer::connect(&attacked.serving.feed, SocketType::Sub);
     for byte in greeting.chunks(1) {
@@ -110,7 +110,7 @@ fn nobody_is_blamed_for_the_time_in_which_the_process_stood_still() {
         Attacked::start("[listen]\nping_after = \"100ms\"\nsilence_timeout = \"1s\"");
     let serving = &attacked.serving;
     serving.pause();
-    // The fault that is tried, and no wait for anything.
+    // This is the tested fault, not a wait for something.
     std::thread::sleep(Duration::from_millis(2_200));
     serving.resume();
     attacked.denials_arrive();
@@ -121,7 +121,8 @@ fn nobody_is_blamed_for_the_time_in_which_the_process_stood_still() {
 #[test]
 fn without_descriptors_health_and_agents_go_on() {
     let mut attacked = Attacked::start("[listen]\nhandshake_timeout = \"1s\"");
-    // As if it had been started with so few: what is kept back of them is for it alone.
+    // Lowers the limit on descriptors at run time; the reserve of descriptors counts only for this
+    // process.
     let limit = attacked.metric("tollgate_connections_open{port=\"agents\"}");
     assert_eq!(limit, 1, "the honest agent");
     let pid = Pid::from_raw(i32::try_from(attacked.serving.pid()).unwrap()).unwrap();
@@ -136,14 +137,14 @@ fn without_descriptors_health_and_agents_go_on() {
     let mut held = silent(&attacked.serving.agents, 60);
     attacked.until("accepting has paused", |now| {
         let http = now.serving.http.clone();
-        // While descriptors are gone, HTTP waits as well.
+        // While descriptors are exhausted, HTTP waits as well.
         let text = get_text(&*http, "/metrics").unwrap_or_default();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("tollgate_accept_pauses_total "));
         line.is_some_and(|count| count != "0")
     });
-    // The handshakes end, and with them the want.
+    // When the handshakes time out, descriptors are free again.
     let begun = Instant::now();
     while get_text(&*attacked.serving.http, "/healthz").as_deref() != Some("ok\n") {
         assert!(begun.elapsed() < SOON, "health is not answered");

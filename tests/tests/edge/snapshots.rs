@@ -1,4 +1,4 @@
-//! Those who ask and do not read: snapshots, hellos and appends.
+//! Peers that ask and do not read: snapshots, hellos and appends.
 
 use tollgate_shared::epoch::EpochSecret;
 use tollgate_shared::wire::Writer;
@@ -69,7 +69,7 @@ fn who_reads_a_snapshot_slowly_gets_all_of_it_and_holds_up_nobody() {
         }
     }
     assert_eq!(told, DENIED);
-    // One that went away in the middle leaves nothing to be done.
+    // A peer that closed its connection in the middle leaves no work behind.
     let mut gone = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     gone.send(&ask(8));
     drop(gone);
@@ -98,7 +98,7 @@ fn who_says_hello_and_does_not_read_is_not_read_either() {
     attacked.until("it is ended", |now| now.ended("agents", "stalled") == 1);
     attacked.has_grown_at_most(1 << 20);
     attacked.denials_arrive();
-    // The operator is told who, what was found, and what is allowed.
+    // The log names the peer, what was found, and what is allowed.
     let said = attacked.serving.stop();
     let line = said.iter().find(|line| line.contains("ended a connection"));
     let line = line.unwrap_or_else(|| panic!("{said:?}"));

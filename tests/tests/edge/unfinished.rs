@@ -1,4 +1,4 @@
-//! Messages without an end: frames that trickle, parts without a last one, subscriptions without number.
+//! Incomplete messages: frames that trickle, messages without a last part, unlimited subscriptions.
 
 use tollgate_shared::wire::frame::Topic;
 use tollgate_zmtp::{SocketType, cancel, subscribe};
@@ -13,7 +13,7 @@ fn unfinished_messages_of_all_take_no_more_than_their_bound() {
     let mut peers: Vec<Peer> = Vec::new();
     for _ in 0..24 {
         let mut peer = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
-        // One that is cut off already takes no more.
+        // A connection that was closed already takes no more.
         if peer.try_send(&header(2, 1 << 20)) {
             peer.try_send(&part);
         }
@@ -32,7 +32,7 @@ fn a_message_that_does_not_end_in_time_ends_its_connection() {
     let mut attacked = Attacked::start("[listen]\nmessage_timeout = \"300ms\"");
     let mut frame = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     frame.send(&header(2, 1_000));
-    // The parts of a message count as one.
+    // The parts of a message count together.
     let mut parts = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     parts.send(&[1, 1, 7]);
     frame.is_ended();
@@ -67,7 +67,7 @@ fn subscriptions_are_whole_topics_and_not_without_number() {
         peer.send(&subscribe(wrong));
         peer.is_ended();
     }
-    // One of 200 MiB is refused by its length.
+    // A frame of 200 MiB is refused by its length.
     let mut peer = Peer::ready(&feed, SocketType::Sub);
     peer.send(&header(2, 200 << 20));
     peer.is_ended();
@@ -75,7 +75,7 @@ fn subscriptions_are_whole_topics_and_not_without_number() {
     let mut many = Peer::ready(&feed, SocketType::Sub);
     for n in 0..1_000 {
         many.send(&subscribe(topic(n).as_bytes()));
-        // Twice is once.
+        // Subscribing twice counts once.
         many.send(&subscribe(topic(0).as_bytes()));
     }
     attacked.until("a thousand are in force", |now| {
@@ -108,7 +108,7 @@ fn whoever_subscribes_and_cancels_without_end_holds_up_no_frame() {
             let mut peer = Peer::ready(&feed, SocketType::Sub);
             let within = std::time::Duration::from_millis(100);
             peer.stream.set_write_timeout(Some(within)).unwrap();
-            // What is not read is not taken: the flood stops at its socket.
+            // The server does not read further, so the flood stops at its socket.
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
                 peer.try_send(&flood);
             }

@@ -1,13 +1,13 @@
-//! An aggregator that says what it likes.
+//! An aggregator that sends arbitrary bytes.
 
 use super::*;
 
 /// A listener that serves each connection by `serve`, until it is dropped.
 pub struct Hostile {
-    /// Where it listens.
+    /// Its address.
     pub address: String,
     over: Arc<AtomicBool>,
-    /// Connections so far.
+    /// How many connections there were.
     pub met: Arc<AtomicU64>,
 }
 
@@ -18,7 +18,7 @@ impl Drop for Hostile {
 }
 
 impl Hostile {
-    /// Starts one.
+    /// Starts it.
     pub fn start(serve: impl Fn(u64, TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -47,13 +47,13 @@ impl Hostile {
         Self { address, over, met }
     }
 
-    /// An agent that is told of it.
+    /// An agent that uses it.
     pub fn agent(&self) -> Agent {
         let agent = Agent::builder().name("a").aggregator(self.address.clone());
         agent.build().unwrap()
     }
 
-    /// So many connections have been served, and nobody was refused meanwhile.
+    /// Waits until this many connections were served; no call may be refused meanwhile.
     pub fn meets(&self, agent: &Agent, connections: u64) {
         let search = agent.rate("api.search");
         let begun = Instant::now();
@@ -68,7 +68,7 @@ impl Hostile {
     }
 }
 
-/// Opens as a ROUTER and waits for the first hello; its nonce.
+/// Opens as a ROUTER and waits for the first hello. Returns its nonce.
 pub fn hello(stream: &mut TcpStream) -> Option<u64> {
     stream.write_all(&opening(SocketType::Router)).ok()?;
     let mut decoder = Decoder::new(SocketType::Router, PeerLimits::default());
@@ -86,7 +86,8 @@ pub fn hello(stream: &mut TcpStream) -> Option<u64> {
     }
 }
 
-/// A welcome to a hello, of a log of so many partitions and a fleet of so many members.
+/// A welcome that answers a hello, for a log with `partitions` partitions and a fleet with
+/// `members` members.
 pub fn welcome(nonce: u64, partitions: u32, members: u32) -> Vec<u8> {
     let members = (0..members).map(|n| Member {
         instance: u128::from(n) + 100,

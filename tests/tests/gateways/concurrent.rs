@@ -1,4 +1,5 @@
-//! Requests at a time through Envoy: held from a request's head to the end of its stream, and counted once.
+//! Concurrent requests through Envoy: each holds a copy from its head to the end of its stream, and
+//! counts once.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,8 +11,8 @@ use crate::fronts::{Front, Ports};
 use crate::service::Service;
 use crate::{WITHIN, await_status, call, get, start_gateway};
 
-/// The shipped configuration names `http.concurrent`, and a rule makes another resource of it: what is refused shows that
-/// the gateway has learnt the rule.
+/// The shipped configuration uses `http.concurrent`, and a rule maps it to another resource: a
+/// refusal shows that the gateway has learnt the rule.
 const LIMITS: &str = r#"
 version = 1
 rules = 2
@@ -25,10 +26,10 @@ rules = [
 ]
 "#;
 
-/// Long enough for a request to be decided, mostly; whoever was too fast tries again.
+/// Usually long enough for a request to be decided; if not, the test tries again.
 const ABOUT_THERE: Duration = Duration::from_millis(50);
 
-/// A request whose body is still to come, so that it is in use until then.
+/// A request whose body is not sent yet, so that it holds a copy until then.
 struct Open(TcpStream);
 
 impl Open {
@@ -40,11 +41,11 @@ impl Open {
         Self(stream)
     }
 
-    /// The status, once the body is there.
+    /// Sends the body and returns the status.
     fn end(mut self) -> String {
         self.0.set_read_timeout(Some(WITHIN)).expect("a socket");
         let mut answer = String::new();
-        // One that was refused already need not read the body.
+        // The server need not read the body of a refused request.
         let _ = self.0.write_all(b"body");
         let _ = self.0.read_to_string(&mut answer);
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
@@ -77,13 +78,13 @@ pub fn limits_and_counts(front: &Front) {
     let _front = front.start(&dir, &ports);
     await_status(&web, 200, "it starts");
 
-    // The first calls come before the gateway has learnt that the resource is limited by copies.
+    // At first the gateway has not learnt yet that the resource limits copies.
     let until = Instant::now() + WITHIN;
     loop {
         let open = Open::begin(&web);
         std::thread::sleep(ABOUT_THERE);
         let beside = status(&web);
-        // What Envoy reports of the one that was refused gives nothing back.
+        // Envoy's report of the refused request releases nothing.
         std::thread::sleep(ABOUT_THERE);
         let still = status(&web);
         let ended = open.end();

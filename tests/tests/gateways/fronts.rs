@@ -6,22 +6,22 @@ use std::process::{Command, Stdio};
 
 use crate::{Process, start};
 
-/// A web server that stands in front of a service.
+/// A web server in front of a service.
 pub struct Front {
-    /// What its test is called.
+    /// The name of its test.
     pub name: &'static str,
     /// The program.
     pub program: &'static str,
-    /// Its files of `deploy/gateways`; the first is its configuration.
+    /// Its files in `deploy/gateways`; the first is its configuration.
     files: &'static [&'static str],
-    /// Whether it asks the gateway by a Unix socket.
+    /// Whether it reaches the gateway by a Unix socket.
     pub by_socket: bool,
     /// Whether CI installs it.
     pub is_required: bool,
     arguments: &'static [&'static str],
 }
 
-/// All that have a configuration.
+/// All web servers with a shipped configuration.
 pub const FRONTS: &[Front] = &[
     Front {
         name: "nginx",
@@ -88,7 +88,7 @@ pub const ENVOY_RLS: Front = Front {
     ],
 };
 
-/// The ports of the shipped files: the service's, the web server's, the gateway's for HTTP and for gRPC, and two of
+/// The ports in the shipped files: the service's, the web server's, the gateway's for HTTP and for gRPC, and two of
 /// Caddy's and Traefik's own.
 const SHIPPED: [&str; 6] = ["8081", "8080", "7404", "7405", "8088", "8089"];
 
@@ -102,7 +102,7 @@ pub struct Ports {
     more: [u16; 2],
 }
 
-/// Listens at a port in which no shipped one stands: those are replaced one after the other.
+/// Listens at a port that contains none of the shipped numbers, since those are replaced one after the other.
 pub fn listen() -> TcpListener {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -125,7 +125,7 @@ pub fn free_port() -> u16 {
 impl Ports {
     /// Ports that were free a moment ago.
     pub fn choose(dir: &Path, service: u16) -> Self {
-        // All are bound before one is given up, so that they differ.
+        // Bind all before releasing one, so that they differ.
         let bound: Vec<TcpListener> = (0..5).map(|_| listen()).collect();
         let port = |index: usize| bound[index].local_addr().expect("an address").port();
         Self {
@@ -155,7 +155,7 @@ impl Front {
         tried.is_ok_and(|status| status.success())
     }
 
-    /// Starts it with its shipped configuration, of which ports and the socket alone are others.
+    /// Starts it with its shipped configuration, in which only ports and the socket are replaced.
     pub fn start(&self, dir: &Path, ports: &Ports) -> Process {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gateways");
         for file in self.files {
@@ -178,8 +178,8 @@ impl Front {
             std::fs::write(dir.join(file), text).expect("a directory to write to");
         }
         if self.program == "nginx" {
-            // What is shipped is a server; all around it is the machine's own. One process, since a worker would
-            // outlive a master that is killed.
+            // The shipped file is a server block; the rest is the machine's own. One process, since a worker would
+            // outlive a killed master.
             let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
             let paths: String = paths
                 .iter()

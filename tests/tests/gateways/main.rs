@@ -1,8 +1,8 @@
 //! Web servers in front of a service, with the shipped configurations of `deploy/gateways` and a gateway beside them.
 //!
-//! One table for all of them: what is let through, refused, told in headers; a body; a forged address; a gateway that
-//! is gone. And schemathesis, which asks the gateway and an aggregator all that their descriptions allow. Each is ignored
-//! where its program is not there; `TOLLGATE_PROGRAMS=required` fails instead.
+//! One table for all of them: calls let through and refused, headers, a body, a forged address, a gateway that has
+//! ended. And schemathesis, which sends the gateway and an aggregator everything that their API descriptions allow.
+//! Each is ignored if its program is missing; `TOLLGATE_PROGRAMS=required` fails instead.
 
 mod concurrent;
 mod fronts;
@@ -20,13 +20,13 @@ use tollgate_tests::serving::Serving;
 use fronts::{ENVOY_RLS, FRONTS, Front, Ports};
 use service::Service;
 
-/// How many calls a minute one address has.
+/// How many calls a minute one address may make.
 const LIMIT: usize = 6;
 
-/// Refused at the latest at the call of this number: a denial takes milliseconds, and a web server as many.
+/// By this call an address must be refused: a denial takes milliseconds, and so does a web server.
 const CALLS_MAX: usize = 400;
 
-/// How long a web server may take to start, or to see that a gateway is gone.
+/// How long a web server may take to start, or to notice that the gateway has ended.
 const WITHIN: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn start(command: &mut Command) -> Process {
     Process(child.spawn().expect("a program that is there"))
 }
 
-/// What a request through the web server is answered: status, head, body.
+/// The answer to a request through the web server: status, head, body.
 fn call(web: &str, request: &str) -> Option<(u16, String)> {
     ask(web, request.as_bytes())
 }
@@ -126,7 +126,7 @@ fn limits_and_fails_open(front: &Front) {
     let _front = front.start(&dir, &ports);
     await_status(&web, 200, "it starts");
 
-    // A body reaches the service whole, though the gateway is asked first.
+    // A body reaches the service whole, although the gateway is asked first.
     let body = "x".repeat(10_000);
     let post = format!(
         "POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -140,7 +140,7 @@ fn limits_and_fails_open(front: &Front) {
         front.program
     );
 
-    // Whatever a client writes in front of its address or behind its path.
+    // Whatever a client writes before its address or after its path.
     let forged = get("X-Forwarded-For: 203.0.113.7\r\nX-Tenant: other\r\n");
     let refused = (0..CALLS_MAX).any(|_| {
         std::thread::sleep(Duration::from_millis(2));
@@ -161,7 +161,7 @@ fn limits_and_fails_open(front: &Front) {
         );
     }
 
-    // Nobody decides any more: requests go on.
+    // Without a gateway requests go on.
     let _ = gateway.0.kill();
     let _ = gateway.0.wait();
     await_status(&web, 200, "the gateway is gone");

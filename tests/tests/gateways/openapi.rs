@@ -1,7 +1,7 @@
-//! HTTP as `/v1/openapi.json` describes it: schemathesis asks what the descriptions allow and what they do not, and finds
-//! no answer that they do not have.
+//! HTTP as `/v1/openapi.json` describes it: schemathesis sends requests that the descriptions allow and that they
+//! forbid, and every answer is described.
 //!
-//! Its examples are few, and the same each time. What it must not take for a fault stands in `schemathesis.toml`.
+//! Its examples are few, and the same each time. `schemathesis.toml` lists what it must not report as a fault.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ limit = 2
 reserve = "strict"
 "#;
 
-/// Of the methods by which a gateway may be asked about a request, which are answered alike, these are tried.
+/// The tested methods, of those by which a gateway can be asked about a request; it answers all of them alike.
 const METHODS: [&str; 3] = ["GET", "HEAD", "POST"];
 
 fn schemathesis() -> Command {
@@ -72,7 +72,7 @@ fn answers_are_as_described() {
         assert!(began.elapsed() < WITHIN, "the gateway does not answer");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Both at once: each waits for the other's process most of the time.
+    // Both at once: each waits for the other process most of the time.
     let addresses = [("gateway", &gateway), ("aggregator", &aggregator.http)];
     let running = addresses.map(|(name, address)| {
         let child = check(address, &dir).spawn();
@@ -81,14 +81,14 @@ fn answers_are_as_described() {
     for (name, child) in running {
         let output = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stdout);
-        // Where nothing was tried there is no such line.
+        // Without any test there is no such line.
         let is_checked = said.contains("Test cases:") && !said.contains(" 0 generated");
         assert!(output.status.success() && is_checked, "{name}:\n{said}");
     }
     let _ = std::fs::remove_dir_all(&dir);
 }
 
-/// What checks the interface at an address against its own description.
+/// The command that checks the interface at an address against its own description.
 fn check(address: &str, dir: &Path) -> Command {
     let settings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateways/schemathesis.toml");
     let mut command = schemathesis();

@@ -26,7 +26,7 @@ impl Service {
     }
 }
 
-/// Requests of one connection; it ends at the first that cannot be read.
+/// Serves the requests of one connection; ends at the first that cannot be read.
 fn serve(stream: TcpStream) -> Option<()> {
     let mut writer = stream.try_clone().ok()?;
     let mut reader = BufReader::new(stream);
@@ -57,7 +57,7 @@ fn serve(stream: TcpStream) -> Option<()> {
     }
 }
 
-/// The status and the head that answer a request.
+/// The status and the head of the answer to a request.
 pub fn head(address: &str, request: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream

@@ -1,8 +1,8 @@
 //! What the project depends on is what `deny.toml` allows: licences, crates, sources.
 //!
-//! Reads what `cargo metadata` says of every crate: offline and of this platform, or, where CI asks for
-//! everything, of all features and platforms. Knows no advisories. What stays true: a field of `deny.toml`
-//! that is not understood is a fault, so that nothing stands in it unchecked.
+//! Reads the output of `cargo metadata` about every crate: offline and for this platform or, if CI
+//! asks for everything, for all features and platforms. Knows no advisories. What stays true: an
+//! unknown field of `deny.toml` is a fault, so that nothing in it stays unchecked.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -61,7 +61,7 @@ struct Sources {
 fn rules() -> Rules {
     let text = std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
     let rules: Rules = toml::from_str(&text).unwrap_or_else(|fault| panic!("deny.toml: {fault}"));
-    // What is checked below is this, and nothing laxer or stricter.
+    // The checks below implement exactly these settings.
     assert!(rules.graph.all_features && rules.bans.allow_wildcard_paths);
     assert_eq!(rules.bans.multiple_versions, "allow");
     assert_eq!(rules.bans.wildcards, "deny");
@@ -90,7 +90,7 @@ fn crates() -> Vec<Value> {
     serde_json::from_value(metadata["packages"].take()).expect("a list of crates")
 }
 
-/// What is wrong with the crates, one line each.
+/// The faults of the crates, one line each.
 fn faults(rules: &Rules, crates: &[Value]) -> Vec<String> {
     let mut faults = Vec::new();
     for of in crates {
@@ -115,7 +115,7 @@ fn faults(rules: &Rules, crates: &[Value]) -> Vec<String> {
         let known = match source.split_once('+') {
             Some(("registry", registry)) => rules.sources.allow_registry.contains(registry),
             Some((_, git)) => rules.sources.allow_git.contains(git),
-            // The project's own.
+            // The project's own crate.
             None => source.is_empty() && of["source"].is_null(),
         };
         if !known {
@@ -128,7 +128,7 @@ fn faults(rules: &Rules, crates: &[Value]) -> Vec<String> {
     faults
 }
 
-/// Dependencies of one of our crates that take any version, and are not in the workspace.
+/// Dependencies of one of our crates that accept any version, and are not in the workspace.
 fn wildcards(name: &str, of: &Value) -> Vec<String> {
     let dependencies = of["dependencies"].as_array().map(Vec::as_slice);
     let any = dependencies.unwrap_or_default().iter();
@@ -137,7 +137,7 @@ fn wildcards(name: &str, of: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether an SPDX expression offers what is allowed. `/` is how older crates write OR.
+/// Whether an SPDX expression offers an allowed licence. Older crates write `/` for OR.
 fn is_allowed(license: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = license
         .replace('/', " OR ")

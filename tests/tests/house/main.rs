@@ -1,4 +1,5 @@
-//! The house itself: what documents say of the tree is true, and every file says what it is for.
+//! The repository itself: what documents state about the tree is true, and every file states its
+//! purpose.
 
 mod dependencies;
 mod planted;
@@ -35,7 +36,7 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands between backquotes.
+/// The texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,6 +1,7 @@
-//! Bugs that are put into a copy of the tree: they fit the sources, and the sources know nothing of them.
+//! Bugs for a copy of the tree: they fit the sources, and the sources contain no trace of them.
 //!
-//! What stays true: nothing is built here. `.ci/run planted` builds the copy and looks whether the bugs are found.
+//! What stays true: nothing is built here. `.ci/run planted` builds the copy and checks that the
+//! bugs are found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use tollgate_planted::Planting;
 
 use super::{root, sources};
 
-/// The directories of what is shipped.
+/// The directories of shipped code.
 const SHIPPED: [&str; 3] = ["shared", "aggregator", "agent"];
 
 #[test]

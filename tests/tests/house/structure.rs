@@ -1,8 +1,8 @@
-//! Gates on the structure: modules in a circle, long files, long functions, names that are defined again and again.
+//! Gates on the structure: cyclic modules, long files, long functions, names that are defined again and again.
 //!
-//! Each gate compares what it finds with `exceptions.txt` beside this file. What is found and not listed fails, and
-//! what is listed and no longer found fails, too: so the list only shrinks, and says what is left to do. Sources are
-//! read as rustfmt leaves them; what stands behind `#[cfg(test)]` does not count for circles and names.
+//! Each gate compares its findings with `exceptions.txt` beside this file. A finding that is not listed fails, and
+//! so does an entry without finding: the list only shrinks, and shows what is left to do. Sources are expected as
+//! rustfmt formats them; code after `#[cfg(test)]` does not count for cycles and names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const DEFINITIONS_MAX: usize = 2;
 
-/// A source, its path below the workspace, and its text.
+/// A source, its path in the workspace, and its text.
 struct Source {
     path: String,
     text: String,
@@ -36,7 +36,7 @@ impl Source {
         files.into_iter().map(of).collect()
     }
 
-    /// The text that is built for a service: without the tests in it, and without comments.
+    /// The code that is built for a service: without tests and comments.
     fn shipped(&self) -> String {
         let text = self.text.split("#[cfg(test)]\nmod tests {").next();
         let lines = text.unwrap_or_default().lines();
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// What is listed under a heading of `exceptions.txt`: the first word of each line; the rest is a reason.
+/// The entries under a heading of `exceptions.txt`: the first word of each line; the rest is a reason.
 fn excepted(heading: &str) -> BTreeSet<String> {
     let list = include_str!("exceptions.txt");
     let heading = format!("[{heading}]");
@@ -63,7 +63,7 @@ fn excepted(heading: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Fails where what was found is not what is listed.
+/// Fails unless the findings equal the entries.
 fn compare(heading: &str, what: &str, found: &BTreeSet<String>) {
     let listed = excepted(heading);
     let new: Vec<&String> = found.difference(&listed).collect();
@@ -87,7 +87,7 @@ fn no_file_is_long() {
     compare("files", &what, &long);
 }
 
-/// The functions of a text that are too long. One ends where its closing brace stands as far to the right as its
+/// The functions of a text that are too long. A function ends at a closing brace with the indentation of its
 /// beginning.
 fn long_functions(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
@@ -143,7 +143,8 @@ fn a_long_function_is_found() {
     assert_eq!(long_functions(&text), [""; 0]);
 }
 
-/// The name of the type that a line defines. A `type` within an implementation has the name that its trait gives it.
+/// The name of the type that a line defines. A `type` in an implementation is named by its trait, and does not
+/// count.
 fn type_name(line: &str) -> Option<&str> {
     let code = line.trim_start();
     if code != line && code.starts_with("type ") {
@@ -183,7 +184,7 @@ fn no_name_is_defined_thrice() {
     compare("names", "types of one name in three places", &found);
 }
 
-/// Which modules of a crate name which others, at the top.
+/// Which top-level modules of a crate import which others.
 fn imports(files: &[&Source], src: &str) -> BTreeMap<String, BTreeSet<String>> {
     let top = |source: &Source| {
         let below = source.path.strip_prefix(src).unwrap_or(&source.path);
@@ -218,7 +219,7 @@ fn imports(files: &[&Source], src: &str) -> BTreeMap<String, BTreeSet<String>> {
     imports
 }
 
-/// All that is reached from a module.
+/// All modules that can be reached from a module.
 fn reached<'a>(from: &str, imports: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a str> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
@@ -260,7 +261,7 @@ fn no_modules_import_each_other_in_a_circle() {
 
 #[test]
 fn crates_depend_downwards_only() {
-    // The rooms that may be named by each, besides those of others.
+    // The crates that each crate may import, besides foreign ones.
     let allowed: [(&str, &[&str]); 9] = [
         ("shared", &[]),
         ("shared/zmtp", &[]),

@@ -1,4 +1,5 @@
-//! ACLs, given and taken by Kafka's protocol as nobody's: whoever asks at the open address may.
+//! ACLs, created and deleted by Kafka's protocol without authentication, as the open listener
+//! allows.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,14 +17,14 @@ pub const DESCRIBE_CONFIGS: i8 = 10;
 pub const TOPIC: i8 = 2;
 pub const GROUP: i8 = 3;
 
-/// The name is that of one thing, or what the names of many begin with.
+/// The name is that of one resource, or a prefix of many names.
 pub const ITSELF: i8 = 3;
 pub const BEGINNING: i8 = 4;
 
 pub const DENY: i8 = 2;
 pub const ALLOW: i8 = 3;
 
-/// What an ACL says.
+/// An ACL.
 #[derive(Clone, Debug)]
 pub struct Acl {
     pub user: String,
@@ -35,7 +36,7 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// One that allows something on one thing.
+    /// An ACL that allows something on one resource.
     pub fn of(user: &str, (kind, name): (i8, &str), operation: i8) -> Self {
         Self {
             user: user.to_owned(),
@@ -47,7 +48,7 @@ impl Acl {
         }
     }
 
-    /// The same for all whose names begin so.
+    /// The same for all names with this prefix.
     pub fn beginning(self) -> Self {
         Self {
             pattern: BEGINNING,
@@ -55,7 +56,7 @@ impl Acl {
         }
     }
 
-    /// The opposite.
+    /// The same, denied.
     pub fn denied(self) -> Self {
         Self {
             permission: DENY,
@@ -73,12 +74,12 @@ impl Acl {
     }
 }
 
-/// Makes them.
+/// Creates ACLs.
 pub fn make(open: &str, acls: &[Acl]) {
     change(open, 30, acls);
 }
 
-/// Takes them back.
+/// Deletes ACLs.
 pub fn take(open: &str, acls: &[Acl]) {
     change(open, 31, acls);
 }
@@ -93,7 +94,7 @@ fn change(open: &str, key: i16, acls: &[Acl]) {
     request.extend(count.to_be_bytes());
     acls.iter().for_each(|acl| acl.write(&mut request));
     let answer = ask(open, &request);
-    // The correlation, how long it was held back, how many answers; then each with its error.
+    // The correlation, the throttle time, the number of results; then each with its error.
     assert_eq!(answer[8..12], count.to_be_bytes());
     assert_eq!(answer[12..14], [0; 2], "{answer:?}");
 }
@@ -104,7 +105,7 @@ fn text(request: &mut Vec<u8>, text: &str) {
     request.extend(text.as_bytes());
 }
 
-/// The answer, behind its length.
+/// The answer, without its length.
 fn ask(open: &str, request: &[u8]) -> Vec<u8> {
     let mut broker = TcpStream::connect(open).expect("connects");
     broker.set_read_timeout(Some(WITHIN)).expect("set");

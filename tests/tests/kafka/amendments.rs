@@ -1,5 +1,5 @@
-//! Amendments on a real Kafka: whichever aggregator an operator asks, the one that rules the pair does it;
-//! of two at once the log lets one win; an audit tells them in line.
+//! Amendments on a real Kafka: whichever aggregator receives a command, the one that rules the pair
+//! carries it out; of two at once the log lets one win; an audit reports them in order.
 
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
@@ -26,7 +26,7 @@ fn run(mut command: std::process::Command) -> (Option<i32>, String) {
     )
 }
 
-/// The causes of a domain's denials, if all aggregators say the same of the whole fleet.
+/// The causes of a domain's denials, if all aggregators answer the same for the whole fleet.
 fn causes(fleet: &[&Aggregator], domain: &str) -> Option<Vec<String>> {
     let of = |one: &&Aggregator| {
         let view = get(one.http, &format!("/v1/denials?domain={domain}"))?;
@@ -48,7 +48,7 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
     let fleet = [&one, &two];
     await_whole(&fleet);
 
-    // Domains enough that both rule some of them.
+    // Enough domains that both aggregators rule some of them.
     let domains: Vec<String> = (0..8).map(|number| format!("tenant-{number}")).collect();
     for (index, domain) in domains.iter().enumerate() {
         let (code, text) = run(command(fleet[index % 2], &["ban", "search", domain]));
@@ -89,7 +89,7 @@ pub fn an_operator_may_ask_any_aggregator_of_a_fleet(kafka: &LocalKafka) {
             .is_some_and(|(a, b)| a + b == 1)
     });
 
-    // The partitions move, and what was done moves with them.
+    // The partitions move, and the amendments move with them.
     drop(one);
     await_whole(&[&two]);
     until("what was written is still in force", || {

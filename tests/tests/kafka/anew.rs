@@ -1,5 +1,5 @@
-//! Topics that are deleted or made anew under a running aggregator, and documents that are longer than a
-//! topic takes.
+//! Topics that are deleted or recreated under a running aggregator, and documents that are longer
+//! than a topic accepts.
 
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
 use tollgate_tests::http::get;
@@ -16,7 +16,7 @@ pub fn a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled(kafka
     let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
     await_whole(&[&one]);
     let hits = format!("{prefix}.hits");
-    // So far that the new one begins below.
+    // Enough that the recreated topic begins below.
     until("some ticks are ruled", || {
         one.rules().values().all(|(offset, _)| 20 < *offset)
     });
@@ -69,10 +69,10 @@ pub fn a_document_longer_than_a_topic_takes_is_refused_with_both_lengths(kafka: 
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // By the topic's.
+    // By the topic's bound.
     let limits = format!("{prefix}.limits");
     let mut lower = AlterConfig::new(ResourceSpecifier::Topic(&limits));
-    // What is not said is reset.
+    // Settings that are not stated are reset.
     for (name, value) in [
         ("message.timestamp.type", "LogAppendTime"),
         ("unclean.leader.election.enable", "false"),
@@ -124,7 +124,7 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     let ruling = version(&one);
     delete(kafka, &format!("{prefix}.limits"));
     make(kafka, &prefix, "limits");
-    // The offsets of the new one would be other versions to whoever begins now.
+    // To an aggregator that starts now, the offsets of the new topic would be other versions.
     let other = dir.path().join("other.toml");
     std::fs::write(&other, LIMITS.replace("5/m", "6/m")).expect("written");
     let push = [
@@ -161,7 +161,7 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     assert!(said.contains("they were made anew"), "{said}");
 }
 
-/// Has a topic made that is not there.
+/// Creates a missing topic.
 fn make(kafka: &LocalKafka, prefix: &str, topic: &str) {
     let (code, said) = command(kafka, prefix, &["topics", "create"]);
     assert_eq!(code, Some(0), "{said}");

@@ -1,6 +1,7 @@
-//! What has no business in the topics: a foreign producer's bytes, records that only aggregators may write,
-//! batches for another partition, stamps of clocks that are a year off. None of it stops a partition, each is
-//! counted, and what was refused is kept aside, in a bounded topic, with its reason and offset.
+//! Records that do not belong in the topics: a foreign producer's bytes, records that only aggregators may
+//! write, batches for another partition, stamps of clocks that are a year off. None of them stops a
+//! partition, each is counted, and the refused ones are kept as dead letters, in a bounded topic, with reason
+//! and offset.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ use tollgate_tests::twin;
 use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory, get, reader, until};
 use crate::log::property;
 
-/// The partition that everything bad is written to.
+/// The partition that all bad records are written to.
 pub const PARTITION: u32 = 3;
 
 const YEAR: Span = Span::from_secs(365 * 86_400);
@@ -160,7 +161,7 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
     a_flood_of_garbage_is_bounded(kafka, &prefix, &one);
 }
 
-/// What the topic of refused records has of the three pieces of garbage and the three forgeries.
+/// The dead letters of the three pieces of garbage and the three forgeries.
 fn kept_aside(kafka: &LocalKafka, prefix: &str) {
     let topic = format!("{prefix}.aside");
     assert_eq!(property(kafka, &topic, "cleanup.policy"), "delete");
@@ -186,7 +187,7 @@ fn kept_aside(kafka: &LocalKafka, prefix: &str) {
     assert_eq!(found.expect("the bytes")["length"], length);
 }
 
-/// Of many refused records some are kept; the rest is counted, and the partition is ruled meanwhile.
+/// Of many refused records some are kept; the rest is counted, and the partition is still ruled.
 fn a_flood_of_garbage_is_bounded(kafka: &LocalKafka, prefix: &str, one: &Aggregator) {
     const FLOOD: u64 = 20_000;
     let before = digest(one, PARTITION);
@@ -212,7 +213,7 @@ pub fn digest(one: &Aggregator, partition: u32) -> u64 {
     one.rules().get(&partition).map_or(0, |(offset, _)| *offset)
 }
 
-/// The first so many records of a topic of one partition: keys and values.
+/// The first `count` records of a topic with one partition: keys and values.
 pub fn read(kafka: &LocalKafka, topic: &str, count: usize) -> Vec<(String, Value)> {
     let reader = reader(kafka, topic, 0, Offset::Beginning);
     let end = Instant::now() + WITHIN;

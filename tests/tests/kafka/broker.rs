@@ -1,7 +1,7 @@
-//! What the log of design section 4 takes for granted of a broker, tried on a real one.
+//! What the log assumes of a broker, tested on a real one.
 //!
-//! Knows nothing of Tollgate's own records. The mock broker of librdkafka does neither: it applies
-//! no LogAppendTime, and answers every question for an offset by time with the end.
+//! Uses none of Tollgate's records. The mock broker of librdkafka does not qualify: it applies no
+//! LogAppendTime, and answers every query for an offset by time with the end.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,12 +17,12 @@ use rdkafka::util::Timeout;
 use tokio::runtime;
 use tollgate_tests::kafka::LocalKafka;
 
-/// Far above what a loaded machine needs; a deadline for a broken one.
+/// Far more than a loaded machine needs; a deadline for a broken one.
 const WITHIN: Duration = Duration::from_secs(30);
 
 const RECORDS: i64 = 100;
 
-/// Long ago, so that it cannot be taken for the broker's stamp.
+/// Long ago, so that it cannot be mistaken for the broker's stamp.
 const PRODUCER_STAMP_MS: i64 = 1_000_000;
 
 /// Starts a broker of its own, beside the shared one, so it also shows that two can run at once.
@@ -55,8 +55,8 @@ pub fn records_are_stamped_and_found_by_their_append_time(kafka: &LocalKafka) {
     // Without this the search below could not tell one offset from another.
     assert_ne!(appended_ms[49], appended_ms[50]);
 
-    // Of its own, and assigned nothing: a broker answers one request of a connection at a time, so
-    // a question behind a fetch at the end of a partition waits for `fetch.wait.max.ms`.
+    // A client of its own without assignment: a broker answers one request of a connection at a
+    // time, so a query after a fetch at the end of a partition waits for `fetch.wait.max.ms`.
     let asker = consumer(kafka, &topic);
     for &asked_ms in &appended_ms {
         let first = appended_ms.partition_point(|&at_ms| at_ms < asked_ms);
@@ -86,9 +86,9 @@ fn create(kafka: &LocalKafka, topic: &str) {
     assert_eq!(made, [Ok(topic.to_owned())]);
 }
 
-/// One batch per record, so that each is stamped alone, and a new millisecond halfway.
+/// One batch per record, so that each has a stamp of its own, and a new millisecond halfway.
 fn produce(kafka: &LocalKafka, topic: &str) {
-    // The future one, because `BaseProducer::flush` takes 100 ms at least.
+    // A future producer, because `BaseProducer::flush` takes at least 100 ms.
     let producer: FutureProducer = config(kafka)
         .set("enable.idempotence", "true")
         .set("linger.ms", "0")
@@ -119,7 +119,7 @@ fn consumer(kafka: &LocalKafka, group: &str) -> BaseConsumer {
         .unwrap()
 }
 
-/// The append time of each record, once all have come in order, each with its own content.
+/// The append time of each record, once all have come in order with the expected content.
 fn consume(kafka: &LocalKafka, topic: &str) -> Vec<i64> {
     let mut assignment = TopicPartitionList::new();
     assignment

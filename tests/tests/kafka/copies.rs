@@ -1,4 +1,5 @@
-//! Copies on a real Kafka: agents that hold are killed; and a Kafka that stops buries nobody.
+//! Copies on a real Kafka: agents that hold are killed; and no agent counts as gone because Kafka
+//! stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,22 +29,22 @@ pub fn agents_that_hold_are_killed_and_no_copy_is_lost(kafka: &LocalKafka) {
     report.check(&order);
 }
 
-/// How long Kafka is stopped.
+/// How long Kafka is suspended.
 const STOPPED: Duration = Duration::from_secs(10);
 
-/// How long agents may be silent. Twice as long as by default: a hundred of them in one process on a busy
-/// machine are late by a second, which is not what is tried here.
+/// The agent timeout. Twice the default: a hundred agents in one process on a busy machine are late
+/// by a second, which is not tested here.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Those who hold a copy all the while.
+/// Agents that hold a copy all the while.
 const HOLDERS: u64 = 100;
 
-/// Of them, every so-manyth writes to Kafka itself; the others go through the aggregator.
+/// One in this many agents writes to Kafka directly; the others go through the aggregator.
 const DIRECT: u64 = 10;
 
 /// Silence is counted in ticks, and a log that stands still has none.
 pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
-    // One of its own: others are not to stand still with it.
+    // A broker of its own: other tests must not stand still with it.
     let kafka = LocalKafka::start().expect("another one starts");
     let dir = tempfile::tempdir().expect("a temporary directory");
     let prefix = kafka.fresh_name("copies-stopped");
@@ -68,7 +69,7 @@ pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
     let paused = kafka.pause().expect("it can be stopped");
     std::thread::sleep(STOPPED);
     drop(paused);
-    // It goes on, and for longer than anybody may be silent in it.
+    // The log goes on, for longer than an agent may be silent.
     let witness = agent(&place, HOLDERS);
     let witness_hold = runtime.block_on(take_one_each(std::slice::from_ref(&witness)));
     await_log_time(&place, &format!("d{HOLDERS}"), AGENT_TIMEOUT * 3 / 2);
@@ -79,7 +80,7 @@ pub fn while_kafka_stands_still_no_holder_is_gone(_: &LocalKafka) {
     assert!(10 < looks, "{looks}");
     assert_eq!(place.metric("tollgate_copies_back_total"), 0.0);
 
-    // Those who leave in an orderly way give all back, at once.
+    // Agents that stop in order release everything at once.
     drop((holds, witness_hold));
     runtime.block_on(async {
         for agent in agents.iter().chain([&witness]) {
@@ -111,7 +112,7 @@ fn agent(place: &Place, number: u64) -> Agent {
     agent
 }
 
-/// Each takes a copy of a domain of its own, and has it confirmed.
+/// Each agent takes a copy of a domain of its own, and waits for its confirmation.
 async fn take_one_each(agents: &[Agent]) -> Vec<Hold> {
     let mut holds = Vec::new();
     for agent in agents {
@@ -126,7 +127,7 @@ async fn take_one_each(agents: &[Agent]) -> Vec<Hold> {
     holds
 }
 
-/// The least that was counted of the holders at any time, and how often that was looked at.
+/// The least count of the holders at any time, and the number of observations.
 fn least_counted(place: &Place, over: &AtomicBool) -> (u64, u64) {
     let (mut least, mut looks) = (u64::MAX, 0);
     while !over.load(Ordering::Relaxed) {
@@ -142,7 +143,7 @@ fn least_counted(place: &Place, over: &AtomicBool) -> (u64, u64) {
     (least, looks)
 }
 
-/// Waits until the log's time has gone on so far since a domain's hold was taken.
+/// Waits until the log's time is `on` after a domain's hold was taken.
 fn await_log_time(place: &Place, domain: &str, on: Duration) {
     let until = Instant::now() + SOON;
     let path = format!("/v1/holds?resource=sandbox&domain={domain}");

@@ -19,7 +19,7 @@ const LIMITS_WITHIN: Duration = Duration::from_secs(30);
 const KILLED_AFTER: Duration = Duration::from_secs(4);
 const AWAY: Duration = Duration::from_secs(2);
 
-/// The drill of the runbook, in small: of two groups one aggregator is killed and started again.
+/// The drill of the runbook in small: one aggregator of two groups is killed and restarted.
 pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("attached"));
     let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"));
@@ -27,7 +27,7 @@ pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &Loc
     for one in [&killed, &other] {
         await_whole(&[one]);
     }
-    // Whoever rules may do so before any limits are in force, and a demonstration needs some.
+    // An aggregator may rule before any limits are in force, but a demonstration needs some.
     let begun = Instant::now();
     while get(other.http, "/v1/limits").is_none_or(|limits| limits["version"] == 0) {
         assert!(begun.elapsed() < LIMITS_WITHIN, "no limits are in force");
@@ -41,7 +41,7 @@ pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &Loc
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    // In the middle of its calls, whenever exactly.
+    // In the middle of its calls; the exact instant does not matter.
     std::thread::sleep(KILLED_AFTER);
     killed.kill();
     std::thread::sleep(AWAY);
@@ -58,7 +58,7 @@ pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &Loc
     }
 }
 
-/// The one document that it printed, having ended well.
+/// The single document that the demonstration printed; it must have succeeded.
 fn report_of(output: &std::process::Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -72,7 +72,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Agents write to Kafka, an aggregator rules it and is killed for a while; every refusal is justified.
+/// Agents write to Kafka; the ruling aggregator is killed for a while; every refusal is justified.
 pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
     let output = tollgate()
         .args([
@@ -118,7 +118,7 @@ pub fn the_demonstration_runs_on_a_real_kafka(kafka: &LocalKafka) {
     its_traffic_is_played_under_its_limits(kafka.bootstrap(), &report);
 }
 
-/// The recorded calls under the limits that stand in the log: as many as were let through and refused.
+/// The recorded calls, replayed under the limits in the log: as many are let through and refused.
 fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
     let prefix = demo["topic_prefix"].as_str().expect("a prefix");
     let log = ["--kafka", bootstrap, "--topic-prefix", prefix];
@@ -141,7 +141,7 @@ fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
         .unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
     let (seen, result) = (&report["inputs"]["seen"], &report["results"][0]);
     assert!(0 < number(&seen["hits"]), "{report:#}");
-    // Those of the probes that it makes on its own are recorded as well.
+    // The probes that the demonstration makes on its own are recorded as well.
     let refused = number(&seen["refused_calls"]);
     assert!(number(&demo["refused"]) <= refused, "{report:#}");
     assert!(0 < number(&result["refused"]), "{report:#}");
@@ -151,7 +151,7 @@ fn its_traffic_is_played_under_its_limits(bootstrap: &str, demo: &Value) {
     );
 }
 
-/// The topics that the demonstration left, audited: with a kill in them, and with all of the model.
+/// Audits the topics of the demonstration, with a kill in them, and with the model for all pairs.
 fn what_was_announced_is_what_the_log_says(bootstrap: &str, demo: &Value) {
     let prefix = demo["topic_prefix"].as_str().expect("a prefix");
     let log = ["--kafka", bootstrap, "--topic-prefix", prefix];

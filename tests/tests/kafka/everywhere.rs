@@ -1,5 +1,5 @@
-//! Any aggregator answers for the whole fleet: what it does not rule it asks of those who do, and it names
-//! what nobody answers for.
+//! Any aggregator answers for the whole fleet: it asks the others about what it does not rule, and
+//! names the partitions for which none answers.
 
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
@@ -9,7 +9,7 @@ use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
 
 const DOMAINS: usize = 12;
 
-/// What a command about a fleet says: its code, its lines as JSON, and what it says of itself.
+/// The result of a command about a fleet: its exit code, its lines as JSON, and its other output.
 pub fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     let output = tollgate()
         .args(args)
@@ -25,7 +25,7 @@ pub fn ask(of: &Aggregator, args: &[&str]) -> (Option<i32>, Vec<Value>, String) 
     (output.status.code(), lines.collect(), said)
 }
 
-/// The domains that one lists, and what it says of all of them together.
+/// The domains that an aggregator lists for a query; `None` unless the whole fleet answered.
 fn listed(of: &Aggregator, args: &[&str]) -> Option<Vec<String>> {
     let (code, lines, _) = ask(of, args);
     let domain = |line: &Value| line["domain"].as_str().map(str::to_owned);
@@ -50,7 +50,7 @@ pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(ka
             });
         }
         until("each lists all that are denied", || {
-            // Cooldowns last for 10 s: they may end while others are asked.
+            // Cooldowns last 10 s: they may end while other aggregators are asked.
             listed(of, &["denials"]).is_some_and(|denied| !denied.is_empty()) || {
                 hit_much(&one, &domains);
                 false
@@ -66,7 +66,7 @@ pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(ka
         assert_eq!(code, Some(0), "{said}");
     }
 
-    // Killed, and not missed yet: its partitions are named. Then the other has taken over.
+    // Killed, but not missed yet: its partitions are named. Later the other has taken over.
     let of_two: Vec<u32> = two.rules().into_keys().collect();
     assert_eq!(of_two.len(), PARTITIONS as usize / 2);
     drop(two.kill());
@@ -78,7 +78,7 @@ pub fn any_aggregator_answers_for_the_fleet_and_names_what_it_could_not_reach(ka
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// Hits each of them far more often than it may be, and before any denial can come back.
+/// Hits each domain far more often than allowed, before any denial can arrive.
 pub fn hit_much(one: &Aggregator, domains: &[String]) {
     for domain in domains {
         let hit = tollgate()
@@ -87,7 +87,7 @@ pub fn hit_much(one: &Aggregator, domains: &[String]) {
             .args(["--aggregator", &one.agents.to_string()])
             .output()
             .expect("runs");
-        // Some of them may have been refused: cooldowns last for 10 s.
+        // Some may have been refused: cooldowns last 10 s.
         assert!(matches!(hit.status.code(), Some(0 | 1)), "{hit:?}");
     }
 }

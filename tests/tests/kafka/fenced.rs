@@ -1,4 +1,4 @@
-//! Brokers that were told off: for a while every answer names none, and each client finds Kafka again.
+//! Fenced brokers: for a while every answer names no broker, and each client finds Kafka again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use tollgate_tests::kafka::{LocalKafka, Proxy};
 use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
 use crate::followed::{await_refused, hit_all};
 
-/// How often connections are cut while brokers look fenced, and how long each time lasts: a client that is connected
-/// again asks for metadata, and not each answer that names no broker has it forget them all.
+/// How often connections are cut while brokers look fenced, and for how long each time: a client
+/// that reconnects asks for metadata, and not every answer without brokers makes it forget them
+/// all.
 const CUTS: (u32, Duration) = (8, Duration::from_millis(600));
 
-/// How often that is tried until somebody has.
+/// How many rounds are tried until a client has forgotten all.
 const ROUNDS: u32 = 10;
 
-/// The client library forgets every broker then, and asks nobody any more.
+/// The client library then forgets every broker, and asks none any more.
 pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
-    // One of its own: others are not to lose theirs.
+    // A broker of its own: clients of other tests must not lose theirs.
     let proxy = Proxy::start().expect("a port");
     let started = LocalKafka::start_behind(&proxy.address());
     let (kafka, broker) = started.expect("another one starts");
@@ -36,7 +37,7 @@ pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
     let all: BTreeSet<u32> = (0..PARTITIONS).collect();
     await_refused(&rate, "before", &all);
 
-    // Not every one that is told so forgets them all: it takes an answer at a bad moment.
+    // Not every such answer makes a client forget all brokers: it must come at a bad moment.
     let anew = "a kafka client had lost every broker";
     let lost = (0..ROUNDS).any(|round| {
         for _ in 0..CUTS.0 {
@@ -61,7 +62,7 @@ pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
     let before = saved().expect("it serves metrics");
     let mut round = 0;
     until("snapshots are written again", || {
-        // Where nothing comes none is due.
+        // Without hits there is no denial to receive.
         hit_all(&rate, &format!("later-{round}"));
         round += 1;
         saved().is_some_and(|now| before + 2 * PARTITIONS <= now)

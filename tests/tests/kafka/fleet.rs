@@ -1,4 +1,4 @@
-//! Aggregators that share partitions on a real Kafka: the processes, what they say, and how partitions
+//! Aggregators that share partitions on a real Kafka: the processes, their output, and how partitions
 //! move when one comes or goes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,8 @@ pub use tollgate_tests::twin::{LIMITS, WITHIN, get};
 
 pub const PARTITIONS: u32 = 8;
 
-/// A directory with what a fleet is configured by. Snapshots are taken often, and the dead missed soon.
+/// A directory with the configuration of a fleet. Snapshots are frequent, and dead members are missed
+/// soon.
 pub fn directory() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("limits.toml"), LIMITS).expect("written");
@@ -37,13 +38,13 @@ pub fn directory() -> tempfile::TempDir {
     dir
 }
 
-/// From now on nobody who starts in this directory follows a limits file.
+/// From now on no aggregator that starts in this directory follows a limits file.
 pub fn follow_no_file(dir: &Path) {
     let config = format!("[kafka]\npartitions = {PARTITIONS}\n");
     std::fs::write(dir.join("dynamic.toml"), config).expect("written");
 }
 
-/// One who reads the records of a topic's partition as they stand there, from an offset on.
+/// A reader of the records of a topic's partition from an offset on.
 pub fn reader(kafka: &LocalKafka, topic: &str, partition: u32, from: Offset) -> BaseConsumer {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap())
@@ -59,7 +60,7 @@ pub fn reader(kafka: &LocalKafka, topic: &str, partition: u32, from: Offset) -> 
     consumer
 }
 
-/// Waits until it holds, by asking again and again: what is outside of this process tells us nothing.
+/// Waits until a condition holds, polling it: other processes send no notification.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + WITHIN;
     while !holds() {
@@ -68,7 +69,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The codes of commands that are run at the same time, in ascending order.
+/// The exit codes of commands that run at the same time, in ascending order.
 pub fn codes_of(commands: impl IntoIterator<Item = Command>) -> Vec<Option<i32>> {
     let start = |mut command: Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -81,7 +82,7 @@ pub fn codes_of(commands: impl IntoIterator<Item = Command>) -> Vec<Option<i32>>
     codes
 }
 
-/// A command about the topics of a fleet: how it ended, and what it said.
+/// A command about the topics of a fleet: its exit code and its output.
 pub fn command(kafka: &LocalKafka, prefix: &str, args: &[&str]) -> (Option<i32>, String) {
     let output = tollgate()
         .args(args)
@@ -108,7 +109,7 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// Starts one, and waits until it listens.
+    /// Starts it, and waits until it listens.
     pub fn start(
         dir: &Path,
         kafka: &LocalKafka,
@@ -127,7 +128,7 @@ impl Aggregator {
         Self::configured(dir, kafka, prefix, name, &config, None)
     }
 
-    /// The same with a configuration of its own, and a variable of the environment.
+    /// The same with a configuration of its own, and an environment variable.
     pub fn configured(
         dir: &Path,
         kafka: &LocalKafka,
@@ -196,13 +197,13 @@ impl Aggregator {
         }
     }
 
-    /// All that it has said so far.
+    /// Its output so far.
     pub fn said(&mut self) -> &[String] {
         self.said.extend(self.lines.try_iter());
         &self.said
     }
 
-    /// Ends it by `kill -9`.
+    /// Kills it with `kill -9`.
     pub fn kill(mut self) -> Vec<String> {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
@@ -211,7 +212,7 @@ impl Aggregator {
         std::mem::take(&mut self.said)
     }
 
-    /// Ends it as an operator does, and expects that it says so well.
+    /// Stops it as an operator does, and expects it to succeed.
     pub fn stop(mut self) -> Vec<String> {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &pid]).status();
@@ -222,7 +223,7 @@ impl Aggregator {
         std::mem::take(&mut self.said)
     }
 
-    /// The partitions that it rules and announces, each with how far and its digest.
+    /// The partitions that it rules and announces, each with its offset and digest.
     pub fn rules(&self) -> BTreeMap<u32, (u64, String)> {
         digests(self.http)
             .into_iter()
@@ -231,7 +232,7 @@ impl Aggregator {
             .collect()
     }
 
-    /// Whether it is ready, and what it rules.
+    /// Whether it is ready and rules partitions.
     pub fn is_ready(&self) -> bool {
         get(self.http, "/readyz").is_some_and(|ready| ready["ready"] == true)
     }
@@ -242,7 +243,7 @@ impl Drop for Aggregator {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Whoever reads that a promise was broken wants to know what the other side had to say.
+        // If a promise was broken, the output of the other side helps.
         if std::thread::panicking() {
             self.said.extend(self.lines.iter());
             eprintln!("{} said:\n{}", self.name, self.said.join("\n"));
@@ -250,7 +251,8 @@ impl Drop for Aggregator {
     }
 }
 
-/// Waits until these rule all partitions, each one of them, and are ready; says how long that took.
+/// Waits until these aggregators are ready and rule all partitions, each of them some. Returns how long
+/// that took.
 pub fn await_whole(fleet: &[&Aggregator]) -> Duration {
     let begun = Instant::now();
     loop {
@@ -258,7 +260,7 @@ pub fn await_whole(fleet: &[&Aggregator]) -> Duration {
             .iter()
             .map(|aggregator| aggregator.rules().into_keys().collect())
             .collect();
-        // One that has just come is ready and has nothing yet.
+        // An aggregator that has just started is ready and has no partitions yet.
         let shared = of_each.iter().all(|of_one| !of_one.is_empty());
         let ruled = of_each.concat();
         let all: BTreeSet<u32> = ruled.iter().copied().collect();
@@ -314,7 +316,7 @@ pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKa
     println!("taken over from one that was killed in {took:?}");
 }
 
-/// A member asks for a session of 2 s. Brokers as they come take none below 6 s.
+/// A member asks for a session of 2 s. By default brokers accept none below 6 s.
 pub fn an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one(_: &LocalKafka) {
     let usual = LocalKafka::start_with("group.min.session.timeout.ms=6000");
     let kafka = usual.expect("another one starts");
@@ -331,7 +333,7 @@ pub fn an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one(_: 
     plain.line_with("the brokers take no session of 2 s");
     await_whole(&[&plain]);
 
-    // What was asked for is not changed, but said.
+    // A configured session is not changed; the refusal is logged.
     let mut short = start("agg-2", "short.toml");
     short.line_with("expected a session.timeout.ms between the brokers'");
     assert!(short.rules().is_empty());

@@ -1,4 +1,5 @@
-//! Agents of a fleet: who is told of one aggregator finds all, and follows partitions where they go.
+//! Agents of a fleet: an agent that knows one aggregator finds all, and follows partitions as they
+//! move.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use tollgate_tests::kafka::LocalKafka;
 
 use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
 
-/// How fast one domain hits: far above its limit, and far below what a loaded machine takes.
+/// The pace of one domain: far above its limit, and far below what a loaded machine can do.
 const PACE: Duration = Duration::from_millis(5);
 
 /// One domain for each partition.
@@ -21,10 +22,10 @@ fn domains(round: &str) -> Vec<String> {
     (0..PARTITIONS).filter_map(of).collect()
 }
 
-/// Hits once in each partition, by domains of its own.
+/// Hits once in each partition, with domains of its own.
 pub fn hit_all(rate: &Rate, round: &str) {
     for domain in domains(round) {
-        // Whether it is granted is nobody's matter here.
+        // The result does not matter here.
         let _ = rate.hit(&domain);
     }
 }
@@ -62,7 +63,7 @@ pub fn an_agent_that_knows_one_aggregator_finds_all_and_follows_them(kafka: &Loc
     let took = await_refused(&rate, "first", &all);
     println!("refused by both within {took:?}, though told of one alone");
 
-    // A third comes, then the one that the agent was told of goes for good.
+    // A third one starts, then the one that the agent was given ends for good.
     let third = start("agg-3");
     await_whole(&[&first, &second, &third]);
     assert!(!third.rules().is_empty());
@@ -83,7 +84,7 @@ pub fn an_agent_that_knows_kafka_alone_finds_all(kafka: &LocalKafka) {
         .build()
         .expect("good settings");
     let rate = agent.rate("search");
-    // Nobody is there yet, and the topics are not.
+    // No aggregator runs yet, and the topics do not exist.
     assert!(rate.hit("early").is_ok());
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let (first, second) = (start("agg-1"), start("agg-2"));
@@ -91,7 +92,7 @@ pub fn an_agent_that_knows_kafka_alone_finds_all(kafka: &LocalKafka) {
     let all: BTreeSet<u32> = (0..PARTITIONS).collect();
     let took = await_refused(&rate, "found", &all);
     println!("refused by both within {took:?}, though told of Kafka alone");
-    // All that it knew are gone, and others are there.
+    // All that it knew have ended, and others run.
     drop((first.kill(), second.kill()));
     let (third, fourth) = (start("agg-3"), start("agg-4"));
     await_whole(&[&third, &fourth]);

@@ -1,5 +1,5 @@
-//! Retention that overtakes a fleet nobody runs: what was gone before it was ruled is a gap, said and counted,
-//! and ruling goes on behind it.
+//! Retention overtakes a fleet that is down: records that were removed before they were ruled are a
+//! gap, which is logged and counted, and ruling goes on after it.
 
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
@@ -11,7 +11,7 @@ use crate::bad::{PARTITION, domain, metric, produce};
 use crate::everywhere::hit_much;
 use crate::fleet::{Aggregator, WITHIN, await_whole, command, directory, until};
 
-/// What retention does, at once: nothing before the end is kept. Says where that is.
+/// Does at once what retention does: removes everything before the end. Returns that offset.
 fn delete_all(kafka: &LocalKafka, topic: &str) -> i64 {
     let mut client = ClientConfig::new();
     client.set("bootstrap.servers", kafka.bootstrap());
@@ -48,7 +48,7 @@ pub fn what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on(kafka:
     assert_eq!(metric(&first, "tollgate_log_gaps_total"), 0);
     drop(first.kill());
 
-    // Nobody rules, hits come, and all of it is gone before anybody is back.
+    // No aggregator runs; hits come, and are all removed before one is back.
     let topic = format!("{prefix}.hits");
     produce(kafka, &topic, &vec![b"whatever it was".to_vec(); 20]);
     let next = delete_all(kafka, &topic);

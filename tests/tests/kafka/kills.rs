@@ -1,9 +1,9 @@
-//! Aggregators are killed, stopped and started at random under load, and their broker now and then; at
-//! whatever offset any of them was seen, its state was that of a twin that nobody interrupted.
+//! Kills, stops and starts aggregators at random under load, and restarts their broker now and then. At every offset
+//! at which any of them was observed, its state was that of an uninterrupted twin.
 //!
-//! The aggregator of a journal is asked the same in `journal_kills.rs`, where the command stands that runs
-//! both in full. Without its variable there are a few kills; `TOLLGATE_KILLS_SEED` repeats a run's
-//! schedule. The twin is a core that reads the log afterwards from its beginning, and appends nothing.
+//! `journal_kills.rs` checks the same for the aggregator of a journal, and has the command that runs both in full.
+//! Without its variable there are a few kills; `TOLLGATE_KILLS_SEED` repeats a run's schedule. The twin is a core
+//! that reads the log afterwards from its beginning, and appends nothing.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
@@ -33,11 +33,11 @@ const FLEET: usize = 3;
 /// Kills of the ordinary run.
 const KILLS: u64 = 6;
 
-/// In how many parts a run has its kills, with the broker started again between them, and how long each is at least.
+/// Into how many parts the broker's restarts divide a run, and how many kills each part has at least.
 const KILLS_PARTS: u64 = 5;
 const KILLS_BETWEEN_RESTARTS: u64 = 4;
 
-/// A broker of its own, which goes and comes back at its address with what it has.
+/// A broker of its own, which restarts at its address with its data.
 struct Broker {
     running: RefCell<Option<LocalKafka>>,
     dir: TempDir,
@@ -74,7 +74,7 @@ struct Report {
     kills: u64,
     stops: u64,
     broker_restarts: u64,
-    /// Batches that were sent once more, at once or later.
+    /// Batches that were sent again, at once or later.
     redelivered: u64,
     assigned: usize,
     revoked: usize,
@@ -99,7 +99,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_sh
     let broker = Broker::start();
     let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));
     let start = |slot: usize| {
-        // Static members come back to what they had, others wait until the dead are missed.
+        // Static members get back what they had, others wait until the dead member is missed.
         Aggregator::start(
             dir.path(),
             &broker.now(),
@@ -144,7 +144,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_sh
             broker.restart();
             report.broker_restarts += 1;
         }
-        // The schedule of faults is what is tried; nothing is waited for here.
+        // The random schedule of faults is the test; this waits for nothing.
         std::thread::sleep(Duration::from_millis(random.below(900)));
         let slot = random.below(FLEET as u64) as usize;
         match fleet[slot].take() {
@@ -158,7 +158,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_sh
                 report.kills += u64::from(killed);
                 report.stops += u64::from(!killed);
                 report.note(&said);
-                // Those who are left take over, or this one is back before it is missed.
+                // Either the others take over, or this one is back before it is missed.
                 if random.below(3) == 0 && fleet.iter().any(Option::is_some) {
                     let begun = Instant::now();
                     whole(&fleet);
@@ -178,7 +178,7 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_sh
     let (offered, redelivered) = traffic.join().expect("traffic");
     report.redelivered = redelivered;
     let mut seen = seen.join().expect("samples");
-    // Once more, beyond the last hit.
+    // Once more, after the last hit.
     whole(&fleet);
     let last: BTreeMap<u32, u64> = fleet
         .iter()
@@ -214,8 +214,8 @@ pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_sh
     );
 }
 
-/// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until told. Says how many
-/// batches, and how many of them were there before.
+/// Offers hits, duplicates, old batches, batches for the wrong partition and garbage until `done`. Returns how many
+/// batches it sent, and how many of them were duplicates.
 fn offer(bootstrap: &str, prefix: &str, seed: u64, done: &AtomicBool) -> (u64, u64) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
@@ -295,7 +295,7 @@ fn batch(resource: &str, domain: &str, sequence: u64, hits: u64) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-/// Looks at everybody who runs, again and again.
+/// Observes all running aggregators again and again.
 fn watch(addresses: &Mutex<BTreeMap<String, std::net::SocketAddr>>, done: &AtomicBool) -> Seen {
     let mut seen = Seen::new();
     while !done.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! Limits of many domains on a real Kafka: rows beside a document, the same at everybody's, and under the next one.
+//! Limits of many domains on a real Kafka: rows beside a document, the same on all aggregators, and
+//! under the next document.
 
 use serde_json::Value;
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;
@@ -9,10 +10,11 @@ use crate::fleet::{
     Aggregator, LIMITS, await_whole, command, directory, follow_no_file, get, until,
 };
 
-/// Domains that have something of their own.
+/// How many domains have a row.
 const DOMAINS: usize = 22_000;
 
-/// What an aggregator says is in force: version, document, rows beside it, and the rate of one domain.
+/// The limits in force by an aggregator's answer: version, document, number of rows, and the rate
+/// of one domain.
 fn limits_of(one: &Aggregator, domain: &str) -> Option<(u64, String, u64, Option<String>)> {
     let limits = get(one.http, "/v1/limits")?;
     let text = |field: &str| Some(limits[field].as_str()?.to_owned());
@@ -63,7 +65,8 @@ pub fn limits_of_many_domains_are_rows_beside_every_document(kafka: &LocalKafka)
         all_say((many, LIMITS, "8/s"))
     });
 
-    // One domain costs one record, and the next document leaves all that it does not speak of.
+    // A row of one domain is one record, and the next document keeps all rows that it does not
+    // state.
     let set = ["set", "wide", "--domain", "tenant-7", "--rate", "555/s"];
     assert_eq!(version(&set), many + 1);
     let next = format!("{LIMITS}# and a remark\n");
@@ -73,7 +76,7 @@ pub fn limits_of_many_domains_are_rows_beside_every_document(kafka: &LocalKafka)
         all_say((many + 2, &next, "555/s"))
     });
 
-    // Whoever comes later reads the same from the log.
+    // A later aggregator reads the same from the log.
     let [one, two] = fleet;
     let expected = limits_of(&two, "tenant-7");
     drop(one);

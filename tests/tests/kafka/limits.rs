@@ -1,4 +1,5 @@
-//! `tollgate limits` on a real Kafka: pushes, two at once, going back, and what aggregators say of it.
+//! `tollgate limits` on a real Kafka: pushes, two at once, a revert, and what aggregators report of
+//! it.
 
 use rdkafka::{Message as _, Offset};
 use serde_json::Value;
@@ -30,7 +31,7 @@ impl Pusher<'_> {
         command
     }
 
-    /// How a command ended, and what it printed.
+    /// A command's exit code and output.
     fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).output().expect("runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -125,7 +126,8 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     changes_of_the_version_in_force(&pusher);
     a_candidate_is_promoted(&pusher);
 
-    // Two at the same time: the log lets one win, and the other is told, unless it came after.
+    // Two at the same time: the log lets one win, and the other gets an error, unless it came
+    // after.
     let mut winners = 0;
     for round in 0..3 {
         let pushes: Vec<_> = (0..2)
@@ -153,9 +155,10 @@ pub fn limits_are_pushed_listed_compared_and_rolled_back(kafka: &LocalKafka) {
     rows_of_a_file_are_one_small_record(&pusher, &one);
 }
 
-/// A version of some lines of a file is a record of those lines, whatever the document is like.
+/// A version that changes some rows is one record with those rows, whatever the document's size.
 fn rows_of_a_file_are_one_small_record(pusher: &Pusher<'_>, one: &Aggregator) {
-    // Behind the version in force stands what lost a race: the next one has to stand behind itself alone.
+    // In the topic, a push that lost a race follows the version in force. Push another version, so
+    // that the next record follows its predecessor directly.
     let set = ["set", "search", "--domain", "first", "--rate", "4/s"];
     let (code, text) = pusher.run(&[&set[..], &["--reason", "x"]].concat());
     assert_eq!(code, Some(0), "{text}");
@@ -200,13 +203,13 @@ fn rows_of_a_file_are_one_small_record(pusher: &Pusher<'_>, one: &Aggregator) {
     let (_, shown) = pusher.run(&["show"]);
     let shown = shown.split("tollgate: ").next().expect("a document");
     assert_eq!(limits["text"].as_str().map(str::trim), Some(shown.trim()));
-    // The same once more is in force already.
+    // The same import again is in force already.
     let (code, text) = pusher.run(&import);
     assert_eq!((code, latest(pusher)), (Some(0), before + 1), "{text}");
     assert!(text.contains("in force already"), "{text}");
 }
 
-/// A record of the limits' topic as it stands there.
+/// A record of the limits topic, as stored.
 fn limits_record(pusher: &Pusher<'_>, offset: u64) -> Vec<u8> {
     let topic = format!("{}.limits", pusher.prefix);
     let reader = reader(pusher.kafka, &topic, 0, Offset::Offset(offset as i64));
@@ -214,7 +217,7 @@ fn limits_record(pusher: &Pusher<'_>, offset: u64) -> Vec<u8> {
     record.payload().expect("a value").to_vec()
 }
 
-/// By one command, once, and under the version that was expected.
+/// Promotes with one command, once, and only under the expected version.
 fn a_candidate_is_promoted(pusher: &Pusher<'_>) {
     let with = format!("{LIMITS}\n[rate.search.candidate]\nrate = \"3/s\"\n");
     pusher.write("candidate.toml", &with);
@@ -235,7 +238,7 @@ fn a_candidate_is_promoted(pusher: &Pusher<'_>) {
     assert_eq!(code, Some(65), "{text}");
 }
 
-/// Single domains, and many of them from a file; what is bad pushes nothing.
+/// Single domains, and many of them from a file; invalid input pushes nothing.
 fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
     let before = latest(pusher);
     let set = ["set", "search", "--domain", "acme", "--rate", "7/s"];
@@ -264,7 +267,7 @@ fn changes_of_the_version_in_force(pusher: &Pusher<'_>) {
     assert!(text.contains("search,acme,9/s,,"), "{text}");
     assert!(text.contains("search,\"globex, inc\",8/s,20/s,"), "{text}");
 
-    // Two at once of the same version: the log lets one win.
+    // Two changes of the same version at once: the log lets one win.
     let expected = latest(pusher).to_string();
     let set = |rate| {
         let set = ["set", "search", "--domain", "twice", "--rate", rate];

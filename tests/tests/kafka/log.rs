@@ -12,7 +12,7 @@ use tollgate_log::{AppendError, Log, LogEvent, Stream, Ticket};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 use tollgate_tests::kafka::LocalKafka;
 
-/// Far above what a loaded machine needs; a deadline for a broken one.
+/// Far more than a loaded machine needs; a deadline for a broken one.
 const WITHIN: Duration = Duration::from_secs(60);
 
 fn config(bootstrap: &str, topic_prefix: String) -> KafkaConfig {
@@ -190,14 +190,14 @@ pub fn a_broker_that_goes_and_comes_back_is_told_once(_shared: &LocalKafka) {
             }
         }));
     }
-    // What was refused may be there all the same; nothing else is, and nothing twice.
+    // Refused records may be there all the same; nothing else is, and nothing twice.
     assert!(read.is_sorted_by(|a, b| a < b), "{read:?}");
     assert_eq!(read.first(), Some(&0));
     open.log.close();
     open.find(|event| (*event == LogEvent::Closed).then_some(()));
 }
 
-/// An open log and what it said.
+/// An open log and its events.
 struct Open {
     log: KafkaLog,
     inbox: Receiver<LogEvent>,
@@ -206,7 +206,7 @@ struct Open {
 }
 
 impl Open {
-    /// Opens a log and waits until it takes appends.
+    /// Opens a log and waits until it accepts appends.
     fn of(config: &KafkaConfig) -> Self {
         let (events, inbox) = channel(64);
         let mut open = Self {

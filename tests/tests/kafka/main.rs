@@ -1,7 +1,7 @@
-//! Promises that only a real Kafka can hold us to, and what we rely on Kafka for.
+//! Promises that only a real Kafka can test, and what Tollgate relies on Kafka for.
 //!
-//! Ignored, with the reason, where there is no Java or Maven; with `TOLLGATE_KAFKA=required` that
-//! is a failure. A trial is a function of a broker, and a line in `main`.
+//! Ignored, with the reason, if Java or Maven is missing; with `TOLLGATE_KAFKA=required` that is a
+//! failure. A trial is a function of a broker, and a line in `main`.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
-//! Hot pairs: two groups rule every partition, so that nobody has to take over when one of them is killed.
+//! Two groups rule every partition, so that no takeover is needed when an aggregator is killed.
 //!
-//! One pair is offered ten times its limit, whose windows are a second long, so that it takes a new denial
-//! each second to keep it to that. What is let through in the 10 s from a kill on is compared with the same
-//! 10 s without one, and, to see that this can be seen at all, with those in which one of a single group has
-//! to take over from another.
+//! One pair is offered ten times its limit. Its windows are a second long, so it takes a new denial each second
+//! to enforce it. The calls let through in the 10 s after a kill are compared with those of 10 s without one;
+//! and, to show that the test can see a difference, with those in which one aggregator of a single group has to
+//! take over from another.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tollgate_tests::kafka::LocalKafka;
 use crate::bad::metric;
 use crate::fleet::{Aggregator, PARTITIONS, WITHIN, await_whole, directory};
 
-/// How long is looked at what is let through.
+/// For how long calls that are let through are counted.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// How often the pair is hit: 2,000 times a second.
@@ -22,10 +22,10 @@ const PACE: Duration = Duration::from_micros(500);
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.hot]\nrate = \"200/s\"\n";
 
-/// Looks without a kill, from which the spread is taken.
+/// Looks without a kill, which show the spread.
 const QUIET: usize = 3;
 
-/// One of a group that rules all partitions.
+/// Starts an aggregator of a group that rules all partitions.
 pub(crate) fn start(
     dir: &std::path::Path,
     kafka: &LocalKafka,
@@ -36,17 +36,17 @@ pub(crate) fn start(
     Aggregator::configured(dir, kafka, prefix, name, &config, None)
 }
 
-/// Writes the configuration of a group's aggregators; the name of its file.
+/// Writes the configuration of a group's aggregators. Returns the file's name.
 fn configure(dir: &std::path::Path, group: &str) -> String {
     let config = format!("{group}.toml");
     let text = std::fs::read_to_string(dir.join("dynamic.toml")).expect("there");
     let of_group = format!("[kafka]\ngroup = \"{group}\"\n");
     let text = text.replace("[kafka]\n", &of_group);
-    // As long as one that is dead is not missed, a single group lets everything through: so long that it is
-    // seen beside what a loaded machine lets through.
+    // Until a dead member is missed, a single group lets everything through: long enough to be seen beside what
+    // a loaded machine lets through.
     let text = text.replace("\"1500\"", "\"6000\"");
     std::fs::write(dir.join(&config), text).expect("written");
-    // Once: another one that is starting would read a file that is being written again as an empty one.
+    // Written once: an aggregator that starts while the file is written again would read an empty one.
     let limits = dir.join("limits.toml");
     if std::fs::read_to_string(&limits).expect("there") != LIMITS {
         std::fs::write(limits, LIMITS).expect("written");
@@ -63,7 +63,7 @@ fn agent(kafka: &LocalKafka, prefix: &str, aggregator: &Aggregator) -> Agent {
         .expect("good settings")
 }
 
-/// Hits the pair at its pace; how many were let through.
+/// Hits the pair at its pace. Returns how many calls were let through.
 fn look(rate: &Rate, within: Duration) -> u64 {
     let begun = Instant::now();
     let (mut through, mut due) = (0, Duration::ZERO);
@@ -77,7 +77,7 @@ fn look(rate: &Rate, within: Duration) -> u64 {
     through
 }
 
-/// Hits until it is refused: from then on there are denials.
+/// Hits until a call is refused: from then on there are denials.
 fn await_refused(agent: &Agent, rate: &Rate) {
     let begun = Instant::now();
     while rate.hit("acme").is_ok() {
@@ -90,7 +90,7 @@ fn await_refused(agent: &Agent, rate: &Rate) {
     }
 }
 
-/// A metric's value, once there is one above zero.
+/// A metric's value, once it is above zero.
 fn await_metric(aggregator: &Aggregator, rate: &Rate, name: &str) -> u64 {
     let begun = Instant::now();
     loop {
@@ -104,9 +104,8 @@ fn await_metric(aggregator: &Aggregator, rate: &Rate, name: &str) -> u64 {
 }
 
 pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka: &LocalKafka) {
-    // Others use this machine, and may hold it up just after a kill, or without one: where more was let through,
-    // or a kill could not have been seen, all is done once more, from the start. What is wrong each time is seen
-    // both times.
+    // Other processes may slow this machine down just after a kill, or without one. If more was let through, or
+    // a kill could not be seen, the whole test runs once more. A real fault shows both times.
     let let_through = match of_one_fleet(kafka) {
         looks if looks.is_no_more_after_a_kill() && looks.can_see_a_kill() => looks,
         looks => {
@@ -118,14 +117,14 @@ pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka:
     assert!(let_through.can_see_a_kill(), "{let_through:?}");
 }
 
-/// What was let through in 10 s.
+/// How many calls were let through in 10 s.
 #[derive(Debug)]
 struct Looks {
     /// Without a kill.
     quiet: Vec<u64>,
-    /// Of two groups one was killed.
+    /// With two groups, of which one aggregator was killed.
     killed: [u64; 2],
-    /// Of one group's two the owner was killed.
+    /// With a single group of two, whose ruling aggregator was killed.
     alone_killed: u64,
 }
 
@@ -133,11 +132,11 @@ impl Looks {
     fn bound(&self) -> u64 {
         let least = self.quiet.iter().min().copied().unwrap_or(0);
         let most = self.quiet.iter().max().copied().unwrap_or(0);
-        // Three looks are few to know a spread by, and others use this machine: a quarter is granted.
+        // Three looks show little of the spread, and other processes use this machine: allow a quarter more.
         most + (most - least).max(most / 4)
     }
 
-    /// Whether more is let through where nobody else rules: else the bound says nothing.
+    /// Whether more is let through if no other group rules: else the bound shows nothing.
     fn can_see_a_kill(&self) -> bool {
         self.bound() < self.alone_killed
     }
@@ -157,7 +156,7 @@ fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     await_refused(&agent, &rate);
     await_metric(&first, &rate, "tollgate_snapshots_saved_total");
 
-    // The second group begins with what the first has written. It may use the same names.
+    // The second group begins with the first group's snapshots. It may use the same names.
     let mut second = start("b", "agg");
     await_whole(&[&second]);
     let restored = |said: &[String]| {
@@ -180,12 +179,12 @@ fn of_one_fleet(kafka: &LocalKafka) -> Looks {
     let first = start("a", "agg");
     await_whole(&[&first]);
     await_metric(&first, &rate, "tollgate_states_compared_total");
-    // Only the other one can tell the agent where the new one is.
+    // Only the other one can tell the agent the address of the new one.
     await_metric(&first, &rate, "tollgate_feed_subscribers");
     drop(second.kill());
     let second_killed = look(&rate, LOOK);
 
-    // With one group another has to take over.
+    // In a single group another aggregator has to take over.
     let third = start("a", "agg-2");
     await_whole(&[&first, &third]);
     await_refused(&agent, &rate);

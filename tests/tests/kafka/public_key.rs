@@ -1,5 +1,5 @@
-//! What anybody who may write to the topic of hits can do while aggregators' tags are under a public key: bytes
-//! of a kind that nobody knows stop no partition, and totals that no source ever had are counted.
+//! What a writer to the topic of hits can do while aggregators' tags are under a public key:
+//! records of an unknown kind stop no partition, and invented totals are counted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ pub fn whoever_may_write_to_the_topic_of_hits_stops_no_partition(kafka: &LocalKa
         let granted = Total::guarded(now_ms(), 2_000_000_000);
         RecordPen::new(&key, wide).totals("wide", (source, offset), previous, &[granted])
     };
-    // Of a record that is there and granted nothing, and of a partition that is not.
+    // A source record that exists but granted nothing, and one in a partition that does not exist.
     let of_nobody = {
         let granted = Total::guarded(now_ms(), 1);
         RecordPen::new(&key, wide).totals("wide", (PARTITIONS, 1), None, &[granted])

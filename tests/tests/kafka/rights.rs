@@ -1,5 +1,5 @@
-//! Rights that are missing for one topic: whoever needs them names topic and operation, and goes on when
-//! they are given.
+//! Rights that are missing for one topic: each process that needs them names topic and operation,
+//! and goes on when they are granted.
 
 use tollgate_tests::kafka::LocalKafka;
 use tollgate_tests::twin;
@@ -8,11 +8,11 @@ use crate::acls::{self, ALL, Acl, DESCRIBE, DESCRIBE_CONFIGS, GROUP, READ, TOPIC
 use crate::bad::{metric, produce};
 use crate::fleet::{Aggregator, await_whole, command, directory, until};
 
-/// Who asks nobody's leave.
+/// The principal of unauthenticated clients.
 const NOBODY: &str = "ANONYMOUS";
 
-/// Forbids one operation to everybody. What has an ACL is closed but for what ACLs allow, so the others
-/// are allowed.
+/// Forbids one operation to everybody. A resource with an ACL allows only what ACLs allow, so the
+/// other operations are allowed explicitly.
 fn forbid(kafka: &LocalKafka, resource: (i8, &str), operation: i8) {
     let forbidden = Acl::of(NOBODY, resource, operation).denied();
     acls::make(
@@ -21,7 +21,7 @@ fn forbid(kafka: &LocalKafka, resource: (i8, &str), operation: i8) {
     );
 }
 
-/// Takes back what forbids an operation.
+/// Deletes the ACL that forbids an operation.
 fn allow(kafka: &LocalKafka, resource: (i8, &str), operation: i8) {
     let forbidden = Acl::of(NOBODY, resource, operation).denied();
     acls::take(kafka.bootstrap(), &[forbidden]);
@@ -50,7 +50,7 @@ pub fn a_right_that_is_missing_is_named_with_its_topic_and_operation(kafka: &Loc
 
 fn an_aggregator_names_what_it_may_not_and_goes_on_when_it_may(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("rights"));
-    // Not to be allowed to keep garbage aside is no reason to stop.
+    // A missing right to keep dead letters is no reason to stop.
     let (code, said) = command(kafka, &prefix, &["topics", "create"]);
     assert_eq!(code, Some(0), "{said}");
     forbid(kafka, (TOPIC, &format!("{prefix}.aside")), WRITE);

@@ -1,9 +1,8 @@
-//! The table of `deploy/kafka/ACLS.md`: with a role's rights all of its part works, and without any one of them
-//! whoever needs it names topic and operation, and goes on when it is given. And who one is: a password that is
-//! wrong is said to be.
+//! The table of `deploy/kafka/ACLS.md`: with a role's rights everything that the role does works; without any one of
+//! them the process names topic and operation, and goes on when the right is granted. Also authentication: a wrong
+//! password is reported as such.
 //!
-//! One broker with many users: of each role one that has the rights of the table, and one for each right that
-//! it lacks.
+//! One broker with many users: for each role one with the rights of the table, and one for each right that it lacks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +32,7 @@ const PREFIX: &str = "roles";
 /// Operation and topic.
 type Right = (&'static str, &'static str);
 
-/// The first cell of a role's row, and what the users that have it are called.
+/// The first cell of a role's row, and the prefix of its users' names.
 const ROLES: [(&str, &str); 5] = [
     ("aggregator", "aggregator"),
     ("operator (`limits`", "operator"),
@@ -56,7 +55,7 @@ fn rights_of(role: &str) -> Vec<Right> {
             rights.extend(known.map(|(name, _)| (*name, topic)));
         }
     }
-    // The paragraph below it.
+    // As in the paragraph below the table.
     if role == "aggregator" || role.starts_with("operator") {
         rights.extend(TOPICS.map(|topic| ("DescribeConfigs", topic)));
     }
@@ -88,7 +87,7 @@ fn on_groups(user: &str) -> Acl {
     Acl::of(user, (GROUP, "of-"), READ).beginning()
 }
 
-/// The one of a role that lacks a right.
+/// The user of a role that lacks a right.
 fn without(name: &str, (operation, word): Right) -> String {
     format!("{name}-{operation}-{word}")
 }
@@ -100,16 +99,16 @@ const MAKERS: [(&str, Option<i8>); 4] = [
     ("maker", None),
 ];
 
-/// The broker and what users are told of it.
+/// The broker and its users' settings.
 struct Stage {
     dir: tempfile::TempDir,
     kafka: LocalKafka,
-    /// Where nobody is asked who he is.
+    /// The address without authentication.
     open: String,
 }
 
 impl Stage {
-    /// The one that these trials share.
+    /// The stage that these trials share.
     fn shared() -> &'static Self {
         static SHARED: OnceLock<Stage> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -136,7 +135,7 @@ impl Stage {
         })
     }
 
-    /// The file by which a process is somebody.
+    /// The properties with which a process authenticates as a user.
     fn properties(&self, user: &str) -> PathBuf {
         self.dir.path().join(format!("{user}.properties"))
     }
@@ -151,7 +150,7 @@ impl Stage {
         std::fs::set_permissions(self.properties(user), mode).expect("set");
     }
 
-    /// A command as a user.
+    /// A command run by a user.
     fn command(&self, user: &str, args: &[&str]) -> Command {
         let mut command = tollgate();
         command
@@ -162,7 +161,7 @@ impl Stage {
         command
     }
 
-    /// How it ended, and what it said.
+    /// A command's exit code and output.
     fn run(&self, user: &str, args: &[&str]) -> (Option<i32>, String) {
         let mut command = self.command(user, args);
         if ["topics", "limits"].contains(&args[0]) {
@@ -174,16 +173,16 @@ impl Stage {
         (output.status.code(), said)
     }
 
-    /// The command ends with 77 and names the right.
+    /// Asserts that the command ends with 77 and names the right.
     fn refuses(&self, user: &str, args: &[&str], (operation, word): Right) {
         let (code, said) = self.run(user, args);
         assert_eq!(code, Some(77), "{user}: {args:?}: {said}");
         let names = |operation| said.contains(&format!("`{}`: {operation}: ", topic(word)));
-        // Who has no right on a topic does not see it, and is told that first.
+        // A user without any right on a topic does not see it, and the command reports that first.
         assert!(names(operation) || names("Describe"), "{user}: {said}");
     }
 
-    /// Configures an aggregator as a user, in a group of its own.
+    /// Configures an aggregator of a user, in a group of its own.
     fn configure(&self, user: &str) -> String {
         let text = std::fs::read_to_string(self.dir.path().join("dynamic.toml")).expect("there");
         let text = text.replace("[kafka]\n", &format!("[kafka]\ngroup = \"of-{user}\"\n"));
@@ -201,7 +200,7 @@ impl Stage {
     }
 }
 
-/// Runs these at the same time, a few at once.
+/// Runs these in parallel, a few at once.
 fn together(tasks: Vec<Box<dyn FnOnce() + Send + '_>>) {
     let mut tasks = tasks.into_iter().peekable();
     while tasks.peek().is_some() {
@@ -280,7 +279,7 @@ fn commands_name_what_they_may_not(stage: &Stage) {
         assert_eq!(code, Some(0), "{args:?}: {said}");
     }
     let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
-    // Who may write to no topic at all is refused as a producer: that names no topic yet.
+    // A user who may write to no topic at all is refused as a producer: that error names no topic yet.
     let of_operator = rights_of("operator (`limits`").into_iter();
     for right in of_operator.filter(|right| *right != ("Write", "limits")) {
         tasks.push(Box::new(move || {
@@ -302,13 +301,13 @@ fn commands_name_what_they_may_not(stage: &Stage) {
 fn agents_hit_by_their_rights(stage: &Stage, aggregator: &str) {
     let to_it = ["--aggregator", aggregator];
     let hit = ["hit", "search", "acme", "-n", "60"];
-    // One that is told of Kafka alone finds this aggregator in the topic of members.
+    // A client that knows only Kafka finds this aggregator in the topic of members.
     let (code, said) = stage.run("alone", &hit);
     assert_eq!(code, Some(1), "{said}");
     let (code, said) = stage.run("told", &[&hit[..], &to_it].concat());
     assert_eq!(code, Some(1), "{said}");
     for right in rights_of("agent that is told of Kafka alone") {
-        // One that may not write hears of denials all the same; one that finds no aggregator ends with 69.
+        // A client that may not write still receives denials; one that finds no aggregator ends with 69.
         let (code, said) = stage.run(&without("alone", right), &hit);
         let (operation, word) = right;
         assert!(matches!(code, Some(1 | 69)), "{said}");
@@ -317,10 +316,10 @@ fn agents_hit_by_their_rights(stage: &Stage, aggregator: &str) {
     }
 }
 
-/// What is looked at when an aggregator starts.
+/// The checks when an aggregator starts.
 fn aggregators_that_start_say_what_they_may_not(stage: &Stage) {
     let at_start = rights_of("aggregator").into_iter().filter(|right| {
-        // Who may not write denials does not see them. What is aside can be done without.
+        // Without the right to write denials the topic is invisible. The topic of dead letters is optional.
         *right == ("Write", "denials") || (right.0 == "DescribeConfigs" && right.1 != "aside")
     });
     let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
@@ -337,7 +336,7 @@ fn aggregators_that_start_say_what_they_may_not(stage: &Stage) {
     together(tasks);
 }
 
-/// Aggregators that lack a right from the beginning: each names it, and is whole when it has it.
+/// Aggregators that lack a right from the beginning: each names it, and works fully once it is granted.
 fn aggregators_go_on_when_they_may(stage: &Stage) {
     let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for right in [
@@ -354,13 +353,13 @@ fn aggregators_go_on_when_they_may(stage: &Stage) {
             let user = without("aggregator", right);
             let mut one = stage.aggregator(&user);
             let operation = match right {
-                // The only right that it would have: it is not seen.
+                // Write is the user's only right on this topic, so without it the topic is invisible.
                 ("Write", "aside") => "Describe",
                 (operation, _) => operation,
             };
             let named = format!("`{}`: {operation}: ", topic(right.1));
             if right == ("Write", "state") {
-                // Snapshots are taken where there is something new, and another aggregator's may have all of before.
+                // Snapshots need new records; another aggregator's snapshots may have all earlier ones.
                 one.line_with("all partitions are ruled");
                 let address = one.agents.to_string();
                 let hit = ["hit", "search", "state", "-n", "40", "--aggregator"];
@@ -410,7 +409,7 @@ pub fn whoever_has_a_wrong_password_is_told_so(_: &LocalKafka) {
     let (code, said) = stage.run(wrong, &["hit", "search", "acme"]);
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("Authentication failed"), "{said}");
-    // The ordinary build has no TLS, and says which has.
+    // The ordinary build has no TLS, and names the build that has.
     let tls = stage.properties("tls");
     std::fs::write(&tls, "security.protocol = SASL_SSL\n").expect("written");
     let (code, said) = stage.run("tls", &["topics", "check"]);

@@ -1,5 +1,5 @@
-//! Snapshots in the `state` topic of a real Kafka: what is read is what was written, and what is
-//! half-written, corrupt or of a later build is passed over for the one before.
+//! Snapshots in the `state` topic of a real Kafka: what is read is what was written; a snapshot
+//! that is half-written, corrupt or of a later build is skipped in favour of the one before.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::fleet::reader;
 const WITHIN: Duration = Duration::from_secs(60);
 const PARTITION: u32 = 1;
 
-/// Chunks that do not look like each other.
+/// Chunks that differ from each other.
 fn chunks(seed: u8, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|n| vec![seed ^ n as u8; 100_000 + n])
@@ -55,7 +55,7 @@ fn write_by(writer: &mut StateWriter, written: &Written<'_>, keep_hourly: u64, c
     assert!(0 < offset);
 }
 
-/// How far the snapshots reach that look whole, newest first.
+/// The reach of the snapshots that look whole, newest first.
 fn uptos(state: &StateTopic) -> Vec<u64> {
     let found = state.reader().expect("a reader").candidates(PARTITION);
     let found = found.expect("candidates");
@@ -123,7 +123,8 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
     assert!(read(0) == chunks(2, 40) && read(1) == chunks(1, 3));
     assert!(reader.candidates(0).expect("candidates").is_empty());
 
-    // A third of this group: the first goes, and another group's stays whatever this one does.
+    // A third one of this group: the first is dropped; another group's stays whatever this group
+    // does.
     let other = StateTopic::new(
         KafkaConfig {
             group: "b".to_owned(),
@@ -135,14 +136,14 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
     write(&state, 30, &chunks(4, 5));
     assert_eq!(uptos(&state), [30, 20, 15]);
 
-    // A chunk of the newest is gone, as one is that was never written.
+    // Remove a chunk of the newest snapshot, as if it had never been written.
     let all = records(kafka, &topic);
     let is_chunk = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() == 100_002);
     let (_, key, _) = all.iter().rev().find(is_chunk).expect("the third chunk");
     put(kafka, &topic, key, None);
     assert_eq!(uptos(&state), [20, 15], "a chunk is gone");
 
-    // A manifest of a later format, and one of later rules.
+    // A manifest of a later format, and one with later rules.
     let is_manifest = |record: &&Raw| record.2.as_ref().is_some_and(|v| v.len() < 200);
     let manifests: Vec<&Raw> = all.iter().filter(is_manifest).collect();
     let (_, key, value) = manifests[1];
@@ -157,7 +158,7 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
     let older_build = StateTopic::new(config.clone(), 0);
     assert!(uptos(&older_build).is_empty(), "of later rules");
 
-    // Bytes that changed under a whole snapshot are found by its digest.
+    // The digest reveals bytes that changed under a whole snapshot.
     write(&state, 40, &chunks(5, 3));
     let mut candidate = reader.candidates(PARTITION).expect("candidates").remove(0);
     assert!(reader.chunks(PARTITION, &candidate).expect("whole") == chunks(5, 3));
@@ -168,8 +169,8 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
         "{corrupt:?}"
     );
 
-    // One aggregator writes up to an offset twice, as of a topic that was made anew: neither takes the other's
-    // places, and the later one is tried first.
+    // One aggregator writes up to the same offset twice, as for a recreated topic: the two do not
+    // mix, and the later one is tried first.
     let mut writer = state.writer().expect("a writer");
     write_by(&mut writer, &up_to(50), 0, &chunks(6, 4));
     write_by(&mut writer, &up_to(50), 0, &chunks(7, 2));
@@ -179,18 +180,18 @@ pub fn snapshots_are_read_whole_or_passed_over(kafka: &LocalKafka) {
     assert!(read(0) == chunks(7, 2) && read(1) == chunks(6, 4));
 }
 
-/// The hour that it is, by the clock that brokers and writers have.
+/// The current hour, by the clock of brokers and writers.
 fn hour() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
     since.as_secs() / 3_600
 }
 
 pub fn the_first_snapshot_of_an_hour_stays_while_that_is_asked_for(kafka: &LocalKafka) {
-    // Where an hour ends meanwhile another one stays too: then once more.
+    // If an hour ends meanwhile, another snapshot stays too: repeat then.
     while !stays_while_that_is_asked_for(kafka) {}
 }
 
-/// Whether it was all of one hour.
+/// Returns whether all of it was in one hour.
 fn stays_while_that_is_asked_for(kafka: &LocalKafka) -> bool {
     let began = hour();
     let config = KafkaConfig {
@@ -199,7 +200,7 @@ fn stays_while_that_is_asked_for(kafka: &LocalKafka) -> bool {
         ..KafkaConfig::new(kafka.bootstrap())
     };
     kafka::check(&config, kafka::Missing::Create).expect("topics");
-    // Each by a process of its own, which looks what it may restore from first.
+    // Each in a process of its own, which first looks what it can restore from.
     let fresh = || StateTopic::new(config.clone(), 1);
     let own = |upto: u8, keep_hourly| {
         let state = fresh();
@@ -212,7 +213,7 @@ fn stays_while_that_is_asked_for(kafka: &LocalKafka) -> bool {
     let asked_for = uptos(&fresh());
     own(50, 0);
     let not_any_more = uptos(&fresh());
-    // The last of each key is what compaction leaves.
+    // The last record of each key, as compaction leaves them.
     let last: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
         records(kafka, &format!("{}.state", config.topic_prefix))
             .into_iter()

@@ -1,4 +1,4 @@
-//! `tollgate topics` on a real Kafka: what it makes it takes, and what differs it names.
+//! `tollgate topics` on a real Kafka: it accepts topics that it created, and names differences.
 
 use serde_json::Value;
 use tollgate_tests::binary::tollgate;
@@ -6,7 +6,7 @@ use tollgate_tests::kafka::LocalKafka;
 
 use crate::log::create;
 
-/// How the command ended, and what it printed.
+/// The command's exit code and output.
 fn topics(kafka: &LocalKafka, prefix: &str, more: &[&str]) -> (Option<i32>, String) {
     let output = tollgate()
         .args(["topics", "--kafka", kafka.bootstrap()])
@@ -38,7 +38,7 @@ pub fn the_command_makes_topics_and_says_what_differs(kafka: &LocalKafka) {
         "{text}"
     );
 
-    // Two brokers are asked for where one is: an aggregator starts, and the operator should know.
+    // Two brokers are expected, and one exists: an aggregator starts, and the operator should know.
     let (code, text) = topics(kafka, &prefix, &["check", "--replication", "2"]);
     assert_eq!(code, Some(1), "{text}");
     assert!(
