@@ -1,5 +1,4 @@
-//! Processes that hold copies, for tests that kill them: starts them, reads their output, and ends
-//! them with their handles.
+//! Processes that hold copies, for tests that kill them: started, read, and ended with their handles.
 //!
 //! ```text
 //! Place      an aggregator, and its Kafka if it has one

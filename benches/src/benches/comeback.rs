@@ -1,5 +1,4 @@
-//! An aggregator is killed and restarted under a thousand agents: how long until all of them receive its feed
-//! again.
+//! An aggregator is killed and restarted: how long until a thousand agents receive its feed again.
 //!
 //! ```text
 //! parent    kills the aggregator (signal 9), restarts it on its journal and its ports

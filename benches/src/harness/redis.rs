@@ -1,5 +1,4 @@
-//! Redis in line, a common way to limit rates: each call first runs a script that counts a key's
-//! hits.
+//! Redis in line, a common way to limit rates: a script counts a key's hits before each call.
 //!
 //! The server is the machine's; the client is minimal, so that the comparison is with Redis and not
 //! with a client library.

@@ -1,5 +1,4 @@
-//! The offered load: pairs by Zipf's law from a fixed seed, and batches of them as agents write
-//! them.
+//! The offered load: pairs by Zipf's law from a fixed seed, and batches of them as agents send them.
 //!
 //! What stays true: the same numbers give the same load, on any machine.
 

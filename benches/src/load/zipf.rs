@@ -1,5 +1,4 @@
-//! Pairs by Zipf's law with exponent 1.0: the k-th most frequent pair occurs 1/k as often as the
-//! first.
+//! Pairs by Zipf's law with exponent 1.0: the k-th most frequent is 1/k as frequent as the first.
 //!
 //! A fixed permutation maps ranks to pairs, so that frequent pairs are not adjacent in memory only
 //! because they were created first.

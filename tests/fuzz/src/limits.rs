@@ -1,5 +1,4 @@
-//! Limits documents: printed in normal form and parsed again, the limits are the same; a fault
-//! names a line.
+//! Limits documents: printed in normal form and parsed again, the limits are the same; a fault names a line.
 
 use tollgate_limits::{Limits, check};
 

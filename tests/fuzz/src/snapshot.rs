@@ -1,5 +1,4 @@
-//! An engine's snapshot: a restored engine is written as the same chunks, and anything else is a
-//! fault.
+//! An engine's snapshot: a restored engine is written as the same chunks, and anything else is a fault.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

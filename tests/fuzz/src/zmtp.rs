@@ -1,5 +1,4 @@
-//! A connection's bytes: in one piece and in small pieces they decode to the same, and the result
-//! can be sent.
+//! A connection's bytes: in one piece and in small pieces they decode to the same, and the result can be sent.
 
 use tollgate_zmtp::{Decoder, Event, PeerLimits, SocketType, Violation};
 use tollgate_zmtp::{cancel, message, opening, opening_with, ping, pong, subscribe};

@@ -1,5 +1,4 @@
-//! The process of a holder: takes copies, releases some, stages some, all at random, until it is
-//! killed.
+//! The process of a holder: takes copies, releases some, stages some, all at random, until it is killed.
 //!
 //! ```text
 //! stdin    settle | go | end of file: end at once, releasing nothing
@@ -43,13 +42,13 @@ pub struct Part {
     /// The aggregator's address for agents
     #[arg(long)]
     pub aggregator: String,
-    /// Kafka, where holds go to it directly
+    /// Kafka, if holds go to it directly
     #[arg(long)]
     pub kafka: Option<String>,
     /// The prefix of Kafka's topics
     #[arg(long, default_value = "tollgate")]
     pub topic_prefix: String,
-    /// Of what is done at random
+    /// The seed of everything random
     #[arg(long)]
     pub seed: u64,
     /// The resource

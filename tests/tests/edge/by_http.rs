@@ -1,5 +1,4 @@
-//! Requests that anybody who can connect may send: foreign hosts, long lists, floods, names that
-//! need escaping.
+//! Requests that anybody who can connect may send: foreign hosts, long lists, floods, names that need escaping.
 //!
 //! One server for all tests: each checks counters of its own.
 

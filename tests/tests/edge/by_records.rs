@@ -1,5 +1,4 @@
-//! Records that anybody who can connect may send: in another's name, or with very many epochs or
-//! domains.
+//! Records that anybody who can connect may send: in another's name, or with very many epochs or domains.
 
 use tollgate_shared::names::partition_of_pair;
 use tollgate_shared::time::{Span, Timestamp};

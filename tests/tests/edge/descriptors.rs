@@ -1,5 +1,4 @@
-//! The link as a library, beside a core that answers when the test says so: connections, and appends in
-//! flight.
+//! The link as a library, beside a core that answers when the test says so: connections, and appends in flight.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

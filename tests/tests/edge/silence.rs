@@ -121,8 +121,7 @@ fn nobody_is_blamed_for_the_time_in_which_the_process_stood_still() {
 #[test]
 fn without_descriptors_health_and_agents_go_on() {
     let mut attacked = Attacked::start("[listen]\nhandshake_timeout = \"1s\"");
-    // Lowers the limit on descriptors at run time; the reserve of descriptors counts only for this
-    // process.
+    // The limit is lowered below what the process counted on at its start, so descriptors run out.
     let limit = attacked.metric("tollgate_connections_open{port=\"agents\"}");
     assert_eq!(limit, 1, "the honest agent");
     let pid = Pid::from_raw(i32::try_from(attacked.serving.pid()).unwrap()).unwrap();

@@ -1,5 +1,4 @@
-//! Concurrent requests through Envoy: each holds a copy from its head to the end of its stream, and
-//! counts once.
+//! Concurrent requests through Envoy: each holds a copy from its head to the end of its stream, and counts once.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

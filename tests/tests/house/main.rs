@@ -1,5 +1,4 @@
-//! The repository itself: what documents state about the tree is true, and every file states its
-//! purpose.
+//! The repository itself: what documents state about the tree is true, and every file states its purpose.
 
 mod dependencies;
 mod planted;

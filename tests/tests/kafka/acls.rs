@@ -1,5 +1,4 @@
-//! ACLs, created and deleted by Kafka's protocol without authentication, as the open listener
-//! allows.
+//! ACLs, created and deleted by Kafka's protocol without authentication, as the open listener allows.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,5 +1,4 @@
-//! Copies on a real Kafka: agents that hold are killed; and no agent counts as gone because Kafka
-//! stops.
+//! Copies on a real Kafka: agents that hold are killed; and no agent counts as gone because Kafka stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

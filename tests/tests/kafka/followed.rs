@@ -1,5 +1,4 @@
-//! Agents of a fleet: an agent that knows one aggregator finds all, and follows partitions as they
-//! move.
+//! Agents of a fleet: an agent that knows one aggregator finds all, and follows partitions as they move.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

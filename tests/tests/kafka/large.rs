@@ -1,5 +1,4 @@
-//! Limits of many domains on a real Kafka: rows beside a document, the same on all aggregators, and
-//! under the next document.
+//! Limits of many domains on a real Kafka: rows beside a document, on all aggregators, and under the next document.
 
 use serde_json::Value;
 use tollgate_shared::wire::limits_document::DOCUMENT_BYTES_MAX;

@@ -1,5 +1,4 @@
-//! `tollgate limits` on a real Kafka: pushes, two at once, a revert, and what aggregators report of
-//! it.
+//! `tollgate limits` on a real Kafka: pushes, two at once, a revert, and what aggregators report of it.
 
 use rdkafka::{Message as _, Offset};
 use serde_json::Value;

@@ -1,5 +1,4 @@
-//! The journal's logic without I/O of its own: commands and an instant in; reads, writes and events
-//! out, turn by turn.
+//! The journal's logic: commands and an instant in; reads, writes and events out, turn by turn.
 //!
 //! Has no thread, no channel and no clock, so that a simulation can drive it as the journal's thread
 //! does. One turn takes the commands, writes each partition's appends in one write (and syncs it, where

@@ -1,8 +1,7 @@
-//! Reading a journal without writing to it: takes no lock and leaves no trace, whether or not a process
-//! writes it.
+//! Reading a journal without writing to it: takes no lock, whether or not a process writes it.
 //!
 //! For commands on logs (`audit`, `explain`). What stays true: nothing in the directory changes; records
-//! come out whole and in order; the current end of what is written is an end, not an error, and reading
+//! come out whole and in order; the current end of the file is an end, not an error, and reading
 //! may go on from there later. A reader sees records as soon as they are written, which under `synced`
 //! may be a moment before they are acknowledged.
 

@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn nobody_waits_where_no_broker_answers_and_what_is_lost_is_counted() {
         let counters = Arc::<AsideCounters>::default();
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let mut topic = AsideTopic::start(config, "me", Arc::clone(&counters)).expect("starts");
         let begun = Instant::now();

@@ -57,7 +57,7 @@ pub(super) struct WantedFollow {
     pub from: u64,
 }
 
-/// The consumer and what it follows.
+/// The consumer and the partitions that it follows.
 pub(super) struct Follows {
     client: Client,
     names: Names,

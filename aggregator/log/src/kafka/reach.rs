@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn while_kafka_is_away_nothing_is_made_anew() {
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let old = consumer::create(&config).expect("good settings");
         assert!(afresh(&config, "a test's", old.client()).is_none());

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn whoever_listens_to_nobody_is_said_to() {
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let fault = KafkaFault::Unreachable {
             bootstrap: "127.0.0.1:1".to_owned(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 fn config() -> KafkaConfig {
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     KafkaConfig::new("127.0.0.1:1")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hits      at their stamps, never later than the log took them: one call each; with a min one call
-//! refused   so many calls from a first to a last instant: spread evenly between them
+//! refused   a number of calls from a first to a last instant: spread evenly between them
 //! ```
 //!
 //! A log holds what agents could deliver. What stays true: everything that is known to be missing is

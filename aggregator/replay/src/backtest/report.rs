@@ -325,7 +325,7 @@ fn resources(pairs: &Pairs, played: &PlayedFile) -> Vec<ResourceReport> {
 }
 
 impl Percentiles {
-    /// Of counts by step; `None` if all are zero.
+    /// The percentiles of counts by step; `None` if all are zero.
     fn of(steps: &[u64]) -> Option<Self> {
         let total: u64 = steps.iter().sum();
         let at = |permille: u64| {

@@ -1,5 +1,4 @@
-//! The answer about one pair: which statement was in force, what filled its window, and what led to
-//! that.
+//! The answer about one pair: the statement in force, what filled its window, what led to it.
 //!
 //! Knows only what was followed. What stays true: every number is counted from entries of the log.
 
@@ -22,7 +21,7 @@ use tollgate_shared::hex::hex;
 /// How near to the requested instant a call has to be.
 const NEAR: Span = Span::from_secs(1);
 
-/// Explains what was followed.
+/// Explains the pair that was followed.
 pub(super) fn of(
     source: &dyn Source,
     asked: &AskedPair,

@@ -1,5 +1,4 @@
-//! A pair's hard limit, windows, quotas and bucket at an instant: what counted, and when there was
-//! room again.
+//! A pair's hard limit, windows, quotas and bucket: what counted, and when there was room again.
 //!
 //! ```text
 //! window:0 (1m): 100 of 100, full until 2026-11-25T12:00:41Z

@@ -1,5 +1,4 @@
-//! Recorded traffic from other programs: access logs of many servers, CSV and JSON, plain or
-//! compressed.
+//! Recorded traffic of other programs: access logs of many servers, CSV and JSON, also compressed.
 //!
 //! Knows nothing of limits. What stays true: an unreadable row is counted, and the first ones are
 //! shown; it never ends the reading and never counts as a request.

@@ -1,5 +1,4 @@
-//! Where a CSV row with quoted fields ends: a quote may be closed several lines after it was
-//! opened.
+//! Where a CSV row with quoted fields ends: a quote may be closed several lines below.
 //!
 //! ```text
 //! 1,"one                     a quote is open: the row goes on

@@ -1,5 +1,4 @@
-//! Logs in the W3C extended format, as IIS and CloudFront write them. The file names its columns
-//! itself.
+//! Logs in the W3C extended format, as IIS and CloudFront write them: the file names its columns.
 //!
 //! ```text
 //! #Version: 1.0

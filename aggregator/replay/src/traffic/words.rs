@@ -13,8 +13,8 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     }
 }
 
-/// A pattern as in a configuration: `log_format main '…' '…';`, over several lines, or `LogFormat
-/// "…" combined`. Both servers read `\t` as a tab.
+/// A pattern as in a configuration: `log_format main '…' '…';`, over several lines, or
+/// `LogFormat "…" combined`. Both servers read `\t` as a tab.
 fn unquoted(text: &str) -> String {
     let text = &*text.replace("\\t", "\t");
     let text = text.trim_start().trim_end_matches(['\n', '\r', ';']);
@@ -36,8 +36,8 @@ fn unquoted(text: &str) -> String {
     inside[..end.map_or(inside.len(), |(at, _)| at)].to_owned()
 }
 
-/// Merges an instant that consists of several Apache fields into one: `%{%d/%b/%Y
-/// %T}t.%{msec_frac}t %{%z}t`.
+/// Merges an instant that consists of several Apache fields into one:
+/// `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
 fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
     // Whether the field is for the end of a request, and its pattern.
     let by_pattern = |piece: &Piece| match piece {

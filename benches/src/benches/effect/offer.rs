@@ -1,5 +1,4 @@
-//! Offers a round's calls to an aggregator started for it, through agents in processes of their
-//! own.
+//! Offers a round's calls to an aggregator of its own, by agents in processes of their own.
 
 use anyhow::Context as _;
 use tollgate_limits::{Limits, RULES};

@@ -1,5 +1,4 @@
-//! The longest time that one record, or one snapshot, occupies a partition's thread, at a million
-//! pairs.
+//! The longest time that one record, or one snapshot, keeps a partition's thread, at a million pairs.
 //!
 //! ```text
 //! growth      a million new pairs

@@ -1,5 +1,4 @@
-//! The publishing process: our feed, without TLS or with TLS and tokens, or the `zeromq` crate's
-//! PUB on a thread of its own.
+//! The publishing process: our feed, also with TLS and tokens, or the `zeromq` crate's PUB on a thread of its own.
 
 use std::io::BufRead as _;
 use std::path::Path;

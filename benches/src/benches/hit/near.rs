@@ -1,5 +1,4 @@
-//! A call of a pair near its limit: the agent knows what is left of it, and returns that with the
-//! answer.
+//! A call of a pair near its limit: the agent knows what is left, and returns that with the answer.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! The calls of a tape on their way to a player: the runs of a file are merged, spread, and merged
-//! with other files.
+//! The calls of a tape on their way to a player: runs of a file merged, spread, and merged with other files.
 //!
 //! What stays true: of calls at one instant, those of an earlier file and an earlier run come
 //! first.
