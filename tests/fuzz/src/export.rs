@@ -117,9 +117,8 @@ fn cut_short(path: &std::path::Path, file: &[u8]) {
     }
 }
 
-/// A file with correct digests, made of blocks:
-/// `[kind][stream and partition][first][last][flags][length (u16)][bytes…]`.
-/// The end block, and a description if there is none, are appended.
+/// A file with correct digests, made of blocks: `[kind][stream and partition][first][last][flags][length
+/// (u16)][bytes…]`. The end block, and a description if there is none, are appended.
 fn built(mut bytes: &[u8]) -> Vec<u8> {
     let mut file = File::begun();
     let mut is_described = false;

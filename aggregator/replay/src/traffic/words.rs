@@ -36,8 +36,7 @@ fn unquoted(text: &str) -> String {
     inside[..end.map_or(inside.len(), |(at, _)| at)].to_owned()
 }
 
-/// Merges an instant that consists of several Apache fields into one:
-/// `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
+/// Merges an instant that consists of several Apache fields into one: `%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t`.
 fn in_one(pieces: Vec<Piece>) -> Vec<Piece> {
     // Whether the field is for the end of a request, and its pattern.
     let by_pattern = |piece: &Piece| match piece {
