@@ -12,7 +12,7 @@
 //! stays true: see [`super::operator`].
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde::Serialize;
 use tollgate_shared::escape::escaped;
 use tollgate_shared::time::Span;
 
@@ -20,7 +20,8 @@ use super::Global;
 use super::operator::{OperatorNote, Spoken, ask, get, name};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
-use tollgate_server::http::amend::AmendRequest;
+use tollgate_api::amend::AmendRequest;
+use tollgate_api::limits::{LimitsView, SwitchView};
 
 /// What `reset` takes.
 #[derive(Debug, Args)]
@@ -243,27 +244,24 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
 }
 
 fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
-    let view: Value = get(url, "/v1/limits", &[])?;
-    let none = Vec::new();
-    let switches = view["switches"].as_array().unwrap_or(&none);
+    let LimitsView { switches, .. } = get::<LimitsView>(url, "/v1/limits", &[])?;
     let mut output = global.open_output()?;
-    for switch in switches {
+    for switch in &switches {
         match global.format {
-            Format::Json => {
-                let mut switch = switch.clone();
-                switch["schema"] = "tollgate.namespaces/1".into();
-                output.json(&switch)?;
-            }
+            Format::Json => output.json(&NamespaceRow {
+                schema: "tollgate.namespaces/1",
+                switch,
+            })?,
             Format::Text => {
-                let said = |field: &str| match switch[field].as_bool() {
+                let stated = |switch: Option<bool>| match switch {
                     Some(on) => on.to_string(),
                     None => "as the document says".to_owned(),
                 };
                 output.line(format_args!(
                     "{}  ignore_configured {}  allow_unconfigured {}",
-                    escaped(switch["namespace"].as_str().unwrap_or_default()),
-                    said("ignore_configured"),
-                    said("allow_unconfigured")
+                    escaped(&switch.namespace),
+                    stated(switch.ignore_configured),
+                    stated(switch.allow_unconfigured)
                 ))?;
             }
         }
@@ -273,6 +271,14 @@ fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
     }
     output.finish()?;
     Ok(Exit::Done)
+}
+
+/// A line of the list as JSON.
+#[derive(Serialize)]
+struct NamespaceRow<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    switch: &'a SwitchView,
 }
 
 impl Banned {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_api::denials::{DenialView, DenialsView};
 use tollgate_shared::escape::escaped;
 
 use super::Global;
@@ -65,26 +66,6 @@ enum DenialsVerb {
         #[command(flatten)]
         word: OperatorNote,
     },
-}
-
-#[derive(Debug, Deserialize)]
-struct DenialsAnswer {
-    denials: Vec<Value>,
-    omitted: usize,
-    partitions_missing: Vec<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct DenialRow {
-    resource: String,
-    scope: String,
-    domain: Option<String>,
-    group: Option<String>,
-    cause: String,
-    limit: u64,
-    window_us: u64,
-    remaining_us: Option<u64>,
-    code: String,
 }
 
 /// Runs the command. If a partition could not answer, it exits with 1.
@@ -161,7 +142,7 @@ fn watch(global: &Global, args: &DenialsArgs, output: &mut Output) -> Result<Exi
     }
 }
 
-fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsAnswer, Failure> {
+fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         (
@@ -175,7 +156,8 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsAnswer, Failure> {
         ),
     ];
     let list = ("/v1/denials", "denials");
-    let mut answer: DenialsAnswer = pages(&args.spoken.url, list, &query, args.limit as usize)?;
+    let mut answer: DenialsView<Value> =
+        pages(&args.spoken.url, list, &query, args.limit as usize)?;
     if let Some(cause) = &args.cause {
         answer.denials.retain(|denial| denial["cause"] == **cause);
     }
@@ -199,10 +181,10 @@ fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
 
 fn row(denial: &Value) -> Result<[String; 6], Failure> {
     let denial =
-        DenialRow::deserialize(denial).map_err(|error| Failure::Data(error.to_string()))?;
-    let scope = match (denial.scope.as_str(), denial.domain, denial.group) {
-        (_, Some(domain), _) => domain,
-        (_, _, Some(group)) => format!("group {group}"),
+        DenialView::deserialize(denial).map_err(|error| Failure::Data(error.to_string()))?;
+    let scope = match (denial.domain, denial.group) {
+        (Some(domain), _) => domain.into(),
+        (_, Some(group)) => format!("group {group}"),
         _ => "(everybody)".to_owned(),
     };
     let limit = match (denial.limit, denial.window_us) {
@@ -212,11 +194,11 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
     };
     Ok([
         denial.remaining_us.map_or_else(|| "never".to_owned(), span),
-        denial.resource,
+        denial.resource.to_string(),
         scope,
-        denial.cause,
+        denial.cause.to_string(),
         limit,
-        denial.code,
+        denial.code.to_string(),
     ])
 }
 
@@ -239,7 +221,8 @@ mod tests {
         let denial = |scope: &str, domain: Value, group: Value, left: Value| {
             serde_json::json!({
                 "resource": "r", "scope": scope, "domain": domain, "group": group, "cause": "tier 1",
-                "limit": 5, "window_us": 10_000_000, "remaining_us": left, "code": "c",
+                "limit": 5, "window_us": 10_000_000, "end_us": null, "remaining_us": left, "code": "c",
+                "partition": 3, "version": 1,
             })
         };
         let told = |denial: &Value| row(denial).expect("it is one").join("|");

@@ -18,8 +18,9 @@ use super::Global;
 use super::operator::{self, OperatorNote, Spoken, domain, found_name, name};
 use super::output::{Format, Output};
 use crate::exit::{Exit, Failure};
+use tollgate_api::amend::AmendRequest;
+use tollgate_api::holds::{HoldView, HoldsView};
 use tollgate_server::core::holds::STATES;
-use tollgate_server::http::amend::AmendRequest;
 use tollgate_shared::escape::escaped;
 
 /// The path of the list, and its field with the rows.
@@ -81,31 +82,6 @@ enum HoldsVerb {
         #[command(flatten)]
         word: OperatorNote,
     },
-}
-
-/// The fields of the answer that people see.
-#[derive(Debug, Deserialize)]
-struct HoldsAnswer {
-    holds: Vec<Value>,
-    more: bool,
-    partitions_missing: Vec<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct HoldRow {
-    resource: String,
-    domain: String,
-    groups: Vec<String>,
-    state: String,
-    agent: Option<String>,
-    number: Option<u64>,
-    transfer: Option<String>,
-    copies: u32,
-    start_us: u64,
-    age_us: u64,
-    end_us: Option<u64>,
-    strict: bool,
-    seized: bool,
 }
 
 /// Runs the command. If a partition could not answer, it exits with 1.
@@ -187,7 +163,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         ("resource", Some(resource.to_owned())),
         ("agent", Some(agent.clone())),
     ];
-    let answer: HoldsAnswer = operator::pages(url, LIST, &query, usize::MAX)?;
+    let answer: HoldsView<Value> = operator::pages(url, LIST, &query, usize::MAX)?;
     let fits = |held: &&Value| held["number"].as_u64() == Some(number);
     let epochs: Vec<&str> = answer
         .holds
@@ -213,7 +189,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
     }
 }
 
-fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<HoldsAnswer, Failure> {
+fn ask(args: &HoldsArgs, domain: &Option<String>) -> Result<HoldsView<Value>, Failure> {
     let query = [
         ("resource", args.resource.clone()),
         ("domain", domain.clone()),
@@ -233,7 +209,7 @@ fn with_schema(hold: &Value) -> Value {
 }
 
 /// The message for an empty list.
-fn nothing(answer: &HoldsAnswer, args: &HoldsArgs) -> &'static str {
+fn nothing(answer: &HoldsView<Value>, args: &HoldsArgs) -> &'static str {
     let filters = [
         &args.resource,
         &args.domain,
@@ -254,13 +230,13 @@ const COLUMNS: [&str; 7] = [
     "AGE", "RESOURCE", "DOMAIN", "GROUP", "COPIES", "STATE", "AGENT",
 ];
 
-fn print(answer: &HoldsAnswer, args: &HoldsArgs, output: &mut Output) -> Result<(), Failure> {
+fn print(answer: &HoldsView<Value>, args: &HoldsArgs, output: &mut Output) -> Result<(), Failure> {
     if answer.holds.is_empty() {
         return output.line(nothing(answer, args));
     }
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     for hold in &answer.holds {
-        let hold = HoldRow::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
+        let hold = HoldView::deserialize(hold).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push(row(&hold));
     }
     let widths: [usize; COLUMNS.len()] = std::array::from_fn(|column| {
@@ -278,7 +254,7 @@ fn print(answer: &HoldsAnswer, args: &HoldsArgs, output: &mut Output) -> Result<
     Ok(())
 }
 
-fn row(hold: &HoldRow) -> [String; COLUMNS.len()] {
+fn row(hold: &HoldView) -> [String; COLUMNS.len()] {
     let who = match (&hold.agent, &hold.transfer) {
         (Some(agent), _) => format!("{}#{}", escaped(agent), hold.number.unwrap_or(0)),
         (None, Some(transfer)) => format!("(transfer {transfer})"),
@@ -297,7 +273,7 @@ fn row(hold: &HoldRow) -> [String; COLUMNS.len()] {
     });
     let strict = hold.strict.then(|| "strict".to_owned());
     let seized = hold.seized.then(|| "seized".to_owned());
-    let state = [Some(hold.state.clone()), strict, seized, left];
+    let state = [Some(hold.state.to_string()), strict, seized, left];
     let state: Vec<String> = state.into_iter().flatten().collect();
     [
         age(hold.age_us),
@@ -344,8 +320,10 @@ mod tests {
             "agent": "web\u{7}\n1", "number": 7, "transfer": null, "copies": 1, "start_us": 5_000_000,
             "age_us": 12_000_000, "end_us": null, "strict": false, "seized": false,
         });
-        let told = [seized, staged, evil]
-            .map(|hold| row(&HoldRow::deserialize(&hold).expect("a hold")).join(" | "));
+        let told = [seized, staged, evil].map(|mut hold| {
+            (hold["partition"], hold["epoch"]) = (3.into(), Value::Null);
+            row(&HoldView::deserialize(&hold).expect("a hold")).join(" | ")
+        });
         let expected = [
             "1h 2m | sandbox | acme | gold, new | 3 | held, strict, seized | web-1#17",
             "12s | sandbox | acme | - | 1 | staged, ends in 48s | (transfer ab)",
@@ -365,9 +343,12 @@ mod tests {
         }
         let told = |partitions_missing: &[u32], words: &[&str]| {
             let line = Line::parse_from([&["holds"], words].concat());
-            let answer = HoldsAnswer {
+            let answer = HoldsView {
+                schema: "tollgate.holds/1".into(),
                 holds: Vec::new(),
                 more: false,
+                next: None,
+                resources: Vec::new(),
                 partitions_missing: partitions_missing.to_vec(),
             };
             nothing(&answer, &line.holds)

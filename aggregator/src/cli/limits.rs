@@ -21,7 +21,7 @@ use super::limits_edit::StatedEdit;
 use super::limits_import;
 use super::operator::{self, OperatorNote};
 use crate::exit::{Exit, Failure};
-use tollgate_server::http::amend::AmendRequest;
+use tollgate_api::amend::AmendRequest;
 
 /// What `limits` takes.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::str::FromStr as _;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use tollgate_api::candidates::{CandidateDenialView, CandidateFigures, CandidatesView};
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use tollgate_limits::Limits;
@@ -40,46 +41,6 @@ pub struct CompareArgs {
     spoken: Spoken,
 }
 
-#[derive(Debug, Deserialize)]
-struct CandidatesAnswer {
-    version: u64,
-    configured: Vec<String>,
-    candidates: Vec<InPartition>,
-    partitions_missing: Vec<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct InPartition {
-    resource: String,
-    from_us: u64,
-    to_us: u64,
-    #[serde(flatten)]
-    counts: CandidateFigures,
-    newest: Vec<Newest>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct CandidateFigures {
-    let_through: u64,
-    excess: u64,
-    refused_calls: u64,
-    candidate_granted: u64,
-    candidate_refused: u64,
-    candidate_late: u64,
-    newly_refused: u64,
-    no_longer_refused: u64,
-    candidate_denials: u64,
-    candidate_at_cap: u64,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-struct Newest {
-    domain: String,
-    at_us: u64,
-    end_us: Option<u64>,
-    code: String,
-}
-
 /// One resource, summed over partitions.
 #[derive(Debug, Serialize)]
 struct Compared {
@@ -90,19 +51,20 @@ struct Compared {
     from_us: Option<u64>,
     to_us: Option<u64>,
     #[serde(flatten)]
-    counts: CandidateFigures,
-    newest: Vec<Newest>,
+    figures: CandidateFigures,
+    newest: Vec<CandidateDenialView>,
 }
 
 impl Compared {
-    fn of(answer: &CandidatesAnswer, resource: &str) -> Self {
+    fn of(answer: &CandidatesView, resource: &str) -> Self {
         let parts = || {
             answer
                 .candidates
                 .iter()
-                .filter(|of| of.resource == resource)
+                .filter(|of| *of.resource == *resource)
         };
-        let mut newest: Vec<Newest> = parts().flat_map(|of| of.newest.iter().cloned()).collect();
+        let mut newest: Vec<CandidateDenialView> =
+            parts().flat_map(|of| of.newest.iter().cloned()).collect();
         newest.sort_by(|a, b| (b.at_us, &a.domain).cmp(&(a.at_us, &b.domain)));
         newest.truncate(NEWEST_MAX);
         Self {
@@ -111,25 +73,8 @@ impl Compared {
             resource: resource.to_owned(),
             from_us: parts().map(|of| of.from_us).min(),
             to_us: parts().map(|of| of.to_us).max(),
-            counts: parts().fold(CandidateFigures::default(), |sum, of| sum.and(&of.counts)),
+            figures: parts().fold(CandidateFigures::default(), |sum, of| sum.and(&of.figures)),
             newest,
-        }
-    }
-}
-
-impl CandidateFigures {
-    fn and(self, other: &Self) -> Self {
-        Self {
-            let_through: self.let_through + other.let_through,
-            excess: self.excess + other.excess,
-            refused_calls: self.refused_calls + other.refused_calls,
-            candidate_granted: self.candidate_granted + other.candidate_granted,
-            candidate_refused: self.candidate_refused + other.candidate_refused,
-            candidate_late: self.candidate_late + other.candidate_late,
-            newly_refused: self.newly_refused + other.newly_refused,
-            no_longer_refused: self.no_longer_refused + other.no_longer_refused,
-            candidate_denials: self.candidate_denials + other.candidate_denials,
-            candidate_at_cap: self.candidate_at_cap + other.candidate_at_cap,
         }
     }
 }
@@ -140,10 +85,10 @@ impl CandidateFigures {
 ///
 /// If no aggregator answers (69), or there is no such candidate (65).
 pub fn compare(global: &Global, args: &CompareArgs) -> Result<Exit, Failure> {
-    let answer: CandidatesAnswer = get(&args.spoken.url, "/v1/candidates", &[])?;
+    let answer: CandidatesView = get(&args.spoken.url, "/v1/candidates", &[])?;
     let mut names = answer.configured.clone();
     if let Some(resource) = &args.resource {
-        names.retain(|name| name == resource);
+        names.retain(|name| **name == **resource);
         if names.is_empty() {
             return Err(Failure::Data(format!(
                 "resource \"{}\" has no candidate in limits version {}",
@@ -184,16 +129,16 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(compared.iter().map(|of| {
-        let counts = &of.counts;
+        let figures = &of.figures;
         [
             of.resource.clone(),
-            counts.let_through.to_string(),
-            counts.excess.to_string(),
-            counts.refused_calls.to_string(),
-            counts.candidate_refused.to_string(),
-            counts.newly_refused.to_string(),
-            counts.no_longer_refused.to_string(),
-            counts.candidate_denials.to_string(),
+            figures.let_through.to_string(),
+            figures.excess.to_string(),
+            figures.refused_calls.to_string(),
+            figures.candidate_refused.to_string(),
+            figures.newly_refused.to_string(),
+            figures.no_longer_refused.to_string(),
+            figures.candidate_denials.to_string(),
         ]
     }));
     output.columns(&rows)?;
@@ -211,7 +156,7 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
             ))?;
         }
     }
-    if compared.iter().any(|of| 0 < of.counts.refused_calls) {
+    if compared.iter().any(|of| 0 < of.figures.refused_calls) {
         output.line(
             "\nCalls that agents refused by the limits in force were put to no candidate: one that is looser \
              would have granted some of them, and what it refuses is a lower bound.",

@@ -15,8 +15,8 @@ use tollgate_limits::Own;
 
 use super::document_edit::{TextEdit, listed};
 use crate::exit::Failure;
+use tollgate_api::amend::AmendRequest;
 use tollgate_replay::traffic::csv::fields as csv_fields;
-use tollgate_server::http::amend::AmendRequest;
 
 /// What is stated of a resource or of a domain of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]

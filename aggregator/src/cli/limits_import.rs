@@ -14,7 +14,7 @@ use super::document_edit::TextEdit;
 use super::operator::{OperatorNote, asked, tell};
 use super::{Global, input_name, limits_edit, read_input};
 use crate::exit::{Exit, Failure};
-use tollgate_server::http::amend::{AmendRequest, AmendRow};
+use tollgate_api::amend::{AmendRequest, AmendRow};
 
 /// Bytes of rows in one request: an aggregator accepts bodies of 64 KiB, which include the reason.
 const PART_BYTES_MAX: usize = 48 << 10;

@@ -12,8 +12,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tollgate_api::amend::{AmendRequest, AmendmentView};
+use tollgate_api::limits::LimitsView;
+use tollgate_api::state::FaultView;
 use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::escape::unescaped;
 use tollgate_shared::names::{check_domain, check_name};
@@ -23,7 +25,7 @@ use super::output::Format;
 use crate::exit::{Exit, Failure};
 use crate::reach;
 use tollgate_server::http::ROWS_MAX;
-use tollgate_server::http::amend::{AmendRequest, FaultView};
+use tollgate_server::http::amend::proposal;
 use tollgate_server::serve::host_name;
 
 /// Which aggregator is spoken to.
@@ -77,18 +79,6 @@ fn said(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The result of an act.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct OperatorAnswer {
-    schema: String,
-    amendment: String,
-    /// The amendment's version; if nothing was done, the version in force.
-    pub version: u64,
-    expected: u64,
-    done: bool,
-    in_force: bool,
-}
-
 /// The greatest length of an answer.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
@@ -112,7 +102,7 @@ pub fn ask(
 /// # Errors
 ///
 /// If the output cannot be written.
-pub fn tell(global: &Global, answers: &[OperatorAnswer]) -> Result<Exit, Failure> {
+pub fn tell(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     for answer in answers {
         match global.format {
@@ -135,7 +125,7 @@ pub fn asked(
     url: &str,
     word: &OperatorNote,
     act: AmendRequest,
-) -> Result<OperatorAnswer, Failure> {
+) -> Result<AmendmentView, Failure> {
     let user = || {
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         format!("{user}@{}", host_name())
@@ -150,7 +140,7 @@ pub fn asked(
         ..act
     };
     // Missing fields are reported before an aggregator is asked.
-    asked.clone().proposal().map_err(Failure::Usage)?;
+    proposal(asked.clone()).map_err(Failure::Usage)?;
     let opened = reach::open(url, None)?;
     let url = format!("{url}/v1/amendments");
     let unavailable = reach::unavailable(&url);
@@ -194,16 +184,15 @@ pub fn domain_on(
         let Some(resource) = resource else {
             return Ok(None);
         };
-        let view: Value = get(url, "/v1/limits", &[])?;
-        let text = view["text"].as_str().unwrap_or_default();
-        let limits = Limits::parse_logged(text)
+        let view: LimitsView = get(url, "/v1/limits", &[])?;
+        let limits = Limits::parse_logged(&view.text.unwrap_or_default())
             .map_err(|faults| Failure::Data(format!("{url}: the limits in force: {faults}")))?;
         Ok(limits.rate(resource).and_then(RateResource::addresses))
     })
 }
 
-fn told(answer: &OperatorAnswer) -> String {
-    let OperatorAnswer {
+fn told(answer: &AmendmentView) -> String {
+    let AmendmentView {
         amendment, version, ..
     } = answer;
     match (answer.done, answer.in_force) {
@@ -226,7 +215,7 @@ fn refusal(url: &str, status: u16, body: &str) -> Failure {
         exit,
         text: fault.error.clone(),
     };
-    match fault.code.as_str() {
+    match fault.code.as_deref().unwrap_or_default() {
         "conflict" => log(Exit::Conflict),
         "nothing_to_do" => log(Exit::No),
         "forbidden" => log(Exit::NotAuthorised),
@@ -315,13 +304,8 @@ fn not_listed(url: &str, status: u16, body: &str) -> Failure {
 
 /// The message of an aggregator that refuses a request.
 pub(super) fn said_by(body: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct ServerFault {
-        error: String,
-    }
-    serde_json::from_str::<ServerFault>(body)
-        .ok()
-        .map(|fault| fault.error)
+    let fault: Option<FaultView> = serde_json::from_str(body).ok();
+    fault.map(|fault| fault.error)
 }
 
 /// Reports partitions that could not answer; without them the answer is incomplete.

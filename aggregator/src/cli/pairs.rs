@@ -16,6 +16,8 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_api::denials::DenialView;
+use tollgate_api::pairs::PairView;
 use tollgate_limits::print_span;
 use tollgate_shared::time::Span;
 
@@ -57,51 +59,6 @@ enum PairsVerb {
     },
 }
 
-#[derive(Debug, Deserialize)]
-struct PairRow {
-    resource: String,
-    domain: String,
-    partition: u32,
-    configured: bool,
-    version: u64,
-    state: Option<StateRow>,
-    denial: Option<PairDenial>,
-    partitions_missing: Vec<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct StateRow {
-    tier: u64,
-    tier_limit: u64,
-    tier_hits: u64,
-    remaining: u64,
-    as_of_us: u64,
-    #[serde(default)]
-    constraints: Vec<Constraint>,
-    bucket: Option<BucketRow>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Constraint {
-    name: String,
-    limit: u64,
-    span_us: u64,
-    counted: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct BucketRow {
-    level: i64,
-    burst: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct PairDenial {
-    cause: String,
-    remaining_us: Option<u64>,
-    code: String,
-}
-
 /// Runs the command. If a partition could not answer, it exits with 1.
 ///
 /// # Errors
@@ -120,7 +77,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
         ),
     ];
     let answer: Value = get(url, "/v1/pairs", &query)?;
-    let pair = PairRow::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
+    let pair = PairView::deserialize(&answer).map_err(|error| Failure::Data(error.to_string()))?;
     if pair.partitions_missing.is_empty() {
         let mut output = global.open_output()?;
         match global.format {
@@ -132,7 +89,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
     Ok(ended(&pair.partitions_missing))
 }
 
-fn print(pair: &PairRow, output: &mut Output) -> Result<(), Failure> {
+fn print(pair: &PairView, output: &mut Output) -> Result<(), Failure> {
     let rows: Vec<[String; 2]> = lines(pair)
         .into_iter()
         .map(|(what, told)| [what, told])
@@ -140,8 +97,8 @@ fn print(pair: &PairRow, output: &mut Output) -> Result<(), Failure> {
     output.columns(&rows)
 }
 
-fn lines(pair: &PairRow) -> Vec<(String, String)> {
-    let PairRow {
+fn lines(pair: &PairView) -> Vec<(String, String)> {
+    let PairView {
         resource,
         domain,
         partition,
@@ -182,7 +139,7 @@ fn lines(pair: &PairRow) -> Vec<(String, String)> {
     let denied = pair.denial.as_ref().map_or_else(
         || "no".to_owned(),
         |denial| {
-            let PairDenial { cause, code, .. } = denial;
+            let DenialView { cause, code, .. } = denial;
             match denial.remaining_us {
                 Some(left) => format!("for {} still ({cause}, code {code})", span(left)),
                 None => format!("without end ({cause}, code {code})"),
@@ -198,7 +155,7 @@ mod tests {
     use super::*;
 
     fn told(view: Value) -> String {
-        let pair = PairRow::deserialize(&view).expect("a pair");
+        let pair = PairView::deserialize(&view).expect("a pair");
         let lines = lines(&pair).into_iter();
         lines
             .map(|(what, told)| format!("{what}: {told}\n"))
@@ -208,11 +165,15 @@ mod tests {
     #[test]
     fn a_pair_is_told_with_its_tier_what_is_left_and_until_when_it_is_denied() {
         let mut view = serde_json::json!({
-            "resource": "r", "domain": "d", "partition": 3, "configured": true, "version": 18,
-            "state": {"tier": 1, "tier_limit": 100, "tier_hits": 97, "remaining": 3,
+            "schema": "tollgate.pair/1", "resource": "r", "domain": "d", "partition": 3, "configured": true,
+            "known": true, "version": 18,
+            "state": {"tier": 1, "tier_limit": 100, "tier_hits": 97, "remaining": 3, "last_second": 41,
+                "hard": 200, "bucket": null, "time_us": 1_700_000_000_250_000_u64,
                 "as_of_us": 1_700_000_000_250_000_u64, "constraints": [
                     {"name": "hard", "limit": 200, "span_us": 1_000_000, "counted": 41}]},
-            "denial": {"cause": "tier 1", "remaining_us": 1_200_000, "code": "3-1-0-1"},
+            "denial": {"resource": "r", "scope": "pair", "domain": "d", "group": null, "cause": "tier 1",
+                "limit": 100, "window_us": 1_000_000, "end_us": null, "remaining_us": 1_200_000,
+                "code": "3-1-0-1", "partition": 3, "version": 18},
             "partitions_missing": [],
         });
         assert_eq!(

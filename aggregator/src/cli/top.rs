@@ -10,6 +10,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use tollgate_api::top::{TopPair, TopView};
 
 use super::Global;
 use super::operator::{Spoken, ended, get};
@@ -42,23 +43,6 @@ enum TopBy {
     Refused,
     /// Hits that were let through beyond the limits
     Excess,
-}
-
-#[derive(Debug, Deserialize)]
-struct UsageAnswer {
-    from_us: u64,
-    to_us: u64,
-    pairs: Vec<Value>,
-    partitions_missing: Vec<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-struct TopPair {
-    resource: String,
-    domain: String,
-    hits: Option<u64>,
-    refused: Option<u64>,
-    excess: Option<u64>,
 }
 
 /// Runs the command. If a partition could not answer, it exits with 1.
@@ -94,7 +78,7 @@ pub(super) fn show(
         ("resource", resource.cloned()),
         ("limit", Some(limit.to_string())),
     ];
-    let mut answer: UsageAnswer = get(url, "/v1/top", &query)?;
+    let mut answer: TopView<Value> = get(url, "/v1/top", &query)?;
     let mut output = global.open_output()?;
     match global.format {
         Format::Json => {
@@ -112,7 +96,7 @@ pub(super) fn show(
     Ok(ended(&answer.partitions_missing))
 }
 
-fn rows(answer: &UsageAnswer) -> Result<Vec<[String; 5]>, Failure> {
+fn rows(answer: &TopView<Value>) -> Result<Vec<[String; 5]>, Failure> {
     let head = ["RESOURCE", "DOMAIN", "HITS/S", "REFUSED/S", "EXCESS/S"];
     let seconds = answer.to_us.saturating_sub(answer.from_us) as f64 / 1e6;
     let rate = |count: Option<u64>| match count {
@@ -124,8 +108,8 @@ fn rows(answer: &UsageAnswer) -> Result<Vec<[String; 5]>, Failure> {
     for pair in &answer.pairs {
         let pair = TopPair::deserialize(pair).map_err(|error| Failure::Data(error.to_string()))?;
         rows.push([
-            pair.resource,
-            pair.domain,
+            pair.resource.into(),
+            pair.domain.into(),
             rate(pair.hits),
             rate(pair.refused),
             rate(pair.excess),
@@ -140,11 +124,14 @@ mod tests {
 
     #[test]
     fn counts_are_shown_by_the_second_and_what_is_not_kept_as_a_dash() {
-        let answer = UsageAnswer {
+        let answer = TopView {
+            schema: "tollgate.top/1".into(),
+            by: "hits".into(),
             from_us: 60_000_000,
             to_us: 160_000_000,
+            short_by_max: 0,
             pairs: vec![serde_json::json!({
-                "resource": "r", "domain": "d", "hits": 1_050, "refused": null, "excess": 10,
+                "resource": "r", "domain": "d", "partition": 3, "hits": 1_050, "refused": null, "excess": 10,
             })],
             partitions_missing: Vec::new(),
         };

@@ -1,8 +1,8 @@
 //! Asks a running fleet: where agents connect, where its log is, what it limits.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
+use tollgate_api::limits::LimitsView;
+use tollgate_api::state::LogView;
 use tollgate_limits::Limits;
 use tollgate_shared::time::Span;
 
@@ -29,25 +29,6 @@ pub struct Attached {
     pub resources: Vec<(String, f64)>,
 }
 
-/// An aggregator's log, from `/v1/log`.
-#[derive(Debug, Deserialize)]
-struct LogView {
-    kind: String,
-    #[serde(default)]
-    dir: Option<PathBuf>,
-    #[serde(default)]
-    bootstrap: Vec<String>,
-    #[serde(default)]
-    topic_prefix: String,
-    partitions: u32,
-    agents: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct LimitsView {
-    normalised: String,
-}
-
 /// Asks the aggregator that answers under `url`.
 ///
 /// # Errors
@@ -56,7 +37,7 @@ struct LimitsView {
 pub fn attach(url: &str) -> Result<Attached, Failure> {
     let log: LogView = get(url, "/v1/log")?;
     let limits: LimitsView = get(url, "/v1/limits")?;
-    let limits = Limits::parse(&limits.normalised)
+    let limits = Limits::parse(&limits.normalised.unwrap_or_default())
         .map_err(|faults| Failure::Data(faults.in_file(url).to_string()))?;
     let resources: Vec<(String, f64)> = limits
         .rates()
@@ -69,11 +50,11 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
             "{url}: no resource is limited there, so nothing can be refused"
         )));
     }
-    let at = match (log.kind.as_str(), log.dir) {
+    let at = match (&*log.kind, log.dir) {
         ("journal", Some(dir)) => AttachedLog::Journal(dir),
         ("kafka", _) => AttachedLog::Kafka {
             bootstrap: log.bootstrap.join(","),
-            prefix: log.topic_prefix,
+            prefix: log.topic_prefix.unwrap_or_default(),
             partitions: log.partitions,
         },
         (kind, _) => {

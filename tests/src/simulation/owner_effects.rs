@@ -5,10 +5,11 @@
 
 use bytes::Bytes;
 use tollgate_agent::simulation::Happening;
+use tollgate_api::state::{DigestsView, Readiness};
 use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
-use tollgate_server::core::view::{DigestsView, Gauges, Query, Readiness, Reply};
+use tollgate_server::core::view::{Gauges, Query, Reply};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::frame::{Frame, Topic};
 use tollgate_shared::wire::link::FromAggregator;

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use serde::Serialize;
+use tollgate_api::candidates::{CandidateDenialView, CandidateFigures, CandidateView};
 use tollgate_engine::engine::{CandidateClosed, CandidateCounts, Counts, ResourceCounts};
 use tollgate_limits::{Limits, RateResource};
 use tollgate_shared::place::Code;
@@ -52,69 +52,6 @@ pub struct RuledBeside {
     pub counts: Vec<ResourceCounts>,
     /// Pairs that candidates would have begun to deny.
     pub closed: Vec<CandidateClosed>,
-}
-
-/// What candidates would have done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CandidatesView {
-    /// The schema's name.
-    pub schema: &'static str,
-    /// The limits version in force.
-    pub version: u64,
-    /// The resources that have a candidate in it, by name.
-    pub configured: Vec<Box<str>>,
-    /// The comparisons, by partition and resource.
-    pub candidates: Vec<CandidateView>,
-    /// Partitions that are not counted here: they are ruled elsewhere, or not at the moment.
-    pub partitions_missing: Vec<u32>,
-}
-
-/// One resource's limits and its candidate in one partition, side by side. Figures are hits unless stated otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CandidateView {
-    /// The resource.
-    pub resource: Box<str>,
-    /// The partition.
-    pub partition: u32,
-    /// When the log took the first record that was ruled by both.
-    pub from_us: u64,
-    /// When it took the last one.
-    pub to_us: u64,
-    /// Hits that were let through, and ruled by both.
-    pub let_through: u64,
-    /// Of them, those beyond the limits in force: a denial takes time to reach agents.
-    pub excess: u64,
-    /// Calls that agents refused by the limits in force. Candidates do not rule on them.
-    pub refused_calls: u64,
-    /// Of the hits let through, those that the candidate had room for.
-    pub candidate_granted: u64,
-    /// Of the hits let through, those that the candidate would have refused.
-    pub candidate_refused: u64,
-    /// Of the hits let through, those that came too late for the candidate to decide.
-    pub candidate_late: u64,
-    /// Hits that the candidate would have refused and the limits in force would not.
-    pub newly_refused: u64,
-    /// Hits that the limits in force would have refused and the candidate would not.
-    pub no_longer_refused: u64,
-    /// Times that the candidate would have begun to deny a domain.
-    pub candidate_denials: u64,
-    /// Hits of domains beyond the cap on pairs: not ruled by the candidate.
-    pub candidate_at_cap: u64,
-    /// The newest of those denials, newest first.
-    pub newest: Vec<CandidateDenialView>,
-}
-
-/// A denial that a candidate would have begun.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CandidateDenialView {
-    /// The domain.
-    pub domain: Box<str>,
-    /// When it would have begun.
-    pub at_us: u64,
-    /// When it would have ended; null: never.
-    pub end_us: Option<u64>,
-    /// The log position of the hit that would have caused it.
-    pub code: String,
 }
 
 impl Candidates {
@@ -267,16 +204,18 @@ fn view_of(partition: u32, resource: &str, compared: &Compared) -> CandidateView
         partition,
         from_us: span.0.as_micros(),
         to_us: span.1.as_micros(),
-        let_through: counts.granted + counts.excess + counts.late,
-        excess: counts.excess,
-        refused_calls: counts.refused_calls,
-        candidate_granted: candidate.granted,
-        candidate_refused: candidate.excess,
-        candidate_late: candidate.late,
-        newly_refused: candidate.newly,
-        no_longer_refused: candidate.no_longer,
-        candidate_denials: candidate.closed,
-        candidate_at_cap: candidate.at_cap,
+        figures: CandidateFigures {
+            let_through: counts.granted + counts.excess + counts.late,
+            excess: counts.excess,
+            refused_calls: counts.refused_calls,
+            candidate_granted: candidate.granted,
+            candidate_refused: candidate.excess,
+            candidate_late: candidate.late,
+            newly_refused: candidate.newly,
+            no_longer_refused: candidate.no_longer,
+            candidate_denials: candidate.closed,
+            candidate_at_cap: candidate.at_cap,
+        },
         newest: newest.collect(),
     }
 }
@@ -324,7 +263,7 @@ mod tests {
             let views = candidates.view(0, limits);
             let view = views
                 .iter()
-                .map(|view| (view.let_through, view.newly_refused));
+                .map(|view| (view.figures.let_through, view.figures.newly_refused));
             view.collect::<Vec<_>>()
         };
         assert_eq!(seen(&candidates, &one), []);

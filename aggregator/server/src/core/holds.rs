@@ -4,7 +4,7 @@
 //! query, so that no query delays the rulings; an answer that stops before the end states after which hold to go
 //! on; the order of the list does not depend on the machine (`hold_order`).
 
-use serde::Serialize;
+use tollgate_api::holds::{HoldView, HoldsView, ResourceView};
 use tollgate_engine::copies::{HoldState, HoldView as Held, StagedView};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Timestamp;
@@ -21,6 +21,9 @@ pub const STATES: [&str; 3] = [HELD, LOST, STAGED];
 const HELD: &str = "held";
 const LOST: &str = "lost";
 const STAGED: &str = "staged";
+
+/// A page of holds, whose cursor is written only when the answer is.
+pub type HoldsPage = HoldsView<HoldView, HoldCursor>;
 
 /// Which holds a query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,78 +44,8 @@ pub struct HoldFilter {
     pub limit: usize,
 }
 
-/// The holds of all resources.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HoldsView {
-    /// The schema's name.
-    pub schema: &'static str,
-    /// The holds, the oldest first.
-    pub holds: Vec<HoldView>,
-    /// Whether there are more holds, or may be.
-    pub more: bool,
-    /// The position after which to go on, where there may be more: that of the last hold that was looked at.
-    pub next: Option<HoldCursor>,
-    /// The copy-limited resources that ever had a hold, by name.
-    pub resources: Vec<ResourceView>,
-    /// Partitions that could not answer: this process does not rule them at the moment.
-    pub partitions_missing: Vec<u32>,
-}
-
-/// A resource's copies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ResourceView {
-    /// Its name.
-    pub resource: Box<str>,
-    /// The partition that rules it.
-    pub partition: u32,
-    /// Copies that are held or staged.
-    pub copies: u64,
-    /// Of them, those that were in use before they were granted.
-    pub optimistic: u64,
-    /// The global limit; null: unbounded.
-    pub global: Option<u64>,
-    /// The number of holds, including those of gone agents, and of staged transfers.
-    pub holds: u64,
-}
-
-/// One hold, or copies that are staged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HoldView {
-    /// The resource.
-    pub resource: Box<str>,
-    /// The domain.
-    pub domain: Box<str>,
-    /// The groups that it was taken under.
-    pub groups: Vec<Box<str>>,
-    /// `held`; `lost`: its agent is gone and it does not count; `staged`: without a holder until it is seized.
-    pub state: &'static str,
-    /// The agent's name; null where it is staged.
-    pub agent: Option<Box<str>>,
-    /// The agent's epoch, in hexadecimal; null where it is staged.
-    pub epoch: Option<String>,
-    /// The number that the epoch gave to the hold; null where it is staged.
-    pub number: Option<u64>,
-    /// The transfer under which it is staged; null where it is held.
-    pub transfer: Option<String>,
-    /// Copies.
-    pub copies: u32,
-    /// When they were taken.
-    pub start_us: u64,
-    /// The time since then, by log time.
-    pub age_us: u64,
-    /// When staged copies are released, at the end of their transfer or at their greatest age; null where they are
-    /// held.
-    pub end_us: Option<u64>,
-    /// Whether it was granted before use.
-    pub strict: bool,
-    /// Whether it was seized from the staging area.
-    pub seized: bool,
-    /// The partition.
-    pub partition: u32,
-}
-
 impl Views<'_> {
-    pub(super) fn holds_view(&self, filter: &HoldFilter) -> HoldsView {
+    pub(super) fn holds_view(&self, filter: &HoldFilter) -> HoldsPage {
         let of_resource = filter.resource.as_deref();
         let sources: Vec<OrderSource<'_>> = self
             .partitions
@@ -129,8 +62,8 @@ impl Views<'_> {
             })
             .filter(|source| of_resource.is_none_or(|of| of == source.resource))
             .collect();
-        let mut view = HoldsView {
-            schema: "tollgate.holds/1",
+        let mut view = HoldsPage {
+            schema: "tollgate.holds/1".into(),
             holds: Vec::new(),
             more: false,
             next: None,
@@ -216,7 +149,7 @@ impl OrderSource<'_> {
 
     fn held(&self, held: &Held<'_>) -> HoldView {
         HoldView {
-            state: name_of(held.state),
+            state: name_of(held.state).into(),
             agent: Some(held.agent.into()),
             epoch: Some(format!("{:032x}", held.epoch)),
             number: Some(held.id.number),
@@ -233,7 +166,7 @@ impl OrderSource<'_> {
 
     fn staged(&self, staged: &StagedView<'_>) -> HoldView {
         HoldView {
-            state: STAGED,
+            state: STAGED.into(),
             transfer: Some(staged.id.to_string()),
             end_us: Some(staged.end.as_micros()),
             ..self.view(
@@ -258,7 +191,7 @@ impl OrderSource<'_> {
             resource: self.resource.into(),
             domain: domain.into(),
             groups: groups.iter().map(|group| (*group).into()).collect(),
-            state: HELD,
+            state: HELD.into(),
             agent: None,
             epoch: None,
             number: None,

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use tollgate_api::candidates::CandidatesView;
+use tollgate_api::denials::DenialView;
+use tollgate_api::limits::SwitchView;
+use tollgate_api::pairs::PairView;
+use tollgate_api::state::{DigestView, DigestsView, Readiness};
 use tollgate_engine::copies::Copies;
 use tollgate_shared::names::{EVERYBODY, partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
@@ -10,7 +15,7 @@ use tollgate_shared::wire::statement::{Denial, Says, Scope, Statement};
 use super::amendments::Proposals;
 use super::assignment::Membership;
 use super::broadcast::Broadcast;
-use super::candidates::{CandidatesView, with_candidate};
+use super::candidates::with_candidate;
 use super::clocks::Clocks;
 use super::event::Now;
 use super::limits_desk::LimitsDesk;
@@ -20,8 +25,8 @@ use super::ready::{ReadyPartitions, ready_at};
 use super::settings::Settings;
 use super::tally::Tally;
 use super::view::{
-    Counted, DenialFilter, DenialView, DenialsCursor, DenialsView, DigestView, DigestsView, Gauges,
-    LimitsView, Normalised, PairView, Query, Readiness, Reply, SwitchView, TextDigest, random_hex,
+    Counted, DenialFilter, DenialsCursor, DenialsPage, DenialsPart, Gauges, LimitsInForce,
+    Normalised, Query, Reply, TextDigest, denial_view, random_hex,
 };
 use tollgate_limits::versions::switches::Switch;
 
@@ -37,7 +42,7 @@ impl FoundDenial<'_> {
     /// The denial as operators see it, with the name of its resource.
     fn view(&self, resource: Arc<str>) -> DenialView {
         let partition = self.at.partition;
-        DenialView::new(
+        denial_view(
             resource,
             partition,
             self.statement,
@@ -114,16 +119,16 @@ impl Views<'_> {
             ));
         }
         Readiness {
-            schema: "tollgate.ready/1",
+            schema: "tollgate.ready/1".into(),
             ready: why.is_empty(),
             why,
         }
     }
 
-    fn limits_view(&self) -> LimitsView {
+    fn limits_view(&self) -> LimitsInForce {
         let latest = self.limits.book.latest();
-        LimitsView {
-            schema: "tollgate.limits/1",
+        LimitsInForce {
+            schema: "tollgate.limits/1".into(),
             version: self.limits.book.latest_number(),
             digest: latest.map(|version| TextDigest(version.text.clone())),
             text: latest.map(|version| version.text.clone()),
@@ -137,7 +142,7 @@ impl Views<'_> {
     fn candidates_view(&self) -> CandidatesView {
         let latest = self.limits.book.latest();
         CandidatesView {
-            schema: "tollgate.candidates/1",
+            schema: "tollgate.candidates/1".into(),
             version: self.limits.book.latest_number(),
             configured: latest.map_or_else(Vec::new, |latest| with_candidate(&latest.limits)),
             candidates: latest.map_or_else(Vec::new, |latest| {
@@ -152,18 +157,22 @@ impl Views<'_> {
         }
     }
 
-    fn denials_view(&self, clock: Span, filter: &DenialFilter) -> DenialsView {
+    fn denials_view(&self, clock: Span, filter: &DenialFilter) -> DenialsPart {
         let live = self.feed.announcer.live();
         let of = filter.resource.as_deref();
-        let mut view = DenialsView {
-            schema: "tollgate.denials/1",
+        let mut page = DenialsPage {
+            schema: "tollgate.denials/1".into(),
             denials: Vec::new(),
             omitted: 0,
             next: None,
-            more: false,
-            upto: None,
-            kept: of.map_or_else(|| live.len(), |resource| live.kept_of(resource)),
             partitions_missing: self.partitions_missing(),
+        };
+        let kept = of.map_or_else(|| live.len(), |resource| live.kept_of(resource));
+        let part = |page, upto: Option<Option<DenialsCursor>>| DenialsPart {
+            page,
+            more: upto.is_some(),
+            upto: upto.flatten(),
+            kept,
         };
         let begins = filter.after.as_ref().map(|after| &*after.resource);
         let resources = live
@@ -183,22 +192,21 @@ impl Views<'_> {
             let after = after.filter(|after| *after.resource == **resource);
             let asked = (&**resource, filter.domain.as_deref());
             for found in self.denials_of(&ready, asked, after.map(|after| &after.at)) {
-                if view.denials.len() < filter.limit {
-                    view.denials.push(found.view(Arc::clone(resource)));
+                if page.denials.len() < filter.limit {
+                    page.denials.push(found.view(Arc::clone(resource)));
                 } else {
-                    if view.omitted == 0 {
-                        view.next = cursor(last);
+                    if page.omitted == 0 {
+                        page.next = cursor(last);
                     }
-                    if filter.counted_max <= view.omitted {
-                        (view.more, view.upto) = (true, cursor(last));
-                        return view;
+                    if filter.counted_max <= page.omitted {
+                        return part(page, Some(cursor(last)));
                     }
-                    view.omitted += 1;
+                    page.omitted += 1;
                 }
                 last = Some((resource, found.at));
             }
         }
-        view
+        part(page, None)
     }
 
     /// The denials of a resource that have not ended, by partition and scope: all of them, or those of one domain
@@ -264,7 +272,7 @@ impl Views<'_> {
         let state = partition.and_then(|p| p.ruler.pair(resource, domain));
         let ready = ready_at(self.partitions, clock);
         PairView {
-            schema: "tollgate.pair/1",
+            schema: "tollgate.pair/1".into(),
             resource: resource.into(),
             domain: domain.into(),
             partition: index,
@@ -294,7 +302,7 @@ impl Views<'_> {
                 let (stage, why) = partition.stage_shown();
                 DigestView {
                     partition: partition.index,
-                    stage,
+                    stage: stage.into(),
                     why,
                     generation: log.generation,
                     log_random: random_hex(log),
@@ -306,7 +314,7 @@ impl Views<'_> {
             })
             .collect();
         DigestsView {
-            schema: "tollgate.digests/1",
+            schema: "tollgate.digests/1".into(),
             limits_version: self.limits.book.latest_number(),
             partitions,
         }

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use tollgate_api::pairs::{BucketLeft, ConstraintState, PairState};
 use tollgate_engine::copies::Copies;
 use tollgate_engine::engine::{
-    AgentChange, AgentNews, Correction, Count, Engine, Fate, LiveDenial, PairNear, ResourceCounts,
-    Rulings, SnapshotFault, TotalDue, VerdictDue,
+    AgentChange, AgentNews, BucketView, Correction, Count, Engine, Fate, LiveDenial, PairNear,
+    ResourceCounts, Rulings, SnapshotFault, TotalDue, VerdictDue,
 };
 use tollgate_engine::rules::request::LimitedBy;
 use tollgate_limits::Limits;
@@ -24,7 +25,6 @@ use super::counters::Counters;
 use super::following::mark_of;
 use super::snapshots::Moment;
 use super::totals::{ChainKey, Due};
-use super::view::{BucketLeft, ConstraintState, PairState};
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Chunks;
 use tollgate_log::Delivered;
@@ -342,14 +342,31 @@ impl Ruler {
             last_second: view.last_second,
             hard: view.hard,
             constraints: constraints_of(domain, &view.counts),
-            bucket: view.bucket.as_ref().map(BucketLeft::of),
+            bucket: view.bucket.as_ref().map(bucket_left),
         })
+    }
+}
+
+fn constraint_state(count: &Count) -> ConstraintState {
+    ConstraintState {
+        name: count.of.name().into_owned(),
+        limit: count.limit,
+        span_us: count.span.as_micros(),
+        counted: count.counted,
+    }
+}
+
+/// Whole copies; parts of a copy are left out.
+fn bucket_left(view: &BucketView) -> BucketLeft {
+    BucketLeft {
+        level: view.level.div_euclid(view.bucket.copy_units().max(1)),
+        burst: view.bucket.burst,
     }
 }
 
 /// The usage under each constraint, by the names that denials use.
 fn constraints_of(domain: &str, counts: &[Count]) -> Vec<ConstraintState> {
-    let mut constraints: Vec<ConstraintState> = counts.iter().map(ConstraintState::of).collect();
+    let mut constraints: Vec<ConstraintState> = counts.iter().map(constraint_state).collect();
     // The per-second count of all domains together comes first, like a domain's hard limit.
     if let (EVERYBODY, Some(first)) = (domain, constraints.first_mut()) {
         first.name = LimitedBy::Global.name().into_owned();

@@ -17,7 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use serde::Serialize;
+use tollgate_api::top::{TopPair, TopView};
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitBatch;
@@ -240,52 +240,20 @@ pub struct TopFilter {
     pub from: u32,
 }
 
-/// The pairs with the greatest counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TopView {
-    /// The schema's name.
-    pub schema: &'static str,
-    /// The measure by which they are ordered.
-    pub by: &'static str,
-    /// Log time at which counting began; in partitions taken over since then it began later.
-    pub from_us: u64,
-    /// Log time up to which hits are counted.
-    pub to_us: u64,
-    /// By how much the count of a pair may be too small at most, sampling aside.
-    pub short_by_max: u64,
-    /// The pairs, the greatest first.
-    pub pairs: Vec<TopPair>,
-    /// Partitions that could not answer: this process does not rule them at the moment.
-    pub partitions_missing: Vec<u32>,
+/// The pairs of as many partitions as the core looks at in one turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopPart {
+    /// The pairs.
+    pub view: TopView,
     /// The first partition that was not looked at, because the answer would have taken too long.
-    #[serde(skip)]
     pub next: Option<u32>,
 }
 
-/// One pair. A null count is too small to be kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TopPair {
-    /// The resource.
-    pub resource: Box<str>,
-    /// The domain.
-    pub domain: Box<str>,
-    /// The partition that counted it.
-    pub partition: u32,
-    /// Hits that agents let through.
-    pub hits: Option<u64>,
-    /// Calls that agents refused.
-    pub refused: Option<u64>,
-    /// Hits beyond what an ideal limiter would have let through.
-    pub excess: Option<u64>,
-}
-
-impl TopPair {
-    fn count(&self, by: By) -> Option<u64> {
-        match by {
-            By::Hits => self.hits,
-            By::Refused => self.refused,
-            By::Excess => self.excess,
-        }
+const fn count(pair: &TopPair, by: By) -> Option<u64> {
+    match by {
+        By::Hits => pair.hits,
+        By::Refused => pair.refused,
+        By::Excess => pair.excess,
     }
 }
 
@@ -302,13 +270,13 @@ pub fn keep_greatest(pairs: &mut Vec<TopPair>, by: By, limit: usize) {
     pairs.sort_unstable_by(|a, b| {
         let names =
             || (&a.resource, &a.domain, a.partition).cmp(&(&b.resource, &b.domain, b.partition));
-        b.count(by).cmp(&a.count(by)).then_with(names)
+        count(b, by).cmp(&count(a, by)).then_with(names)
     });
     pairs.truncate(limit.min(TOP_MAX));
 }
 
 impl Views<'_> {
-    pub(super) fn top_view(&self, filter: &TopFilter) -> TopView {
+    pub(super) fn top_view(&self, filter: &TopFilter) -> TopPart {
         let ready: Vec<_> = self.partitions.iter().filter(|p| p.is_ready()).collect();
         let newest = ready.iter().map(|p| p.usage.newest).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
@@ -330,16 +298,16 @@ impl Views<'_> {
         }
         keep_greatest(&mut pairs, filter.by, filter.limit);
         let short = ready.iter().map(|p| p.usage.taken_off(filter.by)).max();
-        TopView {
-            schema: "tollgate.top/1",
-            by: filter.by.name(),
+        let view = TopView {
+            schema: "tollgate.top/1".into(),
+            by: filter.by.name().into(),
             from_us: minute.saturating_sub(1) * GENERATION.as_micros(),
             to_us: newest.as_micros(),
             short_by_max: short.unwrap_or(0),
             pairs,
             partitions_missing: self.partitions_missing(),
-            next,
-        }
+        };
+        TopPart { view, next }
     }
 
     /// The pairs of a partition with the greatest counts, and how many were looked at.

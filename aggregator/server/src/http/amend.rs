@@ -12,6 +12,7 @@
 //! this document without a preflight request, and every request from a page is refused. Knows nothing of what acts
 //! do. What stays true: a refused request has changed nothing.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -19,7 +20,8 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use serde::{Deserialize, Serialize};
+use tollgate_api::amend::{AmendRequest, AmendRow};
+use tollgate_api::state::FaultView;
 use tollgate_shared::names::{NAME_BYTES_MAX, admit_domain};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
@@ -30,101 +32,6 @@ use super::{HttpCounters, Shown, guard, silent};
 use crate::core::amendments::{AmendmentRefused, Proposal};
 use crate::core::view::{Query, Reply};
 use crate::security::TokenGrant;
-
-/// A request: the act, and the fields that it needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AmendRequest {
-    /// `lift`, `reset`, `refund`, `ban`, `unban`, `release`, `switch` or `set`.
-    pub act: String,
-    /// The resource.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
-    /// The domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
-    /// For a refund: how many hits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hits: Option<u64>,
-    /// For a ban: its end; `None`: until it is lifted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until_us: Option<u64>,
-    /// For holds: the agent's name. Without it, with a domain, copies staged for the domain are released as well.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// For one hold: its agent's epoch, in hexadecimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epoch: Option<String>,
-    /// For one hold: its number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub number: Option<u64>,
-    /// For staged copies: the id of their transfer, 32 hexadecimal digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transfer: Option<String>,
-    /// For a switch: the namespace; `*`: all that have no switches of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// For a switch; `None`: as the document states.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ignore_configured: Option<bool>,
-    /// For a switch; `None`: as the document states.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_unconfigured: Option<bool>,
-    /// For a domain's own limits: its rate. Fields that are missing stay as they were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<String>,
-    /// For a domain's own limits: its hard limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hard: Option<String>,
-    /// For a domain's own limits: how many copies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-    /// Removes the own limits of a domain.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub remove: bool,
-    /// For own limits of many domains: a row for each, instead of one domain; at most 8,192.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<AmendRow>,
-    /// The author.
-    pub who: String,
-    /// The reason.
-    pub why: String,
-    /// The version that has to be in force; `None`: any version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected_version: Option<u64>,
-    /// Only report what would be done.
-    pub dry_run: bool,
-}
-
-/// One domain's own limits among many. Fields that are missing stay as they were; a row without any removes them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AmendRow {
-    /// The resource.
-    pub resource: String,
-    /// The domain.
-    pub domain: String,
-    /// Its rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<String>,
-    /// Its hard limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hard: Option<String>,
-    /// How many copies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-}
-
-/// Why nothing was changed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FaultView {
-    /// The schema's name.
-    pub schema: String,
-    /// For people.
-    pub error: String,
-    /// For programs.
-    pub code: String,
-}
 
 pub(super) async fn answer(
     State(shown): State<Shown>,
@@ -146,7 +53,7 @@ pub(super) async fn answer(
         return ([(header::RETRY_AFTER, seconds)], answer).into_response();
     }
     let proposal = match asked {
-        Ok(Json(asked)) => asked.by(grant.as_deref()).proposal(),
+        Ok(Json(asked)) => proposal(asked_by(asked, grant.as_deref())),
         Err(rejected) => return fault(rejected.status(), "bad_request", &rejected.body_text()),
     };
     let proposal = match proposal {
@@ -182,49 +89,60 @@ const fn status(refused: &AmendmentRefused) -> StatusCode {
 
 fn fault(status: StatusCode, code: &str, error: &str) -> Response {
     let view = FaultView {
-        schema: "tollgate.error/1".to_owned(),
+        schema: "tollgate.error/1".into(),
         error: error.to_owned(),
-        code: code.to_owned(),
+        code: Some(code.to_owned()),
     };
     (status, Json(view)).into_response()
 }
 
-impl AmendRequest {
-    /// The same request in the name of a grant, followed by the name that the caller states.
-    fn by(mut self, grant: Option<&Arc<TokenGrant>>) -> Self {
-        let Some(grant) = grant else {
-            return self;
-        };
-        let stated = self.who.trim();
-        self.who = match stated.is_empty() || *stated == *grant.name {
-            true => grant.name.to_string(),
-            false => {
-                let mut who = format!("{} on behalf of {stated}", grant.name);
-                who.truncate(who.floor_char_boundary(NAME_BYTES_MAX));
-                who
-            }
-        };
-        self
-    }
-
-    /// The proposal to the core.
-    ///
-    /// # Errors
-    ///
-    /// Which field is missing or superfluous.
-    pub fn proposal(self) -> Result<Proposal, String> {
-        if self.why.trim().is_empty() || self.who.is_empty() {
-            return Err("who and why: expected both".to_owned());
+/// The request in the name of a token's holder, who may state on whose behalf it asks.
+fn asked_by(mut request: AmendRequest, grant: Option<&Arc<TokenGrant>>) -> AmendRequest {
+    let Some(grant) = grant else {
+        return request;
+    };
+    let stated = request.who.trim();
+    request.who = match stated.is_empty() || *stated == *grant.name {
+        true => grant.name.to_string(),
+        false => {
+            let mut who = format!("{} on behalf of {stated}", grant.name);
+            who.truncate(who.floor_char_boundary(NAME_BYTES_MAX));
+            who
         }
-        Ok(Proposal {
-            act: self.act()?,
-            who: self.who,
-            why: self.why,
-            expected: self.expected_version,
-            dry_run: self.dry_run,
-        })
-    }
+    };
+    request
+}
 
+/// What the core is asked.
+///
+/// # Errors
+///
+/// What is missing or should not be there.
+pub fn proposal(request: AmendRequest) -> Result<Proposal, String> {
+    if request.why.trim().is_empty() || request.who.is_empty() {
+        return Err("who and why: expected both".to_owned());
+    }
+    Ok(Proposal {
+        act: ActReader(&request).act()?,
+        who: request.who,
+        why: request.why,
+        expected: request.expected_version,
+        dry_run: request.dry_run,
+    })
+}
+
+/// Reads the act of a request, which needs some of its fields and allows no others.
+struct ActReader<'a>(&'a AmendRequest);
+
+impl Deref for ActReader<'_> {
+    type Target = AmendRequest;
+
+    fn deref(&self) -> &AmendRequest {
+        self.0
+    }
+}
+
+impl ActReader<'_> {
     fn act(&self) -> Result<Act, String> {
         let act = self.act.as_str();
         Ok(match act {
@@ -374,7 +292,7 @@ mod tests {
             why: "a test".to_owned(),
             ..asked
         };
-        asked.proposal().map(|proposal| proposal.act)
+        proposal(asked).map(|proposal| proposal.act)
     }
 
     fn transfer(id: &str) -> AmendRequest {
@@ -399,7 +317,7 @@ mod tests {
                 rows,
                 ..AmendRequest::default()
             };
-            asked.act()
+            ActReader(&asked).act()
         };
         let Ok(Act::SetMany(rows)) = set(vec![row.clone(), AmendRow::default()], None) else {
             panic!("two rows");

@@ -19,7 +19,7 @@ use tollgate_shared::names::admit_domain;
 use super::background::Background;
 use super::query::UrlQuery;
 use super::queue::Queue;
-use super::{LogView, Shown, busy, fault};
+use super::{LogAccess, Shown, busy, fault};
 use tollgate_replay::explain::{ExplainError, Explanation, Question, explain};
 use tollgate_replay::range::parse_instant;
 use tollgate_replay::source::journal::JournalSource;
@@ -94,30 +94,30 @@ fn question(url: &ExplainUrl) -> Result<Question, String> {
     }
 }
 
-fn read(log: &LogView, question: &Question) -> Result<Explanation, ExplainError> {
+fn read(log: &LogAccess, question: &Question) -> Result<Explanation, ExplainError> {
     let source = open(log)?;
     explain(&*source, question, &log.keys)
 }
 
-fn open(log: &LogView) -> Result<Box<dyn Source>, SourceError> {
-    match &log.dir {
+fn open(log: &LogAccess) -> Result<Box<dyn Source>, SourceError> {
+    match &log.view.dir {
         Some(dir) => Ok(Box::new(JournalSource::open(dir)?)),
         None => open_kafka(log),
     }
 }
 
 #[cfg(feature = "kafka")]
-fn open_kafka(log: &LogView) -> Result<Box<dyn Source>, SourceError> {
+fn open_kafka(log: &LogAccess) -> Result<Box<dyn Source>, SourceError> {
     use tollgate_replay::source::kafka::KafkaSource;
 
-    let prefix = log.topic_prefix.as_deref().unwrap_or("tollgate");
-    let bootstrap = log.bootstrap.join(",");
+    let prefix = log.view.topic_prefix.as_deref().unwrap_or("tollgate");
+    let bootstrap = log.view.bootstrap.join(",");
     let source = KafkaSource::open(&bootstrap, prefix, log.properties.clone())?;
     Ok(Box::new(source))
 }
 
 #[cfg(not(feature = "kafka"))]
-fn open_kafka(_: &LogView) -> Result<Box<dyn Source>, SourceError> {
+fn open_kafka(_: &LogAccess) -> Result<Box<dyn Source>, SourceError> {
     let text = "built without the feature `kafka`";
     Err(SourceError::Missing(text.to_owned()))
 }

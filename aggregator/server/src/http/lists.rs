@@ -12,16 +12,20 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
+use tollgate_api::candidates::CandidatesView;
+use tollgate_api::denials::DenialView;
+use tollgate_api::holds::HoldView;
+use tollgate_api::pairs::PairView;
+use tollgate_api::top::{TopPair, TopView};
 use tollgate_shared::names::{EVERYBODY, admit_domain};
 
 use super::fleet::{self, FromFleet, List, OwnView, RowOrder};
 use super::query::UrlQuery;
 use super::queue::Queue;
 use super::{ANSWERS, Shown, busy, cursor, fault, silent};
-use crate::core::candidates::CandidatesView;
-use crate::core::holds::{HoldFilter, HoldView, HoldsView, STATES};
-use crate::core::usage::{By, TOP_MAX, TopFilter, TopPair, TopView, keep_greatest};
-use crate::core::view::{DenialFilter, DenialView, DenialsView, PairView, Query, Reply};
+use crate::core::holds::{HoldFilter, HoldsPage, STATES};
+use crate::core::usage::{By, TOP_MAX, TopFilter, keep_greatest};
+use crate::core::view::{DenialFilter, DenialsPage, DenialsPart, Query, Reply};
 
 /// The most rows in one answer, and the number of rows if the caller states none.
 pub const ROWS_MAX: usize = 10_000;
@@ -109,7 +113,7 @@ pub(super) async fn denials(
             let last = view["denials"].as_array().and_then(|rows| rows.last());
             let more = view["omitted"].as_u64().is_some_and(|omitted| 0 < omitted);
             view["next"] = last.filter(|_| more).and_then(cursor::of_row).into();
-            answer(FromFleet::<DenialsView>::Fleet(view)).await
+            answer(FromFleet::<DenialsPage>::Fleet(view)).await
         }
         Some(own) => answer(own).await,
         None => silent(),
@@ -117,38 +121,41 @@ pub(super) async fn denials(
 }
 
 /// Asks the core for denials, slice by slice: first those that are shown, then how many more there are.
-async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<DenialsView> {
+async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<DenialsPage> {
     let mut filter = asked.clone();
     let mut found: Vec<DenialView> = Vec::new();
-    let mut page = loop {
+    let mut part = loop {
         filter.limit = (asked.limit - found.len()).min(SLICE);
         let mut part = ask_for_denials(shown, &filter).await?;
-        found.append(&mut part.denials);
+        found.append(&mut part.page.denials);
         if !part.more || asked.limit <= found.len() {
             break part;
         }
         filter.after = part.upto;
     };
-    page.denials = found;
+    let mut page = DenialsPage {
+        denials: found,
+        ..part.page
+    };
     filter.limit = 0;
     filter.counted_max = COUNTED;
     for _ in 0..COUNTS_MAX {
-        if !page.more {
+        if !part.more {
             return Some(page);
         }
-        filter.after = page.upto.take().or(filter.after);
-        let part = ask_for_denials(shown, &filter).await?;
-        page.omitted += part.omitted;
-        (page.more, page.upto) = (part.more, part.upto);
+        filter.after = part.upto.take().or(filter.after);
+        let next = ask_for_denials(shown, &filter).await?;
+        page.omitted += next.page.omitted;
+        (part.more, part.upto) = (next.more, next.upto);
     }
-    if page.more {
-        let others = page.kept.saturating_sub(page.denials.len());
+    if part.more {
+        let others = part.kept.saturating_sub(page.denials.len());
         page.omitted = page.omitted.max(others);
     }
     Some(page)
 }
 
-async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<DenialsView> {
+async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<DenialsPart> {
     match shown.desk.ask(Query::Denials(filter.clone())).await? {
         Reply::Denials(part) => Some(part),
         _ => None,
@@ -229,7 +236,7 @@ pub(super) async fn holds(
 }
 
 /// Asks the core for holds, slice by slice.
-async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsView> {
+async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsPage> {
     let mut filter = asked.clone();
     let mut found: Vec<HoldView> = Vec::new();
     let mut slices = 0;
@@ -245,7 +252,7 @@ async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsView> 
                 filter.after = Some(next);
             }
             next => {
-                return Some(HoldsView {
+                return Some(HoldsPage {
                     holds: found,
                     next,
                     ..part
@@ -360,14 +367,14 @@ async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> 
         let Reply::Top(mut part) = shown.desk.ask(Query::Top(filter.clone())).await? else {
             return None;
         };
-        found.append(&mut part.pairs);
+        found.append(&mut part.view.pairs);
         keep_greatest(&mut found, filter.by, filter.limit);
         match part.next {
             Some(next) => filter.from = next,
             None => {
                 return Some(TopView {
                     pairs: found,
-                    ..part
+                    ..part.view
                 });
             }
         }
@@ -394,13 +401,13 @@ fn missing(partitions: &[u32]) -> BTreeSet<u32> {
     partitions.iter().copied().collect()
 }
 
-impl OwnView for DenialsView {
+impl OwnView for DenialsPage {
     fn missing(&self) -> BTreeSet<u32> {
         missing(&self.partitions_missing)
     }
 }
 
-impl OwnView for HoldsView {
+impl OwnView for HoldsPage {
     fn missing(&self) -> BTreeSet<u32> {
         missing(&self.partitions_missing)
     }

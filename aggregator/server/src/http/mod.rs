@@ -46,8 +46,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
+use tollgate_api::state::{FaultView, LogView};
 
 use crate::core::event::{Event, QueryId};
 use crate::core::view::{Query, Reply};
@@ -122,45 +122,28 @@ impl PendingQueries {
 struct Shown {
     desk: PendingQueries,
     metrics: Arc<Metrics>,
-    log: Arc<LogView>,
+    log: Arc<LogAccess>,
     others: Others,
     counters: Arc<HttpCounters>,
     callers: Arc<callers::Callers>,
 }
 
-/// The log, and the address for agents, for commands on the same machine or the same Kafka.
-#[derive(Clone, Debug, Serialize)]
-pub struct LogView {
-    /// The schema's name.
-    pub schema: &'static str,
-    /// `journal` or `kafka`.
-    pub kind: &'static str,
-    /// A journal's directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dir: Option<std::path::PathBuf>,
-    /// Kafka's brokers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub bootstrap: Vec<String>,
-    /// What the names of Kafka's topics begin with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub topic_prefix: Option<String>,
-    /// Settings of Kafka's client for the connection. Secrets among them are not shown.
-    #[serde(skip)]
+/// The log, and what an explanation needs to read it.
+#[derive(Clone, Debug)]
+pub struct LogAccess {
+    /// What clients are told.
+    pub view: LogView,
+    /// Kafka's client properties for the connection. They may hold secrets, and are not shown.
     pub properties: std::collections::BTreeMap<String, String>,
-    /// The keys of aggregators' records in it.
-    #[serde(skip)]
+    /// The keys under which aggregators write records.
     pub keys: tollgate_shared::keyring::Keyring,
-    /// Partitions of the log.
-    pub partitions: u32,
-    /// The address that agents need.
-    pub agents: String,
 }
 
 /// The routes.
 pub fn routes(
     desk: PendingQueries,
     metrics: Arc<Metrics>,
-    log: LogView,
+    log: LogAccess,
     others: Others,
     counters: Arc<HttpCounters>,
 ) -> Router {
@@ -183,7 +166,7 @@ pub fn routes(
         .fallback(|| async { fault(StatusCode::NOT_FOUND, "no such path") })
         .route(
             "/v1/log",
-            get(|State(shown): State<Shown>| async move { Json(LogView::clone(&shown.log)) }),
+            get(|State(shown): State<Shown>| async move { Json(shown.log.view.clone()) }),
         )
         .with_state(Shown {
             desk,
@@ -218,16 +201,11 @@ fn busy(counters: &HttpCounters) -> Response {
     ([(header::RETRY_AFTER, "1")], answer).into_response()
 }
 
-#[derive(Serialize)]
-struct FaultView {
-    schema: &'static str,
-    error: String,
-}
-
 fn fault(status: StatusCode, error: impl Into<String>) -> Response {
     let view = FaultView {
-        schema: "tollgate.error/1",
+        schema: "tollgate.error/1".into(),
         error: error.into(),
+        code: None,
     };
     (status, Json(view)).into_response()
 }

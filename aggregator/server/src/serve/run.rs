@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tollgate_api::state::LogView;
 use tollgate_log::clock::wall;
 use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::keyring::Keyring;
@@ -313,29 +314,29 @@ fn warn_of_public_key(config: &Config, keys: &Keyring) {
     }
 }
 
-fn log_view(config: &Config, partitions: u32, bound: Bound, keys: Keyring) -> http::LogView {
+fn log_view(config: &Config, partitions: u32, bound: Bound, keys: Keyring) -> http::LogAccess {
     let kafka = config.log == LogKind::Kafka;
     let dir = &config.journal.dir;
-    http::LogView {
-        schema: "tollgate.log/1",
-        kind: if kafka { "kafka" } else { "journal" },
+    let view = LogView {
+        schema: "tollgate.log/1".into(),
+        kind: if kafka { "kafka" } else { "journal" }.into(),
         dir: (!kafka).then(|| dir.canonicalize().unwrap_or_else(|_| dir.clone())),
-        bootstrap: if kafka {
-            config.kafka.bootstrap.clone()
-        } else {
-            Vec::new()
+        bootstrap: match kafka {
+            true => config.kafka.bootstrap.clone(),
+            false => Vec::new(),
         },
         topic_prefix: kafka.then(|| config.kafka.topic_prefix.clone()),
-        properties: {
-            let properties = config.kafka.properties.iter();
-            let of_connection = properties.filter(|(name, _)| is_of_connection(name));
-            of_connection
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect()
-        },
-        keys: keys.trusting_missing(),
         partitions,
         agents: format!("{}:{}", config.listen.advertise, bound.agents.port()),
+    };
+    let properties = config.kafka.properties.iter();
+    let of_connection = properties.filter(|(name, _)| is_of_connection(name));
+    http::LogAccess {
+        view,
+        properties: of_connection
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        keys: keys.trusting_missing(),
     }
 }
 

@@ -2,8 +2,8 @@
 //! denials and lifts on the resource's, the list of holds, and the same after a restart.
 
 use tollgate_server::core::event::{Event, Peer, Request};
-use tollgate_server::core::holds::{HoldFilter, HoldsView, LOOK_MAX, STATES};
-use tollgate_server::core::view::{DenialFilter, Query, Reply};
+use tollgate_server::core::holds::{HoldFilter, HoldsPage, LOOK_MAX, STATES};
+use tollgate_server::core::view::{DenialFilter, DenialsPart, Query, Reply};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -44,7 +44,7 @@ const fn hold(domain: &str, copies: u32) -> Does<'_> {
     Does::Hold { domain, copies }
 }
 
-fn holds(world: &mut World, filter: HoldFilter) -> HoldsView {
+fn holds(world: &mut World, filter: HoldFilter) -> HoldsPage {
     match world.ask(Query::Holds(filter)) {
         Reply::Holds(view) => view,
         other => panic!("{other:?}"),
@@ -142,19 +142,19 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
         limit: 10,
         ..DenialFilter::default()
     };
-    let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+    let Reply::Denials(DenialsPart { page, .. }) = world.ask(Query::Denials(filter)) else {
         panic!("denials")
     };
-    let [denial] = &view.denials[..] else {
-        panic!("{view:?}")
+    let [denial] = &page.denials[..] else {
+        panic!("{page:?}")
     };
     assert_eq!(
-        (denial.scope, denial.group.as_deref()),
+        (&*denial.scope, denial.group.as_deref()),
         ("group", Some("probation"))
     );
     assert_eq!(
-        (denial.domain.as_deref(), denial.cause),
-        (None, Cause::Full)
+        (denial.domain.as_deref(), &denial.cause),
+        (None, &Cause::Full.into())
     );
     let filter = DenialFilter {
         resource: Some("gpu".to_owned()),
@@ -163,10 +163,10 @@ fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
         ..DenialFilter::default()
     };
     ops(&mut world, "web", "gpu", &[(2, hold("acme", 1))]);
-    let Reply::Denials(view) = world.ask(Query::Denials(filter)) else {
+    let Reply::Denials(DenialsPart { page, .. }) = world.ask(Query::Denials(filter)) else {
         panic!("denials")
     };
-    assert_eq!(view.denials.len(), 1, "found by its domain");
+    assert_eq!(page.denials.len(), 1, "found by its domain");
     world.answers.clear();
     let request = Request::Ask {
         nonce: 1,
@@ -211,7 +211,7 @@ fn holds_are_listed_oldest_first_and_filtered() {
             (
                 &*of.resource,
                 &*of.domain,
-                of.state,
+                &*of.state,
                 of.agent.as_deref(),
                 of.copies,
             )
@@ -277,7 +277,12 @@ fn holds_are_listed_oldest_first_and_filtered() {
         let state = Some(state);
         let of_state = holds(&mut world, HoldFilter { state, ..all() });
         assert_eq!(of_state.holds.len(), expected, "{state:?}");
-        assert!(of_state.holds.iter().all(|hold| Some(hold.state) == state));
+        assert!(
+            of_state
+                .holds
+                .iter()
+                .all(|hold| Some(&*hold.state) == state)
+        );
     }
     let two = holds(&mut world, HoldFilter { limit: 2, ..all() });
     assert_eq!((two.holds.len(), two.more), (2, true));
@@ -344,7 +349,10 @@ fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
     let last = told(&world).pop();
     assert_eq!(last, Some(("sandbox".to_owned(), "acme".to_owned(), false)));
     let view = holds(&mut world, all());
-    assert_eq!((view.holds[0].state, view.resources[0].copies), ("lost", 0));
+    assert_eq!(
+        (&*view.holds[0].state, view.resources[0].copies),
+        ("lost", 0)
+    );
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn an_unknown_kind_of_an_aggregator_stops_its_partition_alone() {
     assert!(why[0].contains("kind 40"), "{why:?}");
     assert_eq!(world.told(), 0);
     let stopped = &world.digests().partitions[partition as usize];
-    assert_eq!((stopped.stage, stopped.offset), ("stopped", at));
+    assert_eq!((&*stopped.stage, stopped.offset), ("stopped", at));
 }
 
 #[test]

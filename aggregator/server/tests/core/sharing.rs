@@ -49,7 +49,7 @@ pub(crate) fn restore(world: &mut World, state: &State) {
 /// By partition: how far it was ruled, and its digest.
 pub(crate) fn digests(world: &mut World) -> Vec<(u32, u64, String)> {
     let view = world.digests();
-    let of = |p: tollgate_server::core::view::DigestView| (p.partition, p.offset, p.digest);
+    let of = |p: tollgate_api::state::DigestView| (p.partition, p.offset, p.digest);
     view.partitions.into_iter().map(of).collect()
 }
 

@@ -137,23 +137,24 @@ fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
             other => panic!("{other:?}"),
         }
     };
-    let page = ask(None, 3, 0);
-    assert_eq!((page.denials.len(), page.omitted, page.kept), (3, 0, 2_500));
-    assert!(page.more && page.next.is_some() && page.next == page.upto);
+    let part = ask(None, 3, 0);
+    let page = part.page;
+    assert_eq!((page.denials.len(), page.omitted, part.kept), (3, 0, 2_500));
+    assert!(part.more && page.next.is_some() && page.next == part.upto);
     let (mut counted, mut after) = (Vec::new(), page.next);
     while after.is_some() {
         let part = ask(after, 0, 1_000);
-        counted.push(part.omitted);
+        counted.push(part.page.omitted);
         assert_eq!(part.more, part.upto.is_some());
         after = part.upto;
     }
     assert_eq!(counted, [1_000, 1_000, 497]);
     let last = ask(None, 2_500, 1_000);
     assert_eq!(
-        (last.denials.len(), last.omitted, last.more),
+        (last.page.denials.len(), last.page.omitted, last.more),
         (2_500, 0, false)
     );
-    assert_eq!(last.next, None);
+    assert_eq!(last.page.next, None);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The heaviest users: counted by pair, over every partition, and with the same result on any machine.
 
+use tollgate_api::top::TopView;
 use tollgate_log::Stream;
-use tollgate_server::core::usage::{By, TopFilter, TopView, keep_greatest};
+use tollgate_server::core::usage::{By, TopFilter, keep_greatest};
 use tollgate_server::core::view::{Query, Reply};
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
@@ -20,7 +21,7 @@ fn top(world: &mut World, by: By) -> TopView {
         from: 0,
     };
     match world.ask(Query::Top(filter)) {
-        Reply::Top(view) => view,
+        Reply::Top(part) => part.view,
         other => panic!("{other:?}"),
     }
 }
@@ -87,8 +88,8 @@ fn whoever_asks_who_uses_most_has_one_partition_looked_at_at_a_time() {
         let Reply::Top(part) = world.ask(Query::Top(filter)) else {
             panic!("another answer");
         };
-        assert!(part.pairs.iter().all(|pair| pair.partition == next));
-        found.extend(part.pairs);
+        assert!(part.view.pairs.iter().all(|pair| pair.partition == next));
+        found.extend(part.view.pairs);
         from = part.next;
     }
     assert_eq!(asked, (0..PARTITIONS).collect::<Vec<_>>());

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 
+use tollgate_api::pairs::PairView;
+use tollgate_api::state::DigestsView;
 use tollgate_log::Chunks;
 use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_server::core::assignment::Known;
@@ -11,7 +13,7 @@ use tollgate_server::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, 
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::together::partition_of;
-use tollgate_server::core::view::{DigestsView, Gauges, PairView, Query, Reply};
+use tollgate_server::core::view::{Gauges, Query, Reply};
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::names::partition_of_pair;

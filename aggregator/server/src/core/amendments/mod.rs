@@ -14,7 +14,7 @@ mod looks;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use tollgate_api::amend::AmendmentView;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::amendment::{Act, Amendment};
@@ -46,23 +46,6 @@ pub struct Proposal {
     pub expected: Option<u64>,
     /// Only report what would be done.
     pub dry_run: bool,
-}
-
-/// What became of a proposal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AmendmentView {
-    /// The schema's name.
-    pub schema: &'static str,
-    /// What was done.
-    pub amendment: String,
-    /// The amendment's number among the versions; of a dry run the version in force.
-    pub version: u64,
-    /// The version that was in force before.
-    pub expected: u64,
-    /// False for a dry run.
-    pub done: bool,
-    /// Whether all partitions that this process rules have activated it.
-    pub in_force: bool,
 }
 
 /// Why nothing was changed.
@@ -292,7 +275,7 @@ fn view(
     in_force: bool,
 ) -> AmendmentView {
     AmendmentView {
-        schema: "tollgate.amendment/1",
+        schema: "tollgate.amendment/1".into(),
         amendment,
         version,
         expected,

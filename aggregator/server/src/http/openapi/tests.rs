@@ -9,6 +9,16 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::Value;
+use tollgate_api::amend::{AmendRequest, AmendmentView};
+use tollgate_api::candidates::{
+    CandidateDenialView, CandidateFigures, CandidateView, CandidatesView,
+};
+use tollgate_api::denials::DenialView;
+use tollgate_api::holds::{HoldView, ResourceView};
+use tollgate_api::limits::SwitchView;
+use tollgate_api::pairs::{BucketLeft, ConstraintState, PairState, PairView};
+use tollgate_api::state::{DigestView, DigestsView, FaultView, LogView, Readiness};
+use tollgate_api::top::{TopPair, TopView};
 use tollgate_limits::Limits;
 use tollgate_limits::versions::text::Text;
 use tollgate_shared::holdings::TransferId;
@@ -18,19 +28,12 @@ use tollgate_shared::wire::statement::{Cause, Scope};
 
 use self::serde_fields::fields_of;
 use super::DOCUMENT;
-use crate::core::amendments::AmendmentView;
-use crate::core::candidates::{CandidateDenialView, CandidateView, CandidatesView};
 use crate::core::hold_order::{HoldCursor, Holder};
-use crate::core::holds::{HoldView, HoldsView, ResourceView};
+use crate::core::holds::HoldsPage;
 use crate::core::live::At;
-use crate::core::usage::{TopPair, TopView};
-use crate::core::view::{
-    BucketLeft, ConstraintState, DenialView, DenialsCursor, DenialsView, DigestView, DigestsView,
-    LimitsView, Normalised, PairState, PairView, Readiness, SwitchView, TextDigest,
-};
+use crate::core::view::{DenialsCursor, DenialsPage, LimitsInForce, Normalised, TextDigest};
 use crate::http::explain::ExplainUrl;
 use crate::http::lists::{DenialsUrl, HoldsUrl, PairUrl, TopUrl};
-use crate::http::{FaultView, LogView, amend};
 
 static SHOWN: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(DOCUMENT).expect("JSON"));
 
@@ -84,7 +87,7 @@ fn every_parameter_is_described_and_no_other() {
         .into_iter()
         .flat_map(|properties| properties.keys());
     let amendment: BTreeSet<String> = amendment.cloned().collect();
-    assert_eq!(amendment, fields_of::<amend::AmendRequest>());
+    assert_eq!(amendment, fields_of::<AmendRequest>());
 }
 
 /// Checks that every field of an answer is described, and every described field is in the answer.
@@ -106,16 +109,16 @@ fn check(name: &str, answer: impl Serialize) {
 
 fn denial() -> DenialView {
     DenialView {
-        resource: "api.search".into(),
-        scope: "pair",
+        resource: Arc::<str>::from("api.search").into(),
+        scope: "pair".into(),
         domain: Some("acme".into()),
         group: None,
-        cause: Cause::Hard,
+        cause: Cause::Hard.into(),
         limit: 200,
         window_us: 1_000_000,
         end_us: Some(1),
         remaining_us: None,
-        code: code(),
+        code: code().into(),
         partition: 3,
         version: 1,
     }
@@ -130,7 +133,7 @@ fn readiness_limits_and_the_log_are_as_described() {
     check(
         "Readiness",
         Readiness {
-            schema: "tollgate.ready/1",
+            schema: "tollgate.ready/1".into(),
             ready: false,
             why: vec!["partition 3 is restoring".to_owned()],
         },
@@ -139,8 +142,8 @@ fn readiness_limits_and_the_log_are_as_described() {
     let text = Text::from("version = 1");
     check(
         "Limits",
-        LimitsView {
-            schema: "tollgate.limits/1",
+        LimitsInForce {
+            schema: "tollgate.limits/1".into(),
             version: 1,
             digest: Some(TextDigest(text.clone())),
             text: Some(text),
@@ -157,20 +160,18 @@ fn readiness_limits_and_the_log_are_as_described() {
     check(
         "Log",
         LogView {
-            schema: "tollgate.log/1",
-            kind: "kafka",
+            schema: "tollgate.log/1".into(),
+            kind: "kafka".into(),
             dir: Some("data".into()),
             bootstrap: vec!["127.0.0.1:9092".to_owned()],
             topic_prefix: Some("tollgate".to_owned()),
-            properties: Default::default(),
-            keys: Default::default(),
             partitions: 16,
             agents: "127.0.0.1:7401".to_owned(),
         },
     );
     let digest = DigestView {
         partition: 3,
-        stage: "restoring",
+        stage: "restoring".into(),
         why: Some("it begins".to_owned()),
         generation: 1,
         log_random: "0f".to_owned(),
@@ -182,7 +183,7 @@ fn readiness_limits_and_the_log_are_as_described() {
     check(
         "Digests",
         DigestsView {
-            schema: "tollgate.digests/1",
+            schema: "tollgate.digests/1".into(),
             limits_version: 1,
             partitions: vec![digest],
         },
@@ -201,14 +202,11 @@ fn denials_are_as_described() {
     };
     check(
         "Denials",
-        DenialsView {
-            schema: "tollgate.denials/1",
+        DenialsPage {
+            schema: "tollgate.denials/1".into(),
             denials: vec![denial()],
             omitted: 1,
             next: Some(next),
-            more: true,
-            upto: None,
-            kept: 2,
             partitions_missing: vec![7],
         },
     );
@@ -239,7 +237,7 @@ fn pairs_are_as_described() {
     check(
         "Pair",
         PairView {
-            schema: "tollgate.pair/1",
+            schema: "tollgate.pair/1".into(),
             resource: "api.search".into(),
             domain: "acme".into(),
             partition: 3,
@@ -262,14 +260,13 @@ fn pairs_are_as_described() {
     check(
         "Top",
         TopView {
-            schema: "tollgate.top/1",
-            by: "hits",
+            schema: "tollgate.top/1".into(),
+            by: "hits".into(),
             from_us: 1,
             to_us: 2,
             short_by_max: 0,
             pairs: vec![pair],
             partitions_missing: vec![7],
-            next: None,
         },
     );
 }
@@ -280,7 +277,7 @@ fn holds_are_as_described() {
         resource: "sandbox".into(),
         domain: "acme".into(),
         groups: vec!["gold".into()],
-        state: "held",
+        state: "held".into(),
         agent: Some("web".into()),
         epoch: Some("7".to_owned()),
         number: Some(3),
@@ -308,8 +305,8 @@ fn holds_are_as_described() {
     };
     check(
         "Holds",
-        HoldsView {
-            schema: "tollgate.holds/1",
+        HoldsPage {
+            schema: "tollgate.holds/1".into(),
             holds: vec![hold],
             more: true,
             next: Some(next),
@@ -332,22 +329,13 @@ fn candidates_are_as_described() {
         partition: 3,
         from_us: 1,
         to_us: 1,
-        let_through: 1,
-        excess: 1,
-        refused_calls: 1,
-        candidate_granted: 1,
-        candidate_refused: 1,
-        candidate_late: 1,
-        newly_refused: 1,
-        no_longer_refused: 1,
-        candidate_denials: 1,
-        candidate_at_cap: 1,
+        figures: CandidateFigures::default(),
         newest: vec![newest],
     };
     check(
         "Candidates",
         CandidatesView {
-            schema: "tollgate.candidates/1",
+            schema: "tollgate.candidates/1".into(),
             version: 1,
             configured: vec!["api.search".into()],
             candidates: vec![candidate],
@@ -361,7 +349,7 @@ fn amendments_and_faults_are_as_described() {
     check(
         "AmendmentDone",
         AmendmentView {
-            schema: "tollgate.amendment/1",
+            schema: "tollgate.amendment/1".into(),
             amendment: "lift".to_owned(),
             version: 2,
             expected: 1,
@@ -369,15 +357,16 @@ fn amendments_and_faults_are_as_described() {
             in_force: true,
         },
     );
-    let fault = amend::FaultView {
-        schema: "tollgate.error/1".to_owned(),
+    let fault = FaultView {
+        schema: "tollgate.error/1".into(),
         error: "not from a page".to_owned(),
-        code: "forbidden".to_owned(),
+        code: Some("forbidden".to_owned()),
     };
     check("Fault", &fault);
     let of_others = FaultView {
-        schema: "tollgate.error/1",
+        schema: "tollgate.error/1".into(),
         error: "no such path".to_owned(),
+        code: None,
     };
     // Those faults have no code.
     let of_others = serde_json::to_value(of_others).expect("JSON");
