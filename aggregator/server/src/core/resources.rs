@@ -29,6 +29,24 @@ pub struct ByResource {
     pub pairs_forgotten: u64,
 }
 
+impl ByResource {
+    fn add(&mut self, other: Self) {
+        // A new field that is not added here does not compile.
+        let Self {
+            calls,
+            refused,
+            excess,
+            near,
+            pairs_forgotten,
+        } = other;
+        self.calls = self.calls.saturating_add(calls);
+        self.refused = self.refused.saturating_add(refused);
+        self.excess = self.excess.saturating_add(excess);
+        self.near += near;
+        self.pairs_forgotten += pairs_forgotten;
+    }
+}
+
 /// The counts of all resources, by their names in the limits.
 #[derive(Debug, Default)]
 pub struct Resources {
@@ -59,11 +77,7 @@ impl Resources {
     /// Adds the counts of another partition.
     pub fn add(&mut self, other: &Self) {
         for (name, counted) in &other.all {
-            let of = self.of(name);
-            of.calls = of.calls.saturating_add(counted.calls);
-            of.refused = of.refused.saturating_add(counted.refused);
-            of.excess = of.excess.saturating_add(counted.excess);
-            of.near += counted.near;
+            self.of(name).add(*counted);
         }
     }
 
@@ -86,4 +100,33 @@ impl Resources {
 /// The name under which the limits list a resource that is limited by rate.
 fn name_of<'l>(limits: &'l Limits, resource: &str) -> Option<&'l str> {
     limits.rate(resource).map(|rate| rate.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_count_of_another_partition_is_added() {
+        let counted = ByResource {
+            calls: 1,
+            refused: 2,
+            excess: 3,
+            near: 4,
+            pairs_forgotten: 5,
+        };
+        let mut of_partition = Resources::default();
+        of_partition.all.insert("search".into(), counted);
+        let mut all = Resources::default();
+        all.add(&of_partition);
+        all.add(&of_partition);
+        let twice = ByResource {
+            calls: 2,
+            refused: 4,
+            excess: 6,
+            near: 8,
+            pairs_forgotten: 10,
+        };
+        assert_eq!(all.all(), [("search".into(), twice)]);
+    }
 }
