@@ -104,7 +104,7 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
     }
     let provenance = Provenance::here();
     let tells_steps = !args.quiet && std::io::stderr().is_terminal();
-    let (mut measured, mut failed) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
     for bench in benches {
         let size = if args.full { Size::Full } else { Size::Usual };
         let mut session = Session::new(bench.name, size, tells_steps);
@@ -118,16 +118,17 @@ fn measure(args: &Args, benches: &[&'static Bench]) -> anyhow::Result<()> {
             &figures,
         )?;
         match ran {
-            Ok(()) => measured.push((bench.name, figures)),
+            // All of them take more than an hour: one that is done is not lost with those after it.
+            Ok(()) if records => {
+                let path = results::record(BENCHES, &[(bench.name, figures)], &provenance)?;
+                eprintln!("{}: recorded in {}", bench.name, path.display());
+            }
+            Ok(()) => {}
             Err(error) => {
                 eprintln!("{}: {error:#}", bench.name);
                 failed.push(bench.name);
             }
         }
-    }
-    if records && !measured.is_empty() {
-        let path = results::record(BENCHES, &measured, &provenance)?;
-        eprintln!("recorded in {}", path.display());
     }
     anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
