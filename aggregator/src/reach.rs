@@ -22,11 +22,11 @@ use crate::exit::{Exit, Failure};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Reaching aggregators")]
 pub struct ReachArgs {
-    /// The CAs (PEM) that may have issued aggregators' certificates, or `system` for those that this system trusts:
-    /// with it everything goes over TLS
+    /// The CAs (PEM) that are trusted to issue aggregators' certificates, or `system` for those that this system
+    /// trusts; enables TLS for all connections
     #[arg(long, global = true, env = "TOLLGATE_TLS_CA_FILE", value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// The name that aggregators' certificates are for [default: the host of the URL or address]
+    /// The name that aggregators' certificates must contain [default: the host of the URL or address]
     #[arg(
         long,
         global = true,
@@ -34,7 +34,7 @@ pub struct ReachArgs {
         value_name = "NAME"
     )]
     pub server_name: Option<String>,
-    /// An own certificate (PEM), where aggregators take one in place of a token
+    /// The client certificate (PEM), for aggregators that accept one in place of a token
     #[arg(
         long,
         global = true,
@@ -50,7 +50,7 @@ pub struct ReachArgs {
         value_name = "FILE"
     )]
     pub tls_key: Option<PathBuf>,
-    /// A file with the token that is shown to aggregators
+    /// A file with the token to present to aggregators
     #[arg(long, global = true, env = "TOLLGATE_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }

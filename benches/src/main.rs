@@ -18,7 +18,7 @@ use tollgate_benches::harness::machine::Provenance;
 use tollgate_benches::harness::report::{self, Format};
 use tollgate_benches::harness::{Bench, Session, Size, results};
 
-/// Measures Tollgate, beside its peers in the same run.
+/// Measures Tollgate and its peers in the same run.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-benches")]
 struct Args {
@@ -28,13 +28,13 @@ struct Args {
     /// How to print figures.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Everything, however long it takes: 10 million pairs, 100 windows.
+    /// Measure everything, however long it takes: 10 million pairs, 100 windows.
     #[arg(long)]
     full: bool,
     /// Record the figures in benches/RESULTS.md; `all` always does.
     #[arg(long)]
     record: bool,
-    /// Do not tell steps on standard error.
+    /// Do not print steps on standard error.
     #[arg(short, long)]
     quiet: bool,
 }

@@ -14,10 +14,10 @@ pub struct AgentArgs {
     /// 127.0.0.1:7401]
     #[arg(long, value_name = "HOST:PORT")]
     pub aggregator: Vec<String>,
-    /// Sends hits straight into Kafka
+    /// Sends hits directly to Kafka
     #[arg(long, value_name = "HOST:PORT")]
     pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with [default: tollgate]
+    /// The prefix of Kafka's topic names [default: tollgate]
     #[arg(long, value_name = "PREFIX", requires = "kafka")]
     pub topic_prefix: Option<String>,
 }

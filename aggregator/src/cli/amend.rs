@@ -47,7 +47,7 @@ pub struct RefundArgs {
     /// The domain
     #[arg(value_parser = super::operator::domain)]
     domain: String,
-    /// How many hits, the newest first
+    /// How many hits to remove, the newest first
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     hits: u64,
     #[command(flatten)]
@@ -107,9 +107,9 @@ pub struct NamespacesArgs {
 
 #[derive(Debug, Subcommand)]
 enum NamespaceVerb {
-    /// Denies nobody in a namespace until `restore`; calls are still ruled and counted
+    /// Stops denials in a namespace until `restore`; calls are still ruled and counted
     Kill {
-        /// The namespace; `*`: all that have no switch of their own
+        /// The namespace; `*`: all namespaces without switches of their own
         #[arg(value_parser = namespace)]
         namespace: String,
         #[command(flatten)]
@@ -123,16 +123,15 @@ enum NamespaceVerb {
         #[command(flatten)]
         word: OperatorNote,
     },
-    /// Sets a namespace's switches, over what any limits document says
+    /// Sets a namespace's switches, which override those of every limits document
     Switch {
-        /// The namespace; `*`: all that have no switch of their own
+        /// The namespace; `*`: all namespaces without switches of their own
         #[arg(value_parser = namespace)]
         namespace: String,
-        /// Whether its limits are ruled and counted, but nobody is denied [default: as the document
-        /// says]
+        /// Whether calls are ruled and counted, but never denied [default: as in the limits document]
         #[arg(long, value_name = "true|false")]
         ignore_configured: Option<bool>,
-        /// Whether resources without limits are let through [default: as the document says]
+        /// Whether calls on resources without limits are let through [default: as in the limits document]
         #[arg(long, value_name = "true|false")]
         allow_unconfigured: Option<bool>,
         #[command(flatten)]

@@ -41,11 +41,11 @@ pub struct AuditArgs {
     /// On how many threads.
     #[command(flatten)]
     pub threads: ThreadsArgs,
-    /// For which pairs the independent model is asked as well: all, none, or a share as in 1%; auto: all of a
-    /// small log, a share of a large one
+    /// The pairs that the independent model checks as well: all, none, or a share, as in 1%; auto: all pairs of a
+    /// small log, a share of those of a large one
     #[arg(long, default_value = "auto", value_name = "SHARE", value_parser = model)]
     pub model: Model,
-    /// How many differences are listed at most
+    /// How many differences to list at most
     #[arg(long, default_value_t = 100)]
     pub limit: usize,
 }

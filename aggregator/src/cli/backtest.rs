@@ -44,8 +44,8 @@ const RESOURCE: &str = "http.requests";
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_files))]
 pub struct BacktestArgs {
-    /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also packed by
-    /// gzip, xz, zstd or bzip2; `-` is stdin
+    /// Recorded traffic: access logs of most servers, CSV, JSON, recognised by their first lines; also compressed
+    /// with gzip, xz, zstd or bzip2; `-` is stdin
     #[arg(value_name = "FILE", conflicts_with = "log")]
     pub files: Vec<PathBuf>,
     /// Access logs
@@ -60,7 +60,7 @@ pub struct BacktestArgs {
     /// How the files are read
     #[command(flatten)]
     pub form: FormArgs,
-    /// A limits document; more of them are compared with the first
+    /// A limits document; may be repeated: further documents are compared with the first
     #[arg(
         id = "limits",
         long = "limits",
@@ -69,20 +69,20 @@ pub struct BacktestArgs {
         action = clap::ArgAction::Append
     )]
     pub limits: Vec<PathBuf>,
-    /// The resource of rows that name none [default: http.requests]; of those that do, only this one
+    /// The resource of rows without a resource [default: http.requests]; rows of other resources are skipped
     #[arg(long, value_parser = super::operator::name)]
     pub resource: Option<String>,
-    /// The domain of rows that name none; of those that do, only this one
+    /// The domain of rows without a domain; rows of other domains are skipped
     #[arg(long, value_parser = super::operator::domain)]
     pub domain: Option<String>,
-    /// The fewest copies that are of use to a row that does not say it [default: all of them]
+    /// The fewest copies that are of use to a row without a `min` [default: all copies of the row]
     #[arg(long, value_name = "COPIES")]
     pub min: Option<NonZeroU32>,
-    /// Plays calls in the order of the recording, not of their stamps; not for a log, whose partitions each
-    /// have an order of their own
+    /// Plays calls in the order of the recording, not of their timestamps; not for a log, in which each partition has
+    /// its own order
     #[arg(long, conflicts_with = "log")]
     pub as_recorded: bool,
-    /// Refuses a recording with a row that cannot be read
+    /// Fails if a row cannot be read
     #[arg(long)]
     pub strict: bool,
     /// On how many threads.
@@ -91,7 +91,7 @@ pub struct BacktestArgs {
     /// Finds the lowest limits that refuse at most this share of the calls, as in 0.1%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub suggest: Option<ShareE9>,
-    /// Writes a page with plots as well
+    /// Also writes an HTML page with plots
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// The pair whose tiers the page shows [default: the most refused one]

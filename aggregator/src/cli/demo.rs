@@ -34,7 +34,8 @@ pub struct DemoArgs {
     /// Runs agents only, against the fleet of this aggregator; pushes no limits, and stops nothing
     #[arg(long, value_name = "URL", value_parser = super::values::url, conflicts_with = "access_log")]
     pub attach: Option<String>,
-    /// Makes a CA, a certificate and a token for the run: agents speak TLS to the aggregator, and show the token
+    /// Creates a CA, a certificate and a token for the run: agents connect to the aggregator by TLS and present the
+    /// token
     #[arg(long, conflicts_with = "attach")]
     pub tls: bool,
     /// The seed of the made-up traffic
@@ -43,11 +44,11 @@ pub struct DemoArgs {
     /// For how many seconds calls are made
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     pub seconds: u64,
-    /// Replays the densest stretch of this access log (any form that backtest reads, also packed); without
-    /// --limits, 2 requests a minute for each address
+    /// Replays the busiest period of this access log (in any format that backtest reads, also compressed); without
+    /// --limits, each address may make 2 requests a minute
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
-    /// How many times faster than it was; limits are scaled with it
+    /// How many times faster than recorded the access log is replayed; limits are scaled accordingly
     #[arg(long, default_value = "60", requires = "access_log")]
     pub speed: NonZeroU32,
     /// The resource that the access log's requests hit

@@ -42,10 +42,10 @@ pub struct DenialsArgs {
     /// Only this cause: hard, global, banned, "tier 1", …
     #[arg(long)]
     cause: Option<String>,
-    /// How many at most
+    /// How many denials to list at most
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: u32,
-    /// Looks again every second: a terminal shows the list, any other output what is new in it
+    /// Queries again every second: a terminal shows the whole list, any other output only new denials
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -54,8 +54,8 @@ pub struct DenialsArgs {
 
 #[derive(Debug, Subcommand)]
 enum DenialsVerb {
-    /// Lifts the denial of a domain on a resource, and denies the domain again only after its limits would
-    /// have let it in by themselves
+    /// Lifts the denial of a domain on a resource; no new denial is announced until the domain's limits alone would
+    /// have let it in
     Lift {
         /// The resource
         #[arg(value_parser = name)]

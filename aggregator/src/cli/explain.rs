@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What `explain` takes.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// The code that an agent gave, or a resource
+    /// The code of a denial, as the agent reported it, or a resource
     #[arg(value_name = "CODE|RESOURCE")]
     pub about: String,
     /// The domain; without it, all domains together, under the global limit

@@ -6,20 +6,20 @@ use tollgate_shared::networks::AddressPrefixes;
 
 use tollgate_replay::traffic::{Clients, Columns, Instants, TimeUnit, Wanted};
 
-/// What to do with stamps of whole seconds.
+/// How to treat timestamps of whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stamps {
-    /// In a file whose stamps are all whole seconds (or minutes), spreads the calls of one second evenly over it
+    /// In a file whose timestamps are all whole seconds (or minutes), spreads the calls of one second evenly over it
     #[default]
     Spread,
-    /// Plays each call at the instant that is written
+    /// Plays each call at its timestamp
     AsWritten,
 }
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Unit {
-    /// By its size
+    /// Determined by the size of the number
     #[default]
     Auto,
     /// Seconds
@@ -61,8 +61,8 @@ pub struct FormArgs {
     /// LTSV or logfmt, or a number as "field 3"
     #[arg(long, value_name = "FIELD")]
     pub client: Option<String>,
-    /// Networks (or addresses) of proxies whose lists of forwarders are believed; the client is the last address of
-    /// such a list that is in none of these networks, and who is in none of them himself is the client [default:
+    /// Networks (or addresses) of proxies whose lists of forwarders (X-Forwarded-For) are trusted; the client is the
+    /// last address of such a list that is outside these networks; a peer outside them is itself the client [default:
     /// private networks]
     #[arg(
         long,
@@ -71,21 +71,21 @@ pub struct FormArgs {
         value_parser = super::values::network
     )]
     pub trusted_proxies: Option<Vec<IpNet>>,
-    /// Takes all addresses of a network as one client, by its prefix, as in v4=32,v6=64 [default: v4=32,v6=128]
+    /// Counts all addresses with the same prefix as one client, as in v4=32,v6=64 [default: v4=32,v6=128]
     #[arg(long, value_name = "v4=BITS,v6=BITS", value_parser = prefixes)]
     pub addresses: Option<AddressPrefixes>,
-    /// What a column of a CSV is called, or the path of a member of JSON, as in t=TIMESTAMP or
+    /// The name of a field's CSV column, or the path of its JSON member, as in t=TIMESTAMP or
     /// domain=request.client_ip
     #[arg(long = "column", value_name = "FIELD=NAME")]
     pub columns: Vec<String>,
-    /// The unit of instants that are written as a number; `auto`: judged by its size
+    /// The unit of timestamps that are numbers; `auto`: determined by the size of the number
     #[arg(long, value_enum, default_value_t)]
     pub time_unit: Unit,
-    /// How an instant is written, in the notation of strftime, as "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
-    /// [default: recognised from its looks]
+    /// The format of timestamps, in the notation of strftime, as in "%m/%d/%Y %H:%M:%S"; UTC if it has no zone
+    /// [default: detected]
     #[arg(long, value_name = "PATTERN", conflicts_with = "time_unit")]
     pub time_format: Option<String>,
-    /// What to do with stamps of whole seconds
+    /// How to treat timestamps of whole seconds
     #[arg(long, value_enum, default_value_t)]
     pub stamps: Stamps,
 }

@@ -33,14 +33,14 @@ pub struct GatewayArgs {
     /// [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub rls: Option<SocketAddr>,
-    /// The domain of requests for which the web server's configuration names none: header:NAME, name:NAME, or ip
+    /// Where the domain comes from if the web server's configuration does not name it: header:NAME, name:NAME, or ip
     #[arg(long, value_name = "WHERE", value_parser = domain_from)]
     pub domain: Option<DomainFrom>,
-    /// Networks of proxies whose X-Forwarded-For is trusted [default: none; the client is whoever connects to the
-    /// web server]
+    /// Networks of proxies whose X-Forwarded-For is trusted [default: none; the client is the peer that connects to
+    /// the web server]
     #[arg(long, value_name = "NETWORK,…", value_delimiter = ',', value_parser = super::values::network)]
     pub trusted_proxies: Vec<IpNet>,
-    /// Tells clients the older fields X-RateLimit-Limit, -Remaining and -Reset as well
+    /// Also sends clients the older headers X-RateLimit-Limit, -Remaining and -Reset
     #[arg(long)]
     pub legacy_headers: bool,
     /// How the agent reaches the fleet.

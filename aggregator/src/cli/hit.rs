@@ -42,10 +42,10 @@ pub struct HitArgs {
     /// The domain
     #[arg(value_parser = super::operator::domain)]
     pub domain: String,
-    /// How many hits: one every 20 ms, or as --rate says
+    /// How many hits to make: one every 20 ms, or at the rate of --rate
     #[arg(short = 'n', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
-    /// How often, as in 20/s
+    /// How often to make hits, as in 20/s
     #[arg(long, value_parser = values::rate)]
     pub rate: Option<tollgate_limits::Rate>,
     /// For how long (in place of -n), as in 10s
@@ -60,7 +60,7 @@ pub struct HitArgs {
     /// How long to wait for an aggregator before giving up
     #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = values::span)]
     pub wait: Span,
-    /// Goes on if no aggregator can be reached: as a service would, it lets hits through
+    /// Continues if no aggregator can be reached, and lets hits through as a service would
     #[arg(long)]
     pub blind: bool,
 }

@@ -50,7 +50,7 @@ pub struct HoldsArgs {
     /// agent)
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STATES))]
     state: Option<String>,
-    /// How many at most
+    /// How many holds to list at most
     #[arg(
         long,
         value_name = "N",
@@ -64,7 +64,7 @@ pub struct HoldsArgs {
 enum HoldsVerb {
     /// Ends a hold, all holds of a domain or of an agent, or staged copies
     Release {
-        /// One hold, written as the list has it: AGENT#NUMBER
+        /// One hold, as the list shows it: AGENT#NUMBER
         #[arg(value_name = "AGENT#NUMBER", conflicts_with_all = ["domain", "agent"])]
         hold: Option<String>,
         /// The resource
@@ -73,10 +73,10 @@ enum HoldsVerb {
         /// All holds of this domain; without --agent also copies that are staged for it
         #[arg(long, value_parser = domain)]
         domain: Option<String>,
-        /// All holds of the agent of this name; staged copies belong to no agent, and stay
+        /// All holds of the agent of this name; staged copies belong to no agent and are kept
         #[arg(long, value_parser = found_name)]
         agent: Option<String>,
-        /// The copies staged under this id, written as the list has it: 32 hexadecimal digits
+        /// The copies staged under this id, as the list shows it: 32 hexadecimal digits
         #[arg(long, value_name = "ID", conflicts_with_all = ["hold", "domain", "agent"])]
         transfer: Option<TransferId>,
         #[command(flatten)]

@@ -15,13 +15,13 @@ const BOOTSTRAP: &str = "127.0.0.1:9092";
 /// What such a command takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct KafkaArgs {
-    /// Brokers to ask first (kafka.bootstrap)
+    /// Bootstrap brokers (kafka.bootstrap)
     #[arg(long, global = true, value_name = "HOST:PORT,...")]
     kafka: Option<String>,
-    /// What the topics' names begin with (kafka.topic_prefix)
+    /// The prefix of topic names (kafka.topic_prefix)
     #[arg(long, global = true, value_name = "PREFIX")]
     topic_prefix: Option<String>,
-    /// How many partitions hits have (kafka.partitions)
+    /// The number of partitions of the topic of hits (kafka.partitions)
     #[arg(long, global = true, value_name = "N")]
     partitions: Option<String>,
     /// A journal, which is refused with what to do instead

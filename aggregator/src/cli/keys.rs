@@ -36,25 +36,25 @@ pub struct KeysArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Makes a CA: ca.pem for everybody, ca.key for whoever makes certificates
+    /// Creates a CA: ca.pem, which every peer needs, and ca.key, the private key that signs certificates
     Ca {
         /// For how many days it is valid
         #[arg(long, default_value_t = 3_650, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: u32,
     },
-    /// Makes a certificate under the CA, and its private key; or others in their place
+    /// Creates a certificate under the CA and its private key, or replaces them
     Cert(CertArgs),
-    /// Makes a token, and writes its hash to tokens.toml
+    /// Creates a token, and writes its hash to tokens.toml
     Token(TokenArgs),
     /// Adds a key to fleet.keys, under which aggregators sign what they write into the log
     Fleet {
-        /// Its id, as limits name it in record_keys [default: the first of k1, k2, … that is free]
+        /// The key's id, as a limits document names it in record_keys [default: the first unused of k1, k2, …]
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
     /// Lists the tokens
     List,
-    /// Takes a token out: aggregators that follow the file end its connections within two seconds
+    /// Revokes a token: aggregators that follow the file close its connections within two seconds
     Revoke {
         /// The token's name
         name: String,

@@ -41,7 +41,8 @@ enum LimitsVerb {
     Show {
         /// The version [default: the one in force]
         version: Option<u64>,
-        /// Prints the limits of domains that stand beside the document instead, as `limits import` reads them
+        /// Prints the rows instead (limits of single domains, which override the document), as `limits import` reads
+        /// them
         #[arg(long)]
         rows: bool,
     },
@@ -70,10 +71,11 @@ enum LimitsVerb {
         domain: Option<String>,
         #[command(flatten)]
         stated: StatedEdit,
-        /// Removes the limits that were set for the domain; those of the document count again
+        /// Removes the limits that were set for the domain; those of the document apply again
         #[arg(long, requires = "domain", conflicts_with_all = ["rate", "hard", "limit"])]
         remove: bool,
-        /// Asks this aggregator to write the record; it has the document, so the command need not read it first
+        /// Asks this aggregator to write the record; the aggregator has the document, so the command need not read it
+        /// first
         #[arg(long, value_name = "URL", requires = "domain", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
@@ -85,7 +87,7 @@ enum LimitsVerb {
         /// The file; its heading names the columns resource, domain, rate, hard, limit; an empty cell changes
         /// nothing; `-` is stdin
         file: PathBuf,
-        /// Asks this aggregator to write the records, some hundred rows each; for a journal, which takes no others
+        /// Asks this aggregator to write the records, some hundred rows each; required for a journal
         #[arg(long, value_name = "URL", value_parser = super::values::url)]
         url: Option<String>,
         #[command(flatten)]
@@ -93,20 +95,21 @@ enum LimitsVerb {
     },
     /// Shows what candidates would have refused, beside what the limits in force refused
     Compare(CompareArgs),
-    /// Prints the configuration of another limiter as a limits document, and a line for each thing without an equal
+    /// Converts the configuration of another limiter to a limits document, and prints a line for each setting without
+    /// an equivalent
     Convert(ConvertArgs),
     /// Replaces a resource's limits by its candidate, and pushes the document
     Promote {
         /// The resource
         #[arg(value_parser = super::operator::name)]
         resource: String,
-        /// Changes this limits file instead, for aggregators that follow one
+        /// Changes this limits file instead, for aggregators that read their limits from a file
         #[arg(long, value_name = "FILE", conflicts_with = "expect_version")]
         file: Option<PathBuf>,
         #[command(flatten)]
         act: ActArgs,
     },
-    /// Pushes the document of an earlier version again, and then the limits that stood beside it
+    /// Pushes the document of an earlier version again, and then the rows of that version
     Rollback {
         /// The version
         version: u64,
@@ -118,13 +121,13 @@ enum LimitsVerb {
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 struct ActArgs {
-    /// Why; recorded in the log
+    /// The reason, which the log records
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Does nothing and exits with 75 unless this version is in force
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
-    /// Does nothing, and says what would be done
+    /// Changes nothing, and prints what would be done
     #[arg(long)]
     dry_run: bool,
 }

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 /// What `limits convert` takes.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ConvertArgs {
-    /// Whose configuration it is
+    /// The limiter whose configuration it is
     #[arg(long, value_name = "LIMITER")]
     from: ConvertSource,
     /// The configuration, in YAML; `-` is stdin

@@ -22,7 +22,7 @@ use tollgate_replay::traffic::csv::fields as csv_fields;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[group(id = "stated", multiple = true)]
 pub struct StatedEdit {
-    /// Hits in a time, as "100/s"; it takes the place of tiers
+    /// Hits in a time, as "100/s"; replaces tiers
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
     /// Hits a second of one domain, as "200/s"

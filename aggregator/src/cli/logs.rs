@@ -22,17 +22,17 @@ pub struct LogArgs {
     /// The directory of a journal; its aggregator may be running
     #[arg(long, value_name = "DIR", group = "log")]
     pub journal: Option<PathBuf>,
-    /// The brokers of a Kafka
+    /// The Kafka brokers
     #[arg(long, value_name = "HOST:PORT", group = "log")]
     pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with (kafka.topic_prefix)
+    /// The prefix of Kafka's topic names (kafka.topic_prefix)
     #[arg(long, value_name = "PREFIX", requires = "kafka")]
     pub topic_prefix: Option<String>,
     /// A file that `audit export` wrote
     #[arg(long, value_name = "FILE", group = "log")]
     pub export: Option<PathBuf>,
-    /// The fleet's key file (security.key_file), which the tags of aggregators' records are checked with; without it
-    /// they are taken as good
+    /// The fleet's key file (security.key_file), to verify the tags of aggregators' records; without it, all tags are
+    /// accepted
     #[arg(long, value_name = "FILE", requires = "log")]
     pub key_file: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ pub struct RangeArgs {
 /// On how many threads a log is replayed.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ThreadsArgs {
-    /// Replays on so many threads [default: as many as the machine has cores]
+    /// The number of threads that replay the log [default: the number of the machine's cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 }

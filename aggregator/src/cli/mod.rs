@@ -128,7 +128,7 @@ pub struct Global {
 pub enum Command {
     /// Runs an aggregator
     Serve(serve::ServeArgs),
-    /// Runs an agent that web servers and services in any language ask by HTTP on the same machine
+    /// Runs an agent that web servers and services in any language query by HTTP on the same machine
     Gateway(gateway::GatewayArgs),
     /// Makes calls on a resource as a service would, with an agent of its own
     Hit(hit::HitArgs),
@@ -140,21 +140,21 @@ pub enum Command {
     /// A process of a demonstration that holds copies
     #[command(hide = true)]
     DemoHolder(demo::DemoHolderArgs),
-    /// Names everything that is wrong with a limits document, and explains the rest
+    /// Reports all faults of a limits document at once, or explains its limits
     Check(check::CheckArgs),
     /// Replays a log, and compares the denials that were announced with those that it justifies
     Audit(audit::AuditArgs),
     /// Explains why a call was refused, or why it was not
     Explain(explain::ExplainArgs),
-    /// Plays made-up requests against limits, without an aggregator
+    /// Plays generated requests against limits, without an aggregator
     Simulate(simulate::SimulateArgs),
-    /// Plays recorded traffic against other limits: what they would grant, and what refuse
+    /// Plays recorded traffic against other limits, and reports what they would grant and refuse
     Backtest(backtest::BacktestArgs),
-    /// Lists what is denied, and lifts denials
+    /// Lists the denials in force, and lifts denials
     Denials(denials::DenialsArgs),
     /// Forgets what a domain has used of a resource: its windows are empty, its tiers inactive
     Reset(amend::ResetArgs),
-    /// Takes granted hits out of a domain's windows
+    /// Removes granted hits from a domain's windows
     Refund(amend::RefundArgs),
     /// Denies a domain whatever it does, on one resource or everywhere
     Ban(amend::BanArgs),
@@ -170,11 +170,12 @@ pub enum Command {
     Holds(holds::HoldsArgs),
     /// Follows the denial feed: what agents receive
     Feed(feed::FeedArgs),
-    /// Shows, compares and pushes limits in Kafka; a journal has those of its file, which is read again on SIGHUP
+    /// Shows, compares and pushes limits in Kafka; the aggregator of a journal reads its limits from a file, again on
+    /// SIGHUP
     Limits(limits::LimitsArgs),
     /// Lists, checks and creates Kafka's topics
     Topics(topics::TopicsArgs),
-    /// Makes a CA, certificates and tokens, lists tokens and revokes them
+    /// Creates a CA, certificates and tokens; lists and revokes tokens
     Keys(keys::KeysArgs),
     /// Prints completions for a shell
     Completions {

@@ -46,16 +46,16 @@ pub struct Spoken {
 /// What every act of an operator says.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct OperatorNote {
-    /// Why; recorded in the log
+    /// The reason, which the log records
     #[arg(long, visible_alias = "why", value_name = "TEXT", value_parser = said)]
     reason: String,
-    /// Who; recorded in the log [default: the user and the host]
+    /// Who gives the command, which the log records [default: the user and the host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     /// Does nothing and exits with 75 unless this version of the limits is in force
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
-    /// Does nothing, and says what would be done
+    /// Changes nothing, and prints what would be done
     #[arg(long)]
     dry_run: bool,
 }

@@ -40,7 +40,7 @@ pub struct PairsArgs {
     /// Only this resource
     #[arg(long, value_parser = name)]
     resource: Option<String>,
-    /// How many at most
+    /// How many pairs to list at most
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=tollgate_server::core::usage::TOP_MAX as i64))]
     limit: u32,

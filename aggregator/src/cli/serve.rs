@@ -18,7 +18,7 @@ pub struct ServeArgs {
     /// The aggregator's name (name)
     #[arg(long)]
     pub name: Option<String>,
-    /// Threads that rule partitions; as many as the machine has cores where it is not given (threads)
+    /// The number of threads that rule partitions (threads) [default: the number of the machine's cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<String>,
     /// Keeps the log in a journal in this directory (log.kind, journal.dir)
@@ -27,13 +27,13 @@ pub struct ServeArgs {
     /// Partitions of a new journal (journal.partitions)
     #[arg(long, value_name = "N")]
     pub partitions: Option<String>,
-    /// Keeps the log in Kafka, by these brokers (log.kind, kafka.bootstrap)
+    /// Keeps the log in Kafka, reached through these brokers (log.kind, kafka.bootstrap)
     #[arg(long, value_name = "HOST:PORT,...")]
     pub kafka: Option<String>,
-    /// What the names of Kafka's topics begin with (kafka.topic_prefix)
+    /// The prefix of Kafka's topic names (kafka.topic_prefix)
     #[arg(long, value_name = "PREFIX")]
     pub topic_prefix: Option<String>,
-    /// The address of HTTP (listen.http)
+    /// The address of the HTTP port (listen.http)
     #[arg(long, value_name = "HOST:PORT")]
     pub http: Option<String>,
     /// The address that agents connect to (listen.agents)

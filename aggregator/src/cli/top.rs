@@ -22,13 +22,13 @@ use crate::exit::{Exit, Failure};
 pub struct TopArgs {
     #[command(flatten)]
     spoken: Spoken,
-    /// Sorts by what
+    /// The count to sort by
     #[arg(long, value_enum, default_value_t)]
     by: TopBy,
     /// Only this resource
     #[arg(long, value_parser = super::operator::name)]
     resource: Option<String>,
-    /// How many at most
+    /// How many pairs to list at most
     #[arg(long, value_name = "N", default_value_t = 20,
         value_parser = clap::value_parser!(u32).range(1..=tollgate_server::core::usage::TOP_MAX as i64))]
     limit: u32,

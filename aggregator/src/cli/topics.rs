@@ -21,7 +21,7 @@ pub struct TopicsArgs {
     verb: Option<TopicsVerb>,
     #[command(flatten)]
     kafka: KafkaArgs,
-    /// How many brokers keep each record [default: 3, or as many as there are]
+    /// How many brokers keep each record [default: 3, or all brokers if there are fewer]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replication: Option<u32>,
 }
@@ -30,8 +30,8 @@ pub struct TopicsArgs {
 enum TopicsVerb {
     /// Creates the topics that are missing, then does what `check` does
     Create,
-    /// Names settings that differ: exits with 78 if an aggregator would not start, with 1 if it would, but a
-    /// recommendation is not met
+    /// Lists settings that differ: exits with 78 if an aggregator would not start with them, with 1 if they differ
+    /// only from recommendations
     Check,
 }
 

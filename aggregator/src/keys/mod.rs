@@ -16,9 +16,9 @@ use crate::exit::Failure;
 /// What `keys cert` takes.
 #[derive(Debug, clap::Args)]
 pub struct CertArgs {
-    /// Its file's name, and a name of the certificate: the server name of a fleet, or who an agent is
+    /// The file name and first name of the certificate: the server name of a fleet, or an agent's name
     pub name: String,
-    /// Another name or address that it is for; may be repeated
+    /// A further name or address of the certificate; may be repeated
     #[arg(long = "also", value_name = "NAME")]
     pub also: Vec<String>,
     /// For how many days it is valid
@@ -29,21 +29,21 @@ pub struct CertArgs {
 /// What `keys token` takes.
 #[derive(Debug, clap::Args)]
 pub struct TokenArgs {
-    /// Its name: what amendments and log lines say of whoever shows it
+    /// The token's name: amendments and log lines name its bearer by it
     pub name: String,
-    /// What it allows; may be repeated: agent, relay, viewer, operator, admin, member
+    /// A role that the token grants; may be repeated: agent, relay, viewer, operator, admin, member
     #[arg(long = "role", value_name = "ROLE", required = true)]
     pub roles: Vec<String>,
-    /// Names that agents may have, with `*` at the end for all that begin so [default: any]
+    /// The name that agents may have, or a prefix of it with `*` at the end [default: any]
     #[arg(long, value_name = "NAME")]
     pub agents: Option<String>,
-    /// A namespace that it is for; may be repeated [default: all]
+    /// A namespace that the token is for; may be repeated [default: all]
     #[arg(long = "namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
     /// For how many days it is valid [default: no end]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: Option<u32>,
-    /// A client certificate's DNS name that stands in place of a token: no token is made
+    /// The DNS name of a client certificate that is used in place of a token: no token is created
     #[arg(long, value_name = "NAME")]
     pub certificate: Option<String>,
 }

@@ -27,8 +27,8 @@ const REQUESTS_MAX: u64 = 1_000_000;
 /// What `simulate` takes.
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
-    /// Plays test cases, one JSON object a line; `-` is stdin. A result that is not as its case expects ends the
-    /// command with 1
+    /// Plays test cases, one JSON object a line; `-` is stdin. The command exits with 1 if a result is not as its
+    /// case expects
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["resource", "at", "rate"])]
     pub cases: Vec<PathBuf>,
     /// The resource (with --limits)
@@ -40,10 +40,10 @@ pub struct SimulateArgs {
     /// The instants of the requests, as in 0s,0.1s,2s
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = values::instant)]
     pub at: Vec<Span>,
-    /// How often a request comes, evenly, as in 20/s
+    /// The rate of requests, evenly spaced, as in 20/s
     #[arg(long, value_parser = values::rate, conflicts_with = "at")]
     pub rate: Option<Rate>,
-    /// For how long they come, as in 10s
+    /// For how long requests are made, as in 10s
     #[arg(long = "for", value_name = "SPAN", value_parser = values::span, requires = "rate")]
     pub lasting: Option<Span>,
     /// How many hits each request asks for
