@@ -275,7 +275,7 @@ async fn an_operator_lets_staged_copies_go_by_their_id_or_with_their_domain() {
     assert!(matches!(seized, Err(SeizeError::Unknown)), "{seized:?}");
     let (code, said) = release(&["--domain", "acme"]);
     assert_eq!(code, 0, "{said}");
-    let told = "all of domain acme, agent *, and what is staged";
+    let told = "all of domain acme, agent *, and staged copies";
     assert!(said.contains(told), "{said}");
     staged(&served, 0);
     assert_eq!(served.metric("tollgate_copies"), 0.0);

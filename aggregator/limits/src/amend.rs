@@ -354,10 +354,10 @@ domains = { acme = 30 }
                 Some(own(Some("1/s"), None)),
                 "control character",
             ),
-            ("search", "nobody", None, "has nothing of its own"),
-            ("search", "acme", None, "has its limits of the document"),
-            ("sandbox", "acme", None, "has its limits of the document"),
-            ("sandbox", "nobody", None, "has nothing of its own"),
+            ("search", "nobody", None, "has no limits of its own"),
+            ("search", "acme", None, "stand in the document"),
+            ("sandbox", "acme", None, "stand in the document"),
+            ("sandbox", "nobody", None, "has no limits of its own"),
         ] {
             let error = limits.with_own(resource, domain, own.as_ref()).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");

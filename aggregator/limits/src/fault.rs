@@ -168,13 +168,13 @@ impl FaultKind {
                 "has `*` elsewhere than at its end, expected a pattern as \"api.*\" or \"*\""
             }
             Self::NamespaceWithDot => {
-                "contains a dot, expected what stands before the first dot of a resource's name"
+                "contains a dot, expected the part of a resource's name before its first dot"
             }
             Self::Twice => "stands in this list twice",
             Self::NetworkLength => {
                 "expected a length of at most 32 (IPv4) or 128 (IPv6), as \"10.0.0.0/8\""
             }
-            Self::OffsetsDoNotRise => "expected instants that rise",
+            Self::OffsetsDoNotRise => "expected instants in ascending order",
             Self::ZoneWithoutTable => {
                 "the log has no table of this zone, expected one under `zones` as `tollgate limits push` writes it"
             }
@@ -205,7 +205,7 @@ impl fmt::Display for FaultKind {
             Self::Name(fault) => fault.fmt(f),
             Self::Rule(fault) => fault.fmt(f),
             Self::Beside { other } => {
-                write!(f, "stands beside `{other}`, expected one of the two")
+                write!(f, "given together with `{other}`, expected one of the two")
             }
             Self::TwoPlans { first, second } => write!(
                 f,
@@ -213,7 +213,7 @@ impl fmt::Display for FaultKind {
                  expected one of the two"
             ),
             Self::UnknownPlan { suggestion } => {
-                let expected = "expected one that `[plans]` lists";
+                let expected = "expected a plan of `[plans]`";
                 unknown(f, "plan", suggestion.as_deref(), expected)
             }
             Self::Unquoted { name } => write!(
@@ -222,14 +222,17 @@ impl fmt::Display for FaultKind {
             ),
             Self::HostBits { expected } => write!(
                 f,
-                "has bits of an address behind its length, expected {expected:?}"
+                "has address bits beyond its prefix length, expected {expected:?}"
             ),
             Self::NarrowNetwork { limited } => write!(
                 f,
-                "`addresses` of this resource limits all of it with {limited:?}, expected that or a larger network"
+                "is a part of {limited:?}, which `addresses` of this resource limits as one, expected that or a larger network"
             ),
             Self::SameNetwork { network } => {
-                write!(f, "stands in this table twice: it is {network:?}")
+                write!(
+                    f,
+                    "stands in this table twice: another entry is also {network:?}"
+                )
             }
             Self::UnknownZone { suggestion } => {
                 let expected = "expected one as \"Europe/Berlin\", \"+01:00\" or \"UTC\"";
@@ -237,7 +240,7 @@ impl fmt::Display for FaultKind {
             }
             Self::DebtTooSmall { least } => write!(
                 f,
-                "expected at least {least}: with less than a quarter of a second's rate a bucket forgives what it let through"
+                "expected at least {least}: with a debt below a quarter of a second's rate a bucket forgets calls that it let through"
             ),
             Self::TooManyBytes { bytes } => write!(
                 f,
@@ -259,7 +262,7 @@ impl fmt::Display for FaultKind {
 fn too_long(f: &mut fmt::Formatter<'_>, found: usize) -> fmt::Result {
     write!(
         f,
-        "{found} bytes, expected at most {DOCUMENT_BYTES_MAX}: limits of many domains stand beside the document, as rows \
+        "{found} bytes, expected at most {DOCUMENT_BYTES_MAX}: limits of many domains belong beside the document, in rows \
          (tollgate limits import)"
     )
 }

@@ -51,17 +51,19 @@ pub enum NotChanged {
         expected: &'static str,
     },
     /// The row to remove does not exist.
-    #[error("domain {0:?} has nothing of its own")]
+    #[error("domain {0:?} has no limits of its own")]
     Nothing(Box<str>),
     /// The statement to remove is not a row: the document contains it.
-    #[error("domain {0:?} has its limits of the document: expected a change of the document")]
+    #[error("the limits of domain {0:?} stand in the document: expected a change of the document")]
     InDocument(Box<str>),
     /// Addresses that had rows of their own are one network now.
-    #[error("domain {0:?} is in the network of another row: expected one row of each network")]
+    #[error(
+        "domain {0:?} is in the same network as another row: expected one row for each network"
+    )]
     SameNetwork(Box<str>),
     /// There are as many rows as allowed.
     #[error(
-        "{OVERRIDE_ROWS_MAX} domains have limits of their own beside the document: expected no more"
+        "{OVERRIDE_ROWS_MAX} domains have rows (limits beside the document) already: expected no more"
     )]
     TooMany,
     /// A document may not contain the name.

@@ -20,7 +20,7 @@ fn a_good_document_is_printed_normalised_under_what_is_worth_a_look() {
     assert_eq!(
         report.to_string(),
         r#"# limits.toml: good, 2 resources, 2 warnings
-# warning: resource "api.search": tier[1].active: "1s500ms" is not a whole number of windows, rules as "1s"
+# warning: resource "api.search": tier[1].active: "1s500ms" is not a whole number of windows, treated as "1s"
 # warning: resource "api.search": domain "acme": rate: never reached: 200 in "1s" lets at most 200 through in it (and 1 more domain)
 #
 # state of a domain at its limit, about:
@@ -100,7 +100,7 @@ fn programs_get_one_object() {
     let warning = serde_json::json!({
         "code": "lowered_to_global",
         "path": "resource \"x\": limit",
-        "message": "5 is above the global limit, rules as 3",
+        "message": "5 is above the global limit, treated as 3",
         "before": "5",
         "after": "3",
         "further_domains": 0,
@@ -179,7 +179,7 @@ fn what_does_not_do_what_it_looks_like_is_explained() {
         ),
         (
             "rate.x = { rate = \"5/s\", domains.\"10.1.2.3/8\".rate = \"1/s\" }",
-            "resource \"x\": domain \"10.1.2.3/8\": has bits of an address behind its length, expected \"10.0.0.0/8\"",
+            "resource \"x\": domain \"10.1.2.3/8\": has address bits beyond its prefix length, expected \"10.0.0.0/8\"",
         ),
         (
             "rate.x = { rate = \"5/s\", domains.\"10.0.0.0/40\".rate = \"1/s\" }",
@@ -196,7 +196,7 @@ fn what_does_not_do_what_it_looks_like_is_explained() {
         (
             "rate.x = { rate = \"5/s\", domains = { \"10.0.0.0/8\" = { rate = \"1/s\" }, \"::ffff:10.0.0.0/104\" = \
              { rate = \"2/s\" } } }",
-            "domain \"::ffff:10.0.0.0/104\": stands in this table twice: it is \"10.0.0.0/8\"",
+            "domain \"::ffff:10.0.0.0/104\": stands in this table twice: another entry is also \"10.0.0.0/8\"",
         ),
         ("rate.x.rate = \"0.3/s\"", "rate = \"3/10s\""),
         (
@@ -230,19 +230,19 @@ fn quotas_zones_and_names_that_mislead_are_warned_of() {
         ),
         (
             "rate.x = { rate = \"5/s\", zone = \"Europe/Berlin\" }",
-            "warning: resource \"x\": zone: says when the periods of a quota begin, and there is no quota",
+            "warning: resource \"x\": zone: states when the periods of a quota begin, but there is no quota",
         ),
         (
             "rate.x = { rate = \"5/s\", domains.a.zone = \"Europe/Berlin\" }",
-            "warning: resource \"x\": domain \"a\": zone: says when the periods",
+            "warning: resource \"x\": domain \"a\": zone: states when the periods",
         ),
         (
             "rate.x = { rate = \"5/s\", domains.\"10/8\".rate = \"1/s\" }",
-            "warning: resource \"x\": domain \"10/8\": is a name and no network, expected \"10.0.0.0/8\" if one is meant",
+            "warning: resource \"x\": domain \"10/8\": is a name, not a network, expected \"10.0.0.0/8\" if a network is meant",
         ),
         (
             "plans.p = [\"2001:db8/32\"]\nrate.x = { rate = \"5/s\", plans.p.rate = \"1/s\" }",
-            "warning: plan \"p\"[1]: is a name and no network, expected \"2001:db8::/32\" if one is meant",
+            "warning: plan \"p\"[1]: is a name, not a network, expected \"2001:db8::/32\" if a network is meant",
         ),
     ] {
         says(document, text);

@@ -164,20 +164,20 @@ impl fmt::Display for WarningKind {
             Self::Normalised(TierChange::Dropped) => f.write_str("never active, left out"),
             Self::Normalised(TierChange::WindowCut { before, after }) => write!(
                 f,
-                "{} is longer than the tier is active, rules as {}",
+                "{} is longer than the tier is active, treated as {}",
                 quoted(before),
                 quoted(after)
             ),
             Self::Normalised(TierChange::ActiveTrimmed { before, after }) => write!(
                 f,
-                "{} is not a whole number of windows, rules as {}",
+                "{} is not a whole number of windows, treated as {}",
                 quoted(before),
                 quoted(after)
             ),
             Self::NothingStated => f.write_str(
                 "states no constraint, so all hits are refused (`rate = \"none\"` lets all through)",
             ),
-            Self::ZoneWithoutQuota => f.write_str("says when the periods of a quota begin, and there is no quota"),
+            Self::ZoneWithoutQuota => f.write_str("states when the periods of a quota begin, but there is no quota"),
             Self::NeverBinds { most, limit, window } => write!(
                 f,
                 "never reached: {limit} in {} lets at most {most} through in it",
@@ -197,7 +197,7 @@ impl fmt::Display for WarningKind {
             ),
             Self::NoTierLeft => f.write_str("no tier is ever active, so all hits are refused"),
             Self::LoweredToGlobal { before, after } => {
-                write!(f, "{before} is above the global limit, rules as {after}")
+                write!(f, "{before} is above the global limit, treated as {after}")
             }
             Self::HardAboveGlobal { hard, global } => write!(
                 f,
@@ -219,7 +219,7 @@ impl fmt::Display for WarningKind {
             ),
             Self::RuleNeverMatches { first } => write!(
                 f,
-                "never matches: rule[{first}] has the same keys and is asked first"
+                "never matches: rule[{first}] has the same keys and comes first"
             ),
             Self::ManyBytes { bytes } => write!(
                 f,
@@ -251,7 +251,7 @@ impl WarningKind {
 fn tell_network(meant: IpNet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(
         f,
-        "is a name and no network, expected \"{meant}\" if one is meant"
+        "is a name, not a network, expected \"{meant}\" if a network is meant"
     )
 }
 

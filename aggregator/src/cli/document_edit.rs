@@ -59,7 +59,7 @@ pub fn listed(faults: &[String]) -> String {
 
 fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String> {
     if change.own == Some(Own::default()) {
-        return Err("nothing is stated of it".to_owned());
+        return Err("no limits are stated for it".to_owned());
     }
     let name = &*change.resource;
     let is = |kind: &str| {
@@ -88,7 +88,7 @@ fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String
         .and_then(Item::as_table_like_mut)
         .ok_or("expected a table")?;
     match (&change.domain, &change.own) {
-        (None, None) => Err("it cannot be taken away from all".to_owned()),
+        (None, None) => Err("limits of all domains cannot be removed".to_owned()),
         (None, Some(stated)) => {
             state(resource, stated);
             Ok(())
@@ -100,7 +100,7 @@ fn apply_one(document: &mut DocumentMut, change: &TextEdit) -> Result<(), String
             let removed = domains.and_then(|domains| domains.remove(domain));
             removed
                 .map(drop)
-                .ok_or(format!("domain \"{domain}\" has nothing of its own"))
+                .ok_or(format!("domain \"{domain}\" has no limits of its own"))
         }
         (Some(domain), Some(stated)) => {
             let domains = table_in(resource, "domains").ok_or("domains: expected a table")?;
@@ -234,7 +234,7 @@ domains = { acme = 50 }
         let again = apply(&text, &[gone]).expect_err("gone already");
         assert_eq!(
             again.to_string(),
-            "here: resource \"sandbox\": domain \"acme\" has nothing of its own"
+            "here: resource \"sandbox\": domain \"acme\" has no limits of its own"
         );
     }
 

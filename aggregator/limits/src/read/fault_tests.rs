@@ -41,7 +41,7 @@ global = "5/s"
         limits.toml: resource "api.search": tier[2].limit = -1: expected a whole number of hits, from 0 to 4294967295 (line 11)
         limits.toml: resource "api.search": tier[2].windwo: unknown field, did you mean `window`? (line 11)
         limits.toml: resource "api.search": tier[2].active = "1.5s": expected "0s" (never active) or a duration from 1ms to 3650d (line 11)
-        limits.toml: resource "api.search": domain "acme": global = "5/s": not allowed here, a global limit is of all domains together (line 14)
+        limits.toml: resource "api.search": domain "acme": global = "5/s": not allowed here, a global limit applies to all domains together (line 14)
         "#,
     );
 }
@@ -66,7 +66,7 @@ fn who_is_meant_has_to_be_clear() {
         "#,
         r#"
         limits.toml: plan "gold"[3] = "acme": stands in this list twice (line 3)
-        limits.toml: resource "x": rate = "5/s": stands beside `windows`, expected one of the two (line 6)
+        limits.toml: resource "x": rate = "5/s": given together with `windows`, expected one of the two (line 6)
         limits.toml: resource "x": domain "acme": in the plans "gold" and "silver", which both configure this resource, expected one of the two (line 9)
         limits.toml: resource "x": plan "sliver": no such plan, did you mean "silver"? (line 10)
         limits.toml: resource "x": configured both as `rate` and as `copies`, expected one of the two (line 13)
@@ -92,7 +92,7 @@ fn names_are_proper_and_free_of_stars() {
         &text,
         &format!(
             r#"
-        limits.toml: namespace "api.v1": contains a dot, expected what stands before the first dot of a resource's name (line 2)
+        limits.toml: namespace "api.v1": contains a dot, expected the part of a resource's name before its first dot (line 2)
         limits.toml: plan "": is empty, expected 1 to 256 bytes (line 3)
         limits.toml: resource "api.*.x*": has `*` elsewhere than at its end, expected a pattern as "api.*" or "*" (line 4)
         limits.toml: resource "x": domain "a*": contains `*`, which is reserved for patterns (line 5)
@@ -123,7 +123,7 @@ fn values_of_another_kind_are_refused_where_they_stand() {
         limits.toml: plan "gold" = "acme": expected a list of domains, as ["acme", "globex"] (line 3)
         limits.toml: resource "a" = "5/s": expected a table of limits (line 4)
         limits.toml: resource "b": rate = 5: expected a rate as "100/s", "6000/m", "5/15s", "0.5/s" or "10 per minute" (units s, m, h, d, w) (line 5)
-        limits.toml: resource "b": algorithm = "token_bucket": not allowed here, what is stated says it: `rate`, `windows`, `bucket`, `quota` or `tiers` (line 5)
+        limits.toml: resource "b": algorithm = "token_bucket": not allowed here, the field of the limit implies it: `rate`, `windows`, `bucket`, `quota` or `tiers` (line 5)
         limits.toml: resource "b": blind.local: missing, expected a rate as "20/s" (line 5)
         limits.toml: resource "b": blind.locl: unknown field, did you mean `local`? (line 5)
         limits.toml: resource "b": shadow = "no": expected `true` or `false` (line 5)
@@ -132,7 +132,7 @@ fn values_of_another_kind_are_refused_where_they_stand() {
         limits.toml: resource "d": global = 7: expected hits a second, as "200/s" (line 7)
         limits.toml: resource "d": blind.local = "0/s": expected a rate from "1/s" to "4294967295/s" (or /m, /h, /d, /15s); to refuse all, blind = "closed" (line 7)
         limits.toml: resource "d": domains = [...]: expected a table (line 7)
-        limits.toml: resource "e": candidate: global = "1/s": not allowed here, a candidate stands beside limits of one domain (line 8)
+        limits.toml: resource "e": candidate: global = "1/s": not allowed here, a candidate has limits of single domains only (line 8)
         limits.toml: resource "e": candidate: colour: unknown field, expected one of `rate`, `windows`, `bucket`, `tiers`, `hard`, `quota`, `zone`, `refunds` (line 8)
         limits.toml: resource "f": limit = "10": expected a whole number of copies, from 0 to 2^63-1 (line 9)
         limits.toml: resource "f": reserve = "maybe": expected "optimistic" or "strict" (line 9)
@@ -210,7 +210,7 @@ fn a_document_beyond_the_bound_is_refused_unread() {
     let text = " ".repeat(crate::DOCUMENT_BYTES_MAX + 1);
     refused(
         &text,
-        "limits.toml: 524289 bytes, expected at most 524288: limits of many domains stand beside the document, as rows \
+        "limits.toml: 524289 bytes, expected at most 524288: limits of many domains belong beside the document, in rows \
          (tollgate limits import)",
     );
 }

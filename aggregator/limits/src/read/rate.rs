@@ -39,11 +39,11 @@ pub(crate) const ADDRESSES_FIELDS: &[&str] = &["v4", "v6"];
 
 /// Fields of a resource that a plan, a domain or a candidate may not state, with the reason.
 const OF_RESOURCES: [(&str, &str); 5] = [
-    ("global", "a global limit is of all domains together"),
-    ("near", "it is of a resource, for all its domains"),
-    ("addresses", "it is of a resource, for all its domains"),
-    ("blind", "it is of a resource, for all its domains"),
-    ("shadow", "it is of a resource, for all its domains"),
+    ("global", "a global limit applies to all domains together"),
+    ("near", "it applies to a resource with all its domains"),
+    ("addresses", "it applies to a resource with all its domains"),
+    ("blind", "it applies to a resource with all its domains"),
+    ("shadow", "it applies to a resource with all its domains"),
 ];
 
 /// All rate-limited resources of a document.
@@ -95,7 +95,7 @@ fn read_rate(
     section.only_beside(RESOURCE_FIELDS, &own_words);
     if let Some(algorithm) = section.get("algorithm") {
         algorithm.fault(FaultKind::OutOfPlace {
-            reason: "what is stated says it: `rate`, `windows`, `bucket`, `quota` or `tiers`",
+            reason: "the field of the limit implies it: `rate`, `windows`, `bucket`, `quota` or `tiers`",
         });
     }
     refuse_burst(section);
@@ -103,7 +103,7 @@ fn read_rate(
     let global = section.get("global");
     if let (Some(global), true) = (&global, name.ends_with('*')) {
         global.fault(FaultKind::OutOfPlace {
-            reason: "each resource of a pattern is limited by itself",
+            reason: "each resource that a pattern matches is limited separately",
         });
     }
     let global = global.and_then(|item| read_per_second(&item));
@@ -113,7 +113,7 @@ fn read_rate(
     let candidate = section
         .section("candidate", PathStep::Section("candidate"))
         .map(|candidate| {
-            let reason = "a candidate stands beside limits of one domain";
+            let reason = "a candidate has limits of single domains only";
             read_stated_only(&candidate, reading, Some(reason))
         });
     let has_quota = default.quotas.value().is_some();

@@ -99,7 +99,7 @@ fn read_window(item: &Item<'_, '_>) -> Option<Window> {
 fn read_rate(item: &Item<'_, '_>) -> Option<Rate> {
     if item.text().is_some_and(is_of_calendar) {
         item.expected(
-            "a rate with a unit up to weeks, as \"100/s\"; of a month or a year expected quota = [\"1_000_000/month\"]",
+            "a rate with a unit up to weeks, as \"100/s\"; for a month or a year expected quota = [\"1_000_000/month\"]",
         );
         return None;
     }

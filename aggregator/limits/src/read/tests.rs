@@ -281,10 +281,10 @@ fn copies_are_lowered_to_the_global_limit_and_it_is_said() {
     assert_eq!(
         said,
         [
-            r#"resource "x": domain "big": 30 is above the global limit, rules as 20"#,
-            r#"resource "x": group "all": limit: 21 is above the global limit, rules as 20"#,
-            r#"resource "x": limit: 50 is above the global limit, rules as 20"#,
-            r#"resource "x": plan "gold": 40 is above the global limit, rules as 20"#,
+            r#"resource "x": domain "big": 30 is above the global limit, treated as 20"#,
+            r#"resource "x": group "all": limit: 21 is above the global limit, treated as 20"#,
+            r#"resource "x": limit: 50 is above the global limit, treated as 20"#,
+            r#"resource "x": plan "gold": 40 is above the global limit, treated as 20"#,
         ]
     );
 }
@@ -310,9 +310,9 @@ fn normalisation_is_applied_and_said() {
     assert_eq!(
         said,
         [
-            r#"resource "x": tier[1].active: "10s" is not a whole number of windows, rules as "9s""#,
+            r#"resource "x": tier[1].active: "10s" is not a whole number of windows, treated as "9s""#,
             r#"resource "x": tier[2]: never active, left out"#,
-            r#"resource "x": tier[3].window: "20s" is longer than the tier is active, rules as "7s""#,
+            r#"resource "x": tier[3].window: "20s" is longer than the tier is active, treated as "7s""#,
             r#"resource "x": domain "a": tier[1]: never active, left out"#,
             r#"resource "x": domain "a": no tier is ever active, so all hits are refused"#,
             r#"resource "x": tier[2]: has no cooldown, so it adds to what is below it all the time: 14 in its window; for a burst expected a cooldown, or `bucket = { rate = "...", burst = ... }`"#,

@@ -45,7 +45,7 @@ pub fn in_one_line(act: &Act) -> String {
         } => {
             let (resource, domain) = (escaped(resource), domain.as_deref().unwrap_or("*"));
             let agent = agent.as_deref().map_or_else(
-                || "*, and what is staged".to_owned(),
+                || "*, and staged copies".to_owned(),
                 |agent| escaped(agent).to_string(),
             );
             format!(
@@ -85,7 +85,7 @@ fn and_more(rows: usize) -> String {
 
 fn until_text(until: Timestamp) -> String {
     match until {
-        Timestamp::MAX => "until it is taken back".to_owned(),
+        Timestamp::MAX => "until it is ended".to_owned(),
         until => match jiff::Timestamp::from_microsecond(until.as_micros() as i64) {
             Ok(at) => format!("until {at}"),
             Err(_) => format!("until {} us", until.as_micros()),
@@ -112,7 +112,7 @@ fn set(row: &SetRow) -> String {
     ];
     let said: Vec<String> = said.into_iter().flatten().collect();
     let said = match said.is_empty() {
-        true => "nothing of its own".to_owned(),
+        true => "no limits of its own".to_owned(),
         false => said.join(", "),
     };
     format!(

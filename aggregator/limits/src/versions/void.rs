@@ -15,13 +15,13 @@ pub enum Void {
     #[error("its document has faults: {0}")]
     Faults(String),
     /// The text is of a later format or rule set. Other builds rule by it, so it is no void push.
-    #[error("its document is of a later build: {0}")]
+    #[error("its document needs a later build: {0}")]
     Newer(String),
     /// It makes a change that is not possible.
-    #[error("it cannot be changed so: {0}")]
+    #[error("its change is not possible: {0}")]
     Change(String),
     /// There is no document to amend.
-    #[error("there are no limits yet that could be amended")]
+    #[error("there are no limits yet that it could change")]
     Nothing,
     /// It would have number 0.
     #[error("offset 0 is not a version")]
