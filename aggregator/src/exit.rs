@@ -96,7 +96,7 @@ pub enum Failure {
     #[error("{0}")]
     Unavailable(String),
     /// The reader of the output has closed it: there is nothing to report.
-    #[error("nobody reads the output any more")]
+    #[error("the reader of the output closed it")]
     Unread,
     /// A gateway cannot listen.
     #[error("gateway: {0}")]

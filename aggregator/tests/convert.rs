@@ -103,11 +103,11 @@ fn a_tree_of_descriptors_becomes_resources_and_rules() {
     ]
     "##);
     assert_snapshot!(differences, @r##"
-    theirs.yaml: country=de*: `detailed_metric` has no equal, and is left out
+    theirs.yaml: country=de*: `detailed_metric` has no equivalent, and is left out
     theirs.yaml: path.user: a month is one of the calendar here, and 30 days since 1970 in the original
-    theirs.yaml: burst: `name` has no equal, and is left out
-    theirs.yaml: burst: `replaces` has no equal, and is left out
-    theirs.yaml: rate_limit: windows of seconds, minutes and hours slide here; in the original a new one begins with each unit
+    theirs.yaml: burst: `name` has no equivalent, and is left out
+    theirs.yaml: burst: `replaces` has no equivalent, and is left out
+    theirs.yaml: rate_limit: windows of seconds, minutes and hours slide here; in the original a new window begins with each unit
     "##);
 }
 
@@ -158,10 +158,10 @@ fn a_list_of_limits_becomes_resources_and_rules() {
     ]
     "##);
     assert_snapshot!(differences, @r##"
-    theirs.yaml: shop.generic_key=all: expects a descriptor with just the entries generic_key=all, in this order; the original takes any that has them, and counts in each limit that matches
-    theirs.yaml: shop.posts: expects a descriptor with just the entries req_method=POST, user_id, in this order; the original takes any that has them, and counts in each limit that matches
-    theirs.yaml: shop.path!=/health: expects a descriptor with just the entries path!=/health, in this order; the original takes any that has them, and counts in each limit that matches
-    theirs.yaml: seconds: windows slide here; in the original the next one begins when the first request after the last comes
+    theirs.yaml: shop.generic_key=all: expects a descriptor with just the entries generic_key=all, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
+    theirs.yaml: shop.posts: expects a descriptor with just the entries req_method=POST, user_id, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
+    theirs.yaml: shop.path!=/health: expects a descriptor with just the entries path!=/health, in this order; the original accepts any descriptor that contains them, and counts in each limit that matches
+    theirs.yaml: seconds: windows slide here; in the original the next window begins with the first request after the last window
     "##);
 }
 

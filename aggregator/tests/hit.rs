@@ -93,7 +93,7 @@ fn hit_holds_copies_for_so_long_and_is_refused_while_all_are_held() {
     let (code, stdout, _) = hit(&[]);
     assert_eq!(code, 1, "{stdout}");
     assert!(
-        stdout.contains("not a rate; it is limited by copies, which --hold takes"),
+        stdout.contains("not a rate; the resource is limited by copies: expected --hold"),
         "{stdout}"
     );
 }

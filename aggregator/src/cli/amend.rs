@@ -228,7 +228,7 @@ pub fn namespaces(global: &Global, args: &NamespacesArgs) -> Result<Exit, Failur
         }) => {
             if ignore_configured.is_none() && allow_unconfigured.is_none() {
                 return Err(Failure::Usage(
-                    "expected --ignore-configured or --allow-unconfigured; `restore` takes both back"
+                    "expected --ignore-configured or --allow-unconfigured; `restore` removes both"
                         .to_owned(),
                 ));
             }
@@ -266,7 +266,7 @@ fn list(global: &Global, url: &str) -> Result<Exit, Failure> {
         }
     }
     if switches.is_empty() && global.format == Format::Text {
-        output.line("no switch is turned: what the document says holds")?;
+        output.line("no switch is set: the limits document applies")?;
     }
     output.finish()?;
     Ok(Exit::Done)

@@ -186,10 +186,15 @@ impl fmt::Display for RulingEntry {
             (Some(of), None) => writeln!(f, "domain {}", quoted(of))?,
             (Some(of), Some(plan)) if self.entry_is_own => {
                 let (of, plan) = (quoted(of), quoted(plan));
-                writeln!(f, "domain {of}, over what plan {plan} states")?;
+                writeln!(f, "domain {of}, which overrides plan {plan}")?;
             }
             (Some(of), Some(plan)) => {
-                writeln!(f, "plan {}, of which {} is", quoted(plan), quoted(of))?;
+                writeln!(
+                    f,
+                    "plan {}, of which {} is a member",
+                    quoted(plan),
+                    quoted(of)
+                )?;
             }
         }
         for group in &self.groups {
@@ -254,11 +259,11 @@ groups.probation = { limit = 4, members = ["acme"] }
         assert_eq!(told("api.search", "initech"), format!("{default}{limits}"));
         assert_eq!(
             told("api.search", "acme"),
-            "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is\nrate = \"100/s\"\nhard = \"50/s\"\n"
+            "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is a member\nrate = \"100/s\"\nhard = \"50/s\"\n"
         );
         assert_eq!(
             told("api.search", "globex"),
-            "# ruled by resource \"api.*\": domain \"globex\", over what plan \"gold\" states\n\
+            "# ruled by resource \"api.*\": domain \"globex\", which overrides plan \"gold\"\n\
              rate = \"100/s\"\nhard = \"70/s\"\n"
         );
         assert_eq!(
@@ -266,7 +271,8 @@ groups.probation = { limit = 4, members = ["acme"] }
             "# ruled by resource \"api.*\": domain \"10.0.0.0/8\"\nrate = \"5/s\"\nhard = \"50/s\"\n"
         );
         assert!(
-            told("api.search", "10.2.2.3").contains("plan \"gold\", of which \"10.2.0.0/16\" is")
+            told("api.search", "10.2.2.3")
+                .contains("plan \"gold\", of which \"10.2.0.0/16\" is a member")
         );
         assert_eq!(
             told("web.login", "203.0.113.77"),

@@ -286,7 +286,7 @@ fn plan(global: &Global, args: &DemoArgs) -> Result<Plan, Failure> {
     };
     if limits.rate(&args.resource).is_none() {
         return Err(Failure::Data(format!(
-            "{name}: resource {:?} is not there, expected [rate.{:?}] for the access log's requests (or --resource)",
+            "{name}: resource {:?} is not configured, expected [rate.{:?}] for the access log's requests (or --resource)",
             args.resource, args.resource
         )));
     }

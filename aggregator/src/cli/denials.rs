@@ -103,7 +103,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     output.finish()?;
     if 0 < answer.omitted {
         eprintln!(
-            "tollgate: {} more; see --limit, or narrow what is asked for",
+            "tollgate: {} more; raise --limit, or select fewer",
             answer.omitted
         );
     }
@@ -169,7 +169,7 @@ fn list(global: &Global, args: &DenialsArgs) -> Result<DenialsView<Value>, Failu
 
 fn print(denials: &[Value], output: &mut Output) -> Result<(), Failure> {
     if denials.is_empty() {
-        return output.line("nobody is denied anything");
+        return output.line("no denials are in force");
     }
     let head = ["LEFT", "RESOURCE", "SCOPE", "CAUSE", "LIMIT", "CODE"];
     let mut rows = vec![head.map(str::to_owned)];

@@ -123,7 +123,7 @@ async fn hits(
     };
     if !ready && !args.blind {
         return Err(Failure::Unavailable(format!(
-            "hit: {} within {}; --blind goes on without",
+            "hit: {} within {}; --blind continues without",
             unreachable(&agent.stats()),
             print_span(args.wait)
         )));
@@ -167,7 +167,7 @@ async fn hits(
 fn unreachable(stats: &Stats) -> &'static str {
     match (stats.welcomes, stats.feeds_opened) {
         (0, _) if 0 < stats.connections_refused => {
-            "no aggregator lets this agent in, or has a certificate that it believes: see the error above"
+            "no aggregator admits this agent, or none has a certificate that this agent trusts: see the error above"
         }
         (0, _) => "no aggregator answers for all partitions",
         (_, 0) => {
@@ -333,11 +333,11 @@ impl<'a> ShownAnswer<'a> {
             self.cause.as_deref().unwrap_or("unknown")
         );
         if self.cause == Some(Cause::NotRate.to_string()) {
-            return line + "; it is limited by copies, which --hold takes";
+            return line + "; the resource is limited by copies: expected --hold";
         }
         match self.retry_after_us {
             Some(wait) => line += &format!(", open again in {:.3}s", wait as f64 / 1e6),
-            None => line += ", nobody knows until when",
+            None => line += ", end unknown",
         }
         if let Some(code) = &self.code {
             line += &format!(", code {code}");

@@ -105,7 +105,7 @@ pub fn run(global: &Global, args: &HoldsArgs) -> Result<Exit, Failure> {
     }
     output.finish()?;
     if answer.more {
-        eprintln!("tollgate: there are more; see --limit, or narrow what is asked for");
+        eprintln!("tollgate: there are more; raise --limit, or select fewer");
     }
     Ok(operator::ended(&answer.partitions_missing))
 }
@@ -175,7 +175,7 @@ fn find(url: &str, resource: &str, hold: &str) -> Result<(String, u64, String), 
         [epoch] => Ok((agent.to_owned(), number, (*epoch).to_owned())),
         // A partition without an answer may have it.
         [] if !answer.partitions_missing.is_empty() => Err(Failure::Unavailable(format!(
-            "{resource_shown} {hold}: not found, and nobody answered for partitions {:?}: try again",
+            "{resource_shown} {hold}: not found, and no aggregator answered for partitions {:?}: try again",
             answer.partitions_missing
         ))),
         [] => Err(Failure::Log {
@@ -218,11 +218,11 @@ fn nothing(answer: &HoldsView<Value>, args: &HoldsArgs) -> &'static str {
         &args.state,
     ];
     if !answer.partitions_missing.is_empty() {
-        "none in the partitions that were asked"
+        "no holds in the partitions that answered"
     } else if filters.iter().any(|filter| filter.is_some()) {
-        "nobody holds anything like that"
+        "no holds match"
     } else {
-        "nobody holds anything"
+        "no holds"
     }
 }
 
@@ -353,10 +353,10 @@ mod tests {
             };
             nothing(&answer, &line.holds)
         };
-        assert_eq!(told(&[], &[]), "nobody holds anything");
+        assert_eq!(told(&[], &[]), "no holds");
         let staged = ["--state", "staged"];
-        assert_eq!(told(&[], &staged), "nobody holds anything like that");
-        assert_eq!(told(&[3], &[]), "none in the partitions that were asked");
+        assert_eq!(told(&[], &staged), "no holds match");
+        assert_eq!(told(&[3], &[]), "no holds in the partitions that answered");
     }
 
     #[test]

@@ -300,7 +300,7 @@ mod kafka {
                 output.line(version.text.trim_end())?;
                 if 0 < beside {
                     eprintln!(
-                        "tollgate: beside it {beside} domains have limits of their own: limits show --rows"
+                        "tollgate: beside the document {beside} domains have rows of their own: limits show --rows"
                     );
                 }
             }
@@ -341,7 +341,7 @@ mod kafka {
             let what = match (wanted.is_done(), is_there) {
                 (true, _) => "in force already",
                 (false, true) => "would be pushed",
-                (false, false) => "would be pushed, and the topics made, which are not there",
+                (false, false) => "would be pushed, and missing topics would be created",
             };
             return told(global, (in_force, in_force), false, what, forgets);
         }

@@ -113,7 +113,7 @@ impl LimitsStream {
 /// A failure after which some of several versions are in force.
 fn part_done(failure: Failure, (done, count): (usize, usize), version: u64) -> Failure {
     eprintln!(
-        "tollgate: {done} of {count} parts are in force, up to version {version}: the same command does the rest"
+        "tollgate: {done} of {count} parts are in force, up to version {version}: run the same command again for the rest"
     );
     failure
 }

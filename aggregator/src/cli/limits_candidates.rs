@@ -158,8 +158,8 @@ fn print(compared: &[Compared], output: &mut Output) -> Result<(), Failure> {
     }
     if compared.iter().any(|of| 0 < of.figures.refused_calls) {
         output.line(
-            "\nCalls that agents refused by the limits in force were put to no candidate: one that is looser \
-             would have granted some of them, and what it refuses is a lower bound.",
+            "\nCalls that agents refused under the limits in force were not tried against candidates: a looser candidate \
+             would have granted some of them, and its numbers of refusals are lower bounds.",
         )?;
     }
     Ok(())
@@ -198,7 +198,7 @@ pub fn promote_in(file: &Path, resource: &str, dry_run: bool) -> Result<Exit, Fa
     output.line(text.trim_end())?;
     output.finish()?;
     println!(
-        "{}: the candidate of {} stands in the place of its limits",
+        "{}: the candidate of {} has replaced its limits",
         escaped(&name),
         escaped(resource)
     );

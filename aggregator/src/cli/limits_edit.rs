@@ -117,7 +117,7 @@ pub fn rows(name: &str, text: &str) -> Result<Vec<(String, TextEdit)>, Failure> 
         if let Some((what, first)) = twice {
             let (domain, resource) = (field(domain), field(resource));
             faults.push(format!(
-                "{place}: {what} of {domain} of {resource} stands in line {first} already, expected it once"
+                "{place}: {what} of {domain} of {resource} was stated in line {first} already, expected it once"
             ));
             continue;
         }
@@ -168,7 +168,7 @@ mod tests {
         let error = super::rows("f.csv", twice).expect_err("twice").to_string();
         assert_eq!(
             error,
-            "f.csv:4: limit of acme of sandbox stands in line 2 already, expected it once"
+            "f.csv:4: limit of acme of sandbox was stated in line 2 already, expected it once"
         );
         assert!(super::rows("f.csv", "a,b\n").is_err());
     }

@@ -35,7 +35,7 @@ pub(super) fn lines_of((lines, omitted): &Forgets) -> Vec<String> {
     }
     if !all.is_empty() {
         all.push(
-            "of how many pairs: each aggregator counts them as they come, in tollgate_resource_pairs_forgotten_total"
+            "the number of pairs is not known yet: each aggregator counts them in tollgate_resource_pairs_forgotten_total"
                 .to_owned(),
         );
     }

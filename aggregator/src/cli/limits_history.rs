@@ -127,7 +127,7 @@ pub(super) fn read_if_there(kafka: &KafkaConfig) -> Result<Result<History, Kafka
             }
             KafkaRead::Gone { wanted, first } => {
                 return Err(Failure::Data(format!(
-                    "limits from offset {wanted} to {first} are gone, and are to be kept for ever"
+                    "the topic of limits has lost offsets {wanted} to {first}, expected a topic that keeps all records for ever"
                 )));
             }
             KafkaRead::End => return Ok(Ok(history)),

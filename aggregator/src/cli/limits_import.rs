@@ -48,7 +48,7 @@ pub(super) fn import(
         let answer = asked(global, url, &note, request).inspect_err(|_| {
             if 0 < done && !dry_run {
                 eprintln!(
-                    "tollgate: {done} of {count} parts are in force: the same command does the rest"
+                    "tollgate: {done} of {count} parts are in force: run the same command again for the rest"
                 );
             }
         })?;

@@ -278,8 +278,9 @@ pub fn pages<T: serde::de::DeserializeOwned>(
         missing.extend(of_this.into_iter().flatten().filter_map(Value::as_u64));
         let next = page["next"].as_str().map(str::to_owned);
         if next.is_some() && next == after {
-            let text =
-                format!("{url}{path}: next {next:?}: expected that the list goes on, or ends");
+            let text = format!(
+                "{url}{path}: next {next:?}: expected a cursor behind the last one, or the end of the list"
+            );
             return Err(Failure::Data(text));
         }
         after = next;
@@ -313,7 +314,7 @@ pub fn ended(partitions_missing: &[u32]) -> Exit {
     if partitions_missing.is_empty() {
         return Exit::Done;
     }
-    eprintln!("tollgate: partitions that could not be asked: {partitions_missing:?}");
+    eprintln!("tollgate: partitions without an answer: {partitions_missing:?}");
     Exit::No
 }
 

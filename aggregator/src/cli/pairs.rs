@@ -112,7 +112,10 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
         line("limits", "none on hits of this resource".to_owned());
     }
     match &pair.state {
-        None => line("state", "not hit lately: nothing is known of it".to_owned()),
+        None => line(
+            "state",
+            "not hit lately: the aggregator has no state of this pair".to_owned(),
+        ),
         Some(state) => {
             let (hits, limit) = (state.tier_hits, state.tier_limit);
             line("as of", instant(state.as_of_us));
@@ -184,6 +187,6 @@ mod tests {
         view["denial"]["remaining_us"] = Value::Null;
         assert!(told(view.clone()).contains("denied: without end"));
         (view["denial"], view["state"]) = (Value::Null, Value::Null);
-        assert!(told(view).ends_with("nothing is known of it\ndenied: no\n"));
+        assert!(told(view).ends_with("no state of this pair\ndenied: no\n"));
     }
 }

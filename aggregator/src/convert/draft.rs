@@ -120,7 +120,7 @@ impl Draft {
     ) -> bool {
         let texts: Vec<&str> = keys.iter().map(String::as_str).collect();
         if let Err(fault) = DescriptorRule::parse(&texts, resource, domain, false) {
-            let text = format!("left out, no rule can say it: {fault}");
+            let text = format!("left out, no rule can express it: {fault}");
             self.differs(place, text);
             return false;
         }

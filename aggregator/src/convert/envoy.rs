@@ -151,12 +151,12 @@ impl NodeStep {
     /// Why a rule would be misread with it, if so.
     fn fault(&self) -> Option<&'static str> {
         match &self.values {
-            _ if self.key.contains('=') => Some("a key with `=` in it cannot be said"),
+            _ if self.key.contains('=') => Some("a key with `=` in it cannot be expressed"),
             Values::Any if self.key.ends_with('*') => {
-                Some("a key that ends in `*` is a prefix in the original, and has no equal")
+                Some("a key that ends in `*` is a prefix in the original, and has no equivalent")
             }
             Values::One(_) | Values::From(_) if self.key.ends_with('!') => {
-                Some("a key that ends in `!`, with a value, cannot be said")
+                Some("a key that ends in `!`, with a value, cannot be expressed")
             }
             _ => None,
         }
@@ -179,7 +179,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     reading.others("the document", &root.other);
     reading.walk(root.descriptors.as_deref().unwrap_or_default(), &[])?;
     if reading.slides {
-        let text = "windows of seconds, minutes and hours slide here; in the original a new one begins with each unit";
+        let text = "windows of seconds, minutes and hours slide here; in the original a new window begins with each unit";
         reading.draft.differs("rate_limit", text);
     }
     Ok(reading.draft)
@@ -198,7 +198,7 @@ impl EnvoyReading {
     fn others(&mut self, place: &str, other: &BTreeMap<String, Value>) {
         for key in other.keys() {
             self.draft
-                .differs(place, format!("`{key}` has no equal, and is left out"));
+                .differs(place, format!("`{key}` has no equivalent, and is left out"));
         }
     }
 
@@ -220,7 +220,7 @@ impl EnvoyReading {
             }
             self.others(&place, &node.other);
             if node.quota_mode.0 {
-                let text = "`quota_mode` is a shadow here; the original tells of it in dynamic metadata, too";
+                let text = "`quota_mode` is a shadow here; the original also reports it in dynamic metadata";
                 self.draft.differs(&place, text);
             }
             let wider = || nodes.iter().filter(|other| other.is_wider_than(node));

@@ -66,7 +66,10 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     for (index, limit) in limits.iter().enumerate() {
         let place = format!("limit {}", index + 1);
         for key in limit.other.keys() {
-            draft.differs(&place, format!("`{key}` has no equal, and is left out"));
+            draft.differs(
+                &place,
+                format!("`{key}` has no equivalent, and is left out"),
+            );
         }
         let keys = match keys_of(limit) {
             Ok(keys) => keys,
@@ -102,7 +105,7 @@ pub(super) fn read(text: &str) -> Result<Draft, String> {
     for (namespace, keys, resource) in resources {
         lead(&mut draft, &namespace, &keys, resource);
     }
-    let text = "windows slide here; in the original the next one begins when the first request after the last comes";
+    let text = "windows slide here; in the original the next window begins with the first request after the last window";
     draft.differs("seconds", text);
     Ok(draft)
 }
@@ -115,8 +118,8 @@ fn lead(draft: &mut Draft, namespace: &str, keys: &Keys, resource: DraftResource
         return;
     }
     let text = format!(
-        "expects a descriptor with just the entries {}, in this order; the original takes any that has them, and \
-         counts in each limit that matches",
+        "expects a descriptor with just the entries {}, in this order; the original accepts any descriptor that contains \
+         them, and counts in each limit that matches",
         texts.join(", ")
     );
     draft.differs(&resource.name, text);

@@ -118,7 +118,7 @@ impl Scene<'_> {
                 _ => None,
             })?;
             if !ready {
-                bail!("holder {} heard nothing of the aggregator", holder + 1);
+                bail!("holder {} received nothing from the aggregator", holder + 1);
             }
         }
         one.tell("take");
@@ -127,7 +127,7 @@ impl Scene<'_> {
         let (resource, domain) = (&subject.resource, &subject.domain);
         if held < wanted {
             (self.say)(&format!(
-                "{held} of {wanted} copies of {resource} could be had"
+                "{held} of {wanted} copies of {resource} could be reserved"
             ));
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl Scene<'_> {
         let (again, at_ns) = self.wait(1, WITHIN + within + GRACE, held_of)?;
         let took = Duration::from_nanos(at_ns.saturating_sub(killed_ns));
         let lost = held.saturating_sub(again);
-        (self.say)(&format!("{again} of its copies are back"));
+        (self.say)(&format!("{again} of its copies are free again"));
         self.end(other)?;
         Ok(Some(Returned {
             held,

@@ -305,7 +305,7 @@ impl DemoReport {
             "  not judged",
             self.effect_unjudged.to_string(),
             &format!(
-                "of {}: their agent heard no aggregator, or stamped late",
+                "of {}: their agent received nothing from an aggregator, or stamped late",
                 self.effect_judged.saturating_add(self.effect_unjudged)
             ),
         );

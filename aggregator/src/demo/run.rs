@@ -162,7 +162,7 @@ impl DemoStage {
         let mut found = self.plan.reach.variables();
         if self.plan.tls {
             (found, self.client) = secured::make(&self.place.path().join("keys"))?;
-            self.view.say("keys were made: TLS 1.3, and a token");
+            self.view.say("keys were created: TLS 1.3, and a token");
         }
         // Once per process, which runs one demonstration.
         let _ = CHILDREN_FIND.set(found);
@@ -329,7 +329,7 @@ impl DemoStage {
                         _ => Ok(None),
                     })?;
             if !is_ready {
-                bail!("agent {} heard nothing of the aggregator", index + 1);
+                bail!("agent {} received nothing from the aggregator", index + 1);
             }
             ready[index] = true;
         }

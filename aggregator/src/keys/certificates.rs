@@ -57,7 +57,7 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
     check_file_name(&args.name)?;
     if args.name == "ca" {
         return Err(Failure::Usage(
-            "name \"ca\": that is the CA's own, expected another".to_owned(),
+            "name \"ca\": reserved for the CA, expected another name".to_owned(),
         ));
     }
     let (ca_cert, ca_key) = (dir.join("ca.pem"), dir.join("ca.key"));
@@ -115,7 +115,7 @@ fn check_belongs(ca_cert: &Path, pair: &KeyPair) -> Result<(), Failure> {
     match der.windows(own.len()).any(|window| window == own) {
         true => Ok(()),
         false => Err(wrong(
-            "ca.key beside it is another CA's, expected the two that were made together",
+            "ca.key beside it is another CA's, expected the two that were created together",
         )),
     }
 }

@@ -14,7 +14,7 @@ use crate::exit::Failure;
 const FILE: &str = "fleet.keys";
 
 const HEADING: &str = "# Keys under which aggregators sign their records in the log (security.key_file), as `id key`. All\n\
-    # aggregators have all of them; which ones count, limits say (record_keys). A key stays here as long as the log has\n\
+    # aggregators have all of them; limits name those that count (record_keys). A key stays here as long as the log has\n\
     # records under it.\n";
 
 /// Adds a key, under this id or under the first of k1, k2, … that is free; returns lines for the operator.
@@ -61,7 +61,7 @@ pub fn make(dir: &Path, id: Option<&str>) -> Result<Vec<String>, Failure> {
             "{}: key \"{id}\", for all aggregators and no agents (security.key_file)",
             path.display()
         ),
-        "it counts once limits name it (record_keys); in which steps: deploy/RUNBOOK.md, \"The fleet's key\""
+        "it counts once limits name it (record_keys); for the steps see deploy/RUNBOOK.md, \"The fleet's key\""
             .to_owned(),
     ])
 }

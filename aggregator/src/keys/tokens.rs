@@ -45,7 +45,7 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     let tokens = tokens.ok_or_else(|| wrong("tokens: expected a table"))?;
     if tokens.contains_key(&args.name) {
         let said = format!(
-            "tokens.{}: exists, expected another name; `tollgate keys revoke` takes it out",
+            "tokens.{}: exists, expected another name; `tollgate keys revoke` removes it",
             args.name
         );
         return Err(wrong(&said));
@@ -69,7 +69,7 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
     write(&secret, &format!("{token}\n"), 0o600)?;
     write(&path, &text, MODE)?;
     let secret = format!(
-        "{}: the token, for TOLLGATE_TOKEN_FILE of whoever shows it",
+        "{}: the token, for TOLLGATE_TOKEN_FILE of the process that presents it",
         secret.display()
     );
     lines.insert(0, secret);
@@ -83,11 +83,11 @@ fn unbounded(args: &TokenArgs) -> Option<&'static str> {
         None
     } else if has("viewer") || has("operator") {
         Some(
-            "--namespace bounds what it may report, hear and change; by HTTP it may read what stands in any namespace",
+            "--namespace bounds what the token may report, receive and change; by HTTP it may read all namespaces",
         )
     } else if has("agent") && args.agents.is_none() {
         Some(
-            "--namespace without --agents: it may take any agent's name, so hear what becomes of that agent's copies",
+            "--namespace without --agents: its bearer may take any agent's name, and so receive the verdicts on that agent's holds",
         )
     } else {
         None
@@ -147,7 +147,7 @@ pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
         return Err(Failure::Log {
             exit: Exit::No,
             text: format!(
-                "{}: tokens.{name}: there is none, `tollgate keys list` lists them",
+                "{}: tokens.{name}: no such token, `tollgate keys list` lists the tokens",
                 path.display()
             ),
         });
@@ -155,7 +155,7 @@ pub fn revoke(dir: &Path, name: &str) -> Result<Vec<String>, Failure> {
     write(&path, &document.to_string(), MODE)?;
     let secret = dir.join(format!("{name}.token"));
     let mut lines = vec![format!(
-        "{}: tokens.{name} is taken out; aggregators that follow this file end its connections within 2 s",
+        "{}: tokens.{name} is revoked; aggregators that follow this file close its connections within 2 s",
         path.display()
     )];
     if std::fs::remove_file(&secret).is_ok() {
