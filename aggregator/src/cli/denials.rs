@@ -103,7 +103,7 @@ pub fn run(global: &Global, args: &DenialsArgs) -> Result<Exit, Failure> {
     output.finish()?;
     if 0 < answer.omitted {
         eprintln!(
-            "tollgate: {} more; raise --limit, or select fewer",
+            "tollgate: {} more; see --limit, or narrow the query",
             answer.omitted
         );
     }
