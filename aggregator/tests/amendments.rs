@@ -154,9 +154,9 @@ async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it()
         (
             &["reset", "api.search", "initech"],
             1,
-            "nothing is remembered",
+            "no state of this pair",
         ),
-        (&["reset", "api.search", "a*"], 1, "nothing is remembered"),
+        (&["reset", "api.search", "a*"], 1, "no state of this pair"),
         (&["unban", "api.search", "acme"], 1, "not banned"),
     ];
     for (args, code, text) in refused {

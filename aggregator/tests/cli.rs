@@ -234,7 +234,7 @@ fn a_bad_limits_file_does_not_stop_who_has_a_good_version() {
     served.await_end();
     std::fs::write(dir.path().join("limits.toml"), "[rate.r]\nrats = 1\n").unwrap();
     let mut served = serve(dir.path(), &[]);
-    served.line_with("what is in force stays");
+    served.line_with("the limits in force stay");
     served.await_ready();
     assert!(
         served.json("/v1/limits")["text"]

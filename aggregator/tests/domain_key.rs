@@ -290,7 +290,10 @@ fn keys_and_documents_that_are_none_are_refused() {
     let mixed = LIMITS.replace("midas-corp", hash);
     std::fs::write(dir.join("limits.toml"), &mixed).expect("a file");
     let (code, text) = check(&[]);
-    assert!(code == 65 && text.contains("stands beside"), "{text}");
+    assert!(
+        code == 65 && text.contains("is a name beside domains"),
+        "{text}"
+    );
     let (code, text) = check(&["--domain-key", "other.key"]);
     assert!(
         code == 65 && text.contains("under the key 012345"),

@@ -76,7 +76,7 @@ pub enum Mixture {
         expected: String,
     },
     /// One document has hashes under two keys.
-    #[error("domains are hashed under the keys {one} and {other}, expected those of one")]
+    #[error("domains are hashed under the keys {one} and {other}, expected one key for all")]
     TwoKeys {
         /// The id of one key.
         one: String,
@@ -85,7 +85,7 @@ pub enum Mixture {
     },
     /// One document has names beside hashes.
     #[error(
-        "\"{name}\" stands beside domains that are hashed under the key {key}, and would be nobody's: \
+        "\"{name}\" is a name beside domains that are hashed under the key {key}, and no agent would use it: \
          expected --domain-key, which hashes it"
     )]
     Clear {

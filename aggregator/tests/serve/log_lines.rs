@@ -40,7 +40,7 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
 
     spoil();
     let mut served = serve(dir.path(), &[]);
-    let passed_over = line(&mut served, "a snapshot is passed over");
+    let passed_over = line(&mut served, "a snapshot is skipped");
     assert!(
         passed_over.contains(" WARN recovery{partition=2}: "),
         "{passed_over}"
@@ -61,7 +61,7 @@ fn log_lines_say_which_recovery_and_request_they_are_of() {
     spoil();
     let mut served = serve(dir.path(), &["--config", "tollgate.toml"]);
     let json = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
-    let passed_over = json(&line(&mut served, "a snapshot is passed over"));
+    let passed_over = json(&line(&mut served, "a snapshot is skipped"));
     let expected = serde_json::json!({ "name": "recovery", "partition": 2 });
     assert_eq!(passed_over["span"], expected, "{passed_over}");
     // Recoveries are over, and their lines come before the next line.

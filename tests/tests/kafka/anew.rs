@@ -21,12 +21,12 @@ pub fn a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled(kafka
         one.rules().values().all(|(offset, _)| 20 < *offset)
     });
     delete(kafka, &hits);
-    let line = one.line_with("the log takes nothing");
+    let line = one.line_with("the log accepts nothing");
     assert!(line.contains(&format!("`{hits}`")), "{line}");
     assert!(!one.is_ready(), "and nobody is told otherwise");
     let (code, said) = command(kafka, &prefix, &["topics", "create"]);
     assert_eq!(code, Some(0), "{said}");
-    one.line_with("the log takes records again");
+    one.line_with("the log accepts records again");
     until("it is ruled from its beginning on", || {
         let rules = one.rules();
         rules.len() == PARTITIONS as usize && one.is_ready()
@@ -108,8 +108,8 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     let mut one = start("agg-1");
     await_whole(&[&one]);
     delete(kafka, &format!("{prefix}.members"));
-    let line = one.line_with("members are not heard");
-    let missing = format!("`{prefix}.members`: it is not there;");
+    let line = one.line_with("statements of other members cannot be read");
+    let missing = format!("`{prefix}.members`: it does not exist;");
     assert!(line.contains(&missing), "{line}");
     make(kafka, &prefix, "members");
     let mut two = start("agg-2");
@@ -138,7 +138,7 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     for of in [&mut one, &mut two] {
         let line = of.line_with("limits cannot be read any further");
         assert!(
-            line.contains("they were made anew, and version 1"),
+            line.contains("they were recreated, and version 1"),
             "{line}"
         );
     }
@@ -158,7 +158,7 @@ pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &L
     set.extend(["--rate", "9/m", "--reason", "test"]);
     let (code, _, said) = ask(&one, &set);
     assert_ne!(code, Some(0));
-    assert!(said.contains("they were made anew"), "{said}");
+    assert!(said.contains("they were recreated"), "{said}");
 }
 
 /// Creates a missing topic.

@@ -330,7 +330,7 @@ pub fn an_aggregator_whose_brokers_allow_no_short_session_takes_a_longer_one(_: 
     let start =
         |name, config| Aggregator::configured(dir.path(), &kafka, &prefix, name, config, None);
     let mut plain = start("agg-1", "plain.toml");
-    plain.line_with("the brokers take no session of 2 s");
+    plain.line_with("the brokers accept no session timeout of 2 s");
     await_whole(&[&plain]);
 
     // A configured session is not changed; the refusal is logged.

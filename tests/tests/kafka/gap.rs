@@ -54,7 +54,7 @@ pub fn what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on(kafka:
     let next = delete_all(kafka, &topic);
 
     let mut second = start("agg-2");
-    let gap = second.line_with("records are gone before they could be read");
+    let gap = second.line_with("records were removed before they could be read");
     assert!(gap.contains(&format!("partition={PARTITION}")), "{gap}");
     assert!(gap.contains(&format!("next={next}")), "{gap}");
     await_whole(&[&second]);

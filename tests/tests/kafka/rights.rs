@@ -63,12 +63,12 @@ fn an_aggregator_names_what_it_may_not_and_goes_on_when_it_may(kafka: &LocalKafk
     for (word, operation, name) in [("hits", WRITE, "Write"), ("hits", READ, "Read")] {
         let topic = format!("{prefix}.{word}");
         forbid(kafka, (TOPIC, &topic), operation);
-        let line = one.line_with("the log takes nothing");
+        let line = one.line_with("the log accepts nothing");
         assert!(line.contains(&format!("`{topic}`: {name}: ")), "{line}");
         let ready = twin::text(one.http, "/readyz").unwrap_or_default();
         assert!(ready.contains(&topic), "{ready}");
         allow(kafka, (TOPIC, &topic), operation);
-        one.line_with("the log takes records again");
+        one.line_with("the log accepts records again");
         await_whole(&[&one]);
     }
 }

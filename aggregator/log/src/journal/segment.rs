@@ -54,9 +54,10 @@ impl SegmentReader {
         };
         let header = SegmentHeader::decode(&bytes[..read]).map_err(corrupt)?;
         if (header.tag, header.base) != (tag, base) {
-            return Err(
-                corrupt("the segment's header names another place than the file does").into(),
-            );
+            return Err(corrupt(
+                "the segment's header names another stream or offset than the file's name",
+            )
+            .into());
         }
         Ok(Self {
             path: path.to_owned(),

@@ -164,7 +164,7 @@ impl ProducerContext for Counting {
         let counter = match delivered {
             Ok(_) => &self.counters.kept,
             Err((error, _)) => {
-                tracing::debug!(%error, "a refused record is not kept aside");
+                tracing::debug!(%error, "a dead letter was not kept");
                 self.is_doubted.store(true, Ordering::Relaxed);
                 &self.counters.dropped
             }
@@ -227,7 +227,7 @@ impl DeadLetterThread {
             self.producer.poll(Duration::ZERO);
         }
         if let Err(error) = self.producer.flush(Duration::from_secs(1)) {
-            tracing::debug!(%error, "refused records are not kept aside");
+            tracing::debug!(%error, "dead letters are not kept");
         }
     }
 
@@ -285,7 +285,7 @@ impl DeadLetterThread {
                     // The failure was the old client's.
                     self.is_doubted.store(false, Ordering::Relaxed);
                 }
-                Err(fault) => tracing::warn!(%fault, "refused records are not kept aside"),
+                Err(fault) => tracing::warn!(%fault, "dead letters are not kept"),
             }
         }
         if self.there || !is_time {
@@ -299,7 +299,7 @@ impl DeadLetterThread {
                 self.try_at = Instant::now() + RETRY_EVERY;
             }
             Err(fault) => {
-                tracing::warn!(%fault, "refused records are not kept aside, only counted");
+                tracing::warn!(%fault, "dead letters are not kept, only counted");
                 self.try_at = Instant::now() + RETRY_EVERY;
             }
         }

@@ -193,12 +193,14 @@ impl ConsumerContext for Telling {
         match rebalance {
             Rebalance::Assign(list) => {
                 if let Err(error) = group.pause(list) {
-                    tracing::warn!(%error, "cannot pause; what the group delivers is ignored");
+                    tracing::warn!(%error, "cannot pause; records that the group delivers are ignored");
                 }
                 self.tell(GroupEvent::Assigned(self.of_hits(list)));
             }
             Rebalance::Revoke(_) => {}
-            Rebalance::Error(error) => tracing::warn!(%error, "the group could not be shared out"),
+            Rebalance::Error(error) => {
+                tracing::warn!(%error, "the group could not assign its partitions")
+            }
         }
     }
 }
@@ -314,8 +316,8 @@ impl MemberThread {
             {
                 self.session = GroupSession::Usual;
                 tracing::warn!(
-                    "kafka group `{group}`: the brokers take no session of 2 s, so an aggregator that dies is missed \
-                     after 6 s: set group.min.session.timeout.ms=2000 on them for less"
+                    "kafka group `{group}`: the brokers accept no session timeout of 2 s, so the group notices a dead aggregator only \
+                     after 6 s: set group.min.session.timeout.ms=2000 on the brokers to notice it sooner"
                 );
                 return self.join_anew();
             }

@@ -229,7 +229,7 @@ impl Thread {
                     MembersCommand::Leave(left) => {
                         self.state(None);
                         if let Err(error) = self.producer.flush(Duration::from_secs(1)) {
-                            tracing::debug!(%error, "leaves without a word");
+                            tracing::debug!(%error, "cannot announce to other members that this one leaves");
                         }
                         drop(left);
                         return;
@@ -260,14 +260,14 @@ impl Thread {
         };
         let found = topics::find(&self.config, &consumer, Topic::Members);
         if let Err(fault) = found {
-            tracing::error!(%fault, "members are not heard");
+            tracing::error!(%fault, "statements of other members cannot be read");
             return false;
         }
-        tracing::warn!("nothing came back from the topic of members: its clients are made anew");
+        tracing::warn!("nothing arrived from the topic of members: its clients are recreated");
         match quiet(&self.config) {
             Ok(producer) => (self.consumer, self.producer) = (consumer, producer),
             Err(fault) => {
-                tracing::error!(%fault, "members are not heard");
+                tracing::error!(%fault, "statements of other members cannot be read");
                 return false;
             }
         }
@@ -288,7 +288,7 @@ impl Thread {
             BaseRecord::to(&self.topic).partition(0).key(&*self.name);
         record.payload = value;
         if let Err((error, _)) = self.producer.send(record) {
-            tracing::debug!(%error, "a statement is left out");
+            tracing::debug!(%error, "a statement to other members was not sent");
         }
     }
 }
@@ -300,7 +300,7 @@ fn enter(book: &mut Book, message: &BorrowedMessage<'_>) {
         None => None,
         Some(Ok(member)) => Some(member),
         Some(Err(error)) => {
-            tracing::warn!(name, %error, "a member is passed over");
+            tracing::warn!(name, %error, "a member's record is skipped");
             None
         }
     };

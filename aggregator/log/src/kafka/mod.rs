@@ -149,7 +149,7 @@ pub enum KafkaFault {
     },
     /// A topic is missing.
     #[error(
-        "kafka topic `{topic}`: it is not there; make it with `tollgate topics create`, and if it was there, read \
+        "kafka topic `{topic}`: it does not exist; create it with `tollgate topics create`, and if it existed before, read \
          in the runbook what was lost with it"
     )]
     Missing {
@@ -216,7 +216,7 @@ fn beside<T: Send>(
     let asking = std::thread::scope(|scope| scope.spawn(asking).join());
     asking.unwrap_or_else(|_| {
         Err(KafkaFault::Client {
-            why: "asking panicked".to_owned(),
+            why: "the thread that queried it panicked".to_owned(),
         })
     })
 }

@@ -221,7 +221,7 @@ impl ProducerShared {
     /// out for long all the same.
     pub fn look_after_silence(&self) {
         if self.state.late.load(Ordering::Relaxed) && self.state.silence().goes_on() {
-            tracing::warn!("kafka answers, and takes nothing from the log's producer");
+            tracing::warn!("kafka answers, but accepts nothing from the log's producer");
             self.doubt();
         }
     }
@@ -240,7 +240,7 @@ impl ProducerShared {
         if !self.state.fatal.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        tracing::error!("the kafka producer cannot go on; making it anew");
+        tracing::error!("the kafka producer cannot continue; recreating it");
         let fresh = match create(config, events.clone(), &self.state) {
             Ok(fresh) => fresh,
             Err(fault) => {
@@ -284,7 +284,7 @@ fn let_go(old: Producer) {
     }
     let left = old.in_flight_count();
     if 0 < left {
-        tracing::error!(left, "appends are never answered");
+        tracing::error!(left, "some appends will never be answered");
     }
 }
 

@@ -18,7 +18,7 @@ const RESERVED: [(&[&str], &str, &str); 8] = [
     (
         &["enable.idempotence"],
         "true",
-        "records of a partition must neither double nor change places",
+        "records of a partition must be neither duplicated nor reordered",
     ),
     (
         &["acks", "request.required.acks"],
@@ -28,22 +28,22 @@ const RESERVED: [(&[&str], &str, &str); 8] = [
     (
         &["enable.auto.commit", "auto.commit.enable"],
         "false",
-        "an offset is committed when what it caused is announced, and not before",
+        "an offset is committed only when the rulings up to it are announced",
     ),
     (
         &["auto.offset.reset", "topic.auto.offset.reset"],
         "earliest",
-        "records that have gone must be told, not skipped",
+        "removed records must be reported, not skipped",
     ),
     (
         &["allow.auto.create.topics"],
         "false",
-        "topics that a broker makes by itself lack LogAppendTime",
+        "topics that a broker creates by itself lack LogAppendTime",
     ),
     (
         &["enable.partition.eof"],
         "false",
-        "the ends of partitions are asked for",
+        "the ends of partitions are queried",
     ),
     (
         &["partition.assignment.strategy"],
@@ -53,7 +53,7 @@ const RESERVED: [(&[&str], &str, &str); 8] = [
     (
         &["isolation.level"],
         "read_committed",
-        "what was never committed was never there",
+        "uncommitted records must not be read",
     ),
 ];
 
@@ -174,7 +174,7 @@ pub(super) fn client(config: &KafkaConfig) -> Result<ClientConfig, KafkaFault> {
             why,
         };
         if let Some((_, elsewhere)) = ELSEWHERE.iter().find(|(reserved, _)| reserved == name) {
-            return Err(fault(format!("expected in its own place: {elsewhere}")));
+            return Err(fault(format!("expected its own option: {elsewhere}")));
         }
         if matches!(name.as_str(), "message.timeout.ms" | "delivery.timeout.ms") && value == "0" {
             return Err(fault(

@@ -75,7 +75,7 @@ pub(super) fn afresh<C: ClientContext>(
     if is_lost {
         tracing::warn!(
             whose,
-            "a kafka client had lost every broker; it is made anew"
+            "a kafka client had lost every broker; it is recreated"
         );
     }
     is_lost.then_some(client)

@@ -224,7 +224,7 @@ impl Worker {
     /// Checks suspected faults, and whether known faults persist.
     fn look_after(&mut self) {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
-            tracing::error!(%fault, "the kafka producer cannot be made anew");
+            tracing::error!(%fault, "the kafka producer cannot be recreated");
         }
         if self.shared.take_suspicion() || self.down || QUIET_MAX <= self.heard_at.elapsed() {
             self.probe();
@@ -260,7 +260,7 @@ impl Worker {
         }
         match asked {
             Ok(()) if self.has_lost_topics() => {
-                tracing::warn!("kafka topics were made anew: so are the clients");
+                tracing::warn!("kafka topics were recreated: the clients are recreated, too");
                 let client = consumer::create(&self.config);
                 self.begin_again(client);
             }
@@ -308,7 +308,7 @@ impl Worker {
         (self.topics_gone, self.unknown_since) = (false, None);
         self.shared.doubt();
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
-            tracing::error!(%fault, "the kafka producer cannot be made anew");
+            tracing::error!(%fault, "the kafka producer cannot be recreated");
         }
     }
 

@@ -86,7 +86,7 @@ impl AgentAppends {
         env: &mut Environment,
     ) {
         let why = if identities.is_awaited((Stream::Hits, partition)) {
-            Some("the partition is being begun")
+            Some("the partition is starting")
         } else if APPENDS_MAX <= self.count {
             Some("too many records are on their way to the log")
         } else {

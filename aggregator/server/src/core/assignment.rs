@@ -122,7 +122,7 @@ impl Partition {
                     break;
                 }
                 Err(fault) => {
-                    tracing::warn!(%fault, "a snapshot is passed over");
+                    tracing::warn!(%fault, "a snapshot is skipped");
                 }
             }
         }

@@ -209,7 +209,7 @@ fn bridge(
         resource = &*key.resource,
         ?applied,
         due,
-        "a chain of totals does not go on: it is bridged, and what was granted in between is left out"
+        "a chain of totals has a gap: it continues behind the gap, and hits granted in the gap are not counted"
     );
     let source = (key.source, due);
     let version = partitions

@@ -86,7 +86,7 @@ impl Clocks {
             tracing::warn!(
                 agent = &**agent,
                 moved_us,
-                "an agent's clock is wrong: its stamps are moved"
+                "an agent's clock is wrong: its timestamps are corrected"
             );
         }
     }

@@ -86,7 +86,7 @@ impl Partition {
                 partition = self.index,
                 wanted,
                 next,
-                "records are gone before they could be read"
+                "records were removed before they could be read"
             );
         }
         self.verified();
@@ -106,7 +106,7 @@ impl Partition {
             tracing::error!(
                 partition = self.index,
                 upto,
-                "the log is another one than was read before, or lost its end: the partition is ruled anew"
+                "the log is not the one that was read before, or was truncated: the partition is ruled again from a snapshot or the beginning"
             );
             step.counters().gaps += 1;
             step.push(PartitionEffect::ForgetIdentity);
@@ -115,7 +115,7 @@ impl Partition {
         tracing::warn!(
             partition = self.index,
             upto,
-            "a snapshot is not of this log, which lost its end or was made anew: it is dropped"
+            "a snapshot is not of this log, which was truncated or recreated: the snapshot is dropped"
         );
         step.counters().snapshots_refuted += 1;
         step.ask(Effect::DropSnapshot {
@@ -201,7 +201,7 @@ impl Partition {
             partition = self.index,
             wanted,
             next,
-            "records are gone before they could be read"
+            "records were removed before they could be read"
         );
         if next < wanted {
             // The log now ends before the records that were ruled.
@@ -242,7 +242,7 @@ impl Partition {
         tracing::warn!(
             partition = self.index,
             first,
-            "the log's beginning is gone and no snapshot is of use; another group rules it: waits for a snapshot of that"
+            "the log's beginning was removed and no snapshot is usable; another group rules the partition: waiting for a snapshot of that group"
         );
         self.stage = Stage::Headless {
             first,

@@ -21,7 +21,7 @@ pub(super) fn say(partition: u32, key: &ChainKey, offset: u64, unsaid: u64) {
         source_partition = key.source,
         source_offset = offset,
         unsaid,
-        "a total that its source never had: somebody else writes to the log"
+        "a total that its source partition never had: another process writes to the log"
     );
 }
 

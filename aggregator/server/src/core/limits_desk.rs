@@ -153,8 +153,8 @@ impl LimitsDesk {
     pub fn made_anew(&mut self, env: &mut Environment) {
         let version = self.book.latest_number();
         let why = format!(
-            "they were made anew, and version {version}, which rules, is not in them; it rules on, and nothing that \
-             is pushed counts until hits, state and limits are begun anew together (see the runbook)"
+            "they were recreated, and version {version}, which is in force, is not in them; it stays in force, and nothing that \
+             is pushed takes effect until hits, state and limits are recreated together (see the runbook)"
         );
         tracing::error!(why, "limits cannot be read any further");
         self.broken = Some(why);
@@ -245,7 +245,7 @@ impl LimitsDesk {
             }
             tracing::error!(
                 version = self.book.latest_number(),
-                "the limits file is not used; what is in force stays"
+                "the limits file is not used; the limits in force stay"
             );
         }
         self.file_bad = bad;
@@ -331,7 +331,7 @@ impl LimitsDesk {
             if let AppendError::Never(why) = error {
                 tracing::error!(
                     why,
-                    "the limits file cannot be pushed; what is in force stays"
+                    "the limits file cannot be pushed; the limits in force stay"
                 );
             }
             self.push_in_doubt = self.push.take();

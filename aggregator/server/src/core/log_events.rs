@@ -42,13 +42,13 @@ impl Core {
             LogEvent::Appended { ticket, result, .. } => self.appended(now, ticket, result),
             LogEvent::Down { why } => {
                 if self.log_down.is_none() {
-                    tracing::error!(why, "the log takes nothing; trying again");
+                    tracing::error!(why, "the log accepts nothing; trying again");
                 }
                 self.log_down = Some(why);
             }
             LogEvent::Up => {
                 if self.log_down.take().is_some() {
-                    tracing::info!("the log takes records again");
+                    tracing::info!("the log accepts records again");
                 }
             }
             // Decision records are written here and read by other programs.
@@ -91,7 +91,7 @@ impl Core {
 
     fn gap(&mut self, stream: Stream, partition: u32, (wanted, next): (u64, u64)) {
         if wanted == 0 && 0 < next {
-            tracing::info!(?stream, partition, next, "the log begins here");
+            tracing::info!(?stream, partition, next, "the log begins at a later offset");
         } else {
             self.env.out.tally.counters.gaps += 1;
             tracing::error!(
@@ -99,7 +99,7 @@ impl Core {
                 partition,
                 wanted,
                 next,
-                "records are gone before they could be read"
+                "records were removed before they could be read"
             );
         }
         if stream == Stream::Limits && next < wanted {

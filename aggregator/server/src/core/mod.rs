@@ -338,7 +338,7 @@ impl Core {
             tracing::error!(
                 partition,
                 expected,
-                "the topic of hits has more partitions than it was made with; this one nobody rules"
+                "the topic of hits has more partitions than it was created with; no aggregator rules this one"
             );
             self.membership.surplus.insert(partition);
         }

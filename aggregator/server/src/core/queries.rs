@@ -99,7 +99,7 @@ impl Views<'_> {
     fn readiness(&self) -> Readiness {
         let mut why = Vec::new();
         if let Some(down) = self.log_down {
-            why.push(format!("the log takes nothing: {down}"));
+            why.push(format!("the log accepts nothing: {down}"));
         }
         if let Some(unread) = self.limits.why_unread() {
             why.push(unread);
@@ -108,12 +108,12 @@ impl Views<'_> {
         }
         why.extend(self.limits.why_no_key(&self.settings.keys));
         if self.membership.shared && !self.membership.joined {
-            why.push("partitions have not been shared out yet".to_owned());
+            why.push("partitions have not been assigned yet".to_owned());
         }
         why.extend(self.partitions.iter().filter_map(|p| p.why_not_ready()));
         if let Some(last) = self.membership.surplus.last() {
             why.push(format!(
-                "the topic of hits has at least {} partitions, expected {}: what agents put beyond that is not ruled",
+                "the topic of hits has at least {} partitions, expected {}: records of agents beyond that are not ruled",
                 last + 1,
                 self.settings.partitions
             ));

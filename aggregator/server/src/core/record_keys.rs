@@ -76,12 +76,12 @@ pub(super) fn say(book: &LimitsBook, env: &Environment) {
     match book.record_keys(book.latest_number()) {
         [] => tracing::warn!(
             ?at_hand,
-            "limits state no record_keys: aggregators' records bear checksums, which anybody can make, whatever \
+            "limits state no record_keys: aggregators' records carry checksums, which any process can compute, whatever \
              security.key_file has"
         ),
         ids if ids.iter().any(|id| **id == *CHECKSUM_ID) => tracing::warn!(
             ?ids,
-            "record_keys counts checksums, too, which anybody can make"
+            "record_keys also accepts checksums, which any process can compute"
         ),
         ids => tracing::info!(?ids, ?at_hand, "aggregators' records are signed"),
     }

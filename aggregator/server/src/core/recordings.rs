@@ -145,7 +145,7 @@ impl Partition {
             partition = self.index,
             offset = self.position.next,
             evidence = self.recordings.len(),
-            "waits until the log has the evidence and the totals of what was ruled"
+            "waits until the log has the decision records and totals of its rulings"
         );
         self.stage = Stage::Recording;
     }

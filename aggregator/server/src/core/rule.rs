@@ -454,10 +454,10 @@ fn tell_news(partition: u32, news: &AgentNews) {
                 partition,
                 agent,
                 copies,
-                "an agent is gone, its copies are back"
+                "an agent is gone, its copies are free again"
             );
         }
-        AgentChange::Returned => tracing::debug!(partition, agent, "an agent is heard again"),
+        AgentChange::Returned => tracing::debug!(partition, agent, "an agent sends again"),
         AgentChange::Over { copies } => {
             tracing::debug!(partition, agent, copies, "an agent's epoch is over");
         }

@@ -136,7 +136,7 @@ impl Partition {
             theirs = format!("{:032x}", said.digest),
             group = said.group,
             owner = said.owner,
-            "two who rule a partition came to different states: their machines or builds disagree"
+            "two aggregators that rule a partition came to different states: their machines or builds disagree"
         );
         self.doubt(step);
     }
@@ -157,7 +157,7 @@ impl Partition {
         tracing::warn!(
             partition = self.index,
             upto,
-            "the snapshot that it was restored from is given up for an older one"
+            "the snapshot from which the partition was restored is dropped for an older one"
         );
         self.restore_older(upto, step);
     }

@@ -232,7 +232,7 @@ impl fmt::Display for Ended {
             ),
             Self::Tls => write!(
                 f,
-                "TLS was expected, and a certificate that holds if there is one"
+                "expected TLS, and a valid certificate if the peer sends one"
             ),
             Self::Refused(refused) => refused.fmt(f),
             Self::Revoked => write!(

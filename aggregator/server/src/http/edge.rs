@@ -225,7 +225,7 @@ impl Edge {
 
     fn stalled(&self, what: &str) {
         HttpCounters::add(&self.counters.stalled);
-        let what = format_args!("{what} did not go on in time: ended");
+        let what = format_args!("{what} took too long: the connection was closed");
         self.lines.of_http(what);
     }
 
@@ -237,7 +237,7 @@ impl Edge {
     ) -> Response {
         if let Some(host) = self.hosts.stranger(&request) {
             HttpCounters::add(&self.counters.strange_hosts);
-            let text = "this host is none of this aggregator's; see listen.hosts";
+            let text = "this host is not one of this aggregator's; see listen.hosts";
             self.lines.of_http(format_args!("host {host:?}: {text}"));
             return fault(StatusCode::MISDIRECTED_REQUEST, text);
         }

@@ -80,7 +80,7 @@ impl Metrics {
         self.render_security();
         self.gauge(
             "tollgate_aggregator_info",
-            "1; who this is: its name, its consumer group (empty: a journal), its version.",
+            "1; labels identify the aggregator: its name, its consumer group (empty: a journal), its version.",
             1.0,
             vec![
                 Label::new("name", self.name.clone()),
@@ -91,7 +91,7 @@ impl Metrics {
         for clock in clocks {
             self.gauge(
                 "tollgate_agent_clock_moved_seconds",
-                "Seconds by which an agent's stamps are moved, because its clock is wrong.",
+                "Seconds by which an agent's timestamps are corrected, because its clock is wrong.",
                 clock.moved_us as f64 / 1e6,
                 vec![Label::new("agent", clock.agent.clone())],
             );
@@ -122,7 +122,7 @@ impl Metrics {
             ),
             (
                 "tollgate_link_answers_dropped_total",
-                "Answers to agents that nobody took.",
+                "Answers to agents that could not be delivered.",
                 of(&self.link.answers_dropped),
             ),
             (
@@ -142,12 +142,12 @@ impl Metrics {
             ),
             (
                 "tollgate_feed_frames_dropped_total",
-                "Frames that were left out for a subscriber at feed.subscriber_queue_max, times subscribers.",
+                "Frames that were dropped for a subscriber at feed.subscriber_queue_max, times subscribers.",
                 of(&self.feed.dropped),
             ),
             (
                 "tollgate_feed_frames_unpublished_total",
-                "Frames that were left out for everybody: too many waited for the feed's thread.",
+                "Frames that were dropped for all subscribers: too many waited for the feed's thread.",
                 of(&self.feed.unpublished),
             ),
             (
@@ -162,12 +162,12 @@ impl Metrics {
             ),
             (
                 "tollgate_records_aside_total",
-                "Refused records that were kept aside.",
+                "Refused records that were kept as dead letters.",
                 of(&self.aside.kept),
             ),
             (
                 "tollgate_records_aside_dropped_total",
-                "Refused records that were not kept aside: too many, no room, or nobody took them.",
+                "Refused records that were not kept as dead letters: too many, no room, or the write failed.",
                 of(&self.aside.dropped),
             ),
         ];
@@ -182,7 +182,7 @@ impl Metrics {
         for (reason, value) in self.link.refused.counts() {
             self.counter(
                 "tollgate_link_refused_total",
-                "Batches of agents that were not let through to the log.",
+                "Batches of agents that were not admitted to the log.",
                 value,
                 vec![Label::from_static_parts("reason", reason)],
             );
@@ -195,7 +195,7 @@ impl Metrics {
         let http = [
             (
                 "tollgate_http_turned_away_total",
-                "Connections for HTTP that made room for others, or found none.",
+                "Connections for HTTP that were closed to make room for others, or found no room.",
                 of(&self.http.turned_away),
             ),
             (
@@ -205,7 +205,7 @@ impl Metrics {
             ),
             (
                 "tollgate_http_strange_hosts_total",
-                "Requests for a host that is none of this aggregator's.",
+                "Requests for a host that is not one of this aggregator's.",
                 of(&self.http.strange_hosts),
             ),
             (
@@ -274,7 +274,7 @@ impl Metrics {
         let gauges = [
             (
                 "tollgate_feed_subscribers",
-                "Connections to the feed that are open: agents that hear of denials.",
+                "Connections to the feed that are open: agents that receive denials.",
                 of(&edge.feed.open),
             ),
             (

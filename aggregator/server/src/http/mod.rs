@@ -196,7 +196,7 @@ pub fn probe_routes(desk: PendingQueries, metrics: Option<Arc<Metrics>>) -> Rout
 /// The answer if too many requests wait for a long job.
 fn busy(counters: &HttpCounters) -> Response {
     HttpCounters::add(&counters.busy);
-    let text = "too many ask for lists or explanations; ask again";
+    let text = "too many requests for lists or explanations; try again";
     let answer = fault(StatusCode::SERVICE_UNAVAILABLE, text);
     ([(header::RETRY_AFTER, "1")], answer).into_response()
 }

@@ -47,7 +47,7 @@ pub enum BatchFault {
         expected: Box<str>,
     },
     /// It would end an epoch whose secret the connection has not shown.
-    #[error("replaces epoch {0:032x}, whose secret the hello did not show")]
+    #[error("replaces epoch {0:032x}, whose secret the hello did not contain")]
     Replaces(u128),
     /// Its sequence is too high to be one of this process.
     #[error("sequence {found}: expected 1 to {expected}")]

@@ -70,8 +70,8 @@ pub enum TokensFault {
     },
     /// It has no tokens section: it was cut short, or is not written yet.
     #[error(
-        "{}: found nothing of tokens, expected [tokens.NAME] as `tollgate keys token` writes it; [tokens] with nothing \
-         below it lets nobody in",
+        "{}: found no tokens, expected [tokens.NAME] as `tollgate keys token` writes it; an empty table \
+         [tokens] admits no peer",
         path.display()
     )]
     Empty {
@@ -235,7 +235,7 @@ fn read_grant(name: &str, raw: RawToken) -> Result<TokenGrant, String> {
         let is_one = |one: &String| !one.is_empty() && !one.contains(['.', '*']);
         if namespaces.is_empty() || !namespaces.iter().all(is_one) {
             return Err(format!(
-                "namespaces = {namespaces:?}: expected at least one, each without `.` and `*`: what stands before the first `.` of resources' names"
+                "namespaces = {namespaces:?}: expected at least one, each without `.` and `*`: the part of resources' names before the first `.`"
             ));
         }
     }

@@ -195,7 +195,7 @@ impl AsideDir {
         }
         if RECORDS_MAX <= self.records || BYTES_MAX < self.bytes + aside.bytes.len() {
             if !std::mem::replace(&mut self.full, true) {
-                tracing::warn!(dir = %self.dir.display(), "no room for more refused records; they are only counted");
+                tracing::warn!(dir = %self.dir.display(), "no room for more dead letters; they are only counted");
             }
             return false;
         }
@@ -213,7 +213,7 @@ impl AsideDir {
                 self.bytes += aside.bytes.len();
             }
             Err(error) => {
-                tracing::warn!(%error, name, "a refused record cannot be kept aside");
+                tracing::warn!(%error, name, "a refused record cannot be kept as a dead letter");
                 return false;
             }
         }

@@ -300,7 +300,7 @@ fn restore_all(
                     // The client itself may be the problem: it may have lost every broker, or a topic.
                     match reader.anew() {
                         Ok(fresh) => reader = fresh,
-                        Err(fault) => tracing::warn!(%fault, "no other client can be had"),
+                        Err(fault) => tracing::warn!(%fault, "no other client can be created"),
                     }
                 }
             }
@@ -324,7 +324,7 @@ fn restore(reader: &StateReader, partitions: u32, job: &Restore) -> Result<Resto
             continue;
         }
         let passed_over = |why: &dyn std::fmt::Display| {
-            tracing::warn!(upto, %group, %why, "a snapshot is passed over");
+            tracing::warn!(upto, %group, %why, "a snapshot is skipped");
         };
         let chunks = match reader.chunks(partition, &candidate) {
             Ok(chunks) => chunks,

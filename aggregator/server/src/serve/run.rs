@@ -307,9 +307,10 @@ fn settings(
 fn warn_of_public_key(config: &Config, keys: &Keyring) {
     if config.log == LogKind::Kafka && keys.is_empty() {
         tracing::warn!(
-            "aggregators' records (ticks, totals, pointers) are tagged under the public key of zero bytes: the tag is a \
-             checksum, and whoever may write to the topic of hits can forge them; give that right to agents that are \
-             trusted alone (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total; security.key_file ends that"
+            "aggregators' records (ticks, totals, limits activations) are tagged under the public key of zero \
+             bytes: the tag is a checksum, and any process that may write to the topic of hits can forge them; give \
+             that right only to trusted agents (deploy/kafka/ACLS.md), and watch tollgate_totals_forged_total; to \
+             prevent forgery, set security.key_file"
         );
     }
 }

@@ -108,8 +108,8 @@ fn member_client(config: &Config, files: &TlsFiles) -> Client {
     let Some(ca) = &files.client_ca else {
         if config.log == LogKind::Kafka {
             tracing::warn!(
-                "listen.tls.client_ca is empty: members of the fleet cannot know each other, so lists and explanations \
-                 are of what this one rules alone"
+                "listen.tls.client_ca is empty: members of the fleet cannot authenticate each other, so lists and explanations \
+                 cover only the partitions that this aggregator rules"
             );
         }
         return Client::default();

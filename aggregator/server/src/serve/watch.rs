@@ -70,7 +70,7 @@ impl Watch {
         for listener in &self.insecure {
             tracing::warn!(
                 listener,
-                "trusted-network: no TLS and no tokens; whoever reaches this address can read domains' names, have calls \
+                "trusted-network: no TLS and no tokens; any process that reaches this address can read domains' names, have calls \
                  refused, and, by HTTP, change what is in force"
             );
         }

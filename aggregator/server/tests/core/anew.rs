@@ -180,7 +180,7 @@ fn limits_made_anew_rule_nobody_since_their_numbers_are_other_versions() {
     world.push(LIMITS);
     world.run_for(Span::from_secs(3));
     let why = world.why_not_ready();
-    assert!(why[0].contains("made anew, and version 1"), "{why:?}");
+    assert!(why[0].contains("recreated, and version 1"), "{why:?}");
     let versions: Vec<u64> = world
         .digests()
         .partitions

@@ -47,7 +47,7 @@ fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
     });
     again.run_for(Span::from_secs(1));
     let why = again.why_not_ready();
-    assert!(why[0].contains("evidence and totals"), "{why:?}");
+    assert!(why[0].contains("decision records and totals"), "{why:?}");
     let waiting = again.gauges().denials_waiting as usize;
     // At most the bound and what one record caused.
     assert!((65_536..65_536 + 500).contains(&waiting), "{waiting}");

@@ -110,7 +110,7 @@ fn a_core_of_a_fleet_rules_what_it_is_assigned_and_nothing_else() {
     world.run_for(Span::from_secs(1));
     assert_eq!(
         world.why_not_ready(),
-        ["partitions have not been shared out yet"]
+        ["partitions have not been assigned yet"]
     );
     let before = world.log.streams.clone();
     world.step(Event::Assigned(vec![1, 3]));

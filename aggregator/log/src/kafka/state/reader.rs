@@ -54,14 +54,18 @@ impl StateReader {
             let record = record(message);
             if seen.enter_record(partition, &record, at, rules).is_err() {
                 let offset = record.offset;
-                tracing::warn!(partition, offset, "a foreign record among snapshots");
+                tracing::warn!(
+                    partition,
+                    offset,
+                    "a record that is not part of a snapshot is skipped"
+                );
             }
             true
         })?;
         let (whole, passed_over) = seen.candidates();
         for (id, why) in passed_over {
             let (upto, group) = (id.upto, &id.group);
-            tracing::warn!(partition, upto, %group, why, "a snapshot is passed over");
+            tracing::warn!(partition, upto, %group, why, "a snapshot is skipped");
         }
         self.state.with_catalogue(partition, |known| *known = seen);
         Ok(whole)
@@ -107,7 +111,7 @@ impl StateReader {
         let read = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break Err(self.state.kafka("nothing was heard in time"));
+                break Err(self.state.kafka("nothing was received in time"));
             }
             match self.client.poll(left) {
                 Some(Ok(message)) => {

@@ -140,7 +140,7 @@ impl StateWriter {
             catalogue.take_over(partition, whole, now_ms, keep_hourly)
         });
         if let Err(error) = writing::drop_all(self, &outlived) {
-            tracing::warn!(partition, %error, "snapshots that were outlived stay");
+            tracing::warn!(partition, %error, "outdated snapshots cannot be removed");
         }
         Ok(offset)
     }

@@ -116,7 +116,7 @@ impl<'a> Cluster<'a> {
                 return Err(refused(topic, "Create", code));
             }
             Some(Err((_, code))) => return Err(cannot(code.to_string())),
-            None => return Err(cannot("the broker said nothing of it".to_owned())),
+            None => return Err(cannot("the broker's answer does not contain it".to_owned())),
         }
         self.await_topic(topic)
     }
@@ -131,7 +131,7 @@ impl<'a> Cluster<'a> {
             if KNOWN_WITHIN < begun.elapsed() {
                 return Err(KafkaFault::Topic {
                     topic: topic.to_owned(),
-                    why: "it was created, and is still not known".to_owned(),
+                    why: "it was created, but brokers do not know it yet".to_owned(),
                 });
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -155,7 +155,7 @@ impl<'a> Cluster<'a> {
             None => {
                 return Err(KafkaFault::Topic {
                     topic: topic.to_owned(),
-                    why: "the broker said nothing of its properties".to_owned(),
+                    why: "the broker's answer does not contain its properties".to_owned(),
                 });
             }
         };

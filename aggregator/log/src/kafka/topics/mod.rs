@@ -271,7 +271,7 @@ pub(super) fn prepare(
             Err(fault @ KafkaFault::Unreachable { .. }) => return Err(fault),
             // An older fleet may lack the right to create it.
             Err(fault) if !topic.is_required() => {
-                tracing::warn!(%fault, "it can be done without");
+                tracing::warn!(%fault, "an optional kafka topic is missing or differs");
             }
             Err(fault) => return Err(fault),
         }
@@ -302,7 +302,7 @@ fn judge(report: TopicReport) -> Result<(), KafkaFault> {
                 why,
             });
         }
-        tracing::warn!(topic, setting = name, found, %expected, why, "a kafka topic should be otherwise");
+        tracing::warn!(topic, setting = name, found, %expected, why, "a kafka topic differs from what is recommended");
     }
     Ok(())
 }

@@ -132,7 +132,7 @@ pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
                 true => Weight::Must,
                 false => Weight::Should,
             },
-            why: "pairs are dealt to partitions by their number, for ever",
+            why: "the number of partitions determines the partition of a pair, for ever",
         },
         Need {
             setting: "replication.factor",
@@ -153,7 +153,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         must(
             "message.timestamp.type",
             "LogAppendTime",
-            "append times are the log's, not those of whoever wrote",
+            "append times must be the broker's, not the writer's",
         ),
         must(
             "unclean.leader.election.enable",
@@ -171,14 +171,14 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
             // If only one broker were in sync, its loss would take acknowledged records.
             expected: Expected::AtLeast(if REPLICATION <= copies { 2 } else { 1 }),
             weight: Weight::Should,
-            why: "what one broker alone has is lost with it",
+            why: "records that only one broker has are lost with it",
         },
     ];
     match topic {
         Topic::Hits | Topic::Denials | Topic::Limits => needs.push(must(
             "cleanup.policy",
             "delete",
-            "compaction would take records that are needed",
+            "compaction would remove records that are needed",
         )),
         Topic::State | Topic::Members => needs.push(must(
             "cleanup.policy",
@@ -222,7 +222,7 @@ fn retention(topic: Topic, hits_kept_ms: Option<&str>) -> Vec<Need> {
             must("retention.bytes", "-1", "limits are kept for ever"),
         ]),
         Topic::Hits => {
-            let why = "recovery begins at a snapshot, and goes on with hits";
+            let why = "recovery begins at a snapshot, and continues with the hits after it";
             vec![kept(RETENTION_MIN_MS, why), unbounded(why)]
         }
         Topic::Denials => {

@@ -257,7 +257,7 @@ impl Views<'_> {
             Some(partition) if partition.ruler.pair(resource, domain).is_none() => {
                 Err(AmendmentRefused::Nothing {
                     what: format!(
-                        "{} {}: nothing is remembered of this pair",
+                        "{} {}: the aggregator has no state of this pair",
                         escaped(resource),
                         escaped(domain)
                     ),

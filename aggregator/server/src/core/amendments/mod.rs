@@ -174,7 +174,7 @@ impl Proposals {
         tracing::info!(
             who = proposal.who,
             why = proposal.why,
-            "an operator asks: {what}"
+            "requested by an operator: {what}"
         );
         let waiting = Waiting {
             id,
@@ -192,7 +192,7 @@ impl Proposals {
     /// The log could not take the amendment, or did not acknowledge it.
     pub(super) fn failed(&mut self, push: u128, why: &str, env: &mut Environment) {
         if let Some(waiting) = self.0.remove(&push) {
-            let why = format!("the log did not take it ({why}): look at what is in force");
+            let why = format!("the log did not accept it ({why}): check what is in force");
             env.reply(
                 waiting.id,
                 Reply::Amended(Err(AmendmentRefused::NotNow { why })),

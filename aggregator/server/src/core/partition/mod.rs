@@ -334,8 +334,8 @@ impl Partition {
             Stage::Ruling | Stage::RulingAgain if self.announcing => None,
             Stage::Restoring { .. } => Some(format!("partition {index}: being restored")),
             Stage::Headless { first, .. } => Some(format!(
-                "partition {index}: the log begins at offset {first}, and no snapshot has what came before: waits for \
-                 one of the other group that rules it"
+                "partition {index}: the log begins at offset {first}, and no snapshot covers the records before: waits for \
+                 a snapshot of another group that rules it"
             )),
             Stage::Ruling => Some(format!("partition {index}: waits for its first tick")),
             Stage::CatchingUp | Stage::Returning => Some(format!(
@@ -343,13 +343,13 @@ impl Partition {
                 self.position.next
             )),
             Stage::RulingAgain => Some(format!(
-                "partition {index}: rules what is denied again under new limits"
+                "partition {index}: rules denied pairs again under new limits"
             )),
             Stage::Waiting { version } => Some(format!(
                 "partition {index}: waits for limits version {version}"
             )),
             Stage::Recording => Some(format!(
-                "partition {index}: waits until the log has evidence and totals of what it ruled"
+                "partition {index}: waits until the log has the decision records and totals of its rulings"
             )),
             Stage::Stopped { why } => Some(format!("partition {index}: stopped: {why}")),
         }

@@ -65,13 +65,16 @@ impl Stage {
             Self::Restoring { .. } => ("restoring", None),
             Self::Headless { .. } => (
                 "headless",
-                Some("for a snapshot of another group: the log's beginning is gone".to_owned()),
+                Some("for a snapshot of another group: the log's beginning was removed".to_owned()),
             ),
             Self::CatchingUp | Self::Returning => ("catching_up", None),
             Self::Ruling => ("ruling", None),
             Self::RulingAgain => ("ruling_again", None),
             Self::Waiting { version } => ("waiting", Some(format!("for limits version {version}"))),
-            Self::Recording => ("recording", Some("for its evidence and totals".to_owned())),
+            Self::Recording => (
+                "recording",
+                Some("for its decision records and totals".to_owned()),
+            ),
             Self::Stopped { why } => ("stopped", Some(why.clone())),
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn of_resource(of: &ByResource) -> [Row; 5] {
         ),
         (
             "tollgate_resource_near_total",
-            "Times that agents were told of a pair near its limit, by resource.",
+            "Notices to agents of a pair near its limit, by resource.",
             of.near,
         ),
         (

@@ -68,7 +68,7 @@ const MEASURED: [Gauge; 19] = [
     }),
     (
         "tollgate_agents_beating",
-        "Agents' epochs that beat, by partition.",
+        "Agents' epochs that send heartbeats, by partition.",
         |g| g.agents_beating,
     ),
     (
@@ -83,7 +83,7 @@ const MEASURED: [Gauge; 19] = [
     ),
     (
         "tollgate_denials_waiting",
-        "Statements whose evidence the log may not have yet.",
+        "Statements whose decision record the log may not have yet.",
         |g| g.denials_waiting,
     ),
     (
@@ -98,7 +98,7 @@ const MEASURED: [Gauge; 19] = [
     ),
     (
         "tollgate_namespace_switches",
-        "Namespaces whose switches are turned over what the document says.",
+        "Namespaces with switches that override the limits document.",
         |g| g.switches,
     ),
     (
