@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = Agent::from_env()?;
     let reports = agent.copies("reports");
     if !agent.ready(Duration::from_secs(2)).await {
-        eprintln!("no aggregator is heard: every report is made at once");
+        eprintln!("no aggregator answers: every report is made at once");
     }
     let making: Vec<_> = (1..=count)
         .map(|number| tokio::spawn(make(reports.clone(), tenant.clone(), number)))

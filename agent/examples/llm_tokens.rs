@@ -110,7 +110,7 @@ fn main() -> Outcome<()> {
         .build()?;
     for agent in &agents {
         if !runtime.block_on(agent.ready(Duration::from_secs(5))) {
-            eprintln!("no aggregator is heard: everything is let through");
+            eprintln!("no aggregator answers: everything is let through");
         }
     }
     let begin = Instant::now();

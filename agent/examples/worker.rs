@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = Agent::from_env()?;
     let jobs = agent.rate("jobs");
     if !agent.ready(Duration::from_secs(2)).await {
-        eprintln!("no aggregator is heard: every job is done at once");
+        eprintln!("no aggregator answers: every job is done at once");
     }
     let begun = Instant::now();
     // Ordered by when they may be tried; at first all at once.

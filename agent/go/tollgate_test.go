@@ -21,7 +21,7 @@ func opened(t testing.TB) *Agent {
 	}
 	t.Cleanup(func() { _ = agent.Close(5 * time.Second) })
 	if !agent.Ready(20 * time.Second) {
-		t.Fatal("no aggregator is heard")
+		t.Fatal("no aggregator answers")
 	}
 	return agent
 }

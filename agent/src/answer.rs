@@ -360,7 +360,7 @@ const fn copies_name(scope: Scope) -> &'static str {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
-            Cause::Full => write!(f, "as many copies in use as may be ({})", self.scope)?,
+            Cause::Full => write!(f, "the limit on copies in use is reached ({})", self.scope)?,
             Cause::NotRate => f.write_str("limited by copies, not by rate: see `Agent::copies`")?,
             cause => write!(f, "rate limited ({cause})")?,
         }

@@ -120,7 +120,7 @@ pub enum Misuse {
     #[error("0 copies: expected at least 1")]
     NoCopies,
     /// The minimum is above the maximum.
-    #[error("{min} to {max} copies: expected the least not to be above the most")]
+    #[error("{min} to {max} copies: expected a minimum that is not above the maximum")]
     MinAboveMax {
         /// The minimum.
         min: u32,
@@ -134,9 +134,9 @@ pub enum Misuse {
     /// [`Copies::reserve_confirmed`](crate::Copies::reserve_confirmed). Returned only once the agent knows the
     /// resource's limits ([`Agent::ready`](crate::Agent::ready)); before that, the agent does not know that the
     /// resource is strict, and [`Copies::reserve`](crate::Copies::reserve) lets the call through.
-    #[error("the resource is strict: its copies are had by `reserve_confirmed`")]
+    #[error("the resource is strict: expected `reserve_confirmed`")]
     Strict,
     /// The resource is not strict: its aggregators send no grant to wait for.
-    #[error("the resource is optimistic: its copies are had by `reserve`")]
+    #[error("the resource is optimistic: expected `reserve`")]
     Optimistic,
 }

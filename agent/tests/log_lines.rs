@@ -186,11 +186,11 @@ fn an_aggregator_neither_fills_the_log_nor_writes_lines_of_its_own() {
     let seconds = began.elapsed().as_secs() + 2;
     for about in [
         "the log refused a batch of hits",
-        "no connection to an aggregator, because of credentials; where there is no other, calls are let through",
+        "no connection to an aggregator, because of credentials; without another connection, calls are let through",
         "ended a connection to an aggregator",
-        "an aggregator is not followed: 1024 are",
-        "meets another aggregator of the fleet",
-        "a connection is gone",
+        "an aggregator is not followed: 1024 are followed already",
+        "found another aggregator of the fleet",
+        "a connection was lost",
     ] {
         assert!(lines.contains_key(about), "{about}: {:?}", lines.keys());
     }

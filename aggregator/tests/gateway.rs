@@ -151,7 +151,10 @@ fn strict_copies_are_granted_by_an_aggregator() {
     let refused = gateway.decide(&question);
     assert_eq!(refused["allowed"], false, "{refused}");
     let cause = refused["cause"].as_str().unwrap();
-    assert!(cause.contains("as many copies in use as may be"), "{cause}");
+    assert!(
+        cause.contains("the limit on copies in use is reached"),
+        "{cause}"
+    );
     // Programs generate clients from it.
     let described = served.json("/v1/openapi.json");
     assert!(described["paths"]["/v1/holds"].is_object(), "{described}");

@@ -92,9 +92,7 @@ pub fn is_hidden(character: char) -> bool {
 
 /// A fault of an escape that somebody typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "has an escape at byte {at} that is none: expected \\\\, \\n, \\r, \\t, \\xHH or \\u{{HEX}}"
-)]
+#[error("has an invalid escape at byte {at}: expected \\\\, \\n, \\r, \\t, \\xHH or \\u{{HEX}}")]
 pub struct EscapeFault {
     /// The position of its backslash.
     pub at: usize,

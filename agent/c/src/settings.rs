@@ -39,7 +39,7 @@ pub(crate) enum SettingsFault {
     NotAPair { found: String },
     #[error("settings: {name:?}: not known, expected one of {}", NAMES.join(", "))]
     Unknown { name: String },
-    #[error("settings: {name}: stands there twice")]
+    #[error("settings: {name}: given twice")]
     Twice { name: String },
     #[error("settings: {name} = {value:?}: expected {expected}")]
     Value {
@@ -140,7 +140,7 @@ mod tests {
                 "aggregator=a:1",
                 "\"aggregator\": not known, expected one of aggregators, ",
             ),
-            ("name=a; name=b", "name: stands there twice"),
+            ("name=a; name=b", "name: given twice"),
             (
                 "127.0.0.1:7401",
                 "\"127.0.0.1:7401\": expected `name=value`",

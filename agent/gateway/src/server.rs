@@ -220,6 +220,6 @@ fn routes(listen: &Listen, shared: Shared, metrics: Option<PrometheusHandle>) ->
 async fn ready(State(shared): State<Shared>) -> Response {
     match shared.agent.ready(Duration::ZERO).await {
         true => "ready\n".into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "no aggregator is heard\n").into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "no aggregator answers\n").into_response(),
     }
 }

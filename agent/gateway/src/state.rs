@@ -92,7 +92,7 @@ impl Undecided {
             Self::Strict => "the resource is strict: its copies are granted by an aggregator",
             Self::NegativeHits => "negative hits of a resource that is limited by rate",
             Self::NotHeld => "copies that are not held here",
-            Self::Misuse => "the call makes no sense",
+            Self::Misuse => "the call is invalid",
         }
     }
 }

@@ -17,7 +17,7 @@ final class Check {
 
     public static void main(String[] arguments) throws InterruptedException {
         Tollgate agent = Tollgate.open("aggregators=" + arguments[0] + "; name=java");
-        expect(agent.ready(WITHIN), "no aggregator is heard");
+        expect(agent.ready(WITHIN), "no aggregator answers");
         refusals(agent);
         costs(agent);
         copies(agent);

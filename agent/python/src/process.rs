@@ -46,7 +46,7 @@ impl AgentSettings {
         let made = std::thread::spawn(move || settings.build()).join();
         match made {
             Ok(made) => made.map_err(|error| PyValueError::new_err(error.to_string())),
-            Err(_) => Err(PyRuntimeError::new_err("the agent could not be made")),
+            Err(_) => Err(PyRuntimeError::new_err("the agent could not be created")),
         }
     }
 }

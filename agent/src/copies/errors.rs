@@ -18,7 +18,7 @@ pub enum HoldFault {
         held: u32,
     },
     /// The hold is not tracked, so its copies cannot be passed on.
-    #[error("the hold is not on record")]
+    #[error("the hold is not tracked")]
     Unrecorded,
     /// The hold was ended, by its age or an operator: its copies no longer count, and cannot be passed on. All that
     /// remains is to drop it.
@@ -42,10 +42,10 @@ pub enum SeizeError {
     #[error("not seized: {0}")]
     Refused(Why),
     /// No verdict came in time.
-    #[error("no verdict came in time")]
+    #[error("no verdict arrived in time")]
     TimedOut,
     /// The agent has ended, or tracks as many holds as it may.
-    #[error("the agent takes no holds")]
+    #[error("the agent has ended, or tracks as many holds as allowed")]
     NoRoom,
     /// The resource is limited by rate.
     #[error("the resource is limited by rate, not by copies")]

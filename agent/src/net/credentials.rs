@@ -67,7 +67,7 @@ impl TokenFile {
             // Limited, because this runs for each connection, and a peer may close connections.
             Err(fault) => {
                 if let Some(unsaid) = self.lines.may() {
-                    tracing::warn!(%fault, unsaid, "the token that was read before is shown");
+                    tracing::warn!(%fault, unsaid, "the token file cannot be used; the agent still presents the previous token");
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Credentials {
                 if let Err(fault) = tls.refresh()
                     && let Some(unsaid) = self.tls_lines.may()
                 {
-                    tracing::warn!(%fault, unsaid, "changed files for TLS cannot be used; those before them are");
+                    tracing::warn!(%fault, unsaid, "changed files for TLS cannot be used; the previous ones stay in use");
                 }
                 let session = tls.session(&peer.to_string());
                 let session = session.map_err(|fault| SocketFault::Tls(fault.to_string()))?;

@@ -212,7 +212,7 @@ impl ClientContext for Reports {
                     tracing::warn!(
                         %reason,
                         unsaid,
-                        "kafka does not let this agent in: expected the properties that its brokers ask for"
+                        "kafka refuses this agent: expected the properties that its brokers require"
                     );
                 }
             }
@@ -241,7 +241,7 @@ impl ProducerContext for Reports {
             && let Some(unsaid) = self.lines.may()
         {
             let topic = message.topic();
-            tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Write: this agent may not, and hits are lost");
+            tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Write: this agent lacks the right, so hits are lost");
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
         let delivered = DriverEvent::Delivered {
@@ -342,7 +342,7 @@ impl Producing {
             {
                 tracing::warn!(
                     unsaid,
-                    "kafka topic `{}`: it is not there, or this agent may not see it: expected the right to Write",
+                    "kafka topic `{}`: it does not exist, or this agent may not see it: expected the right to Write",
                     self.topic
                 );
             }
@@ -375,12 +375,12 @@ impl Producing {
         match Self::begin(config, topic, self.events.clone(), Arc::clone(&self.lines)) {
             Ok(fresh) => {
                 if matches!(fresh.partitions(), Ok(Some(_))) {
-                    tracing::debug!("the kafka producer reached nobody; it is made anew");
+                    tracing::debug!("the kafka producer reached no broker; it is recreated");
                     self.let_go();
                     *self = fresh;
                 }
             }
-            Err(error) => tracing::error!(%error, "the kafka producer cannot be made anew"),
+            Err(error) => tracing::error!(%error, "the kafka producer cannot be recreated"),
         }
     }
 

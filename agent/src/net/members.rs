@@ -130,7 +130,7 @@ fn say(error: &KafkaError, topic: &str, lines: &LogLines) {
     let is_about_rights =
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
     if is_about_rights && let Some(unsaid) = lines.may() {
-        tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Read: this agent may not, and finds no aggregator");
+        tracing::warn!(%error, unsaid, "kafka topic `{topic}`: Read: this agent lacks the right, so it finds no aggregator");
     } else {
         tracing::debug!(%error, "kafka members");
     }

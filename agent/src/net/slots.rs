@@ -108,7 +108,7 @@ impl Slots {
                     %endpoint,
                     %fault,
                     unsaid,
-                    "no connection to an aggregator, because of credentials; where there is no other, calls are let through"
+                    "no connection to an aggregator, because of credentials; without another connection, calls are let through"
                 );
             }
             return;
@@ -118,7 +118,7 @@ impl Slots {
                 Counters::add(&self.counters.names_not_resolved, 1);
             }
             if let Some(unsaid) = self.lines.gone.may() {
-                tracing::debug!(%endpoint, %fault, unsaid, "a connection is gone");
+                tracing::debug!(%endpoint, %fault, unsaid, "a connection was lost");
             }
             return;
         }

@@ -329,11 +329,11 @@ impl Socket {
             return Err(SocketFault::Slow("a message did not end within 5 s"));
         }
         if is_over(self.stalled, STALL_MAX) {
-            return Err(SocketFault::Slow("nothing was taken for 10 s"));
+            return Err(SocketFault::Slow("the peer accepted nothing for 10 s"));
         }
         let silent = now.saturating_duration_since(self.heard);
         if self.pings && SILENCE_MAX <= silent {
-            return Err(SocketFault::Slow("nothing came for 10 s"));
+            return Err(SocketFault::Slow("nothing arrived for 10 s"));
         }
         if self.pings && PING_AFTER <= silent && !self.is_pinged {
             self.is_pinged = true;

@@ -211,7 +211,7 @@ impl Transport for Sockets {
             Counters::add(&self.counters.members_not_followed, 1);
             if let Some(unsaid) = self.lines.not_followed.may() {
                 let address = excerpt(&address);
-                tracing::warn!(%address, unsaid, "an aggregator is not followed: {PEERS_MAX} are");
+                tracing::warn!(%address, unsaid, "an aggregator is not followed: {PEERS_MAX} are followed already");
             }
             return None;
         };
@@ -219,7 +219,7 @@ impl Transport for Sockets {
         let events = self.events.upgrade()?;
         if let Some(unsaid) = self.lines.followed.may() {
             let address = excerpt(&address);
-            tracing::debug!(%address, unsaid, "meets another aggregator of the fleet");
+            tracing::debug!(%address, unsaid, "found another aggregator of the fleet");
         }
         let endpoint = format!("tcp://{address}");
         let inbox = Inbox::new(events, self.room.clone());

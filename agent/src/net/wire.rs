@@ -91,7 +91,7 @@ fn tls_or_io(error: io::Error) -> SocketFault {
         io::ErrorKind::InvalidData => SocketFault::Tls(error.to_string()),
         // A peer without TLS closes the connection, or waits until it is given up.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => SocketFault::Tls(
-            "TLS: the peer closed the connection within the handshake; it may speak none"
+            "TLS: the peer closed the connection during the handshake; it may not speak TLS"
                 .to_owned(),
         ),
         _ => error.into(),

@@ -102,7 +102,7 @@ pub fn run(global: &Global, args: &GatewayArgs) -> Result<Exit, Failure> {
                 .map_err(|error| Failure::Gateway(error.to_string()))?,
         };
         if !agent.ready(READY_WITHIN).await {
-            tracing::warn!("no aggregator is connected yet: requests are let through until one is");
+            tracing::warn!("no aggregator answers yet: requests are let through until one does");
         }
         match (&listen, gateway.address()) {
             (Listen::Unix(path), _) => tracing::info!(socket = %path.display(), "listening"),

@@ -66,7 +66,7 @@ pub enum FieldFault {
         expected: &'static str,
     },
     /// The domain that stands for all domains: agents may only record calls of a single one.
-    #[error("`*` is everybody, expected one domain")]
+    #[error("`*` stands for all domains, expected one domain")]
     Everybody,
     /// A text that is not UTF-8.
     #[error("not UTF-8")]

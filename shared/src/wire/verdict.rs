@@ -460,7 +460,7 @@ impl std::fmt::Display for Why {
             Self::TransferExists => "a transfer of this id is staged already",
             Self::HoldExists => "a hold of this number exists already",
             Self::EpochOver => "the agent's epoch is over",
-            Self::AtCapacity => "as many holds are kept as may be",
+            Self::AtCapacity => "the maximum number of holds is reached",
             Self::Unconfigured => "the resource is not configured",
             Self::Misrouted => "the resource belongs to another partition",
         })

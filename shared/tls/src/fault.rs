@@ -18,7 +18,7 @@ pub enum TlsFault {
         source: std::io::Error,
     },
     /// A token was given in place of its file's path.
-    #[error("found a token (tg1_…), expected the path of the file that it stands in")]
+    #[error("found a token (tg1_…), expected the path of the file that contains it")]
     TokenForPath,
     /// Other users can read a file with a secret, or write one that determines which peers are trusted.
     #[error("{}: {fault}", path.display())]
@@ -49,7 +49,7 @@ pub enum TlsFault {
         expected: &'static str,
     },
     /// A certificate is not valid now.
-    #[error("{}: the certificate is valid {validity}, and this machine's clock says {now}: expected a certificate that is valid now, or a clock that is right", path.display())]
+    #[error("{}: the certificate is valid {validity}, and this machine's clock says {now}: expected a certificate that is valid now, or a correct clock", path.display())]
     NotValidNow {
         /// The file.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum TlsFault {
         now: String,
     },
     /// The private key is not the certificate's.
-    #[error("{} and {}: the key does not belong to the first certificate of the file, expected the two that were made together", cert.display(), key.display())]
+    #[error("{} and {}: the key does not belong to the first certificate of the file, expected the two that were created together", cert.display(), key.display())]
     Mismatch {
         /// The file with the certificate.
         cert: PathBuf,
@@ -81,8 +81,8 @@ pub enum TlsFault {
     },
     /// A peer that trusts these CAs does not trust the certificate.
     #[error(
-        "{}: no CA in {} has issued it, or the chain lacks an intermediate certificate, so that whoever believes those CAs \
-         refuses it: expected the certificate and behind it, in the same file, all that stand between it and its CA",
+        "{}: no CA in {} has issued it, or the chain lacks an intermediate certificate, so that peers that trust those CAs \
+         refuse it: expected the certificate and behind it, in the same file, all certificates between it and its CA",
         path.display(), ca.display()
     )]
     Chain {

@@ -53,7 +53,7 @@ async fn strict_copies_are_had_once_an_aggregator_has_granted_them() {
     let refusing = async { kit.rule("licences", waiting(kit).await, Ruling::Full(Scope::Pair)) };
     let (refused, ()) = tokio::join!(running.post(&question), refusing);
     assert!(
-        refused.contains("as many copies in use as may be"),
+        refused.contains("the limit on copies in use is reached"),
         "{refused}"
     );
 

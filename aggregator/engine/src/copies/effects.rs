@@ -99,7 +99,7 @@ pub enum OpRefused {
         copies: u32,
     },
     /// The resource keeps as many holds as its bound allows. The copies are not counted.
-    #[error("as many holds are kept as may be")]
+    #[error("the maximum number of holds is reached")]
     AtCapacity,
 }
 

@@ -390,7 +390,7 @@ pub enum Stop {
     },
     /// An activation of a version whose text is not at hand.
     #[error(
-        "limits version {version}, which the pointer at offset {offset} brings in, is not at hand"
+        "limits version {version}, which the limits activation at offset {offset} names, is not known"
     )]
     MissingVersion {
         /// The version.
