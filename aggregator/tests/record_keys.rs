@@ -120,14 +120,14 @@ async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
     served.await_json("/v1/denials", |view| view["denials"][0]["domain"] == "acme");
     stop(served);
     let key_file = ["--key-file", "keys/fleet.keys"];
-    let line = "aggregators' records under the keys k1 are taken as good";
+    let line = "aggregators' records under the keys k1 are accepted unverified";
     let (exit, report, text) = audit(dir.path(), &key_file);
     assert_eq!(
         (exit, report.get("unchecked_keys")),
         (0, None),
         "{report:#}"
     );
-    assert!(!text.contains("taken as good"), "{text}");
+    assert!(!text.contains("accepted unverified"), "{text}");
     let (exit, report, text) = audit(dir.path(), &[]);
     assert_eq!(
         (exit, &report["unchecked_keys"]),
@@ -156,7 +156,7 @@ async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
         assert!(exit == 0 && text.contains(line), "{command:?}: {text}{why}");
         let (exit, text, why) = run(dir.path(), &[command, &key_file].concat());
         assert!(
-            exit == 0 && !text.contains("taken as good"),
+            exit == 0 && !text.contains("accepted unverified"),
             "{command:?}: {text}{why}"
         );
     }

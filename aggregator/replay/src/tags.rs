@@ -56,7 +56,7 @@ pub fn unchecked_line(ids: &[String]) -> Option<String> {
     let named = ids.join(", ");
     (!ids.is_empty()).then(|| {
         format!(
-            "aggregators' records under the keys {named} are taken as good: their tags cannot be checked without the \
+            "aggregators' records under the keys {named} are accepted unverified: their tags cannot be checked without the \
              keys (--key-file)"
         )
     })

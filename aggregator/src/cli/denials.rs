@@ -185,7 +185,7 @@ fn row(denial: &Value) -> Result<[String; 6], Failure> {
     let scope = match (denial.domain, denial.group) {
         (Some(domain), _) => domain.into(),
         (_, Some(group)) => format!("group {group}"),
-        _ => "(everybody)".to_owned(),
+        _ => "(all domains)".to_owned(),
     };
     let limit = match (denial.limit, denial.window_us) {
         (0, 0) => "-".to_owned(),
@@ -237,7 +237,7 @@ mod tests {
         );
         assert_eq!(
             told(&denial("resource", null.clone(), null, 900_000.into())),
-            "900ms|r|(everybody)|tier 1|5 / 10.0s|c"
+            "900ms|r|(all domains)|tier 1|5 / 10.0s|c"
         );
     }
 }

@@ -195,7 +195,7 @@ fn text(name: &str, bytes: &[u8]) -> String {
 fn scope(scope: &Scope) -> String {
     match scope {
         Scope::Pair(domain) => format!("\"{}\"", escaped(domain)),
-        Scope::Resource => "everybody".to_owned(),
+        Scope::Resource => "all domains".to_owned(),
         Scope::Group(group) => format!("group \"{}\"", escaped(group)),
     }
 }

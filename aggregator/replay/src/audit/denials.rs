@@ -32,7 +32,7 @@ impl Denials {
                     let next = self.next.replace(record.offset + 1);
                     if let Some(next) = next.filter(|next| *next < record.offset) {
                         let text =
-                            format!("records are not there, up to offset {}", record.offset - 1);
+                            format!("records are missing, up to offset {}", record.offset - 1);
                         let place = (index, "denials", next);
                         part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
                     }

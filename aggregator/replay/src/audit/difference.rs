@@ -196,7 +196,7 @@ impl fmt::Display for Difference {
             write!(f, ": {}", escaped(resource))?;
             match &self.domain {
                 Some(domain) => write!(f, " of {}", escaped(domain))?,
-                None => f.write_str(" of everybody")?,
+                None => f.write_str(" of all domains")?,
             }
         }
         write!(f, ": {}", self.text)?;

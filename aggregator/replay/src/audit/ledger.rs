@@ -122,7 +122,7 @@ impl Ledger {
             return part.remark("old_repeats", 1, recorded.offset, text);
         }
         let Ok(at) = self.expected.binary_search_by_key(&key, |e| e.key) else {
-            let text = "was announced, and the replay states nothing at this place";
+            let text = "was announced, and the replay states nothing at this log position";
             return part.differs(Difference {
                 found: Some(Stated::of(&announced.statement.says)),
                 recorded_at: Some(recorded.offset),
@@ -214,9 +214,7 @@ impl Ledger {
             return part.remark("recorded_late", 1, recorded.offset, text);
         }
         let behind = overtaking.unwrap_or_default();
-        let text = format!(
-            "is recorded behind a later statement, which stands at denials offset {behind}"
-        );
+        let text = format!("is recorded behind a later statement, at denials offset {behind}");
         part.differs(Difference {
             recorded_at: Some(recorded.offset),
             ..Difference::of_statement(DifferenceKind::Order, announced, text)
@@ -252,7 +250,7 @@ impl Ledger {
             if expected.key.0 < proved {
                 self.miss(expected, part);
             } else {
-                let text = "statements at the log's end that nobody can have recorded yet";
+                let text = "statements at the log's end that cannot have been recorded yet";
                 part.remark("pending", 1, expected.key.0, text);
             }
         }

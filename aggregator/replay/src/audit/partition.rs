@@ -99,7 +99,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         let share = work.task.model.share(source.hits_bytes());
         let sample = Sample::new(index, source.partitions(), share);
         if 0 < next && sample.is_some() {
-            let text = "the model was not asked: the replay begins at a snapshot";
+            let text = "the model checked nothing: the replay begins at a snapshot";
             part.remark("model_not_asked", 1, next, text);
         }
         Ok(Self {
@@ -156,7 +156,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             return;
         };
         if self.next < end && !self.behind {
-            let text = format!("the last records are not there, up to offset {}", end - 1);
+            let text = format!("the last records are missing, up to offset {}", end - 1);
             let place = (self.index, "hits", self.next);
             part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
         } else {
@@ -209,17 +209,14 @@ impl<'w, 'a> Auditor<'w, 'a> {
         let offset = delivered.offset;
         if offset < self.next {
             if in_range {
-                let text = "records that stand in the log twice at one offset";
+                let text = "records that are in the log twice at one offset";
                 part.remark("redelivered", 1, offset, text);
             }
             return Ok(());
         }
         let missing = offset - self.next;
         if 0 < missing {
-            let text = format!(
-                "{missing} records are not there, up to offset {}",
-                offset - 1
-            );
+            let text = format!("{missing} records are missing, up to offset {}", offset - 1);
             let place = (self.index, "hits", self.next);
             part.differs(Difference::of_record(DifferenceKind::Gap, place, text));
         }
@@ -272,7 +269,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
                 return;
             }
             Met::Undecodable(why) => {
-                let text = format!("records that nobody can read ({why})");
+                let text = format!("records that cannot be read ({why})");
                 return part.remark("undecodable", 1, offset, &text);
             }
             Met::Skipped => {
@@ -308,7 +305,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
                     "hold operations or beats of an epoch that was over: not applied",
                 ),
                 Fate::TooManyAgents { .. } => ("agents", "batches of agents beyond the bound"),
-                Fate::OfAnotherLog => ("foreign", "ticks of another log: not heeded"),
+                Fate::OfAnotherLog => ("foreign", "ticks of another log: ignored"),
                 Fate::TotalOutOfOrder => ("totals", "totals that came again: not counted twice"),
                 _ => continue,
             };
@@ -316,7 +313,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         }
         for correction in &self.replay.rulings().corrections {
             let text = format!(
-                "batches whose stamps were moved, because the agent's clock is wrong (first: {}, by {} us)",
+                "batches whose timestamps were corrected, because the agent's clock is wrong (first: {}, by {} us)",
                 correction.agent, correction.moved_us
             );
             part.remark("clocks", 1, offset, &text);

@@ -330,7 +330,7 @@ impl fmt::Display for AuditReport {
         self.write_excess(f)?;
         writeln!(
             f,
-            "the replay states {} denials and {} lifts; {} were announced exactly so ({} again); {} snapshots and {} testimonies have its digest",
+            "the replay states {} denials and {} lifts; {} were announced exactly so ({} again); {} snapshots and {} state digests are equal to its own",
             self.denials,
             self.lifts,
             self.announced_equal,

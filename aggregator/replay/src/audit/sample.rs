@@ -187,8 +187,7 @@ impl Sample {
         let counted = rulings.counts.iter().any(|of| 0 < of.counts.at_cap);
         if self.at_cap || counted || 0 < rulings.evicted {
             self.at_cap = true;
-            let text =
-                "records that the model was not asked about: the log was at the cap on pairs";
+            let text = "records that the model did not check: the log was at the cap on pairs";
             return part.remark("model_at_cap", 1, offset, text);
         }
         let mut engine: Vec<&ResourceStatement> = rulings

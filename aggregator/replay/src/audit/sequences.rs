@@ -89,7 +89,7 @@ impl Seen {
 
 fn tell(missing: u64, offset: u64, part: &mut PartitionAudit) {
     if 0 < missing {
-        let text = "batches of agents that never came (their sequence numbers are missing)";
+        let text = "batches of agents that never arrived (their sequence numbers are missing)";
         part.remark("sequence_gaps", missing, offset, text);
     }
 }

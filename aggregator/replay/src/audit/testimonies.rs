@@ -74,8 +74,8 @@ impl AuditedDigests {
         let Some(noted) =
             noted.filter(|noted| said.form == DIGEST_FORM && noted.rules == said.rules)
         else {
-            let text = "testimonies of owners that cannot be compared: of another form of digest or rule set, \
-                        or about a place that the replay did not note";
+            let text = "state digests of aggregators that cannot be compared: of another digest format or rule set, \
+                        or of a log position that the replay did not note";
             return part.remark("testimonies", 1, at, text);
         };
         if noted.digest == said.digest {
@@ -83,7 +83,7 @@ impl AuditedDigests {
             return;
         }
         let text = format!(
-            "{} of group {} came to another state than the replay: digest {:032x}, expected {:032x}; said at offset {at}",
+            "{} of group {} came to another state than the replay: digest {:032x}, expected {:032x}; stated at offset {at}",
             said.owner, said.group, said.digest, noted.digest
         );
         let place = (part.partition, "hits", said.offset);

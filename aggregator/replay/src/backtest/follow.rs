@@ -339,10 +339,13 @@ impl std::fmt::Display for FollowReport<'_> {
             count(inputs.batches)
         )?;
         for (what, number) in [
-            ("calls of others were passed over", inputs.passed_over),
+            (
+                "calls on other resources or domains were skipped",
+                inputs.passed_over,
+            ),
             ("records cannot be read", inputs.skipped),
             (
-                "records were gone before they could be read",
+                "records were removed before they could be read",
                 inputs.records_gone,
             ),
         ] {

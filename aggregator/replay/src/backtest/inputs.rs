@@ -123,7 +123,7 @@ impl Inputs {
         notes.extend(self.note_of_clients());
         if 0 < self.passed_over {
             notes.push(format!(
-                "{} rows of other resources or domains were passed over",
+                "{} rows of other resources or domains were skipped",
                 count(self.passed_over)
             ));
         }
@@ -135,12 +135,12 @@ impl Inputs {
         }
         if 0 < self.stepped_back {
             notes.push(format!(
-                "{} stamps step back, by {} at most; calls are played {}",
+                "{} timestamps go back, by {} at most; calls are played {}",
                 count(self.stepped_back),
                 span(self.stepped_back_max_us),
                 match self.order {
-                    "stamps" => "in order of their stamps",
-                    _ => "as recorded, a stamp that steps back as the latest before it",
+                    "stamps" => "in order of their timestamps",
+                    _ => "as recorded, with each timestamp that goes back replaced by the latest before it",
                 }
             ));
         }

@@ -222,7 +222,7 @@ fn push_resources(text: &mut String, resources: &[ResourceReport]) {
     for of in resources.iter().filter(|of| 0 < of.refused_by.unconfigured) {
         let _ = writeln!(
             text,
-            "{} is not configured, and its namespace refuses what is not",
+            "{} is not configured, and its namespace refuses unconfigured resources",
             escaped(&of.resource)
         );
     }

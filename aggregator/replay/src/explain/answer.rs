@@ -73,7 +73,7 @@ fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, Expla
                 ExplainError::NotThere(format!("{code}: {why}"))
             };
             let index = said.position(|said| key(&said.statement) == place);
-            let index = index.ok_or_else(|| none("nothing is stated there".to_owned()))?;
+            let index = index.ok_or_else(|| none("the log has no statement there".to_owned()))?;
             let found = follow.said[index].statement.place.generation;
             match asked.code.map(|code| code.place.generation) {
                 Some(wanted) if wanted != found => {

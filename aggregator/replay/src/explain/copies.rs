@@ -400,7 +400,7 @@ fn holders(copies: &Copies, scope: &Scope) -> Vec<HolderView> {
 fn held_by(holders: &[HolderView], when: &str) -> String {
     let copies: u64 = holders.iter().map(|of| of.copies).sum();
     let named = holders.iter().take(NAMED_MAX).map(|of| {
-        let agent = escaped(of.agent.as_deref().unwrap_or("nobody (staged)"));
+        let agent = escaped(of.agent.as_deref().unwrap_or("no agent (staged)"));
         format!("{} by {agent}", of.copies)
     });
     match copies {

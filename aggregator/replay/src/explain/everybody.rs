@@ -149,10 +149,13 @@ fn answer(
     let over = |end| matches!(asked.until, FollowUntil::Instant(at) if end <= at);
     let Some((index, denial)) = denial.filter(|(_, denial)| !over(denial.end)) else {
         if let (FollowUntil::Place(_), Some(code)) = (asked.until, asked.code) {
-            let text = format!("{code}: nothing is stated there");
+            let text = format!("{code}: the log has no statement there");
             return Err(ExplainError::NotThere(text));
         }
-        let text = format!("everybody's use of {} was not denied", asked.resource);
+        let text = format!(
+            "the use of {} by all domains was not denied",
+            asked.resource
+        );
         explanation.sentences.push(text);
         return Ok(explanation);
     };
@@ -200,7 +203,7 @@ fn tell_window(
         .collect();
     explanation.sentences = vec![
         format!(
-            "everybody's use of {} was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
+            "the use of {} by all domains was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
             explanation.resource,
             Utc(said.since),
             Utc(denial.end),

@@ -254,7 +254,7 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
         // New limits and generations state denials again; only the statement names the pair.
         _ => {
             let said = announced_at(source, code)?;
-            let said = said.ok_or_else(|| none("nothing was announced from there"))?;
+            let said = said.ok_or_else(|| none("nothing was announced for it"))?;
             let domain = match &said.statement.scope {
                 Scope::Pair(domain) => Some(&**domain),
                 Scope::Resource | Scope::Group(_) => None,

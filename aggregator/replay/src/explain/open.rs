@@ -47,11 +47,11 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
             ..=0 => format!("{} us before the denial was recorded", -late_us),
             _ => format!("{late_us} us after the denial was recorded"),
         };
-        let text = format!("{when}: within the delay in which agents hear of it");
+        let text = format!("{when}: within the delay until agents receive it");
         ("within_delay", text)
     } else {
         let text = format!(
-            "{late_us} us after the denial was recorded: the agent had not heard it (blind), or a switch let everything through"
+            "{late_us} us after the denial was recorded: the agent had not received it (blind), or a switch let everything through"
         );
         ("blind", text)
     };
@@ -73,7 +73,7 @@ pub(super) fn explain(explanation: &mut Explanation, follow: &PairFollow, until:
     explanation.version = version_view(follow.replay.book(), follow.version(), explanation);
     let (reason, text) = unruled(limits, &explanation.resource).unwrap_or_else(|| match until {
         FollowUntil::Instant(at) => room(follow, at),
-        _ => ("room", "the log denies it nowhere".to_owned()),
+        _ => ("room", "the log contains no denial of it".to_owned()),
     });
     explanation.reason = reason;
     explanation
@@ -96,7 +96,7 @@ fn unruled(limits: &Limits, resource: &str) -> Option<(&'static str, String)> {
             Some(("no_limit", "nothing limits its resource".to_owned()))
         }
         _ if namespace.ignore_configured => {
-            let text = "its namespace ignores limits: they are ruled and counted, nobody is denied";
+            let text = "its namespace ignores limits: they are ruled and counted, never denied";
             Some(("ignored", text.to_owned()))
         }
         Some(rate) if rate.mode() != Mode::Enforced => {
@@ -126,11 +126,11 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
     match &call.fate {
         EntryFate::Duplicate => (
             "duplicate",
-            format!("{by} stands in a batch that had come before"),
+            format!("{by} is in a batch that had arrived before"),
         ),
         EntryFate::TooOld => (
             "too_old",
-            format!("{by} came to the log more than 10 minutes later: only counted"),
+            format!("{by} arrived in the log more than 10 minutes later: only counted"),
         ),
         EntryFate::Free => ("no_limit", format!("{by} is of a resource without limits")),
         EntryFate::Ruled {
@@ -141,7 +141,7 @@ fn room(follow: &PairFollow, at: Timestamp) -> (&'static str, String) {
         } if 0 < *late => (
             "late",
             format!(
-                "{by} came too late to say: the pair's time had passed it, by {} us",
+                "{by} arrived too late to rule: the pair's time was ahead of it, by {} us",
                 call.appended.since(call.at).as_micros()
             ),
         ),

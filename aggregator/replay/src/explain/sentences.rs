@@ -29,7 +29,7 @@ pub(super) fn tell(
         Cause::Hard => format!("the hard limit was reached ({limit})"),
         Cause::Inaccessible => "the resource is configured without tiers: inaccessible".to_owned(),
         Cause::Unconfigured => {
-            "the resource is not configured, and its namespace does not allow that".to_owned()
+            "the resource is not configured, and its namespace does not allow unconfigured resources".to_owned()
         }
         Cause::Banned => banned(explanation.version.as_ref()),
         Cause::Window(_) | Cause::Quota(_) | Cause::Bucket => {
@@ -55,7 +55,7 @@ pub(super) fn tell(
     }
     if until != denial.end {
         all.push(format!(
-            "as it was said later, it was open again from {} on",
+            "a later statement lifted the denial from {} on",
             Utc(until)
         ));
     }

@@ -370,7 +370,7 @@ fn expect_apart(pieces: &[Piece]) -> Result<(), String> {
     });
     if let Some((one, other)) = adjacent {
         return Err(format!(
-            "{one} and {other} stand together: nobody can tell where one ends"
+            "{one} and {other} are adjacent, so the end of the first is ambiguous"
         ));
     }
     Ok(())

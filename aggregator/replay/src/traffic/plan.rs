@@ -117,8 +117,7 @@ fn is_array(head: &[u8]) -> bool {
 
 fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted) -> Plan {
     if wanted.columns != Columns::default() {
-        let what =
-            "--column: an access log has none; --client and --log-format say where its fields are";
+        let what = "--column: an access log has none; --client and --log-format state where its fields are";
         return Plan::Misfit(what.to_owned());
     }
     let client = wanted.client.as_deref();

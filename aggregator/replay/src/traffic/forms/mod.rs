@@ -197,7 +197,7 @@ fn of_none<'a>(
                 .to_owned(),
         ),
         Some(Lacking::Year) => Err(
-            "stamps have no year, and of stdin nobody knows when it was written: expected a file, or stamps with a year"
+            "stamps have no year, and stdin has no date of its last change: expected a file, or stamps with a year"
                 .to_owned(),
         ),
         Some(Lacking::Address) => Err(format!(

@@ -232,6 +232,6 @@ fn what_is_no_form_is_told_with_what_would_do() {
     assert!(fault("combind", None).contains("expected combined, common, vhost_combined"));
     assert!(fault("$remote_addr $status", None).contains("no instant"));
     assert!(fault("[$time_local] $status", None).contains("no client"));
-    assert!(fault("$remote_addr$status $time_local", None).contains("stand together"));
+    assert!(fault("$remote_addr$status $time_local", None).contains("are adjacent"));
     assert!(fault("combined", Some("user")).contains("no field user: expected one of remote_addr"));
 }

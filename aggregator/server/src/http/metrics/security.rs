@@ -76,8 +76,8 @@ impl Metrics {
             ),
             (
                 "tollgate_feed_topics_left_out_total",
-                "Topics that agents asked for under tokens with namespaces, and that could not be entered: those agents \
-                 do not hear of them.",
+                "Topics that agents asked for under tokens with namespaces, and for which there was no room: those agents \
+                 receive nothing of them.",
                 self.edge.hearing.left_out(),
             ),
         ];
