@@ -193,7 +193,7 @@ impl Replay {
             self.book = Arc::new(limits_of(source)?);
         }
         if let Some(version) = self.book.newer_between(known, pointer.version) {
-            let why = format!("limits version {version} is of a later build");
+            let why = format!("limits version {version} needs a later build");
             return Err(self.stopped(offset, why));
         }
         let found = self.book.get(pointer.version);

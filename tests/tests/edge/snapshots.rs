@@ -106,7 +106,7 @@ fn who_says_hello_and_does_not_read_is_not_read_either() {
         "address=127.0.0.1:",
         "agent=\"deaf\"",
         "reason=\"stalled\"",
-        "bytes wait for it, expected that it takes some within 2s",
+        "bytes wait for it, expected the peer to read some within 2s",
     ] {
         assert!(line.contains(told), "no {told} in {line}");
     }

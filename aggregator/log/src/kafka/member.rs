@@ -199,7 +199,7 @@ impl ConsumerContext for Telling {
             }
             Rebalance::Revoke(_) => {}
             Rebalance::Error(error) => {
-                tracing::warn!(%error, "the group could not assign its partitions")
+                tracing::warn!(%error, "the group could not assign its partitions");
             }
         }
     }

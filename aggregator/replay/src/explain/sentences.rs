@@ -55,7 +55,7 @@ pub(super) fn tell(
     }
     if until != denial.end {
         all.push(format!(
-            "a later statement lifted the denial from {} on",
+            "by a later statement, it was open again from {} on",
             Utc(until)
         ));
     }

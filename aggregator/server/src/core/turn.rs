@@ -94,7 +94,7 @@ impl Partition {
             return true;
         }
         if let Some(version) = limits.book.newer_between(known, pointer.version) {
-            self.stop(format!("limits version {version} is of a later build"));
+            self.stop(format!("limits version {version} needs a later build"));
             return false;
         }
         let found = limits.book.get(pointer.version);

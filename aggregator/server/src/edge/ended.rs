@@ -209,7 +209,7 @@ impl fmt::Display for Ended {
             Self::Silent { allowed } => write!(f, "silence, expected a byte within {allowed:?}"),
             Self::Stalled { found, allowed } => write!(
                 f,
-                "{found} bytes wait for it, expected that it takes some within {allowed:?}"
+                "{found} bytes wait for it, expected the peer to read some within {allowed:?}"
             ),
             Self::Backlog { found, allowed } => write!(
                 f,

@@ -164,7 +164,7 @@ async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<Denials
 
 fn not_a_page(after: Option<&str>) -> Response {
     let after = after.unwrap_or_default();
-    let text = format!("after = {after:?}: expected the next of a page");
+    let text = format!("after = {after:?}: expected the `next` of a page");
     fault(StatusCode::BAD_REQUEST, text)
 }
 
@@ -174,7 +174,7 @@ fn rows(limit: Option<usize>) -> Result<usize, String> {
     match limit <= ROWS_MAX {
         true => Ok(limit),
         false => Err(format!(
-            "limit = {limit}: expected at most {ROWS_MAX}; a page goes on behind the one before it"
+            "limit = {limit}: expected at most {ROWS_MAX}; further pages follow with `after`"
         )),
     }
 }

@@ -200,7 +200,7 @@ impl Metrics {
             ),
             (
                 "tollgate_http_stalled_total",
-                "Connections for HTTP that ended because their peer did not go on.",
+                "Connections for HTTP that ended because their peer stalled.",
                 of(&self.http.stalled),
             ),
             (

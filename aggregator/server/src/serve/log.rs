@@ -87,7 +87,7 @@ fn tell(report: &OpenReport) {
     if Span::ZERO < report.clock_behind {
         tracing::warn!(
             behind_ms = report.clock_behind.as_millis(),
-            "the clock is behind the journal's newest record; its time stands still until then"
+            "the clock is behind the journal's newest record; the log's time stands still until the clock reaches it"
         );
     }
 }

@@ -183,7 +183,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
         Topic::State | Topic::Members => needs.push(must(
             "cleanup.policy",
             "compact",
-            "the newest of each key must stay, however old it is",
+            "the newest record of each key must stay, however old it is",
         )),
         Topic::Aside => {}
     }
