@@ -37,8 +37,8 @@ const ROLES: [(&str, &str); 5] = [
     ("aggregator", "aggregator"),
     ("operator (`limits`", "operator"),
     ("auditor", "auditor"),
-    ("agent that is told of Kafka alone", "alone"),
-    ("agent that is told of aggregators", "told"),
+    ("agent with only Kafka's address", "alone"),
+    ("agent with aggregators' addresses", "told"),
 ];
 
 /// The rights on topics that the table gives a role.
@@ -306,7 +306,7 @@ fn agents_hit_by_their_rights(stage: &Stage, aggregator: &str) {
     assert_eq!(code, Some(1), "{said}");
     let (code, said) = stage.run("told", &[&hit[..], &to_it].concat());
     assert_eq!(code, Some(1), "{said}");
-    for right in rights_of("agent that is told of Kafka alone") {
+    for right in rights_of("agent with only Kafka's address") {
         // A client that may not write still receives denials; one that finds no aggregator ends with 69.
         let (code, said) = stage.run(&without("alone", right), &hit);
         let (operation, word) = right;
