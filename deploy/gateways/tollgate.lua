@@ -1,15 +1,15 @@
 -- Asks a gateway (tollgate gateway) whether a request may pass, for HAProxy: see haproxy.cfg.
 --
--- Sets txn.tollgate_status to what was answered: "200", "429", "503"; to "none" where nobody answered in time, so that
--- the request goes on. Of a refusal, also tollgate_retry_after, _ratelimit, _ratelimit_policy, _code and _body.
+-- Sets txn.tollgate_status to the status of the answer: "200", "429", "503"; to "none" if no answer came in time, so that
+-- the request goes on. For a refusal, also sets tollgate_retry_after, _ratelimit, _ratelimit_policy, _code and _body.
 --
--- A socket of its own and not core.httpclient, which in HAProxy 2.6 tries a gateway that is gone for three seconds.
+-- Uses a socket of its own, because core.httpclient of HAProxy 2.6 tries to reach a missing gateway for three seconds.
 
 local GATEWAY = { "127.0.0.1", 7404 } -- or { "unix@/run/tollgate/gateway.sock" }
 local SECONDS = 0.05 -- for each step of asking
 
--- The client's headers that a question asks about (domain=header:NAME, cost=header:NAME), as lines. Bytes that the
--- gateway would refuse are left out, so that nobody passes uncounted by them.
+-- The client's headers that a question names (domain=header:NAME, cost=header:NAME), as lines. Bytes that the gateway
+-- would reject are left out, so that no request passes uncounted because of them.
 local function asked_about(question, headers)
   local lines = ""
   for name in question:gmatch("header:([%w_-]+)") do
@@ -21,7 +21,7 @@ local function asked_about(question, headers)
   return lines
 end
 
--- The status, the header fields and the body of an answer; nil where there is none.
+-- The status, the header fields and the body of an answer; nil if there is no answer.
 local function ask(question, address, headers)
   local socket = core.tcp()
   socket:settimeout(SECONDS)

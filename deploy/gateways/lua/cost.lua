@@ -1,5 +1,5 @@
 -- luajit cost.lua ADDRESS [rounds]: what a call costs, and how many were recorded, as agent/c/examples/cost.c measures.
--- LUA_PATH has this directory; LD_LIBRARY_PATH the library, unless it is installed.
+-- LUA_PATH has to contain this directory, and LD_LIBRARY_PATH the library's, unless the library is installed.
 
 local ffi = require "ffi"
 local tollgate = require "tollgate"

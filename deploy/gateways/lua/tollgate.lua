@@ -6,8 +6,8 @@
 --     local answer = search:hit("acme")                                 -- nil: let through
 --     if answer then return ngx.exit(answer.status) end
 --
--- No call waits but open and ready. What stays true: no fault of this module or of the library refuses a request or
--- raises an error; without the library everything is let through, and `err` says why.
+-- Only open, ready and close wait. What stays true: no fault of this module or of the library refuses a request or
+-- raises an error; without the library every call is let through, and `err` has the reason.
 
 local ffi = require "ffi"
 
@@ -65,7 +65,7 @@ local M = {}
 -- Loaded by the first open.
 local C
 
--- A worker runs one request at a time between two calls that yield, and none of these yields: so one is enough.
+-- A worker runs one request at a time between two calls that yield, and no call of this module yields: one is enough.
 local scratch = ffi.new("tg_answer")
 local handle_out = ffi.new("tg_handle[1]")
 local text = ffi.new("char[1024]")
@@ -80,7 +80,7 @@ local function load_library(name)
     if not found then
         return nil, library
     end
-    -- A library without tg_abi is none of ours.
+    -- A library without tg_abi is not Tollgate's.
     local asked, abi = pcall(function() return library.tg_abi() end)
     if not asked or abi ~= ABI then
         return nil, "the library's ABI is " .. tostring(abi) .. ", expected " .. ABI
@@ -110,7 +110,7 @@ end
 -- Calls that were let through because there was no domain to count them for.
 M.undecided = 0
 
--- Domains are texts. nil, as of a header that is not there, is no domain: nobody's limit is used up by it.
+-- Domains are texts. nil, as of a missing header, is no domain: it uses up no limit.
 local function named(domain)
     if type(domain) == "string" then
         return domain
@@ -124,7 +124,7 @@ end
 local Rate = {}
 Rate.__index = Rate
 
--- Counts a call of a domain, of one copy or of so many. nil: let through; or the answer to a refusal.
+-- Counts a call of a domain, of one copy or of this many. Returns nil if it is let through, else the answer to a refusal.
 function Rate:hit(domain, copies)
     domain = named(domain)
     if not self.library or not domain then
@@ -142,7 +142,7 @@ function Rate:hit(domain, copies)
     return nil
 end
 
--- What hit would say; counts nothing.
+-- The result that hit would have; counts nothing.
 function Rate:peek(domain)
     domain = named(domain)
     if not self.library or not domain then
@@ -162,7 +162,7 @@ function Rate:record(domain, copies)
     end
 end
 
--- A call whose cost is known afterwards: nil, or the answer to a refusal; and an estimate to settle.
+-- A call whose cost is known afterwards. Returns nil, or the answer to a refusal; and an estimate to settle.
 function Rate:hit_estimated(domain, copies)
     domain = named(domain)
     if not self.library or not domain then
@@ -172,11 +172,11 @@ function Rate:hit_estimated(domain, copies)
     if code == DENIED then
         return told(scratch), 0ULL
     end
-    -- A call that could not be asked has none, and that is settled without more.
+    -- A call that could not be decided has no estimate; settling it does nothing.
     return nil, code == 0 and handle_out[0] or 0ULL
 end
 
--- Says what it cost. Once only.
+-- Settles the estimate by the actual cost. Once only.
 function Rate:settle(estimate, copies)
     if self.library then
         self.library.tg_settle(estimate, copies)
@@ -200,7 +200,7 @@ end
 local Copies = {}
 Copies.__index = Copies
 
--- Takes copies: nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua, which is run
+-- Takes copies. Returns nil, or the answer to a refusal; and a hold to release. In nginx release it in log_by_lua, which is run
 -- however a request ends.
 function Copies:reserve(domain, copies)
     domain = named(domain)
@@ -214,7 +214,7 @@ function Copies:reserve(domain, copies)
     return nil, code == 0 and handle_out[0] or 0ULL
 end
 
--- Gives them back. Of no hold, as after a refusal, it does nothing.
+-- Gives the copies back. Without a hold, as after a refusal, it does nothing.
 function Copies:release(hold)
     if self.library and hold then
         self.library.tg_release(hold)
@@ -244,12 +244,13 @@ function Agent:copies(resource)
     return opened(self, C and C.tg_copies, { class = Copies, resource = resource })
 end
 
--- Waits until it has heard of what is in force; whether it has. Blocks the worker: in init_worker_by_lua alone.
+-- Waits until the agent has received limits and denials; returns whether it has. Blocks the worker: use it only in
+-- init_worker_by_lua.
 function Agent:ready(seconds)
     return self.library ~= nil and self.library.tg_ready(self.handle, (seconds or 0.5) * 1000) == 0
 end
 
--- What it has counted, or nil; and undecided, of all agents of the worker.
+-- The agent's counters, or nil; and `undecided`, for all agents of the worker.
 function Agent:stats()
     local counts = ffi.new("tg_counts")
     if not self.library or self.library.tg_stats(self.handle, counts) ~= 0 then
@@ -264,7 +265,7 @@ function Agent:stats()
     return stats
 end
 
--- Sends what was recorded, and ends it. Blocks.
+-- Sends the recorded calls, and ends the agent. Blocks.
 function Agent:close(seconds)
     if self.library then
         self.library.tg_close(self.handle, (seconds or 2) * 1000)
