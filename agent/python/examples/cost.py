@@ -1,4 +1,4 @@
-"""python cost.py ADDRESS [rounds]: what a call costs, and how many were recorded, as agent/c/examples/cost.c measures.
+"""python cost.py ADDRESS [rounds]: the time of a call, and how many were recorded, as agent/c/examples/cost.c measures.
 
 The loop over domains, and the question whether an answer is a refusal, are part of what is measured.
 """

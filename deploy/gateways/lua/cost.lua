@@ -1,4 +1,4 @@
--- luajit cost.lua ADDRESS [rounds]: what a call costs, and how many were recorded, as agent/c/examples/cost.c measures.
+-- luajit cost.lua ADDRESS [rounds]: the time of a call, and how many were recorded, as agent/c/examples/cost.c measures.
 -- LUA_PATH has to contain this directory, and LD_LIBRARY_PATH the library's, unless the library is installed.
 
 local ffi = require "ffi"

@@ -6,7 +6,7 @@
     if not answer:
         return answer.status, answer.headers(), answer.body()
 
-Middleware for ASGI (FastAPI, Starlette, Django) stands in `tollgate.asgi`, for WSGI (Flask, Django) in
+Middleware for ASGI (FastAPI, Starlette, Django) is in `tollgate.asgi`, for WSGI (Flask, Django) in
 `tollgate.wsgi`.
 """
 
@@ -16,7 +16,7 @@ from . import asgi, wsgi
 from ._tollgate import Agent, Allowed, Copies, Denied, Estimate, Hold, Rate
 from ._tollgate import after_fork as _after_fork
 
-# A child of gunicorn --preload, of Celery or multiprocessing makes an agent of its own with its first call.
+# A forked child (gunicorn --preload, Celery, multiprocessing) makes its own agent with its first call.
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_after_fork)
 

@@ -2,13 +2,13 @@
 
     app.add_middleware(tollgate.asgi.LimitMiddleware, rate=agent.rate("api.search"), key=tollgate.asgi.header("x-tenant"))
 
-`key` takes the scope and gives the domain, or None: such a request is let through, or counted for `or_domain` where
-that is given. What is no HTTP request passes.
+`key` is a function that takes the scope and returns the domain, or None. A request without a domain is let through, or
+counted for `or_domain` if that is given. Anything but an HTTP request passes.
 """
 
 
 def header(name):
-    """A key: the value of a request header. Who may write that header may call in anybody's name."""
+    """A key: the value of a request header. A client that can set this header can use any domain."""
     wanted = name.lower().encode("latin-1")
 
     def key(scope):
@@ -21,8 +21,8 @@ def header(name):
 
 
 def client(scope):
-    """A key: the address that has the connection. Behind proxies that is the proxy's, unless the server is told
-    to trust it (uvicorn --proxy-headers)."""
+    """A key: the address of the peer. Behind a proxy that is the proxy's address, unless the server is configured
+    to trust the proxy (uvicorn --proxy-headers)."""
     peer = scope.get("client")
     return peer[0] if peer else None
 
@@ -41,7 +41,7 @@ class _Middleware:
         self.undecided = 0
 
     def _subject(self, scope):
-        """The domain and copies of a request; None: it is not limited."""
+        """The domain and copies of a request; None if the request is not limited."""
         if scope["type"] != "http" or (self.skip and self.skip(scope)):
             return None
         domain = self.key(scope) or self.or_domain

@@ -2,15 +2,15 @@
 
     app.wsgi_app = tollgate.wsgi.LimitMiddleware(app.wsgi_app, agent.rate("api.search"), tollgate.wsgi.header("X-Tenant"))
 
-`key` takes the environ and gives the domain, or None: such a request is let through, or counted for `or_domain`
-where that is given.
+`key` is a function that takes the environ and returns the domain, or None. A request without a domain is let through,
+or counted for `or_domain` if that is given.
 """
 
 from http import HTTPStatus as _HTTPStatus
 
 
 def header(name):
-    """A key: the value of a request header. Who may write that header may call in anybody's name."""
+    """A key: the value of a request header. A client that can set this header can use any domain."""
     wanted = "HTTP_" + name.upper().replace("-", "_")
 
     def key(environ):
@@ -20,8 +20,8 @@ def header(name):
 
 
 def client(environ):
-    """A key: the address that has the connection. Behind proxies that is the proxy's, unless something outside
-    (werkzeug's ProxyFix) puts the client's there."""
+    """A key: the address of the peer. Behind a proxy that is the proxy's address, unless other middleware
+    (werkzeug's ProxyFix) replaces it by the client's."""
     return environ.get("REMOTE_ADDR") or None
 
 
@@ -38,7 +38,7 @@ class _Middleware:
         self.undecided = 0
 
     def _subject(self, environ):
-        """The domain and copies of a request; None: it is not limited."""
+        """The domain and copies of a request; None if the request is not limited."""
         if self.skip and self.skip(environ):
             return None
         domain = self.key(environ) or self.or_domain
@@ -74,7 +74,7 @@ class LimitMiddleware(_Middleware):
 
 
 class _HeldBody:
-    """A response's parts, and copies that are held until they have been sent."""
+    """The parts of a response, and a hold that is released once they have been sent."""
 
     def __init__(self, parts, hold):
         self.parts, self.hold = parts, hold
