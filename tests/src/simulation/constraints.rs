@@ -12,6 +12,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::random::Random;
 
 /// Zones of quotas: in the first one a day begins when a simulation does that begins no earlier than others, in the
@@ -22,7 +24,7 @@ const ZONES: [&str; 3] = ["-08:00", "-08:01", "UTC"];
 pub const BEFORE_MIDNIGHT_MAX_US: u64 = 20_000_000;
 
 /// What is stated of one field.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Field<T> {
     /// Nothing.
     #[default]
@@ -34,6 +36,10 @@ enum Field<T> {
 }
 
 impl<T> Field<T> {
+    const fn is_unsaid(&self) -> bool {
+        matches!(self, Self::Unsaid)
+    }
+
     fn write(&self, text: &mut String, name: &str, of: impl Fn(&T) -> String) {
         // Writing to a String does not fail.
         let _ = match self {
@@ -47,7 +53,8 @@ impl<T> Field<T> {
 /// So many copies in any span of so many microseconds.
 type Window = (u64, u64);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Bucket {
     tokens: u64,
     period_us: u64,
@@ -57,15 +64,20 @@ struct Bucket {
 }
 
 /// A limit and the unit of its period.
-type Quota = (u64, &'static str);
+type Quota = (u64, String);
 
 /// What a resource, or a domain on it, states of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Constraints {
+    #[serde(skip_serializing_if = "Field::is_unsaid")]
     windows: Field<Vec<Window>>,
+    #[serde(skip_serializing_if = "Field::is_unsaid")]
     bucket: Field<Bucket>,
+    #[serde(skip_serializing_if = "Field::is_unsaid")]
     quotas: Field<Vec<Quota>>,
-    zone: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone: Option<String>,
     keeps_estimates: bool,
 }
 
@@ -82,7 +94,7 @@ impl Constraints {
         }
         if random.one_in(3) {
             drawn.quotas = Field::Own(quotas(random));
-            drawn.zone = Some(*random.pick(&ZONES));
+            drawn.zone = Some((*random.pick(&ZONES)).to_owned());
         }
         drawn.keeps_estimates = random.one_in(6);
         drawn
@@ -104,6 +116,11 @@ impl Constraints {
             }
         }
         drawn
+    }
+
+    /// Whether a document says nothing of them.
+    pub fn says_nothing(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Whether it states windows or a bucket of its own.
@@ -129,7 +146,11 @@ impl Constraints {
                     quotas[0].0 = random.spread(1, 600);
                 }
             }
-            5 => self.zone = self.zone.map(|_| *random.pick(&ZONES)),
+            5 => {
+                if let Some(zone) = &mut self.zone {
+                    *zone = (*random.pick(&ZONES)).to_owned();
+                }
+            }
             6 => {
                 let anew = Self::draw(random);
                 (self.windows, self.bucket) = (anew.windows, anew.bucket);
@@ -155,7 +176,7 @@ impl Constraints {
             let one = |(limit, unit): &Quota| format!("\"{limit}/{unit}\"");
             listed(all.iter().map(one).collect())
         });
-        if let Some(zone) = self.zone {
+        if let Some(zone) = &self.zone {
             let _ = writeln!(text, "zone = \"{zone}\"");
         }
         if self.keeps_estimates {
@@ -199,10 +220,10 @@ fn draw_debt(random: &mut Random, bucket: &mut Bucket) {
 }
 
 fn quotas(random: &mut Random) -> Vec<Quota> {
-    let mut drawn = vec![(random.spread(1, 600), "day")];
+    let mut drawn = vec![(random.spread(1, 600), "day".to_owned())];
     if random.one_in(3) {
         let unit = *random.pick(&["week", "month", "year"]);
-        drawn.push((random.spread(1, 900), unit));
+        drawn.push((random.spread(1, 900), unit.to_owned()));
     }
     drawn
 }

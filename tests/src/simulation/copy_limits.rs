@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::documents::DOMAINS;
 use super::random::Random;
 
@@ -12,7 +14,8 @@ use super::random::Random;
 pub const COPIES: [&str; 2] = ["gpu.slot", "seat.pool"];
 
 /// One resource.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Limit {
     limit: u64,
     global: Option<u64>,
@@ -24,7 +27,7 @@ struct Limit {
 }
 
 /// Limits on all of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyLimits(Vec<Limit>);
 
 impl CopyLimits {

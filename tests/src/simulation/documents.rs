@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::constraints::Constraints;
 use super::copy_limits::CopyLimits;
 use super::random::Random;
@@ -22,7 +24,8 @@ pub const DOMAINS: [&str; 8] = [
 ];
 
 /// One tier.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Tier {
     limit: u64,
     window_us: u64,
@@ -31,23 +34,29 @@ struct Tier {
     skippable: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Own {
+    #[serde(skip_serializing_if = "Option::is_none")]
     tiers: Option<Vec<Tier>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     hard: Option<u64>,
+    #[serde(skip_serializing_if = "Constraints::says_nothing")]
     constraints: Constraints,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Resource {
-    name: &'static str,
+    name: String,
     default: Own,
     global: Option<u64>,
-    domains: Vec<(&'static str, Own)>,
+    domains: Vec<(String, Own)>,
 }
 
 /// A document, as it is drawn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Document {
     resources: Vec<Resource>,
     pairs_max: u64,
@@ -210,15 +219,15 @@ impl Resource {
     }
 
     /// A domain's own constraints, beside what else it states.
-    fn set_own(&mut self, domain: &'static str, own: Own) {
+    fn set_own(&mut self, domain: &str, own: Own) {
         match self.domains.iter_mut().find(|(of, _)| *of == domain) {
             Some((_, known)) => known.constraints = own.constraints,
-            None => self.domains.push((domain, own)),
+            None => self.domains.push((domain.to_owned(), own)),
         }
     }
 }
 
-fn resource(random: &mut Random, name: &'static str) -> Resource {
+fn resource(random: &mut Random, name: &str) -> Resource {
     let mut domains = Vec::new();
     for domain in DOMAINS {
         if random.one_in(6) {
@@ -228,12 +237,12 @@ fn resource(random: &mut Random, name: &'static str) -> Resource {
                 ..Own::default()
             };
             if own.tiers.is_some() || own.hard.is_some() {
-                domains.push((domain, own));
+                domains.push((domain.to_owned(), own));
             }
         }
     }
     Resource {
-        name,
+        name: name.to_owned(),
         default: Own {
             tiers: Some(tiers(random)),
             hard: random.one_in(3).then(|| random.between(1, 60)),

@@ -3,12 +3,14 @@
 //! Each kind has a rate of its own in each seed. Knows nothing of what a fault does. What stays true: every
 //! fault is over when the calm begins.
 
+use serde::{Deserialize, Serialize};
+
 use super::operators::Does;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 
 /// A direction between an agent and an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// What the agent says over its link.
     Up,
@@ -22,7 +24,7 @@ pub enum Way {
 pub const WAYS: [Way; 3] = [Way::Up, Way::Down, Way::Feed];
 
 /// One way between an agent and an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     /// The agent.
     pub agent: usize,
@@ -33,7 +35,7 @@ pub struct Edge {
 }
 
 /// A direction between an owner and the log that several share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogWay {
     /// What it appends.
     Appends,
@@ -47,7 +49,7 @@ pub enum LogWay {
 pub const LOG_WAYS: [LogWay; 3] = [LogWay::Appends, LogWay::Answers, LogWay::Deliveries];
 
 /// Whose wall clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// An agent's.
     Agent(usize),
@@ -58,7 +60,8 @@ pub enum Whose {
 }
 
 /// What goes wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum Fault {
     /// Messages of an edge are lost, so many in a million.
     Loss(Edge, u32),
@@ -283,7 +286,8 @@ impl Fault {
 }
 
 /// A fault and its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Episode {
     /// From.
     pub from_us: u64,

@@ -56,11 +56,17 @@ impl LogHost {
     /// The log of a plan.
     pub fn new(plan: &Plan) -> Self {
         match plan.log {
-            LogPlan::Journal { ack, segment_bytes } => Self::Journal {
+            LogPlan::Journal {
+                is_synced,
+                segment_bytes,
+            } => Self::Journal {
                 disk: Self::disk(plan),
                 config: JournalConfig {
                     partitions: plan.partitions,
-                    ack,
+                    ack: match is_synced {
+                        true => Ack::Synced,
+                        false => Ack::Written,
+                    },
                     segment_bytes,
                     ..JournalConfig::new(JOURNAL_DIR)
                 },

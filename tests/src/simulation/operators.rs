@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use tollgate_engine::copies::Copies;
 use tollgate_limits::versions::in_one_line;
 use tollgate_server::core::amendments::{AmendmentRefused, Proposal};
@@ -28,7 +29,7 @@ use super::watch::Watch;
 use super::world::World;
 
 /// What an operator does by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Does {
     /// Forgets a pair's tiers and windows.
     Reset,

@@ -3,11 +3,12 @@
 //! The faults stand in a list, each with its time, so that shrinking can leave some out. What stays
 //! true: a plan is a function of its seed; every fault ends before the calm begins.
 
+use serde::{Deserialize, Serialize};
+
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::kept::PLANS;
 use super::random::Random;
-use tollgate_log::journal::Ack;
 
 /// The calm at the end, in which everything has to come right.
 pub const CALM_US: u64 = 12_000_000;
@@ -16,12 +17,13 @@ pub const CALM_US: u64 = 12_000_000;
 pub const QUIET_US: u64 = 1_500_000;
 
 /// The log that the world has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum LogPlan {
     /// The embedded journal of the one owner.
     Journal {
-        /// Its durability.
-        ack: Ack,
+        /// Whether what it acknowledges survives a power cut, or only the end of its process.
+        is_synced: bool,
         /// Where its segments end.
         segment_bytes: u64,
     },
@@ -30,7 +32,8 @@ pub enum LogPlan {
 }
 
 /// One agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AgentPlan {
     /// Calls a second.
     pub calls_per_s: u64,
@@ -67,7 +70,8 @@ pub const PLAN_WAYS: [u32; 13] = [3, 4, 5, 6, 7, 8, 9, PLANS, 106, 107, 108, 109
 pub const KILLS_WAY: u32 = 100 + PLANS;
 
 /// All of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,

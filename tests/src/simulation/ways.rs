@@ -3,7 +3,6 @@
 //! Each way begins with the one before it and draws more, from a stream of its own, so that kept seeds mean what they
 //! meant. What stays true: a plan is a function of its way and its seed.
 
-use tollgate_log::journal::Ack;
 use tollgate_server::core::recordings::WAITING_MAX;
 
 use super::constraints::BEFORE_MIDNIGHT_MAX_US;
@@ -184,11 +183,11 @@ impl Plan {
         let log = match random.below(5) {
             0 | 1 => LogPlan::Shared,
             2 => LogPlan::Journal {
-                ack: Ack::Synced,
+                is_synced: true,
                 segment_bytes: random.spread(2_000, 1 << 20),
             },
             _ => LogPlan::Journal {
-                ack: Ack::Written,
+                is_synced: false,
                 segment_bytes: random.spread(2_000, 1 << 20),
             },
         };
