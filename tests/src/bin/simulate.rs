@@ -1,46 +1,32 @@
-//! Runs the simulation: many seeds, or one of them to be looked at.
+//! Runs the simulation: many seeds, a line of JSON for each, or one of them to be looked at.
 //!
 //! ```text
-//! simulate                              a hundred seeds from a new one on
-//! simulate --minutes 60                 as many as an hour takes
-//! simulate --kills 100000               until so many agents have died while they held copies
-//! simulate --seed 1 --seeds 100000 --decisions 1000000000 --go-on --state long.json
-//!                                       on all cores; ended at any time and begun again with the same words it
-//!                                       goes on where it was
-//! simulate --seed 118 --trace           one seed, event by event
-//! simulate --way 3 --seed 118 --trace   the same, of a plan as it was drawn in an earlier way: kept seeds are of such
-//! simulate --seed 118 --only 3,7 --trace with two of its faults alone: so a shortest history is told
-//! simulate --seed 1 --seeds 50 --hashes each seed's number that stands for all that happened: every build
-//!                                       of one commit prints the same
-//! simulate --rate lost=0.3              a third of all messages is lost, whatever the seeds draw
-//! simulate --seed 118 --seeds 1         one seed; where it fails, the shortest history that does
+//! simulate                                  the kept plans, and a hundred seeds from a new one on
+//! simulate --seconds 3600 --out long.jsonl  as many as an hour takes
+//! simulate --from 4711 --seeds 100000       from a seed on, without the kept plans: so a run that was ended is resumed
+//! simulate --kills --seconds 60             of agents that die while they hold copies
+//! simulate --from 118 --trace               one seed, event by event
+//! simulate --from 118 --shrink short.json   the plan with the fewest faults that fails as the seed does
+//! simulate --plan short.json --trace        the same of a plan in a file
 //! ```
 //!
-//! Exit codes stand at the end of `--help`. What is taken has a file of its own, in a directory: beside this one it
-//! would be a program.
+//! Exit codes stand at the end of `--help`. Lines have no times in them: two builds of one commit print the same with
+//! `--workers 1`.
 
-#[path = "simulate/arguments.rs"]
-mod arguments;
-#[path = "simulate/signals.rs"]
-mod signals;
-
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arguments::{Arguments, Format};
-use clap::Parser as _;
-use signals::Signals;
+use clap::Parser;
 use tollgate::exit::Exit;
-use tollgate_tests::simulation::history::History;
-use tollgate_tests::simulation::kept::{self, SeedsFault};
-use tollgate_tests::simulation::only::OnlyFault;
-use tollgate_tests::simulation::rates::{self, RateFault};
-use tollgate_tests::simulation::so_far::{self, SoFarFault};
-use tollgate_tests::simulation::swarm::{Order, Report, swarm};
-use tollgate_tests::simulation::{run, told};
+use tollgate_tests::simulation::kept;
+use tollgate_tests::simulation::plan::Plan;
+use tollgate_tests::simulation::run;
+use tollgate_tests::simulation::runner::{Order, run_all};
+use tollgate_tests::simulation::shrink::shrink;
 
 /// A tenth of a run's time went into the system's allocator; what is allocated decides nothing.
 #[global_allocator]
@@ -49,276 +35,134 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The seeds of a run that says nothing else.
 const SEEDS: u64 = 100;
 
-/// How long a shortest history is looked for.
+/// How long a shorter plan is looked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often progress is shown.
+/// How often progress is shown, where somebody watches.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// The same where nobody watches.
 const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
 
-/// Why nothing was run, or what it came to is not written down.
-#[derive(Debug, thiserror::Error)]
-enum Fault {
-    #[error(transparent)]
-    Seeds(#[from] SeedsFault),
-    #[error("--state: {0}")]
-    State(#[from] SoFarFault),
-    #[error("--rate: {0}")]
-    Rates(#[from] RateFault),
-    #[error("--only: {0}")]
-    Only(#[from] OnlyFault),
-    #[error("--only: found no --trace beside it, expected one")]
-    OnlyUntraced,
-    #[error("what is printed cannot be written: {0}")]
-    Printed(io::Error),
-    #[error("signals cannot be listened to: {0}")]
-    Signals(io::Error),
+const AFTER_HELP: &str = "\
+A run has no state but its lines: Ctrl-C ends it, and --from with the next seed resumes it.
+
+Exit codes:
+   0  nothing is wrong
+   1  a law is violated, the program panicked, something was never met, or nobody was refused
+  64  usage
+  65  a plan does not read
+  66  a plan's file cannot be read
+  73  the file of --out or --shrink cannot be created
+  74  what is printed cannot be written";
+
+/// Runs the shipped code in a simulated world, seed by seed, and checks the laws.
+#[derive(Debug, Parser)]
+#[command(name = "simulate", after_help = AFTER_HELP)]
+struct Arguments {
+    /// The first seed, and no kept plans before it; default: the kept plans, and then a seed by the clock.
+    #[arg(long, value_name = "SEED")]
+    from: Option<u64>,
+    /// How many seeds; default: 100, where `--seconds` does not say when to end.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// For how long new seeds are begun at most. Kept plans are run however long they take.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// How many seeds are run at once; default: as many as there are cores.
+    #[arg(long)]
+    workers: Option<NonZeroUsize>,
+    /// Where the lines go; default: they are printed.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Seeds stand for plans about agents that die while they hold copies.
+    #[arg(long)]
+    kills: bool,
+    /// Run the plan in this file, and no seeds.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "seeds", "seconds", "kills"])]
+    plan: Option<PathBuf>,
+    /// Show the one seed, or plan, as a log of events.
+    #[arg(long, conflicts_with_all = ["seeds", "seconds", "workers", "out", "shrink"])]
+    trace: bool,
+    /// Write the plan with the fewest faults that fails as the one seed, or plan, does.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seconds", "workers", "out"])]
+    shrink: Option<PathBuf>,
 }
 
-impl Fault {
-    fn exit(&self) -> Exit {
-        let state = match self {
-            Self::Seeds(SeedsFault::Read { .. }) => return Exit::NoInput,
-            Self::Seeds(_) => return Exit::Data,
-            Self::Rates(_) | Self::Only(_) | Self::OnlyUntraced => return Exit::Usage,
-            Self::Printed(_) | Self::Signals(_) => return Exit::Io,
-            Self::State(state) => state,
-        };
-        match state {
-            SoFarFault::Read { .. } | SoFarFault::NoFile { .. } => Exit::NoInput,
-            SoFarFault::Create { why, .. } => match why.kind() {
-                ErrorKind::PermissionDenied => Exit::NotAuthorised,
-                _ => Exit::CantCreate,
-            },
-            SoFarFault::Write { .. } => Exit::Io,
-            SoFarFault::Unreadable { .. } | SoFarFault::Version { .. } | SoFarFault::Way { .. } => {
-                Exit::Data
-            }
-            SoFarFault::Other { .. } => Exit::Usage,
-        }
-    }
-}
+/// How it ends where nothing was run, or not to its end, and why.
+type Failed = (Exit, String);
 
 fn main() -> ExitCode {
-    let carried_out = match Arguments::try_parse() {
-        Ok(arguments) => carry_out(&arguments),
-        Err(error) if error.use_stderr() => {
-            // That it is wrong is said by the exit code, too.
-            let _ = error.print();
-            Ok(Exit::Usage)
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let is_wrong = error.use_stderr();
+            // What cannot be printed is said by the exit code alone.
+            let printed = error.print();
+            return match (is_wrong, printed) {
+                (true, _) => Exit::Usage,
+                (false, Ok(())) => Exit::Done,
+                (false, Err(_)) => Exit::Io,
+            }
+            .into();
         }
-        Err(help) => is_read(help.print()).map(|_| Exit::Done),
     };
-    let exit = carried_out.unwrap_or_else(|fault| {
-        eprintln!("{fault}");
-        fault.exit()
+    let exit = carry_out(&arguments).unwrap_or_else(|(exit, why)| {
+        eprintln!("{why}");
+        exit
     });
     exit.into()
 }
 
-fn carry_out(arguments: &Arguments) -> Result<Exit, Fault> {
-    rates::check(&arguments.rates)?;
-    // The parser would ask for it only where nothing stands against it.
-    if arguments.only.is_some() && !arguments.trace {
-        return Err(Fault::OnlyUntraced);
+fn carry_out(arguments: &Arguments) -> Result<Exit, Failed> {
+    let order = order(arguments)?;
+    if !arguments.trace && arguments.shrink.is_none() {
+        return many(&order, arguments.out.as_deref());
     }
-    if let (true, Some(seed)) = (arguments.trace, arguments.seed) {
-        return show(seed, arguments);
-    }
-    if let (true, Some(first)) = (arguments.hashes, arguments.seed) {
-        return hashes(first, arguments);
-    }
-    long(arguments)
-}
-
-/// Many seeds.
-fn long(arguments: &Arguments) -> Result<Exit, Fault> {
-    let signals = Signals::listen().map_err(Fault::Signals)?;
-    let order = Order {
-        stop: Arc::clone(&signals.stop),
-        ..order(arguments)?
-    };
-    let first = order.first;
-    eprintln!("seeds from {first}, {} at once", order.workers);
-    let mut shown = Instant::now();
-    let every = match std::io::stderr().is_terminal() {
-        true => PROGRESS_EVERY,
-        false => PROGRESS_IN_FILES_EVERY,
-    };
-    let report = swarm(&order, |report| {
-        if every <= shown.elapsed() {
-            shown = Instant::now();
-            eprintln!(
-                "{} s: {} seeds, {} decisions ({} a second of one core), {} died holding, failed {:?}",
-                report.elapsed.as_secs(),
-                report.seeds,
-                report.decisions,
-                told::per_second(report),
-                report.returns.kills,
-                report
-                    .failed
-                    .iter()
-                    .map(|failed| failed.seed)
-                    .collect::<Vec<_>>(),
-            );
+    let plan = match (arguments.from, order.kept.first()) {
+        (Some(seed), _) => order.draw(seed),
+        (None, Some(plan)) if arguments.plan.is_some() => plan.clone(),
+        _ => {
+            let why = "--trace, --shrink: found no --from or --plan beside it, expected one";
+            return Err((Exit::Usage, why.to_owned()));
         }
-    })?;
-    let printed = tell(&report, &order, arguments.format);
-    // What was interrupted need not have come to anything yet.
-    let is_stopped = signals.exit().is_some() && report.failed.is_empty();
-    let is_good = report.is_good() || is_stopped;
-    let unwritten = report.unwritten.map(Fault::from);
-    let exit = ended(is_good, [printed.err(), unwritten]);
-    Ok(match (exit, signals.exit()) {
-        (Exit::Done, Some(by)) => by,
-        (exit, _) => exit,
-    })
-}
-
-/// How it ends: what is against a law counts for more than what could not be written, which is told all the same.
-fn ended(is_good: bool, unwritten: [Option<Fault>; 2]) -> Exit {
-    let exits = unwritten.into_iter().flatten().map(|fault| {
-        eprintln!("{fault}");
-        fault.exit()
-    });
-    let exits: Vec<_> = exits.collect();
-    match is_good {
-        true => exits.first().copied().unwrap_or(Exit::Done),
-        false => Exit::No,
+    };
+    match &arguments.shrink {
+        Some(path) => shorten(plan, path),
+        None => show(plan),
     }
 }
 
-/// The report, and of the first seed that failed the shortest history that does the same: that is told where the
-/// report cannot be written, too.
-fn tell(report: &Report, order: &Order, format: Format) -> Result<(), Fault> {
-    let first = order.first;
-    let history = || {
-        let failed = report.failed.first()?;
-        eprintln!("seed {}: {}", failed.seed, failed.violation);
-        eprintln!("looking for the shortest history that does the same ...");
-        // Where the program panics has been said; it does so many times now.
-        std::panic::set_hook(Box::new(|_| {}));
-        Some(History::look_for(failed, order, PATIENCE))
-    };
-    match format {
-        Format::Text => {
-            let printed = say(&told::text(first, report));
-            if let Some(history) = history() {
-                eprint!("{history}");
-            }
-            printed.map(drop)
+fn order(arguments: &Arguments) -> Result<Order, Failed> {
+    let kept = match (&arguments.plan, arguments.from, arguments.kills) {
+        (Some(path), ..) => {
+            vec![kept::read(path).map_err(|fault| (exit_of(&fault), fault.to_string()))?]
         }
-        Format::Json => {
-            let json = told::json(first, report, history().as_ref());
-            say(&format!("{json}\n")).map(drop)
+        (None, None, false) => {
+            kept::in_the_tree().map_err(|fault| (Exit::Data, fault.to_string()))?
         }
-    }
-}
-
-fn order(arguments: &Arguments) -> Result<Order, Fault> {
-    let known = match &arguments.state {
-        Some(path) => so_far::first_seed(path)?,
-        None => None,
+        _ => Vec::new(),
     };
-    let first = arguments.seed.or(known).unwrap_or_else(seed_of_the_clock);
-    let seeds = match arguments {
-        Arguments {
-            kept: Some(_),
-            seeds: None,
-            minutes: None,
-            decisions: None,
-            ..
-        } => Some(0),
-        Arguments {
-            seeds: None,
-            minutes: None,
-            kills: None,
-            decisions: None,
-            ..
-        } => Some(SEEDS),
-        Arguments { seeds, .. } => *seeds,
+    let seeds = match (arguments.seeds, arguments.seconds) {
+        (Some(seeds), _) => seeds,
+        (None, _) if arguments.plan.is_some() => 0,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => SEEDS,
     };
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     Ok(Order {
-        decisions: arguments.decisions,
-        time: arguments
-            .minutes
-            .map(|minutes| Duration::from_secs(60 * minutes)),
-        until_failure: arguments.until_failure,
-        // One seed is looked at alone.
-        // What they tell is of their own rates.
-        kept: match (
-            &arguments.kept,
-            arguments.seed,
-            arguments.kills,
-            &arguments.rates[..],
-        ) {
-            (Some(path), ..) => kept::in_file(path)?,
-            (None, None, None, []) => kept::in_the_tree()?,
-            _ => Vec::new(),
-        },
+        kept,
+        time: arguments.seconds.map(Duration::from_secs),
+        workers: arguments.workers.unwrap_or_else(cores),
         kills: arguments.kills,
-        go_on: arguments.go_on,
-        anew: arguments.anew,
-        rates: arguments.rates.clone(),
-        way: arguments.way,
-        workers: match arguments
-            .workers
-            .and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?))
-        {
-            Some(count) => count,
-            None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        },
-        state: arguments.state.clone(),
-        ..Order::of(first, seeds)
+        ..Order::of(arguments.from.unwrap_or_else(seed_of_the_clock), seeds)
     })
 }
 
-/// Prints; whether anybody reads on: who does not, as `head`, has read enough.
-fn say(text: &str) -> Result<bool, Fault> {
-    let mut out = io::stdout().lock();
-    is_read(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-}
-
-fn is_read(printed: io::Result<()>) -> Result<bool, Fault> {
-    match printed {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Fault::Printed(error)),
-    }
-}
-
-/// A seed that violates a law prints its number too, and says so.
-fn hashes(first: u64, arguments: &Arguments) -> Result<Exit, Fault> {
-    let seeds = arguments.seeds.unwrap_or(SEEDS);
-    let order = looked_at(first, arguments);
-    let mut good = true;
-    // Neither is above half of what there is.
-    for seed in first..first + seeds {
-        let run = run(order.plan_of(order.way(), seed), false);
-        let printed = say(&format!("{seed} {:016x}\n", run.hash));
-        if let Some(violation) = run.violation {
-            eprintln!("seed {seed}: {violation}");
-            good = false;
-        }
-        match printed {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(fault) => return Ok(ended(good, [Some(fault), None])),
-        }
-    }
-    Ok(ended(good, [None, None]))
-}
-
-/// What says which plans seeds that are looked at alone stand for.
-fn looked_at(first: u64, arguments: &Arguments) -> Order {
-    Order {
-        kills: arguments.kills,
-        anew: arguments.anew,
-        rates: arguments.rates.clone(),
-        way: arguments.way,
-        ..Order::of(first, None)
+fn exit_of(fault: &kept::PlanFault) -> Exit {
+    match fault {
+        kept::PlanFault::Read { .. } => Exit::NoInput,
+        kept::PlanFault::Form { .. } => Exit::Data,
     }
 }
 
@@ -327,32 +171,85 @@ fn seed_of_the_clock() -> u64 {
     since.map_or(1, |since| since.as_secs())
 }
 
-fn show(seed: u64, arguments: &Arguments) -> Result<Exit, Fault> {
-    let order = looked_at(seed, arguments);
-    let mut plan = order.plan_of(order.way(), seed);
-    if let Some(only) = &arguments.only {
-        only.check(&plan)?;
-        plan = only.of(plan);
-    }
-    let run = run(plan, true);
-    let trace = run.trace.unwrap_or_default();
-    let printed = say(&format!("{trace}hash {:016x}\n", run.hash));
-    let good = run.violation.is_none();
-    if let Some(violation) = run.violation {
-        eprintln!("seed {seed}: {violation}");
-    }
-    Ok(ended(good, [printed.err(), None]))
+/// Many seeds: their lines, and the sum of them.
+fn many(order: &Order, out: Option<&Path>) -> Result<Exit, Failed> {
+    let mut to: Box<dyn Write + Send> = match out {
+        Some(path) => Box::new(create(path)?),
+        None => Box::new(io::stdout()),
+    };
+    eprintln!("seeds from {}, {} at once", order.from, order.workers);
+    let every = match io::stderr().is_terminal() {
+        true => PROGRESS_EVERY,
+        false => PROGRESS_IN_FILES_EVERY,
+    };
+    let (began, mut shown, mut seeds, mut failed) = (Instant::now(), Instant::now(), 0_u64, 0_u64);
+    let sum = run_all(order, |line| {
+        (seeds, failed) = (seeds + 1, failed + u64::from(!line.ok));
+        if every <= shown.elapsed() {
+            shown = Instant::now();
+            let seconds = began.elapsed().as_secs();
+            eprintln!("{seconds} s: {seeds} seeds, {failed} failed");
+        }
+        to.write_all(line.json().as_bytes())
+            .and_then(|()| to.flush())
+    });
+    let sum = match sum {
+        Ok(sum) => sum,
+        // Somebody who does not read on, as `head`, has read enough.
+        Err(why) if why.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Done),
+        Err(why) => return Err(unprinted(&why)),
+    };
+    eprint!("{sum}");
+    Ok(match sum.is_good() {
+        true => Exit::Done,
+        false => Exit::No,
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn create(path: &Path) -> Result<File, Failed> {
+    File::create(path).map_err(|why| {
+        let why = format!("{}: cannot be written: {why}", path.display());
+        (Exit::CantCreate, why)
+    })
+}
 
-    #[test]
-    fn seeds_of_another_version_are_bad_input() {
-        let fault =
-            Fault::from(kept::parse("seeds.txt", "tollgate-simulation-seeds 0\n").unwrap_err());
-        assert_eq!(fault.exit(), Exit::Data);
-        assert!(fault.to_string().starts_with("seeds.txt: line 1: found"));
+fn unprinted(why: &io::Error) -> Failed {
+    let why = format!("what is printed cannot be written: {why}");
+    (Exit::Io, why)
+}
+
+/// One plan, event by event.
+fn show(plan: Plan) -> Result<Exit, Failed> {
+    let run = run(plan, true);
+    let text = format!("{}hash {:016x}\n", run.trace.unwrap_or_default(), run.hash);
+    if let Some(violation) = &run.violation {
+        eprintln!("seed {}: {violation}", run.plan.seed);
     }
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(unprinted(&why)),
+        _ if run.violation.is_some() => Ok(Exit::No),
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// A shorter plan that fails as one does.
+fn shorten(plan: Plan, path: &Path) -> Result<Exit, Failed> {
+    let mut file = create(path)?;
+    let run = run(plan, false);
+    let Some(violation) = run.violation else {
+        let why = format!("seed {}: found no violation, expected one", run.plan.seed);
+        return Err((Exit::Usage, why));
+    };
+    eprintln!("seed {}: {violation}", run.plan.seed);
+    // Where the program panics has been said; it does so many times now.
+    std::panic::set_hook(Box::new(|_| {}));
+    let shrunk = shrink(&run.plan, &violation, PATIENCE);
+    let (left, all) = (shrunk.plan.episodes.len(), run.plan.episodes.len());
+    eprintln!(
+        "with {left} of {all} faults ({} runs): {}",
+        shrunk.runs, shrunk.violation
+    );
+    file.write_all(shrunk.plan.json().as_bytes())
+        .map_err(|why| unprinted(&why))?;
+    Ok(Exit::No)
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 /// What every swarm has to have met.
 pub const WANTED: [&str; 154] = [
     "act dry-run",
@@ -223,7 +225,7 @@ pub const COMMON: [&str; 47] = [
 ];
 
 /// The counters.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Coverage(BTreeMap<&'static str, u64>);
 
 impl Coverage {

@@ -7,16 +7,12 @@
 //!
 //! A seed means what it meant only where plans are drawn in the same way as then, which is the number before
 //! it, and a hundred more where the plan was about kills; [`PLANS`] counts the ways, and stands in the file's
-//! first line. `simulate --way` draws plans in any of them.
+//! first line.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::plan::{PLAN_WAYS, Plan};
-
-/// What a file of seeds has at most, lest something without an end is read: a hundred thousand stories.
-const BYTES_MAX: u64 = 16 << 20;
 
 /// In how many ways plans have been drawn so far. To be raised when [`super::plan`] draws otherwise.
 pub const PLANS: u32 = 10;
@@ -35,7 +31,9 @@ pub struct Kept {
 impl Kept {
     /// Its plan.
     pub fn plan(&self) -> Option<Plan> {
-        Plan::draw_as(self.plans, self.seed)
+        let plan = Plan::draw_as(self.plans, self.seed)?;
+        let story = self.story.clone();
+        Some(Plan { story, ..plan })
     }
 }
 
@@ -63,28 +61,6 @@ pub enum SeedsFault {
         /// What it says.
         found: String,
     },
-    /// It is no text.
-    #[error("{file}: line {line}: found bytes that are no UTF-8, expected text")]
-    NoText {
-        /// The file.
-        file: String,
-        /// The number of the line, from 1.
-        line: usize,
-    },
-    /// It is too long to be one.
-    #[error("{file}: found more than {BYTES_MAX} bytes, expected that many at most")]
-    Long {
-        /// The file.
-        file: String,
-    },
-    /// It cannot be read.
-    #[error("{file}: {why}")]
-    Read {
-        /// The file.
-        file: String,
-        /// Why not.
-        why: String,
-    },
 }
 
 /// The seeds that are kept in the tree.
@@ -92,45 +68,42 @@ pub enum SeedsFault {
 /// # Errors
 ///
 /// [`SeedsFault`], where the file in the tree has faults; a test reads it.
-pub fn in_the_tree() -> Result<Vec<Kept>, SeedsFault> {
-    parse("seeds.txt", include_str!("seeds.txt"))
+pub fn in_the_tree() -> Result<Vec<Plan>, SeedsFault> {
+    let kept = parse("seeds.txt", include_str!("seeds.txt"))?;
+    Ok(kept.iter().filter_map(Kept::plan).collect())
 }
 
-/// The seeds of a file like that in the tree.
+/// What is wrong with the file of a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanFault {
+    /// It cannot be read.
+    #[error("{path}: cannot be read: {why}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// It is no plan.
+    #[error("{path}: is no plan: {why}")]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: serde_json::Error,
+    },
+}
+
+/// The plan in a file.
 ///
 /// # Errors
 ///
-/// [`SeedsFault`].
-pub fn in_file(path: &Path) -> Result<Vec<Kept>, SeedsFault> {
-    let file = path.display().to_string();
-    let bytes = match bytes_of(path) {
-        Ok(bytes) if bytes.len() as u64 <= BYTES_MAX => bytes,
-        Ok(_) => return Err(SeedsFault::Long { file }),
-        Err(why) => {
-            let why = why.to_string();
-            return Err(SeedsFault::Read { file, why });
-        }
-    };
-    match String::from_utf8(bytes) {
-        Ok(text) => parse(&file, &text),
-        Err(fault) => {
-            let good = fault
-                .as_bytes()
-                .iter()
-                .take(fault.utf8_error().valid_up_to());
-            let line = 1 + good.filter(|byte| **byte == b'\n').count();
-            Err(SeedsFault::NoText { file, line })
-        }
-    }
-}
-
-/// What stands in it, and no more than one byte too much.
-fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// [`PlanFault`].
+pub fn read(path: &Path) -> Result<Plan, PlanFault> {
+    let path = || path.to_owned();
+    let text =
+        std::fs::read_to_string(path()).map_err(|why| PlanFault::Read { path: path(), why })?;
+    Plan::read(&text).map_err(|why| PlanFault::Form { path: path(), why })
 }
 
 /// Reads a file of seeds.
@@ -179,24 +152,6 @@ mod tests {
     fn the_file_in_the_tree_reads() {
         let kept = in_the_tree().expect("it reads");
         assert!(kept.iter().all(|kept| !kept.story.is_empty()));
-    }
-
-    #[test]
-    fn a_file_that_is_no_text_or_has_no_end_is_refused_with_its_place() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("mine.txt");
-        let file = path.display();
-        let said = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).expect("it is written");
-            in_file(&path).unwrap_err().to_string()
-        };
-        let bytes = format!("tollgate-simulation-seeds {PLANS}\n3  7  caf\u{e9}\n3  8  caf");
-        let expected = format!("{file}: line 3: found bytes that are no UTF-8, expected text");
-        assert_eq!(said(&[bytes.as_bytes(), b"\xe9\n"].concat()), expected);
-        let long = vec![0; BYTES_MAX as usize + 1];
-        let expected =
-            format!("{file}: found more than 16777216 bytes, expected that many at most");
-        assert_eq!(said(&long), expected);
     }
 
     #[test]

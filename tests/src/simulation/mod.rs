@@ -16,8 +16,7 @@
 //! refused_at_end, told_soon, calm_effect    what is checked; `ticks` what an owner may take the log's time to be
 //! guards       whether calls are guarded, by what came over the wire
 //! documents    limits that are pushed: `constraints` windows, buckets and quotas, `copy_limits` of copies
-//! only         which faults of a plan are left in
-//! swarm, told  many seeds, and what is told of them; `so_far` how far they are, `built` by which builds
+//! runner       many seeds, and a line of JSON for each; `kept` plans that failed once, `shrink` shorter ones
 //! ```
 //!
 //! What stays true: a run is a function of its seed, on any build of one commit; where the shipped code panics, that
@@ -31,7 +30,6 @@ pub mod agent_wires;
 mod awaited;
 mod bans;
 mod befalling;
-pub mod built;
 mod calm_effect;
 pub mod clock;
 pub mod compare;
@@ -52,37 +50,30 @@ mod grants;
 mod guards;
 mod heard;
 pub mod held;
-pub mod history;
 pub mod kept;
 mod later_faults;
 mod leases;
 mod ledger;
 pub mod log_host;
 pub mod net;
-pub mod only;
 pub mod operators;
 pub mod owner_effects;
 pub mod owner_host;
 pub mod plan;
 mod queue;
 pub mod random;
-pub mod rates;
 pub mod refusals;
 mod refused_at_end;
-pub mod report;
 mod ruling;
+pub mod runner;
 mod said;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
 mod silence;
-pub mod so_far;
-mod so_far_fault;
 mod state_topic;
 mod stopping;
-pub mod swarm;
 mod ticks;
-pub mod told;
 mod told_soon;
 pub mod trace;
 mod turns;

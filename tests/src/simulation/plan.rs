@@ -4,6 +4,7 @@
 //! true: a plan is a function of its seed; every fault ends before the calm begins.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
@@ -73,6 +74,9 @@ pub const KILLS_WAY: u32 = 100 + PLANS;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Why it is kept; empty: it is not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub story: String,
     /// The seed.
     pub seed: u64,
     /// In which way it was drawn, of [`PLAN_WAYS`]: with the seed it is the plan.
@@ -114,6 +118,34 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// As JSON: a line a field, and in a list of several a line each, so that people can read and change it.
+    pub fn json(&self) -> String {
+        let Ok(Value::Object(fields)) = serde_json::to_value(self) else {
+            return String::new();
+        };
+        // First of all why it is there.
+        let (story, others): (Vec<_>, Vec<_>) =
+            fields.iter().partition(|(name, _)| *name == "story");
+        let line = |(name, value): (&String, &Value)| match value {
+            Value::Array(all) if 1 < all.len() => {
+                let all: Vec<_> = all.iter().map(Value::to_string).collect();
+                format!("\"{name}\":[\n {}]", all.join(",\n "))
+            }
+            one => format!("\"{name}\":{one}"),
+        };
+        let lines: Vec<_> = story.into_iter().chain(others).map(line).collect();
+        format!("{{{}}}\n", lines.join(",\n"))
+    }
+
+    /// Reads what [`Self::json`] writes.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
+
     /// When the calm begins.
     pub fn calm_us(&self) -> u64 {
         self.length_us - CALM_US

@@ -220,6 +220,7 @@ impl Plan {
         }
         let delay_low = random.spread(20, 2_000);
         let mut plan = Self {
+            story: String::new(),
             seed,
             way: 3,
             log,
