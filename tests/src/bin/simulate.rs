@@ -139,7 +139,7 @@ fn order(arguments: &Arguments) -> Result<Order, Failed> {
             vec![kept::read(path).map_err(|fault| (exit_of(&fault), fault.to_string()))?]
         }
         (None, None, false) => {
-            kept::in_the_tree().map_err(|fault| (Exit::Data, fault.to_string()))?
+            kept::in_the_tree().map_err(|fault| (exit_of(&fault), fault.to_string()))?
         }
         _ => Vec::new(),
     };

@@ -103,7 +103,7 @@ impl World {
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
             // Who stands still hears of it later.
-            Fault::Act { owner, does, draw } if self.plan.is_since(9) => {
+            Fault::Act { owner, does, draw } if !self.plan.is_plain => {
                 let life = self.owners[owner].life;
                 self.after(
                     0,

@@ -1,13 +1,10 @@
-//! What goes wrong, and when: faults, and how they are drawn.
+//! What goes wrong, and when.
 //!
-//! Each kind has a rate of its own in each seed. Knows nothing of what a fault does. What stays true: every
-//! fault is over when the calm begins.
+//! Knows nothing of what a fault does, or of how faults are drawn (`draw_faults`).
 
 use serde::{Deserialize, Serialize};
 
 use super::operators::Does;
-use super::plan::{LogPlan, Plan};
-use super::random::Random;
 
 /// A direction between an agent and an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -295,97 +292,4 @@ pub struct Episode {
     pub to_us: u64,
     /// What.
     pub fault: Fault,
-}
-
-pub(super) fn episodes(plan: &Plan, random: &mut Random) -> Vec<Episode> {
-    let mut episodes = Vec::new();
-    // Each kind has a rate of its own in each seed, and most are absent from most seeds: what only
-    // happens without the others happens too.
-    let calm_us = plan.calm_us();
-    for kind in 0..17 {
-        let rate = match random.below(3) {
-            0 => random.between(1, 4),
-            1 => 1,
-            _ => 0,
-        };
-        for _ in 0..rate {
-            let from_us = random.below(calm_us.saturating_sub(200_000).max(1));
-            let longest = (calm_us - from_us).clamp(100_000, (calm_us / 2).max(15_000_000));
-            let to_us = (from_us + random.spread(10_000, longest)).min(calm_us);
-            if let Some(fault) = fault(plan, random, kind) {
-                episodes.push(Episode {
-                    from_us,
-                    to_us,
-                    fault,
-                });
-            }
-        }
-    }
-    episodes.sort_by_key(|episode| episode.from_us);
-    episodes
-}
-
-fn edge(plan: &Plan, random: &mut Random) -> Edge {
-    Edge {
-        agent: random.below(plan.agents.len() as u64) as usize,
-        owner: random.below(plan.owners as u64) as usize,
-        way: *random.pick(&WAYS),
-    }
-}
-
-fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
-    let journal = matches!(plan.log, LogPlan::Journal { .. });
-    let agent = random.below(plan.agents.len() as u64) as usize;
-    let owner = random.below(plan.owners as u64) as usize;
-    let ppm = random.spread(5_000, 500_000) as u32;
-    let sign = if random.one_in(2) { 1 } else { -1 };
-    Some(match kind {
-        0 => Fault::Loss(edge(plan, random), ppm),
-        1 => Fault::Duplication(edge(plan, random), ppm),
-        2 => Fault::Reordering(edge(plan, random), random.spread(200, 300_000)),
-        3 => Fault::Delay(edge(plan, random), random.spread(1_000, 4_000_000)),
-        4 => Fault::Cut {
-            edge: edge(plan, random),
-            lost: random.one_in(2),
-        },
-        5 => Fault::Stall { owner },
-        6 | 7 => Fault::Crash {
-            owner,
-            after: random.below(400),
-            in_disk: journal && random.one_in(2),
-            power: random.one_in(2),
-        },
-        8 => Fault::Die { agent },
-        9 => Fault::Freeze { agent },
-        10 => Fault::AgentClock {
-            agent,
-            by_us: sign * random.spread(10_000, 900_000_000) as i64,
-        },
-        11 => Fault::LogClock {
-            by_us: sign * random.spread(1_000, 20_000_000) as i64,
-        },
-        12 if journal => Fault::DiskFull {
-            room_bytes: random.spread(10, 20_000),
-        },
-        12 | 13 if !journal => Fault::Appends {
-            refused_ppm: ppm,
-            taken_ppm: random.below(1_000_000) as u32,
-        },
-        14 if 1 < plan.documents.len() => Fault::Push {
-            document: random.below(plan.documents.len() as u64) as usize,
-        },
-        15 => match random.below(3) {
-            0 => Fault::NoSnapshots,
-            _ => Fault::Burst {
-                agent,
-                times: random.spread(2, 60),
-            },
-        },
-        16 if plan.fleet => Fault::Move {
-            partition: random.below(u64::from(plan.partitions)) as u32,
-            to: owner,
-            late_us: random.spread(1_000, 5_000_000),
-        },
-        _ => return None,
-    })
 }

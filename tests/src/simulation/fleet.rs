@@ -41,9 +41,9 @@ impl World {
         let draws = life ^ (owner as u64) << 32 ^ u64::from(partition) << 40 ^ upto.rotate_left(48);
         let cut = is_cut.then(|| {
             let mut random = Random::of(self.plan.seed, "half-written", draws);
-            let after = match self.plan.is_since(9) {
-                true => random.below(3),
-                false => 0,
+            let after = match self.plan.is_plain {
+                true => 0,
+                false => random.below(3),
             };
             Cut { after, random }
         });

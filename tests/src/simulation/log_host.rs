@@ -81,7 +81,7 @@ impl LogHost {
 
     fn disk(plan: &Plan) -> SimDisk {
         let disk = SimDisk::new(Random::of(plan.seed, "disk", 0));
-        if plan.is_since(9) {
+        if !plan.is_plain {
             disk.set_truncates_late();
         }
         disk

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! world        hosts, wires and the log on one clock, driven by one `queue` of events
-//! plan         what a seed stands for: sizes, load, and the list of `faults` (`later_faults`); `ways` how it is drawn
+//! plan         what a seed stands for, or a file: sizes, load, and the list of `faults`; `draw` and `draw_faults` how it
+//!              is drawn
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
 //! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
@@ -39,6 +40,8 @@ mod costs;
 pub mod coverage;
 pub mod disk;
 pub mod documents;
+mod draw;
+mod draw_faults;
 pub mod ending;
 mod entering;
 pub mod event;
@@ -51,7 +54,6 @@ mod guards;
 mod heard;
 pub mod held;
 pub mod kept;
-mod later_faults;
 mod leases;
 mod ledger;
 pub mod log_host;
@@ -78,7 +80,6 @@ mod told_soon;
 pub mod trace;
 mod turns;
 pub mod watch;
-mod ways;
 pub mod world;
 
 use std::any::Any;

@@ -123,13 +123,13 @@ impl World {
         let text = self.plan.documents[document].text();
         for owner in 0..self.owners.len() {
             self.owners[owner].file = text.clone();
-            match self.plan.is_since(9) {
+            match self.plan.is_plain {
+                true => self.owner_reads_file(owner),
                 // Not all at once, and who stands still later.
-                true => {
+                false => {
                     let us = self.random.spread(1, 200_000);
                     self.after(us, Event::OwnerReads(owner));
                 }
-                false => self.owner_reads_file(owner),
             }
         }
     }

@@ -128,8 +128,7 @@ impl OwnerHost {
     /// The host of a plan's owner, with nothing running.
     pub fn new(plan: &Plan, index: usize, log: &LogHost) -> Self {
         let disk = match log {
-            // In earlier ways nothing befell snapshots.
-            LogHost::Journal { disk, .. } if plan.is_since(9) => disk.clone(),
+            LogHost::Journal { disk, .. } if !plan.is_plain => disk.clone(),
             _ => SimDisk::new(Random::of(plan.seed, "snapshots", index as u64)),
         };
         Self {

@@ -1,14 +1,14 @@
 //! What a seed stands for: how large the world is, how it is used, and which faults come when.
 //!
 //! The faults stand in a list, each with its time, so that shrinking can leave some out. What stays
-//! true: a plan is a function of its seed; every fault ends before the calm begins.
+//! true: a drawn plan is a function of its seed (`draw`), and a plan in a file is what it was; every fault ends before
+//! the calm begins.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
-use super::kept::PLANS;
 use super::random::Random;
 
 /// The calm at the end, in which everything has to come right.
@@ -64,12 +64,6 @@ pub struct AgentPlan {
     pub hold_max_us: u64,
 }
 
-/// In which ways plans can be drawn, by the numbers that [`Plan::draw_as`] takes; [`PLANS`] is the present one.
-pub const PLAN_WAYS: [u32; 13] = [3, 4, 5, 6, 7, 8, 9, PLANS, 106, 107, 108, 109, KILLS_WAY];
-
-/// The way in which plans about kills are drawn: a hundred more than the ordinary one.
-pub const KILLS_WAY: u32 = 100 + PLANS;
-
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,8 +73,10 @@ pub struct Plan {
     pub story: String,
     /// The seed.
     pub seed: u64,
-    /// In which way it was drawn, of [`PLAN_WAYS`]: with the seed it is the plan.
-    pub way: u32,
+    /// Whether the world is as plain as it was when the first plans were kept: documents come to all owners at once,
+    /// what is cut off a file is gone at once, and nothing befalls snapshots of a journal's owner.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_plain: bool,
     /// The log.
     pub log: LogPlan,
     /// Owners.
@@ -118,7 +114,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As JSON: a line a field, and in a list of several a line each, so that people can read and change it.
+    /// As JSON: a line a field, and in a list of parts a line each, so that people can read and change it.
     pub fn json(&self) -> String {
         let Ok(Value::Object(fields)) = serde_json::to_value(self) else {
             return String::new();
@@ -127,7 +123,7 @@ impl Plan {
         let (story, others): (Vec<_>, Vec<_>) =
             fields.iter().partition(|(name, _)| *name == "story");
         let line = |(name, value): (&String, &Value)| match value {
-            Value::Array(all) if 1 < all.len() => {
+            Value::Array(all) if 1 < all.len() && all[0].is_object() => {
                 let all: Vec<_> = all.iter().map(Value::to_string).collect();
                 format!("\"{name}\":[\n {}]", all.join(",\n "))
             }
@@ -156,51 +152,6 @@ impl Plan {
         off_us.saturating_sub_unsigned(self.before_midnight_us)
     }
 
-    /// Whether it was drawn in a certain way or a later one. What the world does otherwise since then it does as
-    /// before for seeds of earlier ways, which would else mean something else.
-    pub fn is_since(&self, way: u32) -> bool {
-        way <= self.way % 100
-    }
-
-    /// The same with the topic made anew once more, where a fleet has one.
-    #[must_use]
-    pub fn with_topic_anew(mut self) -> Self {
-        if self.fleet {
-            let at_us = Random::of(self.seed, "anew", 0).below(self.calm_us());
-            self.episodes.push(Episode {
-                from_us: at_us,
-                to_us: at_us,
-                fault: Fault::TopicAnew,
-            });
-            self.episodes.sort_by_key(|episode| episode.from_us);
-        }
-        self
-    }
-
-    /// What a seed stands for where it is all about agents that die while they hold something: they do so
-    /// again and again. Of two such seeds one has no other faults.
-    pub fn draw_kills(seed: u64) -> Self {
-        let mut plan = Self::draw(seed).with_kills();
-        plan.way = KILLS_WAY;
-        plan
-    }
-
-    pub(super) fn with_kills(mut self) -> Self {
-        let mut random = Random::of(self.seed, "kills", 0);
-        let plan = &mut self;
-        if plan.agents.iter().all(|agent| agent.holds_per_s == 0) {
-            plan.use_copies(&mut random);
-        }
-        if plan.seed.is_multiple_of(2) {
-            plan.episodes.clear();
-        }
-        plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
-        let calm_us = plan.calm_us();
-        plan.episodes.retain(|episode| episode.to_us <= calm_us);
-        plan.kill_holders(&mut random);
-        self
-    }
-
     /// The same where owners' wall clocks are right.
     #[must_use]
     pub fn with_right_owners(mut self) -> Self {
@@ -226,6 +177,10 @@ impl Plan {
     }
 }
 
+fn is_false(is_so: &bool) -> bool {
+    !is_so
+}
+
 /// The pair that a call is made on: few pairs get most of them.
 pub fn draw_pair(random: &mut Random) -> (usize, usize) {
     let most = |random: &mut Random, count: usize| {
@@ -240,14 +195,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn every_way_draws_plans_that_bear_its_number_and_no_other_does() {
-        let drawn = |way| Plan::draw_as(way, 7).map(|plan| plan.way);
-        let known: Vec<u32> = (0..200).filter(|way| drawn(*way) == Some(*way)).collect();
-        assert_eq!(known, PLAN_WAYS);
-        assert_eq!(Plan::draw(7).way, PLANS);
-    }
 
     #[test]
     fn every_kind_of_fault_is_listed_and_drawn() {

@@ -120,9 +120,9 @@ impl World {
         }
     }
 
-    /// The snapshot of a log that is gone is removed; in earlier ways it stayed, as where a file cannot be removed.
+    /// The snapshot of a log that is gone is removed; in a plain world it stays, as where a file cannot be removed.
     pub(super) fn drop_snapshot(&mut self, owner: usize, partition: u32, upto: u64) {
-        if !self.plan.is_since(9) || self.plan.fleet {
+        if self.plan.is_plain || self.plan.fleet {
             return;
         }
         self.owners[owner].snapshots.remove(partition, upto);

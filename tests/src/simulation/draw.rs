@@ -1,20 +1,16 @@
-//! How a plan is drawn from its seed, in the present way and in earlier ones.
+//! How a plan is drawn from its seed: how large the world is, and how it is used; `draw_faults` what befalls it.
 //!
-//! Each way begins with the one before it and draws more, from a stream of its own, so that kept seeds mean what they
-//! meant. What stays true: a plan is a function of its way and its seed.
+//! Each part draws from a stream of its own, so that another part may draw more. What stays true: a plan is a function
+//! of its seed.
 
 use tollgate_server::core::recordings::WAITING_MAX;
 
 use super::constraints::BEFORE_MIDNIGHT_MAX_US;
 use super::copy_limits::CopyLimits;
 use super::documents::Document;
-use super::faults::episodes;
-use super::kept::PLANS;
-use super::later_faults::{
-    acts, latest_episodes, logs_and_processes, more_episodes, of_added_owners, owner_clocks,
-    stopped_clocks,
-};
-use super::plan::{AgentPlan, CALM_US, Episode, Fault, KILLS_WAY, LogPlan, Plan, draw_pair};
+use super::draw_faults;
+use super::faults::{Episode, Fault};
+use super::plan::{AgentPlan, CALM_US, LogPlan, Plan, draw_pair};
 use super::random::Random;
 
 /// What is busy for longer is long.
@@ -23,9 +19,50 @@ const LONG_US: u64 = 10_000_000;
 impl Plan {
     /// What a seed stands for.
     pub fn draw(seed: u64) -> Self {
-        let mut plan = Self::draw_ninth(seed);
-        plan.way = PLANS;
-        plan.have_constraints(&mut Random::of(seed, "constraints", 0));
+        let stream = |part| Random::of(seed, part, 0);
+        let mut plan = Self::draw_sizes(seed, &mut stream("plan"));
+        let mut random = stream("copies");
+        if random.one_in(2) {
+            plan.use_copies(&mut random);
+        }
+        let mut random = stream("more");
+        plan.shorten(&mut random);
+        draw_faults::slow_log(&mut plan, &mut random);
+        let mut random = stream("most");
+        let uses_copies = plan.uses_copies();
+        if uses_copies && random.one_in(2) {
+            plan.hold_for_long(&mut random);
+        }
+        if uses_copies && random.one_in(4) {
+            plan.kill_holders(&mut random);
+        }
+        draw_faults::shared_logs(&mut plan, &mut random);
+        draw_faults::acts(&mut plan, &mut stream("acts"));
+        draw_faults::owner_clocks(&mut plan, &mut stream("owners' clocks"));
+        if plan.fleet && stream("groups").one_in(3) {
+            plan.have_two_groups(&mut Random::of(seed, "groups", 1));
+        }
+        draw_faults::stopped_clocks(&mut plan, &mut stream("stopped clocks"));
+        draw_faults::logs_and_processes(&mut plan, &mut stream("logs and processes"));
+        plan.have_constraints(&mut stream("constraints"));
+        plan
+    }
+
+    /// What a seed stands for where it is all about agents that die while they hold something: they do so
+    /// again and again. Of two such seeds one has no other faults.
+    pub fn draw_kills(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let mut random = Random::of(seed, "kills", 0);
+        if !plan.uses_copies() {
+            plan.use_copies(&mut random);
+        }
+        if seed.is_multiple_of(2) {
+            plan.episodes.clear();
+        }
+        plan.length_us = plan.length_us.min(CALM_US + 60_000_000);
+        let calm_us = plan.calm_us();
+        plan.episodes.retain(|episode| episode.to_us <= calm_us);
+        plan.kill_holders(&mut random);
         plan
     }
 
@@ -48,79 +85,6 @@ impl Plan {
         }
     }
 
-    fn draw_ninth(seed: u64) -> Self {
-        let mut plan = Self::draw_eighth(seed);
-        plan.way = 9;
-        logs_and_processes(&mut plan, &mut Random::of(seed, "logs and processes", 0));
-        plan
-    }
-
-    fn draw_eighth(seed: u64) -> Self {
-        let mut plan = Self::draw_seventh(seed);
-        plan.way = 8;
-        if plan.fleet && Random::of(seed, "groups", 0).one_in(3) {
-            plan.have_two_groups(&mut Random::of(seed, "groups", 1));
-        }
-        stopped_clocks(&mut plan, &mut Random::of(seed, "stopped clocks", 0));
-        plan
-    }
-
-    fn draw_seventh(seed: u64) -> Self {
-        let mut plan = Self::draw_sixth(seed);
-        plan.way = 7;
-        acts(&mut plan, &mut Random::of(seed, "acts", 0));
-        owner_clocks(&mut plan, &mut Random::of(seed, "owners' clocks", 0));
-        plan
-    }
-
-    fn draw_sixth(seed: u64) -> Self {
-        let mut plan = Self::draw_fourth(seed);
-        plan.way = 6;
-        let mut random = Random::of(seed, "most", 0);
-        plan.thin();
-        let uses_copies = plan.uses_copies();
-        if uses_copies && random.one_in(2) {
-            plan.hold_for_long(&mut random);
-        }
-        if uses_copies && random.one_in(4) {
-            plan.kill_holders(&mut random);
-        }
-        latest_episodes(&mut plan, &mut random);
-        plan
-    }
-
-    fn draw_fourth(seed: u64) -> Self {
-        let mut plan = Self::draw_third(seed);
-        plan.way = 4;
-        let mut random = Random::of(seed, "more", 0);
-        plan.shorten(&mut random);
-        more_episodes(&mut plan, &mut random);
-        plan
-    }
-
-    /// What it stood for when plans were drawn in a certain way; none: in no such way.
-    pub fn draw_as(plans: u32, seed: u64) -> Option<Self> {
-        let plan = match plans {
-            3 => Self::draw_third(seed),
-            4 => Self::draw_fourth(seed),
-            // Topics were made anew where that was asked for.
-            5 => Self::draw_fourth(seed).with_topic_anew(),
-            6 => Self::draw_sixth(seed),
-            7 => Self::draw_seventh(seed),
-            8 => Self::draw_eighth(seed),
-            9 => Self::draw_ninth(seed),
-            PLANS => Self::draw(seed),
-            // Operators did no more than push.
-            106 => Self::draw_sixth(seed).with_kills(),
-            107 => Self::draw_seventh(seed).with_kills(),
-            108 => Self::draw_eighth(seed).with_kills(),
-            109 => Self::draw_ninth(seed).with_kills(),
-            KILLS_WAY => Self::draw_kills(seed),
-            _ => return None,
-        };
-        Some(Self { way: plans, ..plan })
-    }
-
     /// Two groups of owners, of two each: whoever is killed, another group rules on.
     fn have_two_groups(&mut self, random: &mut Random) {
         let before = self.owners;
@@ -128,7 +92,7 @@ impl Plan {
         self.owner_drift_ppm
             .resize_with(self.owners, || drift(random));
         self.owner_wall_off_us.resize(self.owners, 0);
-        of_added_owners(self, before, random);
+        draw_faults::of_added_owners(self, before, random);
     }
 
     /// Of four long worlds one stays as it is: most of what happens, happens in short ones too, and of those
@@ -143,13 +107,6 @@ impl Plan {
         self.episodes.retain(|episode| episode.to_us <= calm_us);
     }
 
-    /// Who calls very often finds little that others do not, and of worlds of others more can be run.
-    fn thin(&mut self) {
-        for agent in &mut self.agents {
-            agent.calls_per_s = agent.calls_per_s.div_ceil(2);
-        }
-    }
-
     /// Who holds for long has something when it comes back after it was missed.
     fn hold_for_long(&mut self, random: &mut Random) {
         for agent in &mut self.agents {
@@ -158,7 +115,7 @@ impl Plan {
     }
 
     /// Agents die again and again while they hold something.
-    pub(super) fn kill_holders(&mut self, random: &mut Random) {
+    fn kill_holders(&mut self, random: &mut Random) {
         let calm_us = self.calm_us();
         for agent in 0..self.agents.len() {
             self.agents[agent].holds_per_s = self.agents[agent].holds_per_s.max(20);
@@ -177,9 +134,7 @@ impl Plan {
         self.episodes.sort_by_key(|episode| episode.from_us);
     }
 
-    fn draw_third(seed: u64) -> Self {
-        let mut random = Random::of(seed, "plan", 0);
-        let random = &mut random;
+    fn draw_sizes(seed: u64, random: &mut Random) -> Self {
         let log = match random.below(5) {
             0 | 1 => LogPlan::Shared,
             2 => LogPlan::Journal {
@@ -217,12 +172,14 @@ impl Plan {
                 }
                 _ => {}
             }
+            // Who calls very often finds little that others do not, and of worlds of others more can be run.
+            agent.calls_per_s = agent.calls_per_s.div_ceil(2);
         }
         let delay_low = random.spread(20, 2_000);
         let mut plan = Self {
-            story: String::new(),
             seed,
-            way: 3,
+            story: String::new(),
+            is_plain: false,
             log,
             owners,
             fleet: log == LogPlan::Shared && random.one_in(2),
@@ -241,15 +198,11 @@ impl Plan {
             owner_drift_ppm: (0..owners).map(|_| drift(random)).collect(),
             owner_wall_off_us: vec![0; owners],
         };
-        plan.episodes = episodes(&plan, random);
-        let mut random = Random::of(seed, "copies", 0);
-        if random.one_in(2) {
-            plan.use_copies(&mut random);
-        }
+        plan.episodes = draw_faults::first(&plan, random);
         plan
     }
 
-    pub(super) fn use_copies(&mut self, random: &mut Random) {
+    fn use_copies(&mut self, random: &mut Random) {
         let mut limits = CopyLimits::draw(random);
         for document in &mut self.documents {
             document.copies = Some(limits.clone());
