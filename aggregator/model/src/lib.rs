@@ -1,4 +1,4 @@
-//! The slow, obvious model of Tollgate's rate rules (rules 2), written from the rules' text alone.
+//! The slow, obvious model of Tollgate's rules (rules 2), for rates and for copies, written from the rules' text alone.
 //!
 //! It is the oracle of the engine's property tests, and what `demo`, `audit` and the simulation ask
 //! whether a refusal was justified. It shares no code and no type with the engine: instants are
@@ -14,13 +14,14 @@
 //! inline   the in-line reading: all domains of one resource, global limit, minimums
 //! stream   the stream reading of one pair: what was let through counts
 //! log      the stream reading over the records of one partition
+//! copies   who holds how many copies, over the records of one partition
 //! effect   whether more was let through than a constraint and one denial delay explain
 //! ideal    what an in-line limiter would have let through of the offered calls
 //! ```
 //!
-//! It knows no clock, no wire format, no agents' deny lists, and neither copies nor near-limit
-//! notices. What stays true: every answer is a function of the inputs in their order, and every
-//! judgement is pure (asking changes nothing).
+//! It knows no clock, no wire format, no agents' deny lists and no near-limit notices. What stays
+//! true: every answer is a function of the inputs in their order, and every judgement is pure (asking
+//! changes nothing).
 
 mod bucket;
 mod calendar;
@@ -34,6 +35,7 @@ mod tiers;
 mod verdict;
 mod window;
 
+pub mod copies;
 pub mod effect;
 pub mod ideal;
 pub mod inline;

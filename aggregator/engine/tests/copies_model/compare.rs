@@ -3,23 +3,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_engine::copies::{Effects, HoldState};
+use tollgate_model::copies::{CopyScope, HoldsModel, ModelHold, StagedCopies};
 use tollgate_shared::holdings::Holdings;
 
 use crate::driver::{AGENTS, Check, DOMAINS, Driver, Op, agent_of, same};
-use crate::model::{self, Answer};
-use crate::words::{named, said, scope_of};
+use crate::words::{Answer, borrowed, kept, said};
+
+/// Every scope there is a reason to ask about, each with whether it is full.
+pub fn scopes(model: &HoldsModel) -> BTreeMap<CopyScope, bool> {
+    let domains = DOMAINS.map(|domain| CopyScope::Domain(domain.to_owned()));
+    let held = model.holds.iter().filter(|hold| !hold.lost);
+    let held = held.flat_map(|hold| hold.groups.iter());
+    let staged = model.staged.iter().flat_map(|staged| staged.groups.iter());
+    let groups = model.limits.groups.keys().chain(held).chain(staged);
+    let groups = groups.cloned().map(CopyScope::Group);
+    let all = domains
+        .into_iter()
+        .chain(groups)
+        .chain([CopyScope::Resource]);
+    all.map(|scope| (scope.clone(), model.is_full(&scope)))
+        .collect()
+}
 
 impl Driver {
     pub fn compare(&self) -> Check {
         let (engine, model) = (&self.engine, &self.model);
         engine.audit().map_err(|miscount| miscount.to_string())?;
-        same("total", engine.total().copies, model.total())?;
         same("optimistic", engine.optimistic(), model.optimistic())?;
-        for domain in DOMAINS {
+        for (scope, full) in scopes(model) {
+            let count = engine.count_of(borrowed(&scope));
+            let found = (count.copies, engine.is_full(borrowed(&scope)));
             same(
-                domain,
-                engine.domain(domain).copies,
-                model.of_domain(domain),
+                &format!("{scope:?}"),
+                found,
+                (model.copies_in(&scope), full),
             )?;
         }
         let counted: BTreeMap<&str, u64> = engine
@@ -27,86 +44,75 @@ impl Driver {
             .iter()
             .map(|count| (count.name, count.copies))
             .collect();
-        let held = DOMAINS.map(|domain| (domain, model.of_domain(domain)));
+        let held = DOMAINS.map(|name| (name, model.copies_in(&CopyScope::Domain(name.to_owned()))));
         let held = held.into_iter().filter(|(_, copies)| 0 < *copies).collect();
         same("domains that hold", counted, held)?;
-        for (scope, full) in model.scopes(&DOMAINS.map(str::to_owned)) {
-            same(&scope, engine.is_full(scope_of(&scope)), full)?;
-        }
         for count in engine.counts_of_groups() {
-            same(
-                count.name,
-                count.copies,
-                model.of_group(&count.name.to_owned()),
-            )?;
+            let group = CopyScope::Group(count.name.to_owned());
+            same(count.name, count.copies, model.copies_in(&group))?;
         }
         self.compare_lists()?;
         for (agent, (name, epoch)) in AGENTS.into_iter().enumerate() {
+            let agent = agent_of(agent);
             let Some(ix) = engine.known_agent(name, epoch) else {
-                same("holds of a stranger", 0, model.of_agent(&agent_of(agent)))?;
+                same("holds of a stranger", 0, model.copies_of(&agent))?;
                 continue;
             };
-            same(
-                "copies of an agent",
-                engine.copies_of(ix),
-                model.of_agent(&agent_of(agent)),
-            )?;
-            let held = model.held_without(&agent_of(agent), &[]);
-            let digest = held
-                .iter()
-                .fold(Holdings::default(), |sum, (n, c)| sum.with(*n, *c));
+            let copies = engine.copies_of(ix);
+            same("copies of an agent", copies, model.copies_of(&agent))?;
+            let held = model.held_without(&agent, &[]);
+            let held = held.iter();
+            let digest = held.fold(Holdings::default(), |sum, (n, c)| sum.with(*n, *c as u32));
             same("holdings", engine.holdings_of(ix), digest)?;
             let ended: BTreeSet<u64> = engine.ended_of(ix).collect();
-            let model_ended = model.ended.iter().filter(|(of, _)| *of == agent_of(agent));
+            let of_it = model.ended.iter().filter(|(of, _)| *of == agent);
             same(
                 "ended ids",
                 ended,
-                model_ended.map(|(_, number)| *number).collect(),
+                of_it.map(|(_, number)| *number).collect(),
             )?;
         }
         Ok(())
     }
 
     fn compare_lists(&self) -> Check {
-        let views = self.engine.oldest_first().map(|view| model::Hold {
-            agent: (view.agent.to_owned(), view.epoch),
+        let owned = |groups: &[&str]| groups.iter().map(|name| (*name).to_owned()).collect();
+        let views = self.engine.oldest_first().map(|view| ModelHold {
+            process: (view.agent.to_owned(), view.epoch),
             number: view.id.number,
             domain: view.domain.to_owned(),
-            groups: view.groups.iter().map(|name| (*name).to_owned()).collect(),
-            copies: view.copies,
-            start: view.start.as_micros(),
+            groups: owned(&view.groups),
+            copies: view.copies.into(),
+            start_us: view.start.as_micros(),
             strict: view.strict,
             seized: view.seized,
             lost: view.state == HoldState::Lost,
             excess: {
                 let taken = self.engine.excess_of(view.id);
-                (taken.excess.into(), named(&self.engine, taken.by))
+                kept(&self.engine, view.domain, (taken.excess, taken.by))
             },
         });
         let mut holds = self.model.holds.clone();
-        holds.sort_by_key(|hold| (hold.start, hold.agent.clone(), hold.number));
+        holds.sort_by_key(|hold| (hold.start_us, hold.process.clone(), hold.number));
         same("holds, the oldest first", views.collect(), holds)?;
-        let views = self.engine.staged().map(|view| model::Staged {
+        let views = self.engine.staged().map(|view| StagedCopies {
             id: view.id.0,
             domain: view.domain.to_owned(),
-            groups: view.groups.iter().map(|name| (*name).to_owned()).collect(),
-            copies: view.copies,
-            start: view.start.as_micros(),
-            end: view.end.as_micros(),
+            groups: owned(&view.groups),
+            copies: view.copies.into(),
+            start_us: view.start.as_micros(),
+            end_us: view.end.as_micros(),
             strict: view.strict,
         });
         let mut staged = self.model.staged.clone();
-        staged.sort_by_key(|staged| (staged.end, staged.id));
-        if let Some(age) = self.model.limits.max_age {
+        staged.sort_by_key(|staged| (staged.end_us, staged.id));
+        if let Some(age_us) = self.model.limits.max_age_us {
             for staged in &mut staged {
-                staged.end = staged.end.min(staged.start + age);
+                staged.end_us = staged.end_us.min(staged.start_us + age_us);
             }
         }
-        same(
-            "staged, by the end of its transfer",
-            views.collect(),
-            staged,
-        )
+        let what = "staged, by the end of its transfer";
+        same(what, views.collect(), staged)
     }
 
     /// What is said is so; a scope that opened is named; who takes or asks hears what is full.
@@ -115,7 +121,7 @@ impl Driver {
         op: &Op,
         answer: &Answer,
         out: &Effects,
-        before: &BTreeMap<String, bool>,
+        before: &BTreeMap<CopyScope, bool>,
     ) -> Check {
         if matches!(op, Op::Limits { .. }) || matches!(answer, Answer::Refused(_)) {
             return same("said by a version or a refusal", said(out), Vec::new());
@@ -124,27 +130,22 @@ impl Driver {
             // Copies change hands and no count moves.
             return same("said by a move", said(out), Vec::new());
         }
-        let said: BTreeMap<String, bool> = said(out).into_iter().collect();
-        let after = self.model.scopes(&DOMAINS.map(str::to_owned));
+        let said: BTreeMap<CopyScope, bool> = said(out).into_iter().collect();
+        let after = scopes(&self.model);
         for (scope, full) in &said {
             let is = after.get(scope).copied().unwrap_or(false);
-            same(&format!("said of {scope}"), *full, is)?;
+            same(&format!("said of {scope:?}"), *full, is)?;
         }
         for (scope, was) in before {
             let is = after.get(scope).copied().unwrap_or(false);
             if *was && !is && said.get(scope) != Some(&false) {
-                return Err(format!("{scope} opened, and nobody said so"));
+                return Err(format!("{scope:?} opened, and nobody said so"));
             }
         }
-        let (Op::Reserve { domain, .. } | Op::Hold { domain, .. }) = op else {
-            return Ok(());
-        };
-        let groups = self.model.groups_of(domain);
-        let touched = groups.iter().map(|group| format!("group:{group}"));
-        let touched = touched.chain([format!("domain:{domain}"), "global".to_owned()]);
-        for scope in touched {
-            if after[&scope] && said.get(&scope) != Some(&true) {
-                return Err(format!("{scope} is full, and the asker was not told"));
+        for scope in &self.model.asked {
+            let is = after.get(scope).copied().unwrap_or(false);
+            if is && said.get(scope) != Some(&true) {
+                return Err(format!("{scope:?} is full, and the asker was not told"));
             }
         }
         Ok(())

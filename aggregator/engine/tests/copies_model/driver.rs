@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, HoldVerdict, List,
-    Listed, NameKey, Taken, TransferId,
+    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, List, Listed, NameKey,
+    TransferId,
 };
+use tollgate_model::copies::{HoldLimits, HoldRefusal, HoldsModel, ListedHold, Process};
 use tollgate_shared::holdings::Holdings;
 use tollgate_shared::time::{Span, Timestamp};
 
-use crate::model::{self, Agent, Answer, Entry, Model};
-use crate::words::{copies, name_of, named, refusal, said};
+use crate::compare::scopes;
+use crate::words::{Answer, answered, kept, modelled, name_of, said, verdict_on};
 
 /// A name of nine bytes among them, so that names lie in cells of two sizes.
 pub const DOMAINS: [&str; 5] = ["a", "b", "c", "dddddddd", "eeeeeeeee"];
@@ -88,7 +89,7 @@ pub enum Op {
         back: bool,
     },
     Limits {
-        limits: model::Limits,
+        limits: HoldLimits,
     },
 }
 
@@ -96,16 +97,16 @@ type RandomEntry = (u64, String, u32, u64, bool, Option<u128>);
 
 pub struct Driver {
     pub engine: Copies,
-    pub model: Model,
+    pub model: HoldsModel,
     clock: u64,
 }
 
 pub type Check = Result<(), String>;
 
-fn checked(limits: &model::Limits) -> Arc<CopyLimits> {
+fn checked(limits: &HoldLimits) -> Arc<CopyLimits> {
     let mut builder = CopyLimits::builder(limits.domain)
         .global(limits.global)
-        .max_age(limits.max_age.map(Span::from_micros))
+        .max_age(limits.max_age_us.map(Span::from_micros))
         .holds_max(limits.kept_max as u32);
     for (domain, limit) in &limits.domains {
         builder = builder.domain(domain, *limit);
@@ -116,7 +117,7 @@ fn checked(limits: &model::Limits) -> Arc<CopyLimits> {
     Arc::new(builder.build())
 }
 
-pub fn agent_of(agent: usize) -> Agent {
+pub fn agent_of(agent: usize) -> Process {
     (AGENTS[agent].0.to_owned(), AGENTS[agent].1)
 }
 
@@ -128,10 +129,10 @@ pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> 
 }
 
 impl Driver {
-    pub fn under(limits: model::Limits) -> Self {
+    pub fn under(limits: HoldLimits) -> Self {
         Self {
             engine: Copies::new(checked(&limits), KEY),
-            model: Model::new(limits),
+            model: HoldsModel::new(limits),
             clock: 0,
         }
     }
@@ -148,7 +149,7 @@ impl Driver {
         let op = self.spelt(op);
         let before = (self.engine.snapshot(), self.engine.digest());
         let frozen = self.engine.freeze();
-        let scopes_before = self.model.scopes(&DOMAINS.map(str::to_owned));
+        let scopes_before = scopes(&self.model);
         let mut twin = Copies::restore(&before.0, checked(&self.model.limits), KEY)
             .map_err(|fault| format!("restore: {fault}"))?;
         same("digest of a restored state", twin.digest(), before.1)?;
@@ -209,11 +210,11 @@ impl Driver {
             .model
             .holds
             .iter()
-            .filter(|hold| hold.agent == agent_of(*agent));
+            .filter(|hold| hold.process == agent_of(*agent));
         let listed = holds
             .filter(|hold| without >> hold.number & 1 == 0)
             .map(|hold| {
-                let copies = hold.copies.saturating_sub(*less).max(1);
+                let copies = (hold.copies as u32).saturating_sub(*less).max(1);
                 (
                     hold.number,
                     hold.domain.clone(),
@@ -231,15 +232,15 @@ impl Driver {
         }
     }
 
-    fn entries(&self, listed: &[RandomEntry]) -> Vec<Entry> {
+    fn entries<'a>(&self, listed: &'a [RandomEntry]) -> Vec<ListedHold<'a>> {
         let entries = listed
             .iter()
-            .map(|(number, domain, copies, ago, strict, seized)| Entry {
+            .map(|(number, domain, copies, ago, strict, seized)| ListedHold {
                 number: *number,
-                domain: domain.clone(),
-                copies: *copies,
+                domain,
+                copies: u64::from(*copies),
                 // Some of them in the future.
-                start: (self.clock + 2 * STEP).saturating_sub(ago * STEP),
+                start_us: (self.clock + 2 * STEP).saturating_sub(ago * STEP),
                 strict: *strict,
                 seized: *seized,
             });
@@ -253,49 +254,59 @@ impl Driver {
             _ => Vec::new(),
         };
         let model = &mut self.model;
+        model.asked.clear();
         match op {
             Op::Reserve {
                 hold,
                 domain,
                 min,
                 copies,
-            } => model.reserve((&agent_of(hold.0), hold.1), domain, (*min, *copies), at),
+            } => {
+                let (min, copies) = (u64::from(*min), u64::from(*copies));
+                let hold = (&agent_of(hold.0), hold.1);
+                modelled(model.reserve(hold, domain, (min, copies), at))
+            }
             Op::Hold {
                 hold,
                 domain,
                 copies,
-            } => model.hold((&agent_of(hold.0), hold.1), domain, *copies, at),
-            Op::Release { hold, copies } => model.release((&agent_of(hold.0), hold.1), *copies),
+            } => modelled(model.hold((&agent_of(hold.0), hold.1), domain, (*copies).into(), at)),
+            Op::Release { hold, copies } => {
+                modelled(model.release((&agent_of(hold.0), hold.1), (*copies).into()))
+            }
             Op::Transfer {
                 hold,
                 copies,
                 id,
                 ttl,
-            } => model.transfer((&agent_of(hold.0), hold.1), *copies, *id, at + ttl * STEP),
-            Op::Seize { hold, id } => model.seize((&agent_of(hold.0), hold.1), *id),
-            Op::EndHold { hold } => model.end_hold((&agent_of(hold.0), hold.1)),
-            Op::EndTransfer { id } => model.end_transfer(*id),
+            } => {
+                let hold = (&agent_of(hold.0), hold.1);
+                modelled(model.transfer(hold, (*copies).into(), *id, at + ttl * STEP))
+            }
+            Op::Seize { hold, id } => modelled(model.seize((&agent_of(hold.0), hold.1), *id)),
+            Op::EndHold { hold } => modelled(model.end_hold((&agent_of(hold.0), hold.1))),
+            Op::EndTransfer { id } => modelled(model.end_transfer(*id)),
             Op::FullBeat {
                 agent,
                 awaiting,
                 numbers,
                 ..
-            } => model.full_beat(&agent_of(*agent), &entries, awaiting, *numbers, at),
+            } => modelled(model.full_list(&agent_of(*agent), &entries, awaiting, *numbers, at)),
             Op::DigestBeat {
                 agent, right: true, ..
-            } => model.equal_digest(&agent_of(*agent)),
+            } => modelled(model.equal_digest(&agent_of(*agent))),
             Op::DigestBeat {
                 agent,
                 right: false,
                 ..
             } => match model.over.contains(&agent_of(*agent)) {
-                true => Answer::Refused("over"),
-                false => Answer::Copies(1, Some("differs".to_owned())),
+                true => Answer::Refused(HoldRefusal::EpochOver),
+                false => Answer::Differs,
             },
-            Op::Gone { agent } => model.gone(&agent_of(*agent)),
-            Op::Over { agent } => model.over(&agent_of(*agent)),
-            Op::Forget { agent } => model.forget(&agent_of(*agent)),
-            Op::Tick { .. } => model.tick(at),
+            Op::Gone { agent } => model.gone(&agent_of(*agent)).into(),
+            Op::Over { agent } => model.over(&agent_of(*agent)).into(),
+            Op::Forget { agent } => model.forget(&agent_of(*agent)).into(),
+            Op::Tick { .. } => Answer::Ended(model.tick(at)),
             Op::Limits { limits } => {
                 model.limits = limits.clone();
                 Answer::Done
@@ -324,10 +335,8 @@ impl Driver {
                     domain,
                     copies: *copies,
                 };
-                match engine.reserve(ask, *min, out) {
-                    Ok(grant) => Answer::Copies(grant.granted.into(), named(engine, grant.by)),
-                    Err(refused) => refusal(refused),
-                }
+                let grant = engine.reserve(ask, *min, out);
+                answered(grant.map(|of| kept(engine, domain, (of.granted, of.by))))
             }
             Op::Hold {
                 hold,
@@ -340,16 +349,12 @@ impl Driver {
                     domain,
                     copies: *copies,
                 };
-                match engine.hold(ask, out) {
-                    Ok(taken) => Answer::Copies(taken.excess.into(), named(engine, taken.by)),
-                    Err(refused) => refusal(refused),
-                }
+                let taken = engine.hold(ask, out);
+                answered(taken.map(|of| kept(engine, domain, (of.excess, of.by))))
             }
             Op::Release { hold, copies } => {
                 let id = id(hold);
-                engine
-                    .release(id, *copies, out)
-                    .map_or_else(refusal, |()| Answer::Done)
+                answered(engine.release(id, *copies, out))
             }
             Op::Transfer {
                 hold,
@@ -358,22 +363,19 @@ impl Driver {
                 ttl,
             } => {
                 let (id, ttl) = (id(hold), Span::from_micros(ttl * STEP));
-                let done = engine.transfer(id, *copies, TransferId(*to), at, ttl, out);
-                done.map_or_else(refusal, |()| Answer::Done)
+                answered(engine.transfer(id, *copies, TransferId(*to), at, ttl, out))
             }
             Op::Seize { hold, id: from } => {
                 let id = id(hold);
-                engine
-                    .seize(TransferId(*from), id, out)
-                    .map_or_else(refusal, copies)
+                answered(engine.seize(TransferId(*from), id, out).map(u64::from))
             }
             Op::EndHold { hold } => {
                 let id = id(hold);
-                engine.end_hold(id, out).map_or_else(refusal, copies)
+                answered(engine.end_hold(id, out).map(u64::from))
             }
-            Op::EndTransfer { id } => engine
-                .end_transfer(TransferId(*id), out)
-                .map_or_else(refusal, copies),
+            Op::EndTransfer { id } => {
+                answered(engine.end_transfer(TransferId(*id), out).map(u64::from))
+            }
             Op::FullBeat {
                 agent,
                 listed,
@@ -396,28 +398,27 @@ impl Driver {
                 };
                 let agent = engine.agent(AGENTS[*agent].0, AGENTS[*agent].1);
                 match engine.digest_beat(agent, holdings, awaiting, out) {
-                    Ok(DigestBeat::Equal) => Answer::Done,
-                    Ok(DigestBeat::Differs) => Answer::Copies(1, Some("differs".to_owned())),
-                    Err(refused) => refusal(refused),
+                    Ok(DigestBeat::Differs) => Answer::Differs,
+                    found => answered(found.map(|_| ())),
                 }
             }
             Op::Gone { agent } => {
                 let agent = id(&(*agent, 0)).agent;
-                Answer::Copies(engine.agent_gone(agent, out), None)
+                engine.agent_gone(agent, out).into()
             }
             Op::Over { agent } => {
                 let agent = id(&(*agent, 0)).agent;
-                Answer::Copies(engine.epoch_over(agent, out), None)
+                engine.epoch_over(agent, out).into()
             }
             Op::Forget { agent } => {
                 let agent = id(&(*agent, 0)).agent;
-                Answer::Copies(engine.forget(agent, out), None)
+                engine.forget(agent, out).into()
             }
             Op::Tick { .. } => {
                 engine.tick(at, out);
                 let ended = out.ended().iter().map(|ended| {
-                    let (name, epoch) = name_of(engine, ended.hold);
-                    ((name, epoch), ended.hold.number, ended.copies)
+                    let process = name_of(engine, ended.hold);
+                    (process, ended.hold.number, u64::from(ended.copies))
                 });
                 Answer::Ended(ended.collect())
             }
@@ -441,9 +442,9 @@ impl Driver {
             .iter()
             .map(|entry| Listed {
                 number: entry.number,
-                domain: &entry.domain,
-                copies: entry.copies,
-                start: Timestamp::from_micros(entry.start),
+                domain: entry.domain,
+                copies: entry.copies as u32,
+                start: Timestamp::from_micros(entry.start_us),
                 strict: entry.strict,
                 seized: entry.seized.map(TransferId),
             })
@@ -454,21 +455,10 @@ impl Driver {
             listed: &listed,
             awaiting,
         };
-        if let Err(refused) = engine.full_beat(agent, at, &list, out) {
-            return refusal(refused);
-        }
-        let verdicts = out.verdicts().iter().map(|(id, verdict)| {
-            let text = match verdict {
-                HoldVerdict::Counted(Taken { excess, by }) => {
-                    format!("{:?}", (u64::from(*excess), named(engine, *by)))
-                }
-                HoldVerdict::Ended => "ended".to_owned(),
-                HoldVerdict::UnknownTransfer => "unknown transfer".to_owned(),
-                HoldVerdict::NotCounted => "capacity".to_owned(),
-            };
-            (id.number, text)
-        });
-        Answer::Verdicts(verdicts.collect())
+        let done = engine.full_beat(agent, at, &list, out);
+        let verdicts = out.verdicts().iter();
+        let verdicts = verdicts.map(|(id, of)| (id.number, verdict_on(engine, *id, of)));
+        answered(done.map(|()| verdicts.collect::<Vec<_>>()))
     }
 
     /// What an agent would say it holds: made from the engine's list before the beat.

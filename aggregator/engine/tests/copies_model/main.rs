@@ -1,4 +1,4 @@
-//! The engine's copies beside a slow model that recounts everything, over random limits,
+//! The engine's copies beside the slow model, which recounts everything, over random limits,
 //! operations, ticks and versions.
 //!
 //! After every step: the same answer; the same counts, holds and staged copies; no count that is
@@ -8,17 +8,15 @@
 
 mod compare;
 mod driver;
-mod model;
-mod passing;
 mod words;
 
 use std::collections::BTreeMap;
 
 use driver::{AGENTS, DOMAINS, Driver, Op};
-use model::Limits;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use tollgate_model::copies::HoldLimits;
 
 fn domain() -> impl Strategy<Value = String> {
     (0..DOMAINS.len()).prop_map(|n| DOMAINS[n].to_owned())
@@ -28,7 +26,7 @@ fn agent() -> std::ops::Range<usize> {
     0..AGENTS.len()
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = HoldLimits> {
     let group = || (0u64..12, btree_set(domain(), 0..4));
     let groups = (
         option::of(group()),
@@ -45,10 +43,10 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
         .prop_map(|(domain, global, max_age, kept_max, domains, groups)| {
             let named = [("g0", groups.0), ("g1", groups.1), ("g2", groups.2)];
-            Limits {
+            HoldLimits {
                 domain,
                 global,
-                max_age: max_age.map(|age| age * driver::STEP),
+                max_age_us: max_age.map(|age| age * driver::STEP),
                 kept_max,
                 domains,
                 groups: named

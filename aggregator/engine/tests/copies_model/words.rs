@@ -1,38 +1,104 @@
-//! The engine's answers in the model's words.
+//! Answers of engine and model, in one form.
 
-use tollgate_engine::copies::{Copies, CopiesScope, Effects, HoldId, Limiter, OpRefused};
+use tollgate_engine::copies::{
+    Copies, CopiesScope, Effects, HoldId, HoldVerdict, Limiter, OpRefused, Taken,
+};
+use tollgate_model::copies::{CopyScope, HoldRefusal, KeptBy, ListVerdict, Process};
 
-use crate::model::{Agent, Answer};
-
-pub fn said(out: &Effects) -> Vec<(String, bool)> {
-    let scopes = out.scopes().map(|(scope, full)| {
-        let name = match scope {
-            CopiesScope::Domain(name) => format!("domain:{name}"),
-            CopiesScope::Group(name) => format!("group:{name}"),
-            CopiesScope::Resource => "global".to_owned(),
-        };
-        (name, full)
-    });
-    scopes.collect()
+/// What an operation answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    /// Copies, and the scope that kept them down.
+    Copies(KeptBy),
+    Refused(HoldRefusal),
+    /// Of a digest: it is another.
+    Differs,
+    /// Of a list: numbers and what is said of them.
+    Verdicts(Vec<(u64, ListVerdict)>),
+    /// Of a tick: holds that ended by age.
+    Ended(Vec<(Process, u64, u64)>),
 }
 
-pub fn scope_of(name: &str) -> CopiesScope<'_> {
-    match name.split_once(':') {
-        Some(("domain", name)) => CopiesScope::Domain(name),
-        Some((_, name)) => CopiesScope::Group(name),
-        None => CopiesScope::Resource,
+impl From<()> for Answer {
+    fn from((): ()) -> Self {
+        Self::Done
     }
 }
 
-pub fn named(engine: &Copies, by: Option<Limiter>) -> Option<String> {
-    by.map(|by| match by {
-        Limiter::Domain => "domain".to_owned(),
-        Limiter::Group(group) => format!("group:{}", engine.group_name(group)),
-        Limiter::Resource => "global".to_owned(),
-    })
+impl From<KeptBy> for Answer {
+    fn from(copies: KeptBy) -> Self {
+        Self::Copies(copies)
+    }
 }
 
-pub fn name_of(engine: &Copies, hold: HoldId) -> Agent {
+impl From<u64> for Answer {
+    fn from(copies: u64) -> Self {
+        Self::Copies((copies, None))
+    }
+}
+
+impl From<Vec<(u64, ListVerdict)>> for Answer {
+    fn from(verdicts: Vec<(u64, ListVerdict)>) -> Self {
+        Self::Verdicts(verdicts)
+    }
+}
+
+/// What the model answers.
+pub fn modelled<T: Into<Answer>>(done: Result<T, HoldRefusal>) -> Answer {
+    done.map_or_else(Answer::Refused, T::into)
+}
+
+/// What the engine answers.
+pub fn answered<T: Into<Answer>>(done: Result<T, OpRefused>) -> Answer {
+    done.map_or_else(|why| Answer::Refused(refusal(why)), T::into)
+}
+
+pub fn said(out: &Effects) -> Vec<(CopyScope, bool)> {
+    out.scopes()
+        .map(|(scope, full)| (own(scope), full))
+        .collect()
+}
+
+fn own(scope: CopiesScope<'_>) -> CopyScope {
+    match scope {
+        CopiesScope::Domain(name) => CopyScope::Domain(name.to_owned()),
+        CopiesScope::Group(name) => CopyScope::Group(name.to_owned()),
+        CopiesScope::Resource => CopyScope::Resource,
+    }
+}
+
+pub fn borrowed(scope: &CopyScope) -> CopiesScope<'_> {
+    match scope {
+        CopyScope::Domain(name) => CopiesScope::Domain(name),
+        CopyScope::Group(name) => CopiesScope::Group(name),
+        CopyScope::Resource => CopiesScope::Resource,
+    }
+}
+
+/// Copies, and what kept those of a domain down.
+pub fn kept(engine: &Copies, domain: &str, (copies, by): (u32, Option<Limiter>)) -> KeptBy {
+    let by = by.map(|by| match by {
+        Limiter::Domain => CopyScope::Domain(domain.to_owned()),
+        Limiter::Group(group) => CopyScope::Group(engine.group_name(group).to_owned()),
+        Limiter::Resource => CopyScope::Resource,
+    });
+    (copies.into(), by)
+}
+
+pub fn verdict_on(engine: &Copies, hold: HoldId, verdict: &HoldVerdict) -> ListVerdict {
+    match verdict {
+        HoldVerdict::Counted(Taken { excess, by }) => {
+            let domain = engine.hold_of(hold).map_or("", |view| view.domain);
+            ListVerdict::Counted(kept(engine, domain, (*excess, *by)))
+        }
+        HoldVerdict::Ended => ListVerdict::Ended,
+        HoldVerdict::UnknownTransfer => ListVerdict::UnknownTransfer,
+        HoldVerdict::NotCounted => ListVerdict::AtCapacity,
+    }
+}
+
+pub fn name_of(engine: &Copies, hold: HoldId) -> Process {
     let mut agents = engine.known_agents();
     let found = agents.find(|(ix, _, _, _)| *ix == hold.agent);
     found
@@ -40,21 +106,17 @@ pub fn name_of(engine: &Copies, hold: HoldId) -> Agent {
         .unwrap_or_default()
 }
 
-pub fn copies(copies: u32) -> Answer {
-    Answer::Copies(copies.into(), None)
-}
-
-pub fn refusal(refused: OpRefused) -> Answer {
-    Answer::Refused(match refused {
-        OpRefused::UnknownHold => "unknown hold",
-        OpRefused::TooManyCopies { .. } => "too many",
-        OpRefused::UnknownTransfer => "unknown transfer",
-        OpRefused::TransferExists => "transfer exists",
-        OpRefused::HoldExists => "exists",
-        OpRefused::HoldEnded => "ended",
-        OpRefused::EpochOver => "over",
-        OpRefused::NoCopies => "copies",
-        OpRefused::MinAboveCopies { .. } => "min",
-        OpRefused::AtCapacity => "capacity",
-    })
+fn refusal(refused: OpRefused) -> HoldRefusal {
+    match refused {
+        OpRefused::UnknownHold => HoldRefusal::UnknownHold,
+        OpRefused::TooManyCopies { .. } => HoldRefusal::TooManyCopies,
+        OpRefused::UnknownTransfer => HoldRefusal::UnknownTransfer,
+        OpRefused::TransferExists => HoldRefusal::TransferExists,
+        OpRefused::HoldExists => HoldRefusal::HoldExists,
+        OpRefused::HoldEnded => HoldRefusal::HoldEnded,
+        OpRefused::EpochOver => HoldRefusal::EpochOver,
+        OpRefused::NoCopies => HoldRefusal::NoCopies,
+        OpRefused::MinAboveCopies { .. } => HoldRefusal::MinAboveCopies,
+        OpRefused::AtCapacity => HoldRefusal::AtCapacity,
+    }
 }

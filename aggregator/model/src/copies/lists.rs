@@ -1,0 +1,210 @@
+//! Copies of one resource: what processes say they hold, processes that are gone and come back, and time.
+//!
+//! ```text
+//! counted 1, 2, 4; listed 2, 4, 7     1 was released, 7 is counted from now on
+//! gone                                what it holds does not count, and is kept for its return
+//! back, and lists it                  it counts again
+//! ```
+//!
+//! Knows nothing of when a process is gone. What stays true: after a list the process holds what it listed, less what
+//! was ended or could not be counted.
+
+use std::collections::BTreeMap;
+
+use super::holds::{HoldRefusal, HoldsModel, KeptBy, ModelHold, Process};
+
+/// An entry of a list.
+#[derive(Clone, Debug)]
+pub struct ListedHold<'a> {
+    /// Its number.
+    pub number: u64,
+    /// For whom.
+    pub domain: &'a str,
+    /// How many copies; 0: as many as are counted.
+    pub copies: u64,
+    /// When they were taken, in microseconds.
+    pub start_us: u64,
+    /// Whether they were granted before they were used.
+    pub strict: bool,
+    /// The transfer that they were seized from.
+    pub seized: Option<u128>,
+}
+
+/// What is said of an entry of a list that did not count as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListVerdict {
+    /// It does now. So much of it is too many.
+    Counted(KeptBy),
+    /// It was ended by age or by an operator, or is too old.
+    Ended,
+    /// It was seized from a transfer that is not staged.
+    UnknownTransfer,
+    /// As many holds are kept as may be.
+    AtCapacity,
+}
+
+impl HoldsModel {
+    /// A process is gone. The copies that come back.
+    pub fn gone(&mut self, process: &Process) -> u64 {
+        let back = self.copies_of(process);
+        for hold in { self.holds.iter_mut() }.filter(|hold| hold.process == *process) {
+            hold.lost = true;
+            hold.excess = (0, None);
+        }
+        back
+    }
+
+    /// A process's epoch is over. The copies that come back.
+    pub fn over(&mut self, process: &Process) -> u64 {
+        let back = self.forget(process);
+        self.over.push(process.clone());
+        back
+    }
+
+    /// A process is forgotten. The copies that come back.
+    pub fn forget(&mut self, process: &Process) -> u64 {
+        let back = self.copies_of(process);
+        self.holds.retain(|hold| hold.process != *process);
+        self.ended.retain(|(of, _)| of != process);
+        self.over.retain(|of| of != process);
+        back
+    }
+
+    /// Time has come to an instant. The holds that are too old now, by process and number.
+    pub fn tick(&mut self, now_us: u64) -> Vec<(Process, u64, u64)> {
+        if now_us < self.now_us {
+            return Vec::new();
+        }
+        self.now_us = now_us;
+        self.staged.retain(|staged| now_us < staged.end_us);
+        let Some(age_us) = self.limits.max_age_us else {
+            return Vec::new();
+        };
+        let is_young = |start_us: u64| now_us < start_us.saturating_add(age_us);
+        self.staged.retain(|staged| is_young(staged.start_us));
+        let (young, old): (Vec<_>, Vec<_>) =
+            { self.holds.drain(..) }.partition(|hold| is_young(hold.start_us));
+        self.holds = young;
+        let live = old.into_iter().filter(|hold| !hold.lost);
+        let mut ended: Vec<_> = live
+            .map(|hold| (hold.process, hold.number, hold.copies))
+            .collect();
+        ended.sort();
+        let numbers = ended.iter().map(|(of, number, _)| (of.clone(), *number));
+        self.ended.extend(numbers);
+        ended
+    }
+
+    /// What the digest of a process's beat is over: what counts of it, but the numbers that it awaits.
+    pub fn held_without(&self, process: &Process, awaiting: &[u64]) -> BTreeMap<u64, u64> {
+        let holds = { self.holds.iter() }.filter(|of| of.process == *process && !of.lost);
+        let settled = holds.filter(|hold| !awaiting.contains(&hold.number));
+        settled.map(|hold| (hold.number, hold.copies)).collect()
+    }
+
+    /// A process holds exactly what counts of it: what is kept for its return it does not hold any more.
+    pub fn equal_digest(&mut self, process: &Process) -> Result<(), HoldRefusal> {
+        if self.over.contains(process) {
+            return Err(HoldRefusal::EpochOver);
+        }
+        self.holds
+            .retain(|hold| hold.process != *process || !hold.lost);
+        Ok(())
+    }
+
+    /// A process lists what it holds of the numbers from `from` to `upto`. First all shrinks that was released, then
+    /// what is new is counted, in the order of the list.
+    pub fn full_list(
+        &mut self,
+        process: &Process,
+        entries: &[ListedHold<'_>],
+        awaiting: &[u64],
+        (from, upto): (u64, u64),
+        at_us: u64,
+    ) -> Result<Vec<(u64, ListVerdict)>, HoldRefusal> {
+        if self.over.contains(process) {
+            return Err(HoldRefusal::EpochOver);
+        }
+        let is_named = |number: &u64| {
+            awaiting.contains(number) || entries.iter().any(|entry| entry.number == *number)
+        };
+        let was_released = |number: &u64| (from..=upto).contains(number) && !is_named(number);
+        self.holds
+            .retain(|hold| hold.process != *process || !was_released(&hold.number));
+        for entry in entries {
+            if let Some(at) = self.live_at(process, entry.number)
+                && 0 < entry.copies
+            {
+                let more = self.holds[at].copies.saturating_sub(entry.copies);
+                self.holds[at].lessen(more);
+            }
+        }
+        let verdict = |entry: &ListedHold<'_>| {
+            let verdict = self.listed(process, entry, at_us)?;
+            Some((entry.number, verdict))
+        };
+        Ok(entries.iter().filter_map(verdict).collect())
+    }
+
+    fn listed(
+        &mut self,
+        process: &Process,
+        entry: &ListedHold<'_>,
+        at_us: u64,
+    ) -> Option<ListVerdict> {
+        if self.is_ended(process, entry.number) {
+            return Some(ListVerdict::Ended);
+        }
+        if let Some(at) = self.at(process, entry.number) {
+            return self.listed_known(at, entry.copies);
+        }
+        if let Some(id) = entry.seized {
+            if self.seize((process, entry.number), id).is_err() {
+                return Some(ListVerdict::UnknownTransfer);
+            }
+            if let Some(hold) = self.holds.last_mut().filter(|_| 0 < entry.copies) {
+                hold.copies = hold.copies.min(entry.copies);
+            }
+            return Some(ListVerdict::Counted((0, None)));
+        }
+        let start_us = entry.start_us.min(at_us);
+        let age_us = self.limits.max_age_us;
+        let is_too_old = age_us.is_some_and(|age_us| start_us + age_us <= self.now_us);
+        if entry.copies == 0 || is_too_old {
+            return Some(ListVerdict::Ended);
+        }
+        if self.is_at_capacity() {
+            return Some(ListVerdict::AtCapacity);
+        }
+        let groups = self.limits.groups_of(entry.domain);
+        let excess = self.excess(entry.domain, &groups, entry.copies);
+        self.asks_for(entry.domain, &groups);
+        let name = (process, entry.number);
+        let hold = self.push(name, entry.domain, entry.copies, start_us);
+        (hold.strict, hold.excess) = (entry.strict, excess.clone());
+        Some(ListVerdict::Counted(excess))
+    }
+
+    /// A hold that is listed and known: it counts again if it was lost, and may have more copies than are counted.
+    fn listed_known(&mut self, at: usize, copies: u64) -> Option<ListVerdict> {
+        let hold = self.holds[at].clone();
+        let counted = if hold.lost { 0 } else { hold.copies };
+        let wanted = if copies == 0 { hold.copies } else { copies };
+        if wanted <= counted {
+            return None;
+        }
+        let more = self.excess(&hold.domain, &hold.groups, wanted - counted);
+        self.asks_for(&hold.domain, &hold.groups);
+        let excess = match more.0 {
+            0 => hold.excess.clone(),
+            _ => (hold.excess.0 + more.0, more.1),
+        };
+        self.holds[at] = ModelHold {
+            copies: wanted,
+            lost: false,
+            excess: excess.clone(),
+            ..hold
+        };
+        Some(ListVerdict::Counted(excess))
+    }
+}

@@ -1,0 +1,323 @@
+//! Copies of one partition over a whole log.
+//!
+//! ```text
+//! beat  tick  tick  (the log stands still for a minute)  tick  tick: gone
+//! ```
+//!
+//! Silence is counted in ticks that are in the log, so a log that stands still makes nobody gone. Knows nothing of what
+//! is in agents' records (`records`). What stays true: nothing is held by a process that is gone, or whose epoch is over.
+
+use std::collections::BTreeMap;
+
+use super::holds::{HoldsModel, Process};
+use super::input::{
+    AgentFate, CopiesAct, CopiesOutcome, DueVerdict, EndReason, HoldSays, RecordTurn, SentBy,
+};
+use super::limits::{CopiesVersion, CopyScope};
+use super::standing::{CopyBans, CopyStanding};
+
+/// Counted ticks for which the gone are kept, and epochs that are over are known: ten minutes.
+const KEPT_TICKS: u64 = 1_200;
+
+/// One resource, and which of its scopes are denied because they are full.
+#[derive(Clone, Debug)]
+pub(super) struct HeldResource {
+    pub holds: HoldsModel,
+    /// Each with the limit that it was denied under.
+    pub full: BTreeMap<CopyScope, u64>,
+}
+
+/// The copies of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct CopiesModel {
+    pub(super) limits: CopiesVersion,
+    version: u64,
+    pub(super) resources: BTreeMap<String, HeldResource>,
+    pub(super) bans: CopyBans,
+    /// The highest sequence of each process that came in turn.
+    newest: BTreeMap<Process, u64>,
+    /// Ticks counted.
+    ticks: u64,
+    /// Processes that live, each with the ticks that had been counted when it was heard last.
+    heard: BTreeMap<Process, u64>,
+    /// Processes that are gone, each with the tick since when.
+    gone: BTreeMap<Process, u64>,
+    /// Epochs that are over, each with the tick since when.
+    over: BTreeMap<Process, u64>,
+    /// The last counted tick, in microseconds.
+    log_us: u64,
+    /// When the newest limits came: what ended by then is over, even if no tick has said so.
+    limits_us: u64,
+}
+
+impl SentBy<'_> {
+    pub(super) fn process(&self) -> Process {
+        (self.agent.to_owned(), self.epoch)
+    }
+
+    /// An instant by the agent's stamp: never later than the millisecond of the append.
+    pub(super) fn instant_us(&self, stamp_us: u64) -> u64 {
+        let moved_us = stamp_us.saturating_add_signed(self.moved_us);
+        moved_us.min(self.end_us())
+    }
+
+    pub(super) fn end_us(&self) -> u64 {
+        self.appended_us / 1_000 * 1_000 + 999
+    }
+}
+
+impl CopiesOutcome {
+    pub(super) fn tell(
+        &mut self,
+        (process, resource): (&Process, &str),
+        number: u64,
+        says: HoldSays,
+    ) {
+        self.tell_of(0, (process, resource), number, says);
+    }
+
+    pub(super) fn tell_of(
+        &mut self,
+        entry: u32,
+        (process, resource): (&Process, &str),
+        number: u64,
+        says: HoldSays,
+    ) {
+        self.verdicts.push(DueVerdict {
+            process: process.clone(),
+            resource: resource.to_owned(),
+            entry,
+            number,
+            says,
+        });
+    }
+}
+
+impl CopiesModel {
+    /// A partition without records, and so without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The version in force; 0 before the first.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The copies of a resource, if something of it was held or asked for.
+    pub fn resource(&self, name: &str) -> Option<&HoldsModel> {
+        self.resources.get(name).map(|held| &held.holds)
+    }
+
+    /// Resources of which something was held or asked for, by name.
+    pub fn resources(&self) -> impl Iterator<Item = (&str, &HoldsModel)> {
+        let all = self.resources.iter();
+        all.map(|(name, held)| (&**name, &held.holds))
+    }
+
+    /// Everything that is denied: a domain that is full and banned is denied as full.
+    pub fn denied(&self) -> BTreeMap<(String, CopyScope), CopyStanding> {
+        let bans = self.bans.all_said(self.now_us());
+        let banned = bans.map(|((resource, domain), end_us)| {
+            let scope = CopyScope::Domain(domain.to_owned());
+            ((resource.to_owned(), scope), CopyStanding::Banned(end_us))
+        });
+        let mut denied: BTreeMap<_, _> = banned.collect();
+        for (name, held) in &self.resources {
+            let full = held.full.iter();
+            let full = full.map(|(scope, limit)| (scope.clone(), CopyStanding::Full(*limit)));
+            denied.extend(full.map(|(scope, full)| ((name.clone(), scope), full)));
+        }
+        denied
+    }
+
+    /// The latest instant that a counted tick or limits brought in.
+    pub fn now_us(&self) -> u64 {
+        self.log_us.max(self.limits_us)
+    }
+
+    /// A resource that the limits limit by copies.
+    pub(super) fn open(&mut self, name: &str) -> Option<&mut HeldResource> {
+        let limited = self.limits.resources.get(name)?;
+        let now_us = self.log_us;
+        let held = { self.resources.entry(name.to_owned()) }.or_insert_with(|| HeldResource {
+            holds: HoldsModel {
+                now_us,
+                ..HoldsModel::new(limited.limits.clone())
+            },
+            full: BTreeMap::new(),
+        });
+        Some(held)
+    }
+
+    pub(super) fn settle(&mut self) {
+        for (name, held) in &mut self.resources {
+            held.settle(self.limits.heeds(name), self.limits.denied_max);
+        }
+    }
+
+    /// A version of limits comes into force at an instant.
+    pub fn new_limits(&mut self, version: u64, limits: CopiesVersion, at_us: u64) {
+        (self.version, self.limits, self.limits_us) = (version, limits, at_us);
+        self.bans.say_all_again(&self.limits, at_us);
+        let limited = &self.limits.resources;
+        self.resources.retain(|name, held| {
+            let found = limited.get(name);
+            held.holds.limits = found.map(|of| of.limits.clone()).unwrap_or_default();
+            found.is_some()
+        });
+        self.settle();
+    }
+
+    /// A version that an operator's act made comes into force at an instant. `act` is `None` where it has nothing to
+    /// do with copies.
+    pub fn act(&mut self, version: u64, act: Option<&CopiesAct<'_>>, at_us: u64) -> CopiesOutcome {
+        self.version = version;
+        let mut outcome = CopiesOutcome::default();
+        match act {
+            Some(CopiesAct::Ban {
+                resource,
+                domain,
+                until_us,
+            }) => {
+                // What is over when it comes bans nobody, and ends what was there.
+                let until_us = until_us.filter(|until_us| at_us < *until_us);
+                self.bans.set(*resource, domain, until_us);
+                let limited = self.limits.resources.iter();
+                let meant = limited.filter(|(name, _)| resource.is_none_or(|of| of == **name));
+                for (name, limited) in meant {
+                    self.bans.say(name, domain, limited.is_heeded, at_us);
+                }
+            }
+            Some(act) => self.end_by_operator(act, &mut outcome),
+            None => {}
+        }
+        self.settle();
+        outcome
+    }
+
+    fn end_by_operator(&mut self, act: &CopiesAct<'_>, outcome: &mut CopiesOutcome) {
+        let (CopiesAct::EndHold { resource, .. }
+        | CopiesAct::EndHolds { resource, .. }
+        | CopiesAct::EndTransfer { resource, .. }) = *act
+        else {
+            return;
+        };
+        let Some(held) = self.resources.get_mut(resource) else {
+            return;
+        };
+        let mut meant: Vec<(u64, Process, u64)> = { held.holds.holds.iter() }
+            .filter(|hold| match act {
+                CopiesAct::EndHold {
+                    agent,
+                    epoch,
+                    number,
+                    ..
+                } => (&*hold.process.0, hold.process.1, hold.number) == (*agent, *epoch, *number),
+                CopiesAct::EndHolds { domain, agent, .. } => {
+                    domain.is_none_or(|of| of == hold.domain)
+                        && agent.is_none_or(|of| of == hold.process.0)
+                }
+                _ => false,
+            })
+            .map(|hold| (hold.start_us, hold.process.clone(), hold.number))
+            .collect();
+        meant.sort();
+        for (_, process, number) in meant {
+            if held.holds.end_hold((&process, number)).is_ok() {
+                let says = HoldSays::Ended(EndReason::Operator);
+                outcome.tell((&process, resource), number, says);
+            }
+        }
+        held.holds.staged.retain(|staged| match act {
+            CopiesAct::EndTransfer { id, .. } => staged.id != *id,
+            CopiesAct::EndHolds {
+                domain,
+                agent: None,
+                ..
+            } => domain.is_some_and(|of| of != staged.domain),
+            _ => true,
+        });
+    }
+
+    /// A counted tick. `knows` is whether anything is remembered of a process's sequences.
+    pub fn tick(&mut self, now_us: u64, knows: impl Fn(&str, u128) -> bool) -> CopiesOutcome {
+        let mut outcome = CopiesOutcome::default();
+        self.log_us = now_us;
+        self.ticks += 1;
+        let ticks = self.ticks;
+        self.newest.retain(|(name, epoch), _| knows(name, *epoch));
+        let timeout = self.limits.timeout_ticks;
+        let forgotten: Vec<_> = { self.gone.extract_if(.., |_, at| *at + KEPT_TICKS <= ticks) }
+            .map(|(process, _)| process)
+            .collect();
+        let gone = self.heard.extract_if(.., |_, at| *at + timeout <= ticks);
+        for process in gone.map(|(process, _)| process) {
+            let held = self.resources.values_mut();
+            let back = held.map(|held| held.holds.gone(&process)).sum();
+            outcome
+                .agents
+                .push((process.clone(), AgentFate::Gone(back)));
+            self.gone.insert(process, ticks);
+        }
+        for process in forgotten {
+            for held in self.resources.values_mut() {
+                held.holds.forget(&process);
+            }
+        }
+        self.over.retain(|_, since| ticks < *since + KEPT_TICKS);
+        for (name, held) in &mut self.resources {
+            for (process, number, _) in held.holds.tick(now_us) {
+                outcome.tell((&process, name), number, HoldSays::Ended(EndReason::Age));
+            }
+        }
+        self.settle();
+        outcome
+    }
+
+    /// Whether a record comes in turn: of a process's records one that is newer than all before.
+    pub(super) fn turn_of(&mut self, sender: &SentBy<'_>) -> RecordTurn {
+        let newest = self.newest.entry(sender.process()).or_default();
+        if sender.sequence <= *newest {
+            return RecordTurn::Overtaken;
+        }
+        *newest = sender.sequence;
+        match self.over.contains_key(&sender.process()) {
+            true => RecordTurn::EpochOver,
+            false => RecordTurn::Applied,
+        }
+    }
+
+    /// A process is heard. Whether it had been gone.
+    pub(super) fn hear(&mut self, process: &Process, outcome: &mut CopiesOutcome) -> bool {
+        let before = self.heard.get(process).copied();
+        let is_other = |of: &Process| of.0 == process.0 && of.1 != process.1;
+        let has_twin = before.is_some_and(|before| {
+            let mut all = self.heard.iter();
+            all.any(|(other, last)| is_other(other) && before < *last)
+        });
+        self.heard.insert(process.clone(), self.ticks);
+        let was_gone = self.gone.remove(process).is_some();
+        if was_gone {
+            outcome.agents.push((process.clone(), AgentFate::Returned));
+        }
+        if has_twin {
+            outcome.agents.push((process.clone(), AgentFate::Twin));
+        }
+        was_gone
+    }
+
+    pub(super) fn end_epoch(&mut self, process: &Process, outcome: &mut CopiesOutcome) {
+        if self.over.contains_key(process) {
+            return;
+        }
+        self.heard.remove(process);
+        self.gone.remove(process);
+        self.over.insert(process.clone(), self.ticks);
+        let held = self.resources.values_mut();
+        let back = held.map(|held| held.holds.forget(process)).sum();
+        outcome
+            .agents
+            .push((process.clone(), AgentFate::Over(back)));
+    }
+}

@@ -1,0 +1,328 @@
+//! Agents' records: operations on holds, and heartbeats that list them.
+//!
+//! ```text
+//! 7 holds    applied
+//! 9 beat     applied
+//! 8 holds    overtaken: what the beat has said is newer
+//! 10 beat    the last one: applied, and the epoch is over
+//! 11 holds   of an epoch that is over, and each operation is told so
+//! ```
+//!
+//! Knows nothing of what an operation comes to (`holds`, `lists`). What stays true: a record that is not applied changes
+//! nothing that is held.
+
+use std::collections::BTreeMap;
+
+use super::holds::{HoldRefusal, HoldsModel, KeptBy, Process};
+use super::input::{
+    BeatRecord, CopiesOutcome, EndReason, HoldAct, HoldSays, HoldsRecord, ModelOp, ModelPart,
+    PartHolds, RecordTurn, SentBy,
+};
+use super::limits::CopyScope;
+use super::lists::{ListVerdict, ListedHold};
+use super::partition::CopiesModel;
+
+impl CopiesModel {
+    /// A record of operations.
+    pub fn holds(&mut self, record: &HoldsRecord<'_>) -> CopiesOutcome {
+        let mut outcome = CopiesOutcome {
+            turn: self.turn_of(&record.sender),
+            ..CopiesOutcome::default()
+        };
+        let process = record.sender.process();
+        let ops = record.ops.iter().zip(0..);
+        match outcome.turn {
+            RecordTurn::Overtaken => return outcome,
+            RecordTurn::EpochOver => {
+                for (op, entry) in ops {
+                    let says = HoldSays::Refused(HoldRefusal::EpochOver);
+                    outcome.tell_of(entry, (&process, op.resource), op.number, says);
+                }
+                return outcome;
+            }
+            RecordTurn::Applied => {}
+        }
+        if self.hear(&process, &mut outcome) {
+            for (name, held) in &self.resources {
+                let mut holds = held.holds.holds.iter();
+                if holds.any(|hold| hold.lost && hold.process == process) {
+                    outcome.tell((&process, name), 0, HoldSays::ListWanted);
+                }
+            }
+        }
+        let mut banned = Vec::new();
+        for (op, entry) in ops {
+            let is_banned = self.is_banned(op);
+            if let (Some(domain), true) = (domain_of(op), is_banned) {
+                banned.push((op.resource, domain));
+            }
+            let says = self.operate(&process, &record.sender, op, is_banned);
+            self.settle();
+            if let Some(says) = says {
+                outcome.tell_of(entry, (&process, op.resource), op.number, says);
+            }
+        }
+        outcome.banned = banned.len() as u64;
+        // Whose ban is older than the limits on the resource is said to be banned when it takes something.
+        let now_us = self.now_us();
+        for (resource, domain) in banned {
+            if self.bans.said_of(resource, domain, now_us).is_none() {
+                self.bans.say(resource, domain, true, now_us);
+            }
+        }
+        outcome
+    }
+
+    fn is_banned(&self, op: &ModelOp<'_>) -> bool {
+        let now_us = self.now_us();
+        let is_banned = |domain| self.bans.is_banned(op.resource, domain, now_us);
+        self.limits.heeds(op.resource) && domain_of(op).is_some_and(is_banned)
+    }
+
+    /// Does an operation. What there is to say of it.
+    fn operate(
+        &mut self,
+        process: &Process,
+        sender: &SentBy<'_>,
+        op: &ModelOp<'_>,
+        is_banned: bool,
+    ) -> Option<HoldSays> {
+        let is_heeded = self.limits.heeds(op.resource);
+        let refuses_others = self.limits.refuses_others;
+        let Some(held) = self.open(op.resource) else {
+            return uncounted(&op.act, refuses_others);
+        };
+        let holds = &mut held.holds;
+        let (name, at_us) = ((process, op.number), sender.instant_us(op.at_us));
+        let by_ban = |domain: &str| Some(CopyScope::Domain(domain.to_owned()));
+        let done = match op.act {
+            HoldAct::Reserve { domain, .. }
+                if is_banned && holds.at(process, op.number).is_none() =>
+            {
+                Ok(Some(HoldSays::Granted((0, by_ban(domain)))))
+            }
+            HoldAct::Reserve {
+                domain,
+                copies,
+                min,
+            } if is_heeded => {
+                let granted = holds.reserve(name, domain, (min, copies), at_us);
+                granted.map(|granted| Some(HoldSays::Granted(granted)))
+            }
+            HoldAct::Reserve { domain, copies, .. } => {
+                // Nobody is refused, and nothing is too many.
+                let held = holds.hold(name, domain, copies, at_us);
+                held.map(|_| {
+                    set_excess(holds, name, (0, None));
+                    Some(HoldSays::Granted((copies, None)))
+                })
+            }
+            HoldAct::Hold { domain, copies } => {
+                let held = holds.hold(name, domain, copies, at_us);
+                held.map(|excess| {
+                    let all = (copies, by_ban(domain));
+                    let excess = if is_banned { all } else { excess };
+                    set_excess(holds, name, excess.clone());
+                    Some(HoldSays::Counted(excess))
+                })
+            }
+            HoldAct::Release { copies } => holds.release(name, copies).map(|()| None),
+            HoldAct::Transfer { copies, to, ttl_us } => {
+                let end_us = at_us.saturating_add(ttl_us);
+                holds.transfer(name, copies, to, end_us).map(|()| None)
+            }
+            HoldAct::Seize { from } => {
+                let seized = holds.seize(name, from);
+                seized.map(|_| Some(how_it_stands(holds, name)))
+            }
+            HoldAct::Cancel => {
+                if holds.live_at(process, op.number).is_some() {
+                    holds.drop_hold(process, op.number);
+                }
+                Ok(None)
+            }
+        };
+        done.unwrap_or_else(|why| {
+            Some(match why {
+                HoldRefusal::HoldEnded => HoldSays::Ended(EndReason::Earlier),
+                why => HoldSays::Refused(why),
+            })
+        })
+    }
+
+    /// A heartbeat.
+    pub fn beat(&mut self, record: &BeatRecord<'_>) -> CopiesOutcome {
+        let mut outcome = CopiesOutcome {
+            turn: self.turn_of(&record.sender),
+            ..CopiesOutcome::default()
+        };
+        let process = record.sender.process();
+        match outcome.turn {
+            RecordTurn::Overtaken => return outcome,
+            RecordTurn::EpochOver => {
+                tell_that_it_is_over(&process, &record.parts, &mut outcome);
+                return outcome;
+            }
+            RecordTurn::Applied => {}
+        }
+        if let Some(epoch) = record.replaces.filter(|epoch| *epoch != process.1) {
+            self.end_epoch(&(process.0.clone(), epoch), &mut outcome);
+        }
+        if record.last {
+            self.end_epoch(&process, &mut outcome);
+        } else {
+            self.hear(&process, &mut outcome);
+            for part in &record.parts {
+                self.part(&process, &record.sender, part, &mut outcome);
+                self.settle();
+            }
+            if !record.more {
+                // Nothing is held of what it does not name.
+                let is_named = |name: &str| record.parts.iter().any(|part| part.resource == name);
+                let others = { self.resources.iter_mut() }.filter(|(name, _)| !is_named(name));
+                for (_, held) in others {
+                    held.holds.holds.retain(|hold| hold.process != process);
+                }
+            }
+            self.tell_of_uncounted(&process, &record.parts, &mut outcome);
+        }
+        self.settle();
+        outcome
+    }
+
+    fn part(
+        &mut self,
+        process: &Process,
+        sender: &SentBy<'_>,
+        part: &ModelPart<'_>,
+        outcome: &mut CopiesOutcome,
+    ) {
+        let Some(held) = self.open(part.resource) else {
+            return;
+        };
+        let (holds, of) = (&mut held.holds, (process, part.resource));
+        match &part.holds {
+            PartHolds::Digest(is_right) => {
+                match is_right(&holds.held_without(process, &part.awaiting)) {
+                    true => drop(holds.equal_digest(process)),
+                    false => outcome.tell(of, 0, HoldSays::ListWanted),
+                }
+            }
+            PartHolds::List { from, upto, listed } => {
+                let listed: Vec<_> = { listed.iter() }
+                    .map(|entry| ListedHold {
+                        start_us: sender.instant_us(entry.start_us),
+                        ..entry.clone()
+                    })
+                    .collect();
+                let (numbers, at_us) = ((*from, *upto), sender.end_us());
+                let verdicts = holds.full_list(process, &listed, &part.awaiting, numbers, at_us);
+                for (number, verdict) in verdicts.into_iter().flatten() {
+                    let is_seized =
+                        |entry: &ListedHold<'_>| entry.number == number && entry.seized.is_some();
+                    let says = match verdict {
+                        ListVerdict::Counted((0, _)) if listed.iter().any(is_seized) => {
+                            how_it_stands(holds, (process, number))
+                        }
+                        ListVerdict::Counted(excess) => HoldSays::Counted(excess),
+                        ListVerdict::Ended => HoldSays::Ended(EndReason::Earlier),
+                        ListVerdict::UnknownTransfer => {
+                            HoldSays::Refused(HoldRefusal::UnknownTransfer)
+                        }
+                        ListVerdict::AtCapacity => HoldSays::Refused(HoldRefusal::AtCapacity),
+                    };
+                    outcome.tell(of, number, says);
+                }
+            }
+        }
+        for number in part.awaiting.iter().chain(&part.asked) {
+            outcome.tell(of, *number, how_it_stands(holds, (process, *number)));
+        }
+    }
+
+    /// Numbers of resources that are not limited by copies are answered as their operations were.
+    fn tell_of_uncounted(
+        &self,
+        process: &Process,
+        parts: &[ModelPart<'_>],
+        outcome: &mut CopiesOutcome,
+    ) {
+        let limited = &self.limits.resources;
+        for part in parts.iter().filter(|of| !limited.contains_key(of.resource)) {
+            let says = |let_through: HoldSays| match self.limits.refuses_others {
+                true => HoldSays::Refused(HoldRefusal::Unconfigured),
+                false => let_through,
+            };
+            let of = (process, part.resource);
+            for number in &part.awaiting {
+                outcome.tell(of, *number, says(HoldSays::NotHeld));
+            }
+            for number in &part.asked {
+                outcome.tell(of, *number, says(HoldSays::Counted((0, None))));
+            }
+        }
+    }
+}
+
+/// The domain that an operation takes copies for.
+fn domain_of<'a>(op: &ModelOp<'a>) -> Option<&'a str> {
+    match op.act {
+        HoldAct::Reserve { domain, .. } | HoldAct::Hold { domain, .. } => Some(domain),
+        _ => None,
+    }
+}
+
+fn set_excess(holds: &mut HoldsModel, (process, number): (&Process, u64), excess: KeptBy) {
+    if let Some(at) = holds.live_at(process, number) {
+        holds.holds[at].excess = excess;
+    }
+}
+
+/// What is said of a hold that is asked about.
+fn how_it_stands(holds: &HoldsModel, (process, number): (&Process, u64)) -> HoldSays {
+    let Some(at) = holds.live_at(process, number) else {
+        return HoldSays::NotHeld;
+    };
+    let hold = &holds.holds[at];
+    let (copies, (excess, by)) = (hold.copies, hold.excess.clone());
+    match hold.seized && excess == 0 {
+        true => HoldSays::Seized {
+            domain: hold.domain.clone(),
+            copies,
+            start_us: hold.start_us,
+        },
+        false => HoldSays::Held { copies, excess, by },
+    }
+}
+
+/// An operation on a resource that is not limited by copies: it is let through and nothing is kept, or it is refused.
+fn uncounted(act: &HoldAct<'_>, is_refused: bool) -> Option<HoldSays> {
+    match act {
+        HoldAct::Cancel => None,
+        _ if is_refused => Some(HoldSays::Refused(HoldRefusal::Unconfigured)),
+        HoldAct::Reserve { copies, .. } => Some(HoldSays::Granted((*copies, None))),
+        HoldAct::Hold { .. } => Some(HoldSays::Counted((0, None))),
+        HoldAct::Seize { .. } => Some(HoldSays::Refused(HoldRefusal::UnknownTransfer)),
+        HoldAct::Release { .. } | HoldAct::Transfer { .. } => None,
+    }
+}
+
+/// Whatever a process whose epoch is over says it holds does not count.
+fn tell_that_it_is_over(process: &Process, parts: &[ModelPart<'_>], outcome: &mut CopiesOutcome) {
+    for part in parts {
+        let of = (process, part.resource);
+        let mut numbers = Vec::new();
+        if let PartHolds::List { listed, .. } = &part.holds {
+            numbers.extend(listed.iter().map(|entry| entry.number));
+        }
+        numbers.extend(part.awaiting.iter().chain(&part.asked));
+        for number in numbers {
+            outcome.tell(of, number, HoldSays::Refused(HoldRefusal::EpochOver));
+        }
+        if let PartHolds::Digest(is_right) = &part.holds
+            && !is_right(&BTreeMap::new())
+        {
+            outcome.tell(of, 0, HoldSays::ListWanted);
+        }
+    }
+}

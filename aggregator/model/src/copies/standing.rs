@@ -1,0 +1,121 @@
+//! What is denied: domains that are banned, and scopes that are full.
+//!
+//! ```text
+//! few has 3 of 3, and somebody asks     few is denied, full
+//! one of them is released               open
+//! few is lowered to 1                   nothing: a version denies nobody, but the next who asks finds it full
+//! acme is banned, and full              full, until it has room; banned from then on
+//! ```
+//!
+//! Knows nothing of operations. What stays true: a scope that is denied as full is full, and one that was asked for and
+//! is full is denied, unless as many domains are denied as may be.
+
+use std::collections::BTreeMap;
+
+use super::limits::{CopiesVersion, CopyScope};
+use super::partition::HeldResource;
+
+/// Why a scope is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyStanding {
+    /// It is full, under this limit.
+    Full(u64),
+    /// It is banned until then, in microseconds.
+    Banned(u64),
+}
+
+/// Which domains are banned, by what operators did and by time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CopyBans {
+    /// Until when, in microseconds; by resource (`None`: everywhere) and domain.
+    ends: BTreeMap<(Option<String>, String), u64>,
+    /// Until when it was said to be, by resource and domain.
+    said: BTreeMap<(String, String), u64>,
+}
+
+impl CopyBans {
+    /// Takes note of a ban, or of its end.
+    pub fn set(&mut self, resource: Option<&str>, domain: &str, until_us: Option<u64>) {
+        let of = (resource.map(str::to_owned), domain.to_owned());
+        match until_us {
+            Some(until_us) => self.ends.insert(of, until_us),
+            None => self.ends.remove(&of),
+        };
+    }
+
+    /// Until when a domain is banned: of two bans the longer one holds.
+    fn end_of(&self, resource: &str, domain: &str) -> Option<u64> {
+        let end = |of: Option<&str>| {
+            let of = (of.map(str::to_owned), domain.to_owned());
+            self.ends.get(&of).copied()
+        };
+        end(Some(resource)).max(end(None))
+    }
+
+    /// Whether a domain is banned.
+    pub fn is_banned(&self, resource: &str, domain: &str, now_us: u64) -> bool {
+        let end_us = self.end_of(resource, domain);
+        end_us.is_some_and(|end_us| now_us < end_us)
+    }
+
+    /// Until when a domain was said to be banned, if that is not over.
+    pub fn said_of(&self, resource: &str, domain: &str, now_us: u64) -> Option<u64> {
+        let said = self.said.get(&(resource.to_owned(), domain.to_owned()));
+        said.copied().filter(|end_us| now_us < *end_us)
+    }
+
+    /// Says of a domain whether it is banned.
+    pub fn say(&mut self, resource: &str, domain: &str, is_heeded: bool, now_us: u64) {
+        let end_us = { self.end_of(resource, domain) }.filter(|end_us| now_us < *end_us);
+        let of = (resource.to_owned(), domain.to_owned());
+        match end_us.filter(|_| is_heeded) {
+            Some(end_us) => self.said.insert(of, end_us),
+            None => self.said.remove(&of),
+        };
+    }
+
+    /// A version comes: of all that are said to be banned it is said again whether they are.
+    pub fn say_all_again(&mut self, limits: &CopiesVersion, now_us: u64) {
+        let said: Vec<_> = self.said.keys().cloned().collect();
+        for (resource, domain) in said {
+            self.say(&resource, &domain, limits.heeds(&resource), now_us);
+        }
+    }
+
+    /// All that were said to be banned and whose bans are not over.
+    pub fn all_said(&self, now_us: u64) -> impl Iterator<Item = ((&str, &str), u64)> {
+        let said = self
+            .said
+            .iter()
+            .filter(move |(_, end_us)| now_us < **end_us);
+        said.map(|((resource, domain), end_us)| ((&**resource, &**domain), *end_us))
+    }
+}
+
+impl CopiesVersion {
+    /// Whether a resource is limited by copies, and its limits are heeded.
+    pub(super) fn heeds(&self, resource: &str) -> bool {
+        let found = self.resources.get(resource);
+        found.is_some_and(|found| found.is_heeded)
+    }
+}
+
+impl HeldResource {
+    /// Looks at all scopes that are denied or were asked for.
+    pub(super) fn settle(&mut self, is_heeded: bool, denied_max: usize) {
+        let mut scopes = std::mem::take(&mut self.holds.asked);
+        scopes.extend(self.full.keys().cloned());
+        for scope in scopes {
+            let limit = self.holds.limits.limit_of(&scope);
+            let Some(limit) = limit.filter(|_| is_heeded && self.holds.is_full(&scope)) else {
+                self.full.remove(&scope);
+                continue;
+            };
+            let is_domain = |of: &CopyScope| matches!(of, CopyScope::Domain(_));
+            let domains = self.full.keys().filter(|of| is_domain(of)).count();
+            if !is_domain(&scope) || domains < denied_max || self.full.contains_key(&scope) {
+                self.full.insert(scope, limit);
+            }
+        }
+    }
+}
