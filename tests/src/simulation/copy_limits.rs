@@ -3,9 +3,11 @@
 //! Few copies and small groups, so that a few services fill them. What stays true: every version limits the
 //! same resources, strict or not as the first one said, so that who holds something goes on holding it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use tollgate_model::copies::HoldLimits;
 
 use super::documents::DOMAINS;
 use super::random::Random;
@@ -89,6 +91,49 @@ impl CopyLimits {
     }
 }
 
+/// What a text says of copies, for the model, and of how many domains of a resource it may be said that they are full.
+/// Documents here write no limit of one domain alone.
+pub(super) fn limits_in(text: &str) -> (BTreeMap<&'static str, HoldLimits>, usize) {
+    let document: toml::Table = text.parse().unwrap_or_default();
+    let number = |table: &toml::Value, key: &str| {
+        let found = table.get(key)?.as_integer()?;
+        u64::try_from(found).ok()
+    };
+    let milliseconds = |table: &toml::Value, key: &str| {
+        let found = table.get(key)?.as_str()?.strip_suffix("ms")?;
+        found.parse::<u64>().ok()
+    };
+    let group = |group: &toml::Value| {
+        let members = group.get("members").and_then(toml::Value::as_array);
+        let names = members.into_iter().flatten();
+        let names = names.filter_map(toml::Value::as_str).map(str::to_owned);
+        Some((number(group, "limit")?, names.collect()))
+    };
+    let of = |name: &&'static str| {
+        let table = document.get("copies")?.get(*name)?;
+        let groups = table.get("groups").and_then(toml::Value::as_table);
+        let groups = groups.into_iter().flatten();
+        let limits = HoldLimits {
+            domain: number(table, "limit")?,
+            global: number(table, "global"),
+            max_age_us: milliseconds(table, "max_age").map(|ms| ms * 1_000),
+            kept_max: usize::MAX,
+            domains: BTreeMap::new(),
+            groups: groups
+                .filter_map(|(name, table)| Some((name.clone(), group(table)?)))
+                .collect(),
+        };
+        Some((*name, limits))
+    };
+    let engine = document.get("engine");
+    let pairs_max = engine.and_then(|engine| number(engine, "pairs_per_partition_max"));
+    let denied_max = pairs_max.and_then(|max| usize::try_from(max).ok());
+    (
+        COPIES.iter().filter_map(of).collect(),
+        denied_max.unwrap_or(usize::MAX),
+    )
+}
+
 fn limit(random: &mut Random) -> Limit {
     Limit {
         limit: random.between(1, 12),
@@ -99,5 +144,28 @@ fn limit(random: &mut Random) -> Limit {
         group: random
             .one_in(2)
             .then(|| (random.between(1, 10), random.between(1, 4) as usize)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_for_what_it_says_of_copies() {
+        let text = "[copies.\"gpu.slot\"]\nlimit = 3\nglobal = 9\nmax_age = \"700ms\"\n\
+                    groups.few = { limit = 4, members = [\"acme\"] }\n\
+                    [copies.\"seat.pool\"]\nlimit = 1\n\
+                    [engine]\npairs_per_partition_max = 5\n";
+        let (read, denied_max) = limits_in(text);
+        let slot = &read["gpu.slot"];
+        assert_eq!((slot.domain, slot.global, denied_max), (3, Some(9), 5));
+        assert_eq!(slot.max_age_us, Some(700_000));
+        assert_eq!(slot.groups["few"].0, 4);
+        assert_eq!(slot.groups_of("acme"), ["few"]);
+        assert!(slot.groups_of("globex").is_empty());
+        let pool = &read["seat.pool"];
+        assert_eq!((pool.domain, pool.global, pool.max_age_us), (1, None, None));
+        assert!(limits_in("[rate.x]\n").0.is_empty());
     }
 }

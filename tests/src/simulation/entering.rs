@@ -17,8 +17,8 @@ use tollgate_shared::wire::amendment::{self, Amendment};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::kind;
 
+use super::copies_feeding::copies_version;
 use super::copy_limits::COPIES;
-use super::fullness::sizes_of;
 use super::operators::counter_of;
 use super::trace::Violation;
 use super::watch::{Kept, Watch};
@@ -71,7 +71,7 @@ impl Watch {
 
     fn note_version(&mut self, version: &Arc<Version>) {
         // Agents may know of it before any partition is ruled by it.
-        self.sizes.insert(version.number, sizes_of(&version.text));
+        self.copies.insert(version.number, copies_version(version));
         let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
         let ignored = COPIES.into_iter().filter(ignored);
         self.ever_ignored.extend(ignored);

@@ -6,8 +6,8 @@
 //! handed over  staged until its end at the latest
 //! ```
 //!
-//! Knows nothing of limits. What stays true: counts are counted again, hold by hold, after every record that copies
-//! have to do with, and after every tick.
+//! Looks at it from the agents' side: what the log holds is held to the model's (`copies_compare`). Knows nothing of
+//! limits. What stays true: looking changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use tollgate_engine::copies::{HoldState, HoldView};
 use tollgate_engine::engine::{AgentChange, Engine};
 use tollgate_limits::versions::LimitsBook;
+use tollgate_model::copies::{CopiesVersion, CopyScope};
 use tollgate_shared::holdings::TransferId;
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{Code, LogId, Place};
 use tollgate_shared::time::Timestamp;
-use tollgate_shared::wire::record::Record;
 use tollgate_shared::wire::statement::{Says, Scope};
-use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays};
+use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
 
+use super::copies_compare::note_said;
 use super::copy_limits::COPIES;
-use super::fullness::{AllSizes, is_member, least_limit, note_word};
 use super::watch::{Ruled, Watch};
 use super::world::World;
 
@@ -48,9 +48,6 @@ pub const BACK_WITHIN_US: u64 = 2_500_000;
 
 /// Transfers that are over and still staged, by resource, with the time since when.
 pub type Overdue = [BTreeMap<TransferId, u64>; COPIES.len()];
-
-/// Holds that operators ended, by resource, epoch and number.
-pub(super) type EndedHolds = BTreeSet<(Box<str>, u128, u64)>;
 
 /// An agent's process that died while it held copies.
 #[derive(Clone, Debug)]
@@ -103,17 +100,25 @@ impl Staged {
 /// Who is banned is denied until then, what is full until it has room.
 pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
+/// Whether any of these versions has a domain in a group.
+pub(super) fn is_member<'a>(
+    all: impl IntoIterator<Item = &'a CopiesVersion>,
+    (resource, group): (&str, &str),
+    domain: &str,
+) -> bool {
+    all.into_iter().any(|version| {
+        let limited = version.resources.get(resource);
+        let found = limited.and_then(|of| of.limits.groups.get(group));
+        found.is_some_and(|(_, members)| members.contains(domain))
+    })
+}
+
 impl Ruled {
-    /// Counts again after a record was ruled, and takes note of what was said. What a batch of hits has done to counts
-    /// is seen by the next tick at the latest, or at the end, since nothing puts a count right by itself.
-    ///
-    /// # Errors
-    ///
-    /// What is counted wrongly.
-    pub(super) fn look_at_copies(&mut self, record: &Record<'_>) -> Result<(), String> {
+    /// Takes note of what was said of copies.
+    pub(super) fn note_copies(&mut self) {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
-                note_word(&mut self.words, &said.resource, &said.statement);
+                note_said(&mut self.denied, &said.resource, &said.statement);
                 let end = match said.statement.says {
                     Says::Denied(denial) => Some(denial.end),
                     Says::Open => None,
@@ -146,22 +151,8 @@ impl Ruled {
                     let most = self.granted.entry(hold(number)).or_default();
                     *most = copies.max(*most);
                 }
-                VerdictSays::Ended {
-                    number,
-                    by: EndedBy::Operator,
-                } => drop(self.ended.insert(hold(number))),
-                VerdictSays::Counted { number, .. } if self.ended.contains(&hold(number)) => {
-                    return Err(format!(
-                        "hold {number} of {}, epoch {:x}: counted again, and an operator had ended it",
-                        due.resource, due.epoch
-                    ));
-                }
                 _ => {}
             }
-        }
-        match record {
-            Record::Hits(_) => Ok(()),
-            _ => self.count_again(),
         }
     }
 
@@ -198,12 +189,15 @@ impl Watch {
 
     /// The least limit of one domain that any version ever had for a resource of copies.
     pub(super) fn least_limit(&self, resource: &str) -> Option<u64> {
-        least_limit(self.all_sizes(), resource)
+        let all = self.all_versions();
+        let limits = all.filter_map(|version| version.resources.get(resource));
+        let anybody = CopyScope::Domain(String::new());
+        { limits.filter_map(|of| of.limits.limit_of(&anybody)) }.min()
     }
 
     /// Limits of copies of all versions that there ever were.
-    fn all_sizes(&self) -> impl Iterator<Item = &AllSizes> {
-        self.sizes.values().chain(&self.lost_sizes)
+    fn all_versions(&self) -> impl Iterator<Item = &CopiesVersion> {
+        self.copies.values().chain(&self.lost_copies)
     }
 
     /// Whether the second engine says this about a hold.
@@ -237,7 +231,7 @@ impl Watch {
                 Scope::Pair(name) => **name == *domain,
                 Scope::Resource => true,
                 // Who has not heard of the newest version goes by an earlier one.
-                Scope::Group(name) => is_member(self.all_sizes(), (resource, name), domain),
+                Scope::Group(name) => is_member(self.all_versions(), (resource, name), domain),
             };
             if **of != *resource || !concerns {
                 continue;

@@ -10,11 +10,12 @@
 //! operators    what people do by hand: documents pushed, and amendments
 //! log_host     the journal (shipped) on a disk in memory, or a log that several owners share (`shared_host`)
 //! fleet        who rules which partition, where owners share them out
-//! watch        the log ruled beside the owners: by a second engine, and by the independent model (`ruling`); limits
-//!              that come into it (`entering`)
+//! watch        the log ruled beside the owners: by a second engine, and by the independent models (`ruling`), of rates
+//!              (`feeding`, `compare`) and of copies (`copies_feeding`, `copies_compare`); limits that come into it
+//!              (`entering`)
 //! agent_holds  services that hold copies; `costs` those whose costs are known afterwards
-//! refusals, heard, accounts, turns, grants (by `ledger` and `bans`), held, fullness, silence, leases, ending,
-//! refused_at_end, told_soon, calm_effect    what is checked; `ticks` what an owner may take the log's time to be
+//! refusals, heard, accounts, held, leases, ending, refused_at_end, told_soon, calm_effect
+//!              what is checked; `ticks` what an owner may take the log's time to be
 //! guards       whether calls are guarded, by what came over the wire
 //! documents    limits that are pushed: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! runner       many seeds, and a line of JSON for each; `kept` plans that failed once, `shrink` shorter ones
@@ -29,12 +30,13 @@ pub mod agent_holds;
 pub mod agent_host;
 pub mod agent_wires;
 mod awaited;
-mod bans;
 mod befalling;
 mod calm_effect;
 pub mod clock;
 pub mod compare;
 pub mod constraints;
+mod copies_compare;
+mod copies_feeding;
 pub mod copy_limits;
 mod costs;
 pub mod coverage;
@@ -48,14 +50,11 @@ pub mod event;
 pub mod faults;
 mod feeding;
 pub mod fleet;
-mod fullness;
-mod grants;
 mod guards;
 mod heard;
 pub mod held;
 pub mod kept;
 mod leases;
-mod ledger;
 pub mod log_host;
 pub mod net;
 pub mod operators;
@@ -72,13 +71,11 @@ mod said;
 mod shared_host;
 pub mod shared_log;
 pub mod shrink;
-mod silence;
 mod state_topic;
 mod stopping;
 mod ticks;
 mod told_soon;
 pub mod trace;
-mod turns;
 pub mod watch;
 pub mod world;
 

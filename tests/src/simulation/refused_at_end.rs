@@ -19,7 +19,7 @@ use super::agent_holds::PAUSE_US;
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::ending::HEARD_WITHIN_US;
-use super::fullness::is_member;
+use super::held::is_member;
 use super::world::World;
 
 /// How far into the calm everybody has heard of what copies are full.
@@ -50,7 +50,7 @@ impl World {
     }
 
     /// Every denial of copies that is in force is in the deny list, for each member of a group that is full, too.
-    /// Copies have no model: as the second engine says, whose words are held to the document's text (`fullness`).
+    /// As the second engine says, whose words are held to the model's (`copies_compare`).
     pub(super) fn check_full_copies(&mut self, agent: usize, counter: &'static str) {
         for (resource, copies) in self.agents[agent].holding.copies.iter().enumerate() {
             let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
@@ -63,8 +63,8 @@ impl World {
                     StatedScope::Pair(domain) => vec![domain.to_string()],
                     StatedScope::Resource => vec!["nobody".to_owned()],
                     StatedScope::Group(group) => {
-                        let sizes = self.watch.sizes.get(&version);
-                        let is_in = |domain: &&str| is_member(sizes, (name, group), domain);
+                        let limits = self.watch.copies.get(&version);
+                        let is_in = |domain: &&str| is_member(limits, (name, group), domain);
                         let members = DOMAINS.into_iter().filter(is_in);
                         members.map(str::to_owned).collect()
                     }

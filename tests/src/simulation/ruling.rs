@@ -3,7 +3,7 @@
 //! ```text
 //! record ──> engine ──> rulings ─┐
 //!        └─> model  ──> outcome ─┴─> the same (`compare`)
-//! copies:   before the record, after it ──> `grants`, `held`, `fullness`, `silence`
+//!        └─> model of copies ──> outcome, what is held, what is denied ──> the same (`copies_compare`)
 //! ```
 //!
 //! Knows nothing of who appended it. What stays true: each record is ruled once by each, in the order of the log.
@@ -12,17 +12,15 @@ use std::fmt::Display;
 
 use tollgate_engine::engine::{Engine, Fate};
 use tollgate_limits::versions::LimitsBook;
+use tollgate_model::copies::CopiesOutcome;
 use tollgate_model::log::{LogInput, RecordOutcome};
-use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 
 use super::compare;
+use super::copies_compare;
 use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
-use super::fullness::sizes_of;
-use super::grants::Ledgers;
 use super::held::Staged;
 use super::trace::Violation;
-use super::turns::all_copies;
 use super::watch::{Kept, Ruled, Watch};
 
 /// Where a record stands, for what is said of it.
@@ -51,9 +49,6 @@ impl At {
 struct Before {
     pairs: u64,
     staged: Staged,
-    ledgers: Ledgers,
-    /// What all copies come to.
-    copies: u128,
 }
 
 impl Before {
@@ -63,14 +58,6 @@ impl Before {
             staged: match record {
                 Record::Tick(_) => Staged::of(engine),
                 _ => Staged::default(),
-            },
-            ledgers: match record {
-                Record::Holds(batch) => Ledgers::before(engine, batch),
-                _ => Ledgers::default(),
-            },
-            copies: match record {
-                Record::Holds(_) | Record::Beat(_) => all_copies(engine),
-                _ => 0,
             },
         }
     }
@@ -99,6 +86,7 @@ impl Watch {
         let before = Before::of(&ruled.engine, &record);
         ruled.apply(offset, kept, &record, &self.book);
         let outcome = self.feed(at, kept, &record);
+        let copies = self.feed_copies(partition, kept, &record, outcome.as_ref());
         let ruled = &self.ruled[partition as usize];
         if let Some(stop) = ruled.rulings.stopped() {
             return Err(at.violation(4, "the second engine goes on", stop));
@@ -106,19 +94,9 @@ impl Watch {
         if let Some(outcome) = &outcome {
             self.compare_rates(at, &record, outcome)?;
         }
-        let unruled = outcome.as_ref().and_then(|outcome| outcome.unruled);
-        let fate = self.ruled[partition as usize]
-            .check_turn(&record, unruled, before.copies)
-            .map_err(|what| at.violation(5, "records of holds come in turn", what))?;
-        self.cover
-            .see_if("checked: a record of holds in turn", fate.is_some());
-        self.cover.see_if(
-            "checked: a record of holds that was overtaken",
-            matches!(fate, Some(Fate::Overtaken { .. })),
-        );
         let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
         self.cover.see_if("pair left", left);
-        self.check_copies(at, &record, before.ledgers)?;
+        self.compare_copies(at, &record, outcome.as_ref(), &copies)?;
         self.cover_copies(partition, &before.staged);
         self.note_totals(partition, kept.at_us, &record, outcome.as_ref());
         let ruled = &mut self.ruled[partition as usize];
@@ -151,8 +129,6 @@ impl Watch {
             }
             Record::Totals(totals) => Some(feed_totals(&mut ruled.model, offset, totals)),
             Record::Pointer(pointer) => {
-                self.note_bans(at, kept, pointer.version);
-                let ruled = &mut self.ruled[at.partition as usize];
                 let brought = Brought {
                     limits: &self.limits,
                     made: &self.made,
@@ -167,30 +143,12 @@ impl Watch {
                     &mut self.cover,
                 ))
             }
-            // The model knows nothing of copies, but their records count among their agent's.
+            // Copies have a model of their own, but their records count among their agent's.
             Record::Holds(batch) => {
                 Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
             }
             Record::Beat(beat) => Some(feed_sender(&mut ruled.model, offset, kept, &beat.sender)),
             Record::Genesis(_) | Record::Testimony(_) | Record::Unknown { .. } => None,
-        }
-    }
-
-    /// Takes note of what a pointer brings in of bans. Goes before the model, whose version says
-    /// what is new.
-    fn note_bans(&mut self, at: At, kept: &Kept, version: u64) {
-        let ruled = &mut self.ruled[at.partition as usize];
-        let known = ruled.model.version().unwrap_or(0);
-        if version <= known {
-            return;
-        }
-        let brought = known + 1..=version;
-        let came = kept.appended.max(ruled.log_time());
-        for (_, made) in self.made.range(brought.clone()) {
-            ruled.bans.enter(&made.act, came);
-        }
-        if self.limits.range(brought).next().is_some() {
-            ruled.bans.new_limits(came);
         }
     }
 
@@ -210,37 +168,44 @@ impl Watch {
         Ok(())
     }
 
-    fn check_copies(
+    fn compare_copies(
         &mut self,
         at: At,
         record: &Record<'_>,
-        ledgers: Ledgers,
+        rates: Option<&RecordOutcome>,
+        outcome: &CopiesOutcome,
     ) -> Result<(), Violation> {
         let ruled = &mut self.ruled[at.partition as usize];
-        ruled
-            .look_at_copies(record)
-            .map_err(|what| at.violation(6, "every count is the sum of its holds", what))?;
-        if !matches!(record, Record::Hits(_))
-            && let Some(version) = { ruled.engine.version() }.and_then(|of| self.book.get(of))
-        {
-            let sizes = self.sizes.entry(version.number);
-            let sizes = sizes.or_insert_with(|| sizes_of(&version.text));
-            if let Record::Holds(batch) = record {
-                let judged = ruled
-                    .check_grants(version, sizes, ledgers, batch)
-                    .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
-                let cover = &mut self.cover;
-                cover.add("checked: an operation on copies", judged.ops);
-                cover.add("checked: an operation of a banned domain", judged.banned);
-            }
-            let is_version = matches!(record, Record::Pointer(_));
-            let full = ruled.check_fullness(version, sizes, is_version);
-            let check = "what is full is said to be, and nothing else";
-            full.map_err(|what| at.violation(6, check, what))?;
+        let rulings = &ruled.rulings;
+        let unruled = rates.and_then(|rates| rates.unruled);
+        let fate = copies_compare::turn(record, unruled, outcome, rulings)
+            .map_err(|what| at.violation(5, "records of holds come in turn", what))?;
+        copies_compare::agents(outcome, rulings)
+            .map_err(|what| at.violation(6, "an agent is gone by counted ticks alone", what))?;
+        copies_compare::verdicts(record, outcome, rulings)
+            .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
+        ruled.note_copies();
+        // What a batch of hits has done to copies is seen at the next tick: nothing puts them right by itself.
+        if !matches!(record, Record::Hits(_)) {
+            copies_compare::held(&ruled.engine, &ruled.copies)
+                .map_err(|what| at.violation(6, "engine and model hold the same", what))?;
+            copies_compare::denied(&ruled.denied, &ruled.copies).map_err(|what| {
+                at.violation(6, "what is full is said to be, and nothing else", what)
+            })?;
         }
-        ruled
-            .look_at_silence(record)
-            .map_err(|what| at.violation(6, "an agent is gone by counted ticks alone", what))
+        let cover = &mut self.cover;
+        cover.see_if("checked: a record of holds in turn", fate.is_some());
+        cover.see_if(
+            "checked: a record of holds that was overtaken",
+            matches!(fate, Some(Fate::Overtaken { .. })),
+        );
+        if let (Record::Holds(batch), Some(Fate::Applied)) = (record, fate) {
+            let ops = u64::from(batch.ops_len());
+            cover.add("checked: an operation on copies", ops);
+            let banned = outcome.banned;
+            cover.add("checked: an operation of a banned domain", banned);
+        }
+        Ok(())
     }
 }
 
@@ -259,11 +224,6 @@ impl Ruled {
         }
         self.digests.push(self.engine.digest());
         self.versions.push(self.engine.version().unwrap_or(0));
-    }
-
-    /// The log's time, as the model has it.
-    pub(super) fn log_time(&self) -> Timestamp {
-        Timestamp::from_micros(self.model.log_us().unwrap_or(0))
     }
 
     fn note_said(&mut self) {

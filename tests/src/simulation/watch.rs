@@ -23,16 +23,13 @@ use tollgate_shared::wire::record::kind;
 use tollgate_shared::wire::verdict::Verdict;
 
 use super::accounts::Accounts;
-use super::bans::Bans;
 use super::compare;
+use super::copies_compare::DeniedCopies;
 use super::coverage::Coverage;
-use super::fullness::{AllSizes, Sums, Words};
-use super::held::{EndedHolds, Stated};
+use super::held::Stated;
 use super::plan::Plan;
-use super::silence::Silences;
 use super::ticks::{behind_us, ticks_late_us, without_ticks};
 use super::trace::{Violation, hash_of};
-use super::turns::Turns;
 
 /// A record of the log.
 #[derive(Clone, Debug)]
@@ -65,6 +62,8 @@ pub struct Ruled {
     pub engine: Engine,
     /// Rules it independently.
     pub model: model::PartitionModel,
+    /// Rules its copies independently.
+    pub(super) copies: model::copies::CopiesModel,
     /// What the engine said, by place.
     pub said: BTreeMap<(u64, u32), Vec<ResourceStatement>>,
     /// The engine's digest after each record.
@@ -83,22 +82,12 @@ pub struct Ruled {
     pub stated: Stated,
     /// What was said to agents about their holds, by place.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
-    /// What was said last about scopes of copies.
-    pub(super) words: Words,
-    /// Copies of each resource by scope, as they were added up last.
-    pub(super) sums: BTreeMap<Arc<str>, Sums>,
-    /// Holds that operators ended.
-    pub(super) ended: EndedHolds,
+    /// What was said last about scopes of copies that are denied.
+    pub(super) denied: DeniedCopies,
     /// Copies that a hold has, at the most that was ever said: by resource, epoch and number.
     pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
     /// Reserves that were granted nothing: their numbers, by resource and epoch.
     pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
-    /// Who was heard when, in counted ticks.
-    pub(super) silences: Silences,
-    /// Whose record of holds comes in turn.
-    pub(super) turns: Turns,
-    /// Which domains are banned from copies.
-    pub(super) bans: Bans,
     /// Statements that one record has caused, at most.
     pub(super) most_said: usize,
     pub(super) rulings: Rulings,
@@ -137,7 +126,7 @@ pub struct Watch {
     pub(super) made: BTreeMap<u64, Arc<Made>>,
     pub(super) texts: Vec<String>,
     /// Limits of copies, by version.
-    pub(super) sizes: BTreeMap<u64, AllSizes>,
+    pub(super) copies: BTreeMap<u64, model::copies::CopiesVersion>,
     /// From when to when ticks do not come.
     pub(super) without_ticks: Vec<(u64, u64)>,
     /// How far back the tick may lie that an owner goes by.
@@ -145,7 +134,7 @@ pub struct Watch {
     /// How late ticks of owners may be.
     pub(super) ticks_late_us: u64,
     /// Those of versions that the log has lost.
-    pub(super) lost_sizes: Vec<AllSizes>,
+    pub(super) lost_copies: Vec<model::copies::CopiesVersion>,
 }
 
 impl Ruled {
@@ -154,6 +143,7 @@ impl Ruled {
             index,
             engine: Engine::new(index, partitions),
             model: model::PartitionModel::with_effect(),
+            copies: model::copies::CopiesModel::new(),
             said: BTreeMap::new(),
             digests: Vec::new(),
             versions: Vec::new(),
@@ -163,14 +153,9 @@ impl Ruled {
             generations: Vec::new(),
             stated: Stated::new(),
             verdicts: BTreeMap::new(),
-            words: Words::new(),
-            sums: BTreeMap::new(),
-            ended: EndedHolds::new(),
+            denied: DeniedCopies::new(),
             granted: BTreeMap::new(),
             not_granted: BTreeMap::new(),
-            silences: Silences::default(),
-            turns: Turns::default(),
-            bans: Bans::default(),
             most_said: 0,
             rulings: Rulings::new(),
             times: compare::Times::default(),
@@ -212,8 +197,8 @@ impl Watch {
             limits: BTreeMap::new(),
             made: BTreeMap::new(),
             texts: Vec::new(),
-            sizes: BTreeMap::new(),
-            lost_sizes: Vec::new(),
+            copies: BTreeMap::new(),
+            lost_copies: Vec::new(),
         }
     }
 
@@ -337,8 +322,8 @@ impl Watch {
         self.book = LimitsBook::default();
         self.newest_version = 0;
         self.limits.clear();
-        let sizes = std::mem::take(&mut self.sizes);
-        self.lost_sizes.extend(sizes.into_values());
+        let copies = std::mem::take(&mut self.copies);
+        self.lost_copies.extend(copies.into_values());
         self.texts.clear();
         self.made.clear();
         self.totals_due.clear();

@@ -1,0 +1,337 @@
+//! What the engine said of a record and holds after it, beside what the model of copies says.
+//!
+//! ```text
+//! fate, verdicts in order, agents      what they came to
+//! holds, staged copies, each count     what is held
+//! the last statement of each scope     what is denied
+//! ```
+//!
+//! They share no type, so everything is brought into one form here. Not compared are places of statements, but of
+//! operations, and metrics. What stays true: comparing changes nothing.
+
+use std::collections::BTreeMap;
+
+use tollgate_engine::copies::{Copies, CopiesScope, HoldState, HoldView, Limiter, StagedView};
+use tollgate_engine::engine::{AgentChange, AgentNews, Engine, Fate, Rulings, VerdictDue};
+use tollgate_model::copies::{
+    AgentFate, CopiesModel, CopiesOutcome, CopyScope, CopyStanding, DueVerdict, EndReason,
+    HoldRefusal, HoldSays, HoldsModel, ModelHold, RecordTurn, StagedCopies,
+};
+use tollgate_model::log::NotRuled;
+use tollgate_shared::wire::holds::Op;
+use tollgate_shared::wire::record::Record;
+use tollgate_shared::wire::statement::{Cause, Says, Scope, Statement};
+use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
+
+use super::documents::DOMAINS;
+
+/// What was said last of each scope that is denied.
+pub(super) type DeniedCopies = BTreeMap<(String, CopyScope), CopyStanding>;
+
+/// Takes note of what was said about a scope.
+pub(super) fn note_said(denied: &mut DeniedCopies, resource: &str, said: &Statement) {
+    let of = (resource.to_owned(), own_scope(&said.scope));
+    match said.says {
+        Says::Denied(denial) if denial.cause == Cause::Banned => {
+            denied.insert(of, CopyStanding::Banned(denial.end.as_micros()));
+        }
+        Says::Denied(denial) => {
+            denied.insert(of, CopyStanding::Full(denial.limit));
+        }
+        Says::Open => drop(denied.remove(&of)),
+    }
+}
+
+fn own_scope(scope: &Scope) -> CopyScope {
+    match scope {
+        Scope::Pair(name) => CopyScope::Domain(name.to_string()),
+        Scope::Group(name) => CopyScope::Group(name.to_string()),
+        Scope::Resource => CopyScope::Resource,
+    }
+}
+
+/// What has to become of an agent's record of holds.
+///
+/// # Errors
+///
+/// What became of it.
+pub(super) fn turn(
+    record: &Record<'_>,
+    unruled: Option<NotRuled>,
+    outcome: &CopiesOutcome,
+    rulings: &Rulings,
+) -> Result<Option<Fate>, String> {
+    let (sender, entries) = match record {
+        Record::Holds(batch) => (&batch.sender, batch.ops_len()),
+        Record::Beat(beat) => (&beat.sender, beat.parts_len()),
+        _ => return Ok(None),
+    };
+    let expected = match (unruled, outcome.turn) {
+        (Some(NotRuled::OlderThanWindow), _) => Fate::OlderThanWindow { entries },
+        (Some(_), _) => Fate::Duplicate { entries },
+        (None, RecordTurn::Applied) => Fate::Applied,
+        (None, RecordTurn::Overtaken) => Fate::Overtaken { entries },
+        (None, RecordTurn::EpochOver) => Fate::EpochOver { entries },
+    };
+    match rulings.fates == [expected] {
+        true => Ok(Some(expected)),
+        false => Err(format!(
+            "sequence {} of {}, epoch {:x}: {:?}, the model: {expected:?}",
+            sender.sequence, sender.agent, sender.epoch, rulings.fates
+        )),
+    }
+}
+
+/// What became of agents.
+///
+/// # Errors
+///
+/// What the engine says, and the model.
+pub(super) fn agents(outcome: &CopiesOutcome, rulings: &Rulings) -> Result<(), String> {
+    let fate = |news: &AgentNews| match news.change {
+        AgentChange::Gone { copies } => AgentFate::Gone(copies),
+        AgentChange::Returned => AgentFate::Returned,
+        AgentChange::Over { copies } => AgentFate::Over(copies),
+        AgentChange::Twin => AgentFate::Twin,
+    };
+    let said = rulings.agents.iter();
+    let said = said.map(|news| (&*news.agent, news.epoch, fate(news)));
+    let expected = outcome.agents.iter();
+    let expected = expected.map(|((name, epoch), fate)| (&**name, *epoch, *fate));
+    match said.eq(expected) {
+        true => Ok(()),
+        false => Err(format!(
+            "{:?}, the model: {:?}",
+            rulings.agents, outcome.agents
+        )),
+    }
+}
+
+/// What agents are told about their holds.
+///
+/// # Errors
+///
+/// What they are told, and by the model.
+pub(super) fn verdicts(
+    record: &Record<'_>,
+    outcome: &CopiesOutcome,
+    rulings: &Rulings,
+) -> Result<(), String> {
+    let ops: Vec<Op> = match record {
+        Record::Holds(batch) => batch.ops().map(|op| op.does.op()).collect(),
+        _ => Vec::new(),
+    };
+    let is_same = |(due, expected): (&VerdictDue, &DueVerdict)| {
+        let op = ops.get(expected.entry as usize).copied();
+        (&*due.agent, due.epoch) == (&*expected.process.0, expected.process.1)
+            && *due.resource == *expected.resource
+            && (ops.is_empty() || due.place.entry == expected.entry)
+            && said_of(&due.says, op) == Some((expected.number, expected.says.clone()))
+    };
+    let (said, expected) = (&rulings.verdicts, &outcome.verdicts);
+    if said.len() == expected.len() && said.iter().zip(expected).all(is_same) {
+        return Ok(());
+    }
+    let differs = said.iter().zip(expected).position(|pair| !is_same(pair));
+    let at = differs.unwrap_or(said.len().min(expected.len()));
+    Err(format!(
+        "{} verdicts, the model {}; number {at}: {:?}, the model: {:?}",
+        said.len(),
+        expected.len(),
+        said.get(at),
+        expected.get(at)
+    ))
+}
+
+/// A verdict in the model's words, with the hold's number. A refusal has to name its operation: `op`.
+fn said_of(says: &VerdictSays, op: Option<Op>) -> Option<(u64, HoldSays)> {
+    let kept = |copies: u32, by: &Option<Scope>| (u64::from(copies), by.as_ref().map(own_scope));
+    Some(match says {
+        VerdictSays::Granted { number, copies, by } => {
+            (*number, HoldSays::Granted(kept(*copies, by)))
+        }
+        VerdictSays::Counted { number, excess, by } => {
+            (*number, HoldSays::Counted(kept(*excess, by)))
+        }
+        VerdictSays::Seized {
+            number,
+            domain,
+            copies,
+            start,
+        } => {
+            let seized = HoldSays::Seized {
+                domain: domain.to_string(),
+                copies: u64::from(*copies),
+                start_us: start.as_micros(),
+            };
+            (*number, seized)
+        }
+        VerdictSays::Held {
+            number,
+            copies,
+            excess,
+            by,
+        } => {
+            let (excess, by) = kept(*excess, by);
+            let copies = u64::from(*copies);
+            (*number, HoldSays::Held { copies, excess, by })
+        }
+        VerdictSays::NotHeld { number } => (*number, HoldSays::NotHeld),
+        VerdictSays::Ended { number, by } => {
+            let reason = match by {
+                EndedBy::Age => EndReason::Age,
+                EndedBy::Operator => EndReason::Operator,
+                EndedBy::Earlier => EndReason::Earlier,
+            };
+            (*number, HoldSays::Ended(reason))
+        }
+        VerdictSays::Refused {
+            number,
+            op: named,
+            why,
+        } => {
+            let refused = HoldSays::Refused(refusal(*why)?);
+            (*named == op).then_some((*number, refused))?
+        }
+        VerdictSays::BeatWanted => (0, HoldSays::ListWanted),
+    })
+}
+
+fn refusal(why: Why) -> Option<HoldRefusal> {
+    Some(match why {
+        Why::UnknownHold => HoldRefusal::UnknownHold,
+        Why::TooManyCopies => HoldRefusal::TooManyCopies,
+        Why::UnknownTransfer => HoldRefusal::UnknownTransfer,
+        Why::TransferExists => HoldRefusal::TransferExists,
+        Why::HoldExists => HoldRefusal::HoldExists,
+        Why::EpochOver => HoldRefusal::EpochOver,
+        Why::AtCapacity => HoldRefusal::AtCapacity,
+        Why::Unconfigured => HoldRefusal::Unconfigured,
+        // It belongs to another partition: no resource here does.
+        _ => return None,
+    })
+}
+
+/// Everything that is held and staged, and every count.
+///
+/// # Errors
+///
+/// What differs.
+pub(super) fn held(engine: &Engine, model: &CopiesModel) -> Result<(), String> {
+    for (name, copies) in engine.copies() {
+        let nothing = HoldsModel::default();
+        let expected = model.resource(name).unwrap_or(&nothing);
+        lists(copies, expected).map_err(|what| format!("{name}: {what}"))?;
+        counts(copies, expected).map_err(|what| format!("{name}: {what}"))?;
+    }
+    let is_here = |name: &str| engine.copies().any(|(of, _)| **of == *name);
+    match model.resources().find(|(name, _)| !is_here(name)) {
+        Some((name, _)) => Err(format!("{name}: it is not there")),
+        None => Ok(()),
+    }
+}
+
+fn lists(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
+    let mut holds: Vec<&ModelHold> = model.holds.iter().collect();
+    holds.sort_by_key(|of| (of.start_us, &of.process, of.number));
+    let mut holds = holds.into_iter();
+    for view in copies.oldest_first() {
+        let expected = holds.next();
+        if !expected.is_some_and(|expected| is_hold(copies, &view, expected)) {
+            let excess = copies.excess_of(view.id);
+            return Err(format!("{view:?} with {excess:?}, the model: {expected:?}"));
+        }
+    }
+    if let Some(expected) = holds.next() {
+        return Err(format!("not held, the model: {expected:?}"));
+    }
+    let age_us = model.limits.max_age_us.unwrap_or(u64::MAX);
+    let mut staged: Vec<&StagedCopies> = model.staged.iter().collect();
+    staged.sort_by_key(|of| (of.end_us, of.id));
+    let mut staged = staged.into_iter();
+    for view in copies.staged() {
+        let expected = staged.next();
+        if !expected.is_some_and(|expected| is_staged(&view, expected, age_us)) {
+            return Err(format!("{view:?}, the model: {expected:?}"));
+        }
+    }
+    match staged.next() {
+        Some(expected) => Err(format!("not staged, the model: {expected:?}")),
+        None => Ok(()),
+    }
+}
+
+fn is_hold(copies: &Copies, view: &HoldView<'_>, model: &ModelHold) -> bool {
+    let taken = copies.excess_of(view.id);
+    let is_by = |by: &CopyScope| match (taken.by, by) {
+        (Some(Limiter::Domain), CopyScope::Domain(name)) => name == view.domain,
+        (Some(Limiter::Group(group)), CopyScope::Group(name)) => *name == *copies.group_name(group),
+        (by, CopyScope::Resource) => by == Some(Limiter::Resource),
+        _ => false,
+    };
+    (view.agent, view.epoch, view.id.number) == (&*model.process.0, model.process.1, model.number)
+        && view.domain == model.domain
+        && view.groups == model.groups
+        && u64::from(view.copies) == model.copies
+        && view.start.as_micros() == model.start_us
+        && (view.strict, view.seized) == (model.strict, model.seized)
+        && (view.state == HoldState::Lost) == model.lost
+        && u64::from(taken.excess) == model.excess.0
+        && match &model.excess.1 {
+            Some(by) => is_by(by),
+            None => taken.by.is_none(),
+        }
+}
+
+fn is_staged(view: &StagedView<'_>, model: &StagedCopies, age_us: u64) -> bool {
+    let oldest_us = model.start_us.saturating_add(age_us);
+    view.id.0 == model.id
+        && view.domain == model.domain
+        && view.groups == model.groups
+        && u64::from(view.copies) == model.copies
+        && view.start.as_micros() == model.start_us
+        && view.end.as_micros() == model.end_us.min(oldest_us)
+        && view.strict == model.strict
+}
+
+/// Every count and whether it is full.
+fn counts(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
+    let domains = DOMAINS.map(CopiesScope::Domain);
+    let groups = model.limits.groups.keys();
+    let groups = groups.map(|name| CopiesScope::Group(name));
+    for scope in domains
+        .into_iter()
+        .chain(groups)
+        .chain([CopiesScope::Resource])
+    {
+        let own = match scope {
+            CopiesScope::Domain(name) => CopyScope::Domain(name.to_owned()),
+            CopiesScope::Group(name) => CopyScope::Group(name.to_owned()),
+            CopiesScope::Resource => CopyScope::Resource,
+        };
+        let found = (copies.count_of(scope).copies, copies.is_full(scope));
+        let expected = (model.copies_in(&own), model.is_full(&own));
+        if found != expected {
+            return Err(format!("{own:?}: {found:?}, the model: {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What is denied.
+///
+/// # Errors
+///
+/// What differs.
+pub(super) fn denied(said: &DeniedCopies, model: &CopiesModel) -> Result<(), String> {
+    let now_us = model.now_us();
+    let is_over =
+        |of: &CopyStanding| matches!(of, CopyStanding::Banned(end_us) if *end_us <= now_us);
+    let said = said.iter().filter(|(_, standing)| !is_over(standing));
+    let expected = model.denied();
+    if said.clone().eq(&expected) {
+        return Ok(());
+    }
+    let said: Vec<_> = said.collect();
+    Err(format!("{said:?} was said last, the model: {expected:?}"))
+}
