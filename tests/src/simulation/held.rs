@@ -3,20 +3,16 @@
 //! ```text
 //! process      hold of 2, hold of 1 ──> 3 copies of its epoch in the log, once it has been heard
 //! dies         silent for the timeout, in ticks ──> none
-//! handed over  staged until its end at the latest
 //! ```
 //!
 //! Looks at it from the agents' side: what the log holds is held to the model's (`copies_compare`). Knows nothing of
 //! limits. What stays true: looking changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use tollgate_engine::copies::{HoldState, HoldView};
-use tollgate_engine::engine::{AgentChange, Engine};
-use tollgate_limits::versions::LimitsBook;
-use tollgate_model::copies::{CopiesVersion, CopyScope};
-use tollgate_shared::holdings::TransferId;
+use tollgate_engine::engine::AgentChange;
+use tollgate_model::copies::{CopiesOutcome, CopiesVersion, CopyScope};
 use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::place::{Code, LogId, Place};
 use tollgate_shared::time::Timestamp;
@@ -38,16 +34,10 @@ const MISSED_WITHIN_US: u64 = 4_000_000;
 /// How long a word about a hold may be on its way to the log in the calm.
 const ON_ITS_WAY_US: u64 = 600_000;
 
-/// In so long a tick is counted.
-const TICKS_US: u64 = 1_300_000;
-
 /// Within so long what the dead held is back, where nothing else is wrong: the timeout of an agent that is not
 /// heard is two seconds of the log's time, and half a second is promised for the ticks that count them and for what
 /// is on its way. The longest that was seen over 10^5 deaths is 2.40 s.
 pub const BACK_WITHIN_US: u64 = 2_500_000;
-
-/// Transfers that are over and still staged, by resource, with the time since when.
-pub type Overdue = [BTreeMap<TransferId, u64>; COPIES.len()];
 
 /// An agent's process that died while it held copies.
 #[derive(Clone, Debug)]
@@ -67,33 +57,6 @@ pub struct Returns {
     pub kills: u64,
     /// The longest time, in microseconds, from a death until nothing of it counts.
     pub longest_us: u64,
-}
-
-/// Copies that are staged, by resource and id: since when they are held, and until when.
-#[derive(Debug, Default)]
-pub(super) struct Staged(BTreeMap<(Arc<str>, TransferId), (Timestamp, Timestamp)>);
-
-impl Staged {
-    /// All of an engine.
-    pub(super) fn of(engine: &Engine) -> Self {
-        let all = engine.copies().flat_map(|(name, copies)| {
-            let staged = copies.staged();
-            staged.map(move |one| ((Arc::clone(name), one.id), (one.start, one.end)))
-        });
-        Self(all.collect())
-    }
-
-    /// How many of them are staged no more: at their end, and at the greatest age that copies may have.
-    fn ended_in(&self, ruled: &Ruled, book: &LimitsBook) -> (u64, u64) {
-        let version = ruled.engine.version().and_then(|of| book.get(of));
-        let max_age = |name: &str| version?.limits.copies(name)?.max_age;
-        let now = Self::of(&ruled.engine);
-        let ended = self.0.iter().filter(|(of, _)| !now.0.contains_key(of));
-        let (aged, over): (Vec<_>, Vec<_>) = ended.partition(|((name, _), (start, end))| {
-            max_age(name).is_some_and(|age| start.saturating_add(age) <= *end)
-        });
-        (over.len() as u64, aged.len() as u64)
-    }
 }
 
 /// What was said about the scopes of one resource of copies: by scope, in order, until when it is denied, if it is.
@@ -258,8 +221,8 @@ impl Watch {
         Err(why.join(", "))
     }
 
-    /// Notes what was met of copies; `staged`: before it, where the record is a tick.
-    pub(super) fn cover_copies(&mut self, partition: u32, staged: &Staged) {
+    /// Notes what was met of copies.
+    pub(super) fn cover_copies(&mut self, partition: u32, outcome: &CopiesOutcome) {
         let ruled = &self.ruled[partition as usize];
         let rulings = &ruled.rulings;
         let cover = &mut self.cover;
@@ -278,11 +241,9 @@ impl Watch {
                 AgentChange::Over { .. } | AgentChange::Twin => {}
             }
         }
-        if !staged.0.is_empty() {
-            let (over, aged) = staged.ended_in(ruled, &self.book);
-            cover.add("transfer ended by tick", over);
-            cover.add("transfer ended by age", aged);
-        }
+        let (over, aged) = outcome.transfers_over;
+        cover.add("transfer ended by tick", over);
+        cover.add("transfer ended by age", aged);
         if self.ruled[partition as usize]
             .rulings
             .verdicts
@@ -351,8 +312,7 @@ impl World {
         self.deaths = still;
     }
 
-    /// Law 6, now and then: what the living hold is counted; what the dead held, and what was handed over
-    /// and not taken, is not for long.
+    /// Law 6, now and then: what the living hold is counted; what the dead held is not for long.
     pub(super) fn check_holdings(&mut self) {
         let wall = self.log_clock.wall(self.now_us);
         let ahead = |ruled: &Ruled| ruled.engine.log_time().is_some_and(|log| wall < log);
@@ -366,7 +326,6 @@ impl World {
             return;
         }
         for resource in 0..COPIES.len() {
-            self.check_handed_over(resource);
             self.check_held(resource);
             self.check_accounted_for(resource);
         }
@@ -396,31 +355,6 @@ impl World {
             "{name}: {copies} copies count as hold {number} of {}, epoch {epoch:x}, which does not live",
             hold.agent
         ))
-    }
-
-    /// What was handed over is let go at its end.
-    fn check_handed_over(&mut self, resource: usize) {
-        let name = COPIES[resource];
-        let partition = partition_of_resource(name, self.plan.partitions);
-        let engine = &self.watch.ruled[partition as usize].engine;
-        let now = engine.now();
-        let found = engine.copies().find(|(of, _)| ***of == *name);
-        // What came late may be over when it is staged: it goes with the next counted tick.
-        let staged = found.into_iter().flat_map(|(_, copies)| copies.staged());
-        let over: BTreeSet<TransferId> = staged
-            .filter(|one| one.end < now)
-            .map(|one| one.id)
-            .collect();
-        let overdue = &mut self.overdue[resource];
-        overdue.retain(|id, _| over.contains(id));
-        for id in over {
-            overdue.entry(id).or_insert(self.now_us);
-        }
-        let since_us = overdue.values().min().copied();
-        if let Some(since_us) = since_us.filter(|since| since + TICKS_US < self.now_us) {
-            let what = format!("{name}: over at {since_us} us, still staged");
-            self.violated(6, "what was handed over is let go at its end", what);
-        }
     }
 
     fn check_held(&mut self, resource: usize) {

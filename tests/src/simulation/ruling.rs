@@ -10,7 +10,7 @@
 
 use std::fmt::Display;
 
-use tollgate_engine::engine::{Engine, Fate};
+use tollgate_engine::engine::Fate;
 use tollgate_limits::versions::LimitsBook;
 use tollgate_model::copies::CopiesOutcome;
 use tollgate_model::log::{LogInput, RecordOutcome};
@@ -19,7 +19,6 @@ use tollgate_shared::wire::record::Record;
 use super::compare;
 use super::copies_compare;
 use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals};
-use super::held::Staged;
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, Watch};
 
@@ -45,24 +44,6 @@ impl At {
     }
 }
 
-/// What was before a record was ruled.
-struct Before {
-    pairs: u64,
-    staged: Staged,
-}
-
-impl Before {
-    fn of(engine: &Engine, record: &Record<'_>) -> Self {
-        Self {
-            pairs: engine.pairs(),
-            staged: match record {
-                Record::Tick(_) => Staged::of(engine),
-                _ => Staged::default(),
-            },
-        }
-    }
-}
-
 impl Watch {
     /// A record of hits stands in the log.
     ///
@@ -83,7 +64,7 @@ impl Watch {
         let record = Record::decode(&kept.bytes)
             .map_err(|error| at.violation(4, "what is appended can be read", error))?;
         let ruled = &mut self.ruled[partition as usize];
-        let before = Before::of(&ruled.engine, &record);
+        let pairs = ruled.engine.pairs();
         ruled.apply(offset, kept, &record, &self.book);
         let outcome = self.feed(at, kept, &record);
         let copies = self.feed_copies(partition, kept, &record, outcome.as_ref());
@@ -94,10 +75,10 @@ impl Watch {
         if let Some(outcome) = &outcome {
             self.compare_rates(at, &record, outcome)?;
         }
-        let left = self.ruled[partition as usize].engine.pairs() < before.pairs;
+        let left = self.ruled[partition as usize].engine.pairs() < pairs;
         self.cover.see_if("pair left", left);
         self.compare_copies(at, &record, outcome.as_ref(), &copies)?;
-        self.cover_copies(partition, &before.staged);
+        self.cover_copies(partition, &copies);
         self.note_totals(partition, kept.at_us, &record, outcome.as_ref());
         let ruled = &mut self.ruled[partition as usize];
         ruled.note_said();

@@ -15,7 +15,7 @@ use super::agent_host::AgentHost;
 use super::calm_effect::CalmCalls;
 use super::clock::Clock;
 pub use super::event::Event;
-use super::held::{Death, Overdue, Returns};
+use super::held::{Death, Returns};
 use super::net::Net;
 use super::operators::Operators;
 use super::owner_host::{LogHost, OwnerHost};
@@ -69,8 +69,6 @@ pub struct World {
     pub(super) operators: Operators,
     /// What was called for in the calm.
     pub(super) calm_calls: CalmCalls,
-    /// Transfers that should have been let go.
-    pub overdue: Overdue,
     /// Draws what belongs to no host.
     pub random: Random,
     /// Of a fleet: who is to rule each partition, by group.
@@ -127,7 +125,6 @@ impl World {
             still_us: BTreeMap::new(),
             operators: Operators::default(),
             calm_calls: CalmCalls::default(),
-            overdue: Overdue::default(),
             random: Random::of(seed, "world", 0),
             assigned: vec![vec![None; plan.partitions as usize]; plan.groups],
             state: StateTopic::default(),

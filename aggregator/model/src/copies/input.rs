@@ -193,6 +193,8 @@ pub struct CopiesOutcome {
     pub agents: Vec<(Process, AgentFate)>,
     /// Operations that took copies for banned domains.
     pub banned: u64,
+    /// Transfers that a tick ended: at their end, and at the greatest age of their copies.
+    pub transfers_over: (u64, u64),
 }
 
 /// What a process is told about one of its holds.

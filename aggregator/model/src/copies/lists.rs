@@ -70,6 +70,21 @@ impl HoldsModel {
         back
     }
 
+    /// How many transfers are over at an instant: at their end, and at the greatest age of their copies.
+    pub(super) fn transfers_over(&self, now_us: u64) -> (u64, u64) {
+        let age_us = self.limits.max_age_us.unwrap_or(u64::MAX);
+        let mut over = (0, 0);
+        for staged in &self.staged {
+            let aged_us = staged.start_us.saturating_add(age_us);
+            match staged.end_us.min(aged_us) {
+                until_us if now_us < until_us => {}
+                _ if aged_us <= staged.end_us => over.1 += 1,
+                _ => over.0 += 1,
+            }
+        }
+        over
+    }
+
     /// Time has come to an instant. The holds that are too old now, by process and number.
     pub fn tick(&mut self, now_us: u64) -> Vec<(Process, u64, u64)> {
         if now_us < self.now_us {

@@ -267,6 +267,9 @@ impl CopiesModel {
         }
         self.over.retain(|_, since| ticks < *since + KEPT_TICKS);
         for (name, held) in &mut self.resources {
+            let (over, aged) = held.holds.transfers_over(now_us);
+            outcome.transfers_over.0 += over;
+            outcome.transfers_over.1 += aged;
             for (process, number, _) in held.holds.tick(now_us) {
                 outcome.tell((&process, name), number, HoldSays::Ended(EndReason::Age));
             }
