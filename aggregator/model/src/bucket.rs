@@ -7,15 +7,14 @@
 //! at 2.333334    7,000,002 units: open
 //! ```
 //!
-//! Remembers for ten minutes under which stamps it counted estimates, for settlements, unless it was full
-//! since.
-//! Knows nothing of other constraints. What stays true: −debt ≤ level ≤ burst.
+//! Remembers for ten minutes the stamps under which it counted estimates, for settlements, unless it was full
+//! since. Knows nothing of other constraints. What stays true: −debt ≤ level ≤ burst.
 
 use std::collections::BTreeMap;
 
 use crate::limits::Bucket;
 
-/// How long what was counted under a stamp can be taken back, in microseconds.
+/// How long copies counted under a stamp can be taken back, in microseconds.
 pub(crate) const SETTLED_US: u64 = 600_000_000;
 
 /// Excess stamped longer than this before the pair's time is no debt, in microseconds.
@@ -27,7 +26,7 @@ pub(crate) struct BucketState {
     /// The level at `at_us`.
     units: i128,
     at_us: u64,
-    /// What was counted, by stamp, since the bucket was full.
+    /// Counted copies, by stamp, since the bucket was last full.
     by_stamp: BTreeMap<u64, u64>,
 }
 
@@ -41,7 +40,7 @@ impl BucketState {
         }
     }
 
-    /// Keeps what is used at `now_us`, converted upwards into units of the new bucket.
+    /// Keeps the used part at `now_us`, rounded up to units of the new bucket.
     pub fn carried_to(&self, old: Bucket, new: Bucket, now_us: u64) -> Self {
         let used = full_units(old) - self.level(old, now_us);
         let (old_p, new_p) = (rate(old).1, rate(new).1);
@@ -66,8 +65,8 @@ impl BucketState {
         copies(self.level(bucket, now_us), bucket)
     }
 
-    /// How many of `n` excess copies stamped `at_us` count as debt: as long as the level stays at or
-    /// above −debt.
+    /// How many of `n` excess copies stamped `at_us` count as debt: as long as the level stays
+    /// at or above −debt.
     pub fn debt(&self, bucket: Bucket, at_us: u64, now_us: u64, n: u64) -> u64 {
         if DEBT_LATE_US < now_us.saturating_sub(at_us) {
             return 0;
@@ -76,8 +75,7 @@ impl BucketState {
         n.min(copies(above, bucket))
     }
 
-    /// Counts `n` copies stamped `at_us`, taken at `now_us`; what was estimated may be taken back under that
-    /// stamp.
+    /// Counts `n` copies stamped `at_us`, taken at `now_us`. Estimated copies may be taken back under that stamp.
     pub fn take(&mut self, bucket: Bucket, at_us: u64, now_us: u64, n: u64, estimated: bool) {
         self.forget(bucket, now_us);
         if 0 < n {
@@ -108,13 +106,13 @@ impl BucketState {
         self.forget(bucket, now_us);
     }
 
-    /// Debt is forgotten.
+    /// Sets a level below zero to zero.
     pub fn forgive(&mut self, bucket: Bucket, now_us: u64) {
         self.forget(bucket, now_us);
         self.units = self.units.max(0);
     }
 
-    /// Brings the level up to `now_us`; forgets stamps that nobody may settle any more.
+    /// Advances the level to `now_us`, and forgets stamps that are too old to be settled.
     pub fn forget(&mut self, bucket: Bucket, now_us: u64) {
         self.units = self.level(bucket, now_us);
         self.at_us = now_us;
@@ -125,13 +123,13 @@ impl BucketState {
             .retain(|at_us, n| 0 < *n && now_us.saturating_sub(*at_us) <= SETTLED_US);
     }
 
-    /// Whether it is full at `now_us`.
+    /// Whether the bucket is full at `now_us`.
     pub fn is_full(&self, bucket: Bucket, now_us: u64) -> bool {
         self.level(bucket, now_us) == full_units(bucket)
     }
 }
 
-/// Copies each period in lowest terms: units that each microsecond brings, and units of a copy.
+/// The rate in lowest terms: units added in each microsecond, and units of one copy.
 pub(crate) fn rate(bucket: Bucket) -> (i128, i128) {
     let (mut a, mut b) = (bucket.tokens, bucket.period_us);
     while b != 0 {
@@ -150,7 +148,7 @@ fn floor_units(bucket: Bucket) -> i128 {
     -i128::from(bucket.debt) * rate(bucket).1
 }
 
-/// Whole copies in so many units.
+/// Whole copies in a number of units.
 fn copies(units: i128, bucket: Bucket) -> u64 {
     let whole = units.max(0) / rate(bucket).1.max(1);
     u64::try_from(whole).unwrap_or(u64::MAX)

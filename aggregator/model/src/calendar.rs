@@ -24,14 +24,14 @@ pub enum Calendar {
     Year,
 }
 
-/// What the clocks of a place show: seconds east of UTC, and the instants from which they do.
+/// A time zone: its offsets east of UTC in seconds, and the instants from which they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     /// The zone's name. Zones of one name are the same zone, whatever their tables say.
     pub name: String,
     /// The offset before the first change, in seconds.
     pub first_offset_s: i32,
-    /// From which instants (microseconds since the epoch, ascending) which offsets hold, in seconds.
+    /// Pairs of an instant (microseconds since the epoch, ascending) and the offset in seconds that holds from it.
     pub changes: Vec<(u64, i32)>,
 }
 
@@ -47,8 +47,8 @@ impl Zone {
 
     /// The number of the period that holds `at_us`. Numbers of one unit rise with time.
     ///
-    /// It is the greatest one that any local clock has shown by then: so a period that has begun is
-    /// not left again when clocks go back over its beginning.
+    /// It is the greatest number that a local clock has shown by then: a period that has begun does not end when
+    /// clocks go back over its beginning.
     pub fn period(&self, unit: Calendar, at_us: u64) -> i64 {
         let mut offset_s = self.first_offset_s;
         let mut greatest = i64::MIN;
@@ -56,7 +56,7 @@ impl Zone {
             if at_us < *from_us {
                 break;
             }
-            // The last instant under the offset before, if there was one.
+            // The last instant under the previous offset, if there was one.
             if let Some(last_us) = from_us.checked_sub(1) {
                 greatest = greatest.max(number(unit, local_day(last_us, offset_s)));
             }

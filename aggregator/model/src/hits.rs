@@ -6,14 +6,14 @@
 //! at 1.000001   1 in the window
 //! ```
 //!
-//! Knows nothing of limits, tiers or debt. What stays true: stamps rise, and `upto` rises with them,
-//! so that a count is one subtraction however many copies there are.
+//! Knows nothing of limits, tiers or debt. What stays true: stamps rise, and `upto` rises with them, so that a
+//! count is one subtraction for any number of copies.
 
 use std::collections::VecDeque;
 
 /// Whether a copy stamped `at_us` has left a window of `span_us` at `now_us`.
 ///
-/// A sum that cannot be written down is never exceeded: such a copy never leaves.
+/// Sums that overflow are never exceeded: such a copy never leaves.
 pub(crate) fn has_left(at_us: u64, span_us: u64, now_us: u64) -> bool {
     at_us.saturating_add(span_us) < now_us
 }
@@ -22,7 +22,7 @@ pub(crate) fn has_left(at_us: u64, span_us: u64, now_us: u64) -> bool {
 #[derive(Clone, Debug)]
 struct HitRun {
     at_us: u64,
-    /// Copies ever taken, and not taken out again, that are stamped up to and including this instant.
+    /// All copies stamped up to and including this instant that were ever taken and not taken out again.
     upto: u128,
 }
 
@@ -30,12 +30,12 @@ struct HitRun {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hits {
     runs: VecDeque<HitRun>,
-    /// `upto` of the newest run that was forgotten.
+    /// `upto` of the newest run that was removed.
     forgotten: u128,
 }
 
 impl Hits {
-    /// Remembers `n` copies stamped `at_us`, which need not be the newest.
+    /// Adds `n` copies stamped `at_us`, which need not be the newest.
     pub fn take(&mut self, at_us: u64, n: u64) {
         if n == 0 {
             return;
@@ -58,7 +58,7 @@ impl Hits {
         }
     }
 
-    /// Takes `n` copies stamped `at_us` out again, or all there are.
+    /// Takes `n` copies stamped `at_us` out again, or all of them if there are fewer.
     pub fn take_out(&mut self, at_us: u64, n: u64) {
         let n = n.min(self.count_at(at_us));
         let Some(place) = self.runs.iter().position(|run| run.at_us == at_us) else {
@@ -72,7 +72,7 @@ impl Hits {
         }
     }
 
-    /// Takes out the `n` copies with the newest stamps, or all there are.
+    /// Takes out the `n` copies with the newest stamps, or all copies if there are fewer.
     pub fn take_newest_out(&mut self, mut n: u64) {
         while 0 < n
             && let Some(newest_us) = self.newest()
@@ -99,8 +99,8 @@ impl Hits {
         u64::try_from(held).unwrap_or(u64::MAX)
     }
 
-    /// Forgets what has left a window of `span_us` at `now_us`, for a caller who will ask for
-    /// neither an earlier instant nor a longer window.
+    /// Removes copies that have left a window of `span_us` at `now_us`. The caller must not ask for an earlier
+    /// instant or a longer window afterwards.
     pub fn forget(&mut self, span_us: u64, now_us: u64) {
         while let Some(run) = self.runs.front()
             && has_left(run.at_us, span_us, now_us)
@@ -124,7 +124,7 @@ impl Hits {
         self.runs.back().map(|run| run.at_us)
     }
 
-    /// Copies ever taken that come before the run at `place`.
+    /// The number of copies ever taken before the run at index `place`.
     fn upto(&self, place: usize) -> u128 {
         match place {
             0 => self.forgotten,

@@ -1,6 +1,6 @@
-//! What an ideal in-line limiter would have let through of the calls that were offered.
+//! The hits that an ideal in-line limiter would have let through, of the calls that were offered.
 //!
-//! Knows nothing of agents or logs. What stays true: it is the in-line reading and nothing else.
+//! Knows nothing of agents or logs. What stays true: it computes the in-line reading and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::limits::Limits;
 /// One call that a service wanted to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// When, in microseconds since the epoch.
+    /// The instant, in microseconds since the epoch.
     pub at_us: u64,
-    /// On what.
+    /// The resource.
     pub resource: &'a str,
-    /// On whose behalf.
+    /// The domain on whose behalf.
     pub domain: &'a str,
     /// Hits asked for.
     pub copies: u64,
-    /// Hits below which the call is of no use.
+    /// The least number of hits for which the call is of use.
     pub min: u64,
 }
 
-/// What became of one pair's calls.
+/// The totals of one pair's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdealCount {
     /// Hits asked for.

@@ -5,9 +5,9 @@
 //! domain e asks for 3 at the same instant: granted 1, limited by global
 //! ```
 //!
-//! One limiter is one resource with all its domains. Knows nothing of logs, lateness, debt or versions.
-//! What stays true: a request that is granted nothing has changed nothing. Requests come in time
-//! order; an earlier instant is read as the latest seen, since engine time never runs backwards.
+//! One limiter is one resource with all its domains. Knows nothing of logs, lateness, debt or versions. What stays
+//! true: a request that is granted nothing changes nothing. Requests come in time order; an earlier instant is
+//! treated as the latest one so far, since engine time never runs backwards.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::rules::{Granted, PairState, SECOND_US};
 use crate::verdict::{Cause, Standing, Until};
 use crate::window::WindowState;
 
-/// The answer to a request, and how things stand after it.
+/// The answer to a request, and the state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineOutcome {
     /// Granted copies; 0 if refused.
     pub granted: u64,
-    /// Whether a granted copy moved into another tier (out of none counts).
+    /// Whether a granted copy moved into another tier (also into a first one).
     pub burst: bool,
-    /// What kept `granted` below the copies asked for.
+    /// The constraint that kept `granted` below the copies asked for.
     pub limited_by: Option<Cause>,
-    /// What counts in the domain's constraints.
+    /// The counts of the domain's constraints.
     pub standing: Standing,
     /// The current tier's limit.
     pub tier_limit: u64,
@@ -39,16 +39,16 @@ pub struct InlineOutcome {
     pub domain_until: Until,
     /// When the global limit is open for one more copy.
     pub global_until: Until,
-    /// When both are.
+    /// When both are open.
     pub until: Until,
 }
 
-/// What the limiter knows of one domain.
+/// The state of one domain.
 #[derive(Clone, Debug)]
 struct Domain {
     limits: DomainLimits,
     state: PairState,
-    /// Granted copies of the last second, whatever the limits count.
+    /// Granted copies of the last second, whichever limits exist.
     second: Hits,
 }
 
@@ -59,7 +59,7 @@ pub struct InlineLimiter {
     domains: BTreeMap<String, Domain>,
     /// Granted copies of all domains, under the global limit.
     global: WindowState,
-    /// The same, whatever is limited.
+    /// Granted copies of all domains in the last second, whichever limits exist.
     second: Hits,
     latest_us: u64,
 }
@@ -76,8 +76,8 @@ impl InlineLimiter {
         }
     }
 
-    /// Grants the largest n ≤ `copies` there is room for at `now_us`, or nothing if that is below
-    /// `min`, and says how things stand then.
+    /// Grants the largest n ≤ `copies` that has room at `now_us`, or nothing if that is below `min`, and
+    /// describes the state afterwards.
     pub fn request(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> InlineOutcome {
         let granted = self.decide(now_us, domain, copies, min);
         let now_us = self.latest_us;
@@ -102,7 +102,7 @@ impl InlineLimiter {
         }
     }
 
-    /// What [`Self::request`] grants, without the description of how things stand.
+    /// The same grant as [`Self::request`], without the description of the state.
     pub fn grant(&mut self, now_us: u64, domain: &str, copies: u64, min: u64) -> u64 {
         self.decide(now_us, domain, copies, min).copies
     }

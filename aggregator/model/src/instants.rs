@@ -1,11 +1,11 @@
-//! The first instant at which something is so, searched for instead of computed.
+//! The first instant at which a condition holds, searched for instead of computed.
 
-/// The instant that stands for "for ever": sums that cannot be written down end here, so nothing
-/// that is said to happen at it ever does.
+/// The instant that stands for "for ever". Sums that overflow saturate here, so nothing that is due
+/// at this instant ever happens.
 pub(crate) const FOR_EVER_US: u64 = u64::MAX;
 
-/// The first instant of `start_us..=last_us` at which `is_open`, which must not turn from yes to no
-/// within it.
+/// The first instant of `start_us..=last_us` at which `is_open` holds. `is_open` must not turn from
+/// true to false within this span.
 pub(crate) fn first_instant(
     start_us: u64,
     last_us: u64,

@@ -1,4 +1,4 @@
-//! What is configured: the constraints of a resource, and what a domain states for itself.
+//! The configured constraints of a resource, and the ones that a domain states for itself.
 //!
 //! Spans are whole microseconds, limits are whole copies. Knows nothing of state or time. What stays
 //! true: [`ResourceLimits::of`] hands out normalised limits only, so that no rule ever sees a tier
@@ -25,7 +25,7 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// Whether `self` and `other` differ in nothing but the limit, which is what lets a tier keep
+    /// Whether `self` and `other` differ at most in the limit; only then does the tier keep
     /// its state over a new version.
     pub fn has_shape_of(&self, other: &Self) -> bool {
         Self { limit: 0, ..*self } == Self { limit: 0, ..*other }
@@ -71,11 +71,11 @@ pub struct Quota {
     pub limit: u64,
     /// The unit of the period.
     pub unit: Calendar,
-    /// By whose clocks.
+    /// The zone whose clocks delimit the period.
     pub zone: Zone,
 }
 
-/// The constraints that hold for one domain on one resource. One that is not stated asks nothing.
+/// The constraints on one domain on one resource. A constraint that is not stated does not limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainLimits {
     /// Copies a second, if limited.
@@ -86,7 +86,7 @@ pub struct DomainLimits {
     pub quotas: Vec<Quota>,
     /// The token bucket, if there is one.
     pub bucket: Option<Bucket>,
-    /// Tiers 1..n, if any are stated. `Some` of an empty list: inaccessible.
+    /// Tiers 1..n, if any are stated. `Some` of an empty list makes the resource inaccessible.
     pub tiers: Option<Vec<Tier>>,
     /// Whether a settlement may not take copies back.
     pub no_refunds: bool,
@@ -101,7 +101,7 @@ impl DomainLimits {
         }
     }
 
-    /// The tiers; none where none are stated.
+    /// The tiers; empty if no tiers are stated.
     pub fn tiers(&self) -> &[Tier] {
         self.tiers.as_deref().unwrap_or_default()
     }
@@ -115,15 +115,15 @@ impl DomainLimits {
     }
 }
 
-/// What a domain says of one field.
+/// A domain's statement about one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FieldStated<T> {
-    /// Nothing: it is inherited.
+    /// No statement: the field is inherited.
     #[default]
     Inherited,
-    /// `"none"`: it asks nothing of this domain.
+    /// `"none"`: no constraint of this kind for the domain.
     Nothing,
-    /// Its own.
+    /// The domain's own value.
     Own(T),
 }
 
@@ -141,7 +141,7 @@ impl<T: Clone> FieldStated<T> {
     }
 }
 
-/// What one domain states for itself.
+/// The constraints that one domain states for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainOverride {
     /// The domain's own hard limit.
@@ -152,7 +152,7 @@ pub struct DomainOverride {
     pub quotas: FieldStated<Vec<Quota>>,
     /// The domain's own bucket.
     pub bucket: FieldStated<Bucket>,
-    /// The domain's own tiers. An own empty list closes the resource to it.
+    /// The domain's own tiers. An empty list closes the resource to the domain.
     pub tiers: FieldStated<Vec<Tier>>,
     /// Whether a settlement of the domain may not take copies back.
     pub no_refunds: Option<bool>,
@@ -161,20 +161,20 @@ pub struct DomainOverride {
 /// All limits of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// What holds for a domain that states nothing.
+    /// The constraints on a domain that states nothing.
     pub default: DomainLimits,
-    /// What domains and networks of them state for themselves.
+    /// The statements of domains, and of networks of domains.
     pub domains: BTreeMap<String, DomainOverride>,
     /// Copies a second of all domains, if limited.
     pub global: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// The normalised limits of `domain`: what it states itself rules it, else what the longest network states
-    /// that it lies in.
+    /// The normalised limits of `domain`: by its own statements, or else by those of the
+    /// longest network that contains it.
     ///
-    /// Windows, bucket and tiers go together: stating any of them replaces what was inherited of all
-    /// three. `hard` and quotas stand each for itself, and "none" un-states its own field alone.
+    /// Windows, bucket and tiers go together: stating any of them replaces the inherited values of all three.
+    /// `hard` and quotas are each inherited alone, and "none" removes its own field only.
     pub fn of(&self, domain: &str) -> DomainLimits {
         let inherited = &self.default;
         let Some(own) = self.stated_by(domain) else {
@@ -215,13 +215,13 @@ impl ResourceLimits {
 pub struct Limits {
     /// The rate-limited resources by name or pattern (`api.*`).
     pub resources: BTreeMap<String, ResourceLimits>,
-    /// Pairs that a partition rules at most, whole-resource pairs included.
+    /// The greatest number of pairs that a partition rules, whole-resource pairs included.
     pub pairs_per_partition_max: u64,
 }
 
 impl Limits {
-    /// The limits of a resource: those under its own name, else those of the longest pattern that it matches. One
-    /// that has neither is not ruled.
+    /// The limits of a resource: those under its own name, or else those of the longest pattern that it matches. A
+    /// resource with neither is not ruled.
     pub fn of(&self, resource: &str) -> Option<&ResourceLimits> {
         let own = self.resources.get(resource);
         own.or_else(|| {
@@ -243,9 +243,9 @@ impl Default for Limits {
 
 /// The tiers as the rules see them.
 ///
-/// A tier that is never active goes. A window longer than the active time is cut to it. An active
-/// time that is no whole number of windows is trimmed to one, since with a partial window at its
-/// end a domain could exceed the limit across two active periods.
+/// A tier that is never active is removed. A window longer than the active time is cut to it. An active time that
+/// is not a whole number of windows is trimmed to one, since with a partial window at its end a domain could exceed
+/// the limit across two active periods.
 pub fn normalize(tiers: &[Tier]) -> Vec<Tier> {
     let mut normal = Vec::new();
     for tier in tiers {

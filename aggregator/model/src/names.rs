@@ -1,29 +1,30 @@
-//! Whom an entry of the limits is about: patterns of resources, and networks of domains.
+//! The names under which the limits may address a resource or a domain: patterns of
+//! resources, and networks of domains.
 //!
 //! ```text
-//! resource   api.search    "api.search", else "api.searc*", "api.sear*", …, "api.*", …, "*"
-//! domain     10.1.2.3      "10.1.2.3", else "10.1.2.2/31", "10.1.2.0/30", …, "10.0.0.0/8", …, "0.0.0.0/0"
+//! resource   api.search    "api.search", or else "api.searc*", "api.sear*", …, "api.*", …, "*"
+//! domain     10.1.2.3      "10.1.2.3", or else "10.1.2.2/31", "10.1.2.0/30", …, "10.0.0.0/8", …, "0.0.0.0/0"
 //! ```
 //!
-//! Every name that an entry may have is written down, the one that wins first, and the first that is there is the
-//! answer. Knows nothing of limits. What stays true: a name by itself comes before all patterns and networks.
+//! The functions list every name that an entry may have, the one with precedence first; the first name with an
+//! entry wins. Knows nothing of limits. What stays true: a name by itself comes before all patterns and networks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The patterns that a resource matches, the longest first. Its own name is none of them.
+/// The patterns that a resource matches, the longest first, without the resource's own name.
 pub(crate) fn patterns_of(resource: &str) -> impl Iterator<Item = String> + '_ {
     let ends = resource.char_indices().map(|(at, _)| at);
     let ends = std::iter::once(resource.len()).chain(ends.rev());
     ends.map(|end| format!("{}*", &resource[..end]))
 }
 
-/// The networks that a domain lies in, the longest first. The domain's own name is none of them, unless it
-/// spells a network as nobody writes it down.
+/// The networks that contain a domain, the longest first. The domain's own name is not among them, unless it spells
+/// a network in an unusual way.
 pub(crate) fn networks_of(domain: &str) -> Vec<String> {
     let Some((address, own_bits)) = network_of(domain) else {
         return Vec::new();
     };
-    // A network of one address is written as that address.
+    // A network of one address has the name of that address.
     let longest = own_bits.min(bits_of(address) - 1);
     let mut names = Vec::new();
     for bits in (0..=longest).rev() {
@@ -32,7 +33,7 @@ pub(crate) fn networks_of(domain: &str) -> Vec<String> {
     names
 }
 
-/// Whether a domain lies in the network of this name, or has the name itself.
+/// Whether a domain is inside the network of this name, or has the name itself.
 pub(crate) fn is_within(domain: &str, name: &str) -> bool {
     domain == name || (name.contains('/') && networks_of(domain).iter().any(|of| of == name))
 }
@@ -42,7 +43,7 @@ pub(crate) fn is_network(domain: &str) -> bool {
     domain.contains('/') && network_of(domain).is_some()
 }
 
-/// A network in the one spelling that it is looked for under; any other domain as it is.
+/// A network in the canonical spelling under which it is looked up; any other domain unchanged.
 pub(crate) fn spelt(domain: &str) -> String {
     match network_of(domain) {
         Some((address, bits)) if domain.contains('/') && bits == bits_of(address) => {
@@ -53,7 +54,7 @@ pub(crate) fn spelt(domain: &str) -> String {
     }
 }
 
-/// The address that a domain is, or the network, with its number of bits.
+/// The address or network that a domain's name spells, with its number of bits.
 fn network_of(domain: &str) -> Option<(IpAddr, u32)> {
     let Some((address, bits)) = domain.split_once('/') else {
         let address = canonical(domain.parse().ok()?);
@@ -73,7 +74,7 @@ fn network_of(domain: &str) -> Option<(IpAddr, u32)> {
     is_network.then_some((address, bits))
 }
 
-/// An IPv4 address in IPv6's clothes is an IPv4 address.
+/// Turns an IPv4-mapped IPv6 address into the IPv4 address.
 fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
@@ -88,7 +89,7 @@ fn bits_of(address: IpAddr) -> u32 {
     }
 }
 
-/// The first bits of an address; the others are zero.
+/// Keeps the first bits of an address and sets the others to zero.
 fn cut(address: IpAddr, bits: u32) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {

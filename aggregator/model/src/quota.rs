@@ -1,12 +1,12 @@
-//! A quota: how many copies count in the calendar period that holds the pair's time.
+//! A quota: the number of copies that count in the calendar period that holds the pair's time.
 //!
 //! ```text
 //! 3 a day    5 copies on Monday: 3 granted, 2 of excess, which count; closed until Tuesday
-//! Tuesday    begins with none: what was too much yesterday is not owed today
-//! a copy of Monday that arrives on Tuesday neither asks nor counts
+//! Tuesday    begins at 0: yesterday's excess is not owed today
+//! a copy of Monday that arrives on Tuesday is neither limited nor counted
 //! ```
 //!
-//! Remembers for ten minutes under which stamps it counted estimates, for settlements. Knows nothing of other
+//! Remembers for ten minutes the stamps under which it counted estimates, for settlements. Knows nothing of other
 //! constraints. What stays true: the count is of one period, and periods only follow each other.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) struct QuotaState {
 }
 
 impl QuotaState {
-    /// Nothing counted in the period that holds `now_us`.
+    /// A quota with nothing counted in the period that holds `now_us`.
     pub fn new(quota: &Quota, now_us: u64) -> Self {
         let period = quota.zone.period(quota.unit, now_us);
         let is_later = |at_us| period < quota.zone.period(quota.unit, at_us);
@@ -39,7 +39,7 @@ impl QuotaState {
         }
     }
 
-    /// The same count under a new version, whose table of the zone may be another.
+    /// The same count under a new version, whose zone table may differ.
     pub fn carried_to(&self, quota: &Quota, now_us: u64) -> Self {
         Self {
             count: self.count,
@@ -48,7 +48,7 @@ impl QuotaState {
         }
     }
 
-    /// A later instant: the period may be another.
+    /// Advances to a later instant, which may lie in another period.
     pub fn advance(&mut self, quota: &Quota, now_us: u64) {
         if self.ends_us <= now_us {
             *self = Self::new(quota, now_us);
@@ -65,8 +65,7 @@ impl QuotaState {
         }
     }
 
-    /// How many more copies stamped `at_us` there is room for. A stamp of an earlier period asks
-    /// nothing.
+    /// The number of further copies stamped `at_us` that have room. A stamp of an earlier period is not limited.
     pub fn room(&self, quota: &Quota, at_us: u64, now_us: u64) -> u64 {
         match self.is_of_this_period(quota, at_us, now_us) {
             true => quota.limit.saturating_sub(self.count(now_us)),
@@ -83,7 +82,7 @@ impl QuotaState {
         }
     }
 
-    /// Counts `n` copies stamped `at_us`; what was estimated may be taken back under that stamp.
+    /// Counts `n` copies stamped `at_us`. Estimated copies may be taken back under that stamp.
     pub fn take(&mut self, quota: &Quota, at_us: u64, now_us: u64, n: u64, estimated: bool) {
         if 0 < n && self.is_of_this_period(quota, at_us, now_us) {
             self.count = self.count.saturating_add(n);
@@ -112,7 +111,7 @@ impl QuotaState {
         self.count = self.count.saturating_sub(n);
     }
 
-    /// Forgets what is above the limit.
+    /// Lowers the count to the limit.
     pub fn forgive(&mut self, quota: &Quota) {
         self.count = self.count.min(quota.limit);
     }

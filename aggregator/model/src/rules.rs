@@ -1,4 +1,4 @@
-//! All constraints of one domain on one resource, and what becomes of a copy under them.
+//! All constraints of one domain on one resource, and the result for each copy under them.
 //!
 //! ```text
 //! windows 3 per 1s and 5 per 10s; 4 copies at 0.0
@@ -18,20 +18,20 @@ use crate::tiers::TiersState;
 use crate::verdict::{Cause, Standing, Until};
 use crate::window::WindowState;
 
-/// What hard and global limits count over, in microseconds.
+/// The span of hard and global limits, in microseconds.
 pub(crate) const SECOND_US: u64 = 1_000_000;
 
-/// What one request got.
+/// The grant of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Granted {
     pub copies: u64,
     /// A granted copy moved into another tier.
     pub burst: bool,
-    /// What refused the first copy that was not granted.
+    /// The constraint that refused the first copy that was not granted.
     pub stopped_by: Option<Cause>,
 }
 
-/// The state of one pair. Always used with the limits that it was last shaped for.
+/// The state of one pair. Always used with the limits of its last `new` or `reshape`.
 #[derive(Clone, Debug)]
 pub(crate) struct PairState {
     hard: WindowState,
@@ -39,12 +39,12 @@ pub(crate) struct PairState {
     quotas: Vec<QuotaState>,
     bucket: Option<BucketState>,
     tiers: TiersState,
-    /// Whether what comes is an estimate, which a settlement may take back from quotas and the bucket.
+    /// Whether the next copies are an estimate, which a settlement may take back from quotas and the bucket.
     estimated: bool,
 }
 
 impl PairState {
-    /// Nothing counts anywhere; the bucket is full.
+    /// A state in which nothing counts and the bucket is full.
     pub fn new(limits: &DomainLimits, now_us: u64) -> Self {
         let quotas = limits.quotas.iter();
         Self {
@@ -59,13 +59,13 @@ impl PairState {
         }
     }
 
-    /// Says whether what comes next is an estimate.
+    /// States whether the next copies are an estimate.
     pub fn expect(&mut self, estimated: bool) {
         self.estimated = estimated;
     }
 
-    /// The largest n ≤ `copies` that the limits grant at `now_us` and that also fits into
-    /// `global_room`; nothing at all happens if that is below `min`.
+    /// Grants the largest n ≤ `copies` that the limits grant at `now_us` and that also fits into `global_room`. If
+    /// that is below `min`, nothing changes.
     pub fn request(
         &mut self,
         limits: &DomainLimits,
@@ -74,8 +74,7 @@ impl PairState {
         min: u64,
         global_room: Option<u64>,
     ) -> Granted {
-        // A first copy that is refused has changed nothing anyway, so only larger minimums need a
-        // state to go back to.
+        // A refused first copy changes nothing anyway, so only larger minimums need a state to go back to.
         let before = (1 < min).then(|| self.clone());
         let mut granted = Granted::default();
         while granted.copies < copies {
@@ -86,7 +85,7 @@ impl PairState {
                 granted.stopped_by = Some(*cause);
                 break;
             }
-            // The copies that are granted alike are taken together, which spares asking for each.
+            // Copies granted in the same way are taken together, which saves a check of each copy.
             let rooms = rooms.iter().map(|(_, room)| *room);
             let mut alike = rooms.fold(copies - granted.copies, u64::min);
             let mut taker = 0;
@@ -113,8 +112,8 @@ impl PairState {
         granted
     }
 
-    /// How many of `n` late copies, stamped `at_us` and judged at `now_us`, have room. `None` if it is
-    /// too late to say: no tier is current, or the copies are older than its entry.
+    /// How many of `n` late copies, stamped `at_us` and ruled at `now_us`, have room. `None` if it is too late to
+    /// decide: no tier is current, or the copies are older than its entry.
     pub fn late_request(
         &mut self,
         limits: &DomainLimits,
@@ -132,7 +131,7 @@ impl PairState {
             let room = self.tiers.room(tiers, taker, at_us, now_us);
             rooms.push((Cause::Tier(taker), room));
         }
-        // Each room shrinks by itself, copy by copy: the least one is used up first.
+        // Each room shrinks copy by copy: the least room is used up first.
         let copies = rooms.iter().map(|(_, room)| *room).fold(n, u64::min);
         let first_full = rooms.iter().find(|(_, room)| *room == copies);
         self.take(limits, taker, at_us, now_us, copies);
@@ -143,8 +142,8 @@ impl PairState {
         })
     }
 
-    /// Counts `n` copies of excess stamped `at_us`: each constraint by itself as many as its debt
-    /// allows. Gives how many every constraint counted.
+    /// Counts `n` copies of excess stamped `at_us`: each constraint counts as many as its debt allows. Returns how
+    /// many copies every constraint counted.
     pub fn excess(&mut self, limits: &DomainLimits, now_us: u64, at_us: u64, n: u64) -> u64 {
         let mut by_all = n;
         let mut counts = |counted: u64| {
@@ -175,8 +174,8 @@ impl PairState {
         by_all
     }
 
-    /// Takes back what an estimate of `estimated` copies made at `made_us` counted above `actual`, in
-    /// each constraint by itself. Gives what was taken out of the one that gave most.
+    /// Takes back, in each constraint by itself, the copies above `actual` that an estimate of `estimated` copies
+    /// made at `made_us` counted. Returns the copies taken out of the constraint that gave most.
     pub fn settle(
         &mut self,
         limits: &DomainLimits,
@@ -186,7 +185,7 @@ impl PairState {
         actual: u64,
     ) -> u64 {
         let mut most = 0;
-        // What stays counted is the lesser of what was counted and what it cost.
+        // The lesser of the counted copies and the actual cost stays counted.
         let mut gives = |counted: u64| {
             let gives = counted.min(estimated).saturating_sub(actual);
             most = most.max(gives);
@@ -213,7 +212,7 @@ impl PairState {
         most
     }
 
-    /// Brings everything up to `now_us`: what has left is forgotten, periods begin, the bucket fills.
+    /// Advances everything to `now_us`: copies leave their windows, periods begin, the bucket fills.
     pub fn advance(&mut self, limits: &DomainLimits, now_us: u64) {
         if let Some(hard) = hard_window(limits) {
             self.hard.forget(hard, now_us);
@@ -232,8 +231,8 @@ impl PairState {
 
     /// Brings the state under new limits, at the pair's time.
     ///
-    /// A window of the same length keeps its copies (of equal lengths the first, the hard limit before
-    /// windows); any other takes those that the longest one before kept.
+    /// A window of the same length keeps its copies (of equal lengths the first one, the hard limit before
+    /// windows). Any other window takes the copies of the longest earlier window.
     pub fn reshape(&mut self, old: &DomainLimits, new: &DomainLimits, now_us: u64) {
         self.advance(old, now_us);
         let hard_before = hard_window(old).map(|window| (window, &self.hard));
@@ -276,17 +275,17 @@ impl PairState {
         self.advance(new, now_us);
     }
 
-    /// When one more copy would be granted if nobody did anything until then.
+    /// When one more copy would be granted if no other copy arrived until then.
     ///
-    /// Between two instants at which an active time or a cooldown ends, tiers stay as they are,
-    /// windows only empty, periods only begin and the bucket only fills. So over such a stretch the
-    /// answer goes from no to yes at most once: if it is no at the stretch's last instant it is no all
-    /// along, and otherwise halving finds the first instant at which it is yes.
+    /// Between two instants at which an active time or a cooldown ends, tiers stay as they are, windows only
+    /// empty, periods only begin and the bucket only fills. So within such a stretch the answer changes from no to
+    /// yes at most once: if it is no at the last instant it is no throughout, and otherwise bisection finds the
+    /// first instant at which it is yes.
     pub fn open_again(&self, limits: &DomainLimits, now_us: u64) -> Until {
         self.open_with(limits, now_us, |_| true)
     }
 
-    /// The same where something else has to be open too, which does not close by itself.
+    /// The same if another condition has to be open too, which does not close by itself.
     pub fn open_with(
         &self,
         limits: &DomainLimits,
@@ -311,7 +310,7 @@ impl PairState {
         Until::Never
     }
 
-    /// What closes the pair at `now_us`; `None` if it is open.
+    /// The constraint that closes the pair at `now_us`; `None` if it is open.
     pub fn closed_by(&self, limits: &DomainLimits, now_us: u64) -> Option<Cause> {
         let rooms = self.rooms(limits, now_us, now_us, None);
         if let Some((cause, _)) = rooms.iter().find(|(_, room)| *room == 0) {
@@ -324,7 +323,7 @@ impl PairState {
         }
     }
 
-    /// What counts at `now_us`.
+    /// The counts at `now_us`.
     pub fn standing(&self, limits: &DomainLimits, now_us: u64) -> Standing {
         let windows = self.windows.iter().zip(&limits.windows);
         let bucket = self.bucket.as_ref().zip(limits.bucket);
@@ -395,8 +394,7 @@ impl PairState {
         self.tiers.forgive(limits.tiers(), now_us);
     }
 
-    /// For how many copies stamped `at_us` each constraint but the tiers has room, in the order of
-    /// asking.
+    /// The room that each constraint except the tiers has for copies stamped `at_us`, in the order of the checks.
     fn rooms(
         &self,
         limits: &DomainLimits,
@@ -423,7 +421,7 @@ impl PairState {
         rooms
     }
 
-    /// Counts `n` granted copies everywhere; `taker` is the tier that takes them.
+    /// Counts `n` granted copies in all constraints; `taker` is the tier that takes them.
     fn take(&mut self, limits: &DomainLimits, taker: usize, at_us: u64, now_us: u64, n: u64) {
         if let Some(hard) = hard_window(limits) {
             self.hard.take(hard, at_us, now_us, n);

@@ -1,6 +1,6 @@
-//! Names of what a denial is about.
+//! Names of the scopes of denials.
 
-/// What a denial is about: a pair, or a whole resource if there is no domain.
+/// The scope of a denial: a pair, or a whole resource if there is no domain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScopeName {
     /// The resource.

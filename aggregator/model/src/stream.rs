@@ -1,12 +1,11 @@
-//! The stream reading of one pair: copies that were let through already, so that both what is granted
-//! and what is excess counts.
+//! The stream reading of one pair: its copies were let through already, so granted copies and excess both count.
 //!
 //! ```text
 //! windows 3 per 1 s
 //! entry    5 copies at 0.0     3 granted, 2 excess: 5 count, denied until 1.000001
 //! entry    4 copies at 0.5     4 excess, of which 1 counts: debt ends at twice the limit
 //! entry    1 copy at 0.3       late: no room at 0.5, so it is excess; nothing more counts
-//! entry    9 copies at 1.0, unguarded      9 excess: nobody owes what was let through blind
+//! entry    9 copies at 1.0, unguarded      9 excess: unguarded excess is no debt
 //! ```
 //!
 //! Knows nothing of agents, clocks or records: instants come corrected, in log order. What stays
@@ -16,49 +15,49 @@ use crate::limits::DomainLimits;
 use crate::rules::PairState;
 use crate::verdict::{Cause, End, Standing, Until};
 
-/// How long after its own time a pair stays at least, in microseconds. Older hits are only counted
-/// by then, so none can find its pair gone and its time forgotten.
+/// The least time that a pair stays after its own time, in microseconds. Older hits are only counted by then, so no
+/// hit can find its pair evicted and its time lost.
 pub(crate) const STAYS_US: u64 = 600_000_000;
 
-/// A tick's slot is its append time by this, in microseconds.
+/// The length of a tick's slot, in microseconds: the slot is the append time divided by it.
 pub(crate) const SLOT_US: u64 = 500_000;
 
-/// Where room is made, a pair leaves so long after its time, if it remembers nothing for longer: a second,
-/// ten or a minute, and a slot, since a full window denies a microsecond longer than it is.
+/// How long after its time a pair that remembers nothing for longer stays when room is needed: a second, ten or a
+/// minute, and a slot, since a full window denies for a microsecond longer than its length.
 const RESTS_US: [u64; 3] = [1_500_000, 10_500_000, 60_500_000];
 
-/// The least of these lengths that is not less.
+/// The least of these lengths that is not shorter than `remembers_us`.
 pub(crate) fn rest_us(remembers_us: u64) -> Option<u64> {
     RESTS_US
         .into_iter()
         .find(|rest_us| remembers_us <= *rest_us)
 }
 
-/// "This pair is refused until then."
+/// A denial: the pair is refused until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// When it ends by itself.
     pub end: End,
-    /// What closed the pair at the instant at which the denial was ruled.
+    /// The constraint that closed the pair at the instant at which the denial was ruled.
     pub cause: Cause,
 }
 
-/// What became of an entry, and how the pair stands at its time.
+/// The result for an entry, and the state of the pair at its time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryOutcome {
     /// Copies that every constraint had room for.
     pub granted: u64,
     /// Copies that were let through although some constraint had no room.
     pub excess: u64,
-    /// Copies that came too late to say. The three add up to the entry's copies.
+    /// Copies that were too late to decide. The three add up to the entry's copies.
     pub late: u64,
     /// Copies of the excess that every constraint of the domain counted as debt.
     pub counted: u64,
-    /// What a settlement took out of the constraint that gave most.
+    /// Copies that a settlement took out of the constraint that gave most.
     pub refunded: u64,
-    /// What had no room for the first copy that was not granted.
+    /// The constraint that had no room for the first copy that was not granted.
     pub limited_by: Option<Cause>,
-    /// The current tier; 0 for none.
+    /// The current tier; 0 if no tier is current.
     pub tier: usize,
     /// Copies in the current tier's window.
     pub tier_hits: u64,
@@ -73,23 +72,23 @@ impl EntryOutcome {
     }
 }
 
-/// What operators have said of a pair.
+/// Operators' acts in force over a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Over {
-    /// Until when it is banned.
+    /// The end of its ban.
     pub ban: Option<End>,
-    /// Until when its limits deny nothing, in microseconds.
+    /// The end of its pardon: until then its limits deny nothing, in microseconds.
     pub pardon_us: Option<u64>,
 }
 
 impl Over {
-    /// Whether a hit stamped `at_us` is one of the banned.
+    /// Whether the ban covers a hit stamped `at_us`.
     pub fn bans(self, at_us: u64) -> bool {
         self.ban.is_some_and(|end| end.is_after(at_us))
     }
 
-    /// What is stated at `now_us` where the limits alone would deny `own`: of a ban and a denial the
-    /// one that lasts longer, and the ban where they end together.
+    /// The denial to state at `now_us` if the limits alone would deny `own`: of a ban and a denial the one that
+    /// ends later, and the ban if they end together.
     fn stated(self, own: Option<Denial>, now_us: u64) -> Option<Denial> {
         let pardoned = self.pardon_us.is_some_and(|until_us| now_us < until_us);
         let own = own.filter(|_| !pardoned);
@@ -105,19 +104,19 @@ impl Over {
     }
 }
 
-/// One pair as the log's records leave it.
+/// The state of one pair after its records in the log.
 #[derive(Clone, Debug)]
 pub struct StreamPair {
     limits: DomainLimits,
     state: PairState,
-    /// None before the first entry.
+    /// `None` before the first entry.
     time_us: Option<u64>,
     denied: Option<Denial>,
     over: Over,
-    /// The instant after which it may leave, by the limits that it was ruled by last. None: never.
+    /// The instant after which it may be evicted, by the limits of its last ruling. `None` means never.
     stays_us: Option<u64>,
-    /// How long after its time it remembers anything, of the lengths in [`RESTS_US`]. None: longer, or the
-    /// denial was ruled again at another instant than the pair's time.
+    /// How long after its time the pair remembers anything, as one of the lengths in [`RESTS_US`]. `None` means
+    /// longer, or that the denial was ruled again at another instant than the pair's time.
     rests_us: Option<u64>,
 }
 
@@ -136,15 +135,15 @@ impl StreamPair {
         }
     }
 
-    /// One entry: `n` copies at `at_us`. Excess of unguarded copies is only tallied.
+    /// Rules one entry: `n` copies at `at_us`. Excess of unguarded copies is only tallied.
     ///
-    /// A copy is late if its stamp is below the pair's time ("a stamp equal to the pair's time is
-    /// not late"). An entry that is not late moves the pair's time whatever becomes of its copies.
+    /// A copy is late if its stamp is below the pair's time ("a stamp equal to the pair's time is not late"). An
+    /// entry that is not late moves the pair's time, whatever the result for its copies.
     pub fn entry(&mut self, at_us: u64, n: u64, unguarded: bool) -> EntryOutcome {
         self.copies(at_us, n, unguarded, false)
     }
 
-    /// The same of copies whose cost was estimated: a settlement finds what they counted.
+    /// The same for copies with an estimated cost; a later settlement refers to what they counted.
     pub fn estimate(&mut self, at_us: u64, n: u64, unguarded: bool) -> EntryOutcome {
         self.copies(at_us, n, unguarded, true)
     }
@@ -154,7 +153,7 @@ impl StreamPair {
         self.state.expect(estimated);
         let (limits, state) = (&self.limits, &mut self.state);
         let mut outcome = EntryOutcome::default();
-        // `None`: too late to say, only counted.
+        // `None`: too late to decide, so the copies are only counted.
         let granted = if self.over.bans(at_us) {
             outcome.limited_by = Some(Cause::Banned);
             Some(0)
@@ -176,8 +175,8 @@ impl StreamPair {
         self.stand(now_us, outcome)
     }
 
-    /// A settlement downwards, at `at_us`: an estimate of `estimated` copies made at `made_us` cost
-    /// only `actual`. It moves the pair's time as any entry does.
+    /// A downward settlement at `at_us`: an estimate of `estimated` copies made at `made_us` cost only `actual`. It
+    /// moves the pair's time as any entry does.
     pub fn settle(
         &mut self,
         at_us: u64,
@@ -194,13 +193,13 @@ impl StreamPair {
         self.stand(now_us, outcome)
     }
 
-    /// What counts in the pair's constraints at its time.
+    /// The counts of the pair's constraints at its time.
     pub fn standing(&self) -> Standing {
         self.state.standing(&self.limits, self.time_us.unwrap_or(0))
     }
 
     fn move_time(&mut self, at_us: u64) -> u64 {
-        // What came before the first entry came at no time.
+        // Before its first entry the pair has no time.
         if self.time_us.is_none() {
             self.state = PairState::new(&self.limits, at_us);
         }
@@ -224,16 +223,16 @@ impl StreamPair {
         }
     }
 
-    /// A new version whose record stands at `at_us`. Gives the denial that is still in force.
+    /// Applies a new version whose record has the instant `at_us`. Returns the denial that is still in force.
     ///
-    /// A denial that has ended by then stays ended, and a version starts none.
+    /// A denial that has ended by then stays ended, and a version starts no denial.
     pub fn new_limits(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
         self.reshape(limits);
         self.version(at_us)
     }
 
-    /// The same where the version may have left the pair's own limits as they were: then it is nothing
-    /// new to what counts, and only the denial is ruled again.
+    /// The same if the version may have left the pair's own limits unchanged: then the counts stay as they are, and
+    /// only the denial is ruled again.
     pub(crate) fn new_version(&mut self, at_us: u64, limits: &DomainLimits) -> Option<Denial> {
         if limits.normalized() != self.limits {
             self.reshape(limits);
@@ -254,14 +253,14 @@ impl StreamPair {
         if self.denied.is_some() {
             self.rule_again(at_us);
         } else if was_denied.is_some_and(|denial| denial.end.is_after(at_us)) {
-            // It has ended at the pair's own time, and is looked at all the same. Who was not denied when the
-            // version came is not, and stays as long as older limits said.
+            // The denial has ended at the pair's own time and is still ruled again. A pair that was not denied when
+            // the version came stays undenied, and stays in the table as long as its older limits require.
             self.stay();
         }
         self.denied
     }
 
-    /// The same where nothing limits the resource any more: what is left is a ban.
+    /// The same if the resource has no limits any more: only a ban remains.
     pub(crate) fn no_limits(&mut self, at_us: u64) {
         let denied = self.in_force(at_us);
         self.new_version(at_us, &DomainLimits::default());
@@ -271,8 +270,7 @@ impl StreamPair {
         }
     }
 
-    /// Rules the denial again at the greater of the pair's time and `at_us`. None is started, unless
-    /// by a ban.
+    /// Rules the denial again at the later of the pair's time and `at_us`. Only a ban starts a new denial.
     pub(crate) fn rule_again(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         let before = self.in_force(at_us);
@@ -282,7 +280,7 @@ impl StreamPair {
         self.rests_no_more(before);
     }
 
-    /// The same where nothing limits the resource: only a ban denies.
+    /// The same if the resource has no limits: only a ban denies.
     pub(crate) fn free(&mut self, at_us: u64) {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         let before = self.in_force(at_us);
@@ -297,7 +295,7 @@ impl StreamPair {
         }
     }
 
-    /// After an entry, which rules at the pair's own time: how long the pair remembers anything.
+    /// Computes, after an entry ruled at the pair's own time, how long the pair remembers anything.
     pub(crate) fn rest(&mut self) {
         let time_us = self.time_us.unwrap_or(0);
         self.rests_us = self
@@ -305,31 +303,31 @@ impl StreamPair {
             .and_then(|until_us| rest_us(until_us.saturating_sub(time_us)));
     }
 
-    /// Whether what it remembers was over by a slot's begin, as of its last entry.
+    /// Whether everything that it remembered at its last entry was over at a slot's begin.
     pub(crate) fn rested_by(&self, slot: u64) -> bool {
         let time_us = self.time_us.unwrap_or(0);
         self.rests_us
             .is_some_and(|rests_us| (time_us + rests_us) / SLOT_US < slot)
     }
 
-    /// What operators say of it from now on.
+    /// Sets the operators' acts in force over the pair.
     pub(crate) fn set_over(&mut self, over: Over) {
         self.over = over;
     }
 
-    /// Every constraint as if the pair had never been hit.
+    /// Resets every constraint, as if the pair had never had a hit.
     pub(crate) fn reset(&mut self) {
         self.state = PairState::new(&self.limits, self.time_us.unwrap_or(0));
     }
 
-    /// Takes copies out again.
+    /// Takes copies out again, as an operator's refund does.
     pub(crate) fn refund(&mut self, hits: u64) {
         let now_us = self.time_us.unwrap_or(0);
         self.state.refund(&self.limits, now_us, hits);
     }
 
-    /// Takes the pair's debt back to its limits and pardons it until they would open it, if they deny
-    /// it and ever open it. Gives until when, in microseconds.
+    /// Takes the pair's debt back to its limits and, if the limits deny the pair and ever open it, pardons it until
+    /// they would. Returns the end of the pardon, in microseconds.
     pub(crate) fn pardon(&mut self, at_us: u64) -> Option<u64> {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         self.in_force(at_us)?;
@@ -342,21 +340,21 @@ impl StreamPair {
         Some(until_us)
     }
 
-    /// The pair's time, in microseconds; none before its first entry.
+    /// The pair's time, in microseconds; `None` before its first entry.
     pub fn time_us(&self) -> Option<u64> {
         self.time_us
     }
 
-    /// The denial as it was ruled last; it may have ended by itself since.
+    /// The denial at its last ruling; it may have ended by itself since.
     pub fn denied(&self) -> Option<Denial> {
         self.denied
     }
 
-    /// The instant after which the pair may leave: later than its windows, active times,
-    /// cooldowns and denials, the ends of its quotas' periods, the instant its bucket is full, and 10
-    /// minutes later than its own time. None: never.
+    /// The instant after which the pair may be evicted: after its windows, active times, cooldowns and
+    /// denials, the ends of its quotas' periods, the instant at which its bucket is full, and 10 minutes after
+    /// its own time. `None` means never.
     ///
-    /// All that by the limits that it was ruled by last: a version looks at those that are denied, and at no other.
+    /// All of this by the limits of its last ruling: a version rules only denied pairs again.
     pub fn stays_until_us(&self) -> Option<u64> {
         self.stays_us
     }
@@ -379,7 +377,7 @@ impl StreamPair {
         Some(matters_us.max(denied_us))
     }
 
-    /// The denial, unless it has ended at the greater of the pair's time and `at_us`.
+    /// The denial, unless it has ended at the later of the pair's time and `at_us`.
     fn in_force(&self, at_us: u64) -> Option<Denial> {
         let now_us = self.time_us.unwrap_or(0).max(at_us);
         self.denied.filter(|denial| denial.end.is_after(now_us))

@@ -1,4 +1,4 @@
-//! Burst tiers of one pair: which is current, how a copy climbs, when a climb would succeed.
+//! Burst tiers of one pair: the current tier, the climb of a copy, and when a climb would succeed.
 //!
 //! ```text
 //! tier 1   2 per 1s, active 10s            tier 2   4 per 1s, active 2s, cooldown 6s
@@ -7,13 +7,13 @@
 //! hit      2.3            tier 2 cools down since 2.2, tier 1 is current and its window is empty
 //! ```
 //!
-//! Knows nothing of other constraints. What stays true: asking whether a copy would be granted changes
-//! nothing, and only a copy that is granted enters a tier.
+//! Knows nothing of other constraints. What stays true: asking whether a copy would be granted changes nothing, and
+//! only a granted copy enters a tier.
 
 use crate::limits::{Tier, Window};
 use crate::window::WindowState;
 
-/// Where a tier is at some instant.
+/// The phase of a tier at some instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Inactive,
@@ -29,10 +29,10 @@ pub(crate) struct Climb {
     pub entered: Vec<usize>,
 }
 
-/// The tiers' state. Always used with the tiers that it was last shaped for.
+/// The tiers' state. Always used with the tiers of its last `new` or `carried_to`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TiersState {
-    /// For each tier the instant at which it was entered last.
+    /// The instant of the last entry of each tier.
     entered_us: Vec<Option<u64>>,
     windows: Vec<WindowState>,
 }
@@ -80,14 +80,14 @@ impl TiersState {
         None
     }
 
-    /// The tiers on the way of a climb are entered.
+    /// Enters the tiers on the way of a climb.
     pub fn enter(&mut self, climb: &Climb, now_us: u64) {
         for tier in &climb.entered {
             self.entered_us[tier - 1] = Some(now_us);
         }
     }
 
-    /// The active tier with the greatest index, counted from 1; 0 with none.
+    /// The active tier with the greatest index, counted from 1; 0 if no tier is active.
     pub fn current(&self, tiers: &[Tier], now_us: u64) -> usize {
         (1..=tiers.len())
             .rev()
@@ -95,12 +95,12 @@ impl TiersState {
             .unwrap_or(0)
     }
 
-    /// When `tier` was entered last; tier zero never is.
+    /// The instant of the last entry of `tier`; `None` for tier zero.
     pub fn entered(&self, tier: usize) -> Option<u64> {
         self.entered_us[tier.checked_sub(1)?]
     }
 
-    /// Copies in the window of `tier`; none in the fake tier zero.
+    /// Copies in the window of `tier`; 0 for the fake tier zero.
     pub fn count(&self, tiers: &[Tier], tier: usize, now_us: u64) -> u64 {
         match tier {
             0 => 0,
@@ -113,7 +113,7 @@ impl TiersState {
         self.windows[tier - 1].room(window(&tiers[tier - 1]), at_us, now_us)
     }
 
-    /// How many of `n` excess copies count as debt in a tier; in none where there is no tier.
+    /// How many of `n` excess copies count as debt in a tier; 0 for tier zero.
     pub fn debt(&self, tiers: &[Tier], tier: usize, at_us: u64, now_us: u64, n: u64) -> u64 {
         match tier {
             0 => 0,
@@ -121,7 +121,7 @@ impl TiersState {
         }
     }
 
-    /// Counts `n` copies in a tier; in none where there is no tier.
+    /// Counts `n` copies in a tier; tier zero counts nothing.
     pub fn take(&mut self, tiers: &[Tier], tier: usize, at_us: u64, now_us: u64, n: u64) {
         if 0 < tier {
             self.windows[tier - 1].take(window(&tiers[tier - 1]), at_us, now_us, n);
@@ -157,14 +157,14 @@ impl TiersState {
         }
     }
 
-    /// Forgets what is above each tier's limit.
+    /// Removes copies above each tier's limit.
     pub fn forgive(&mut self, tiers: &[Tier], now_us: u64) {
         for (state, tier) in self.windows.iter_mut().zip(tiers) {
             state.forgive(window(tier), now_us);
         }
     }
 
-    /// Forgets what has left at `now_us`.
+    /// Removes copies that have left at `now_us`.
     pub fn forget(&mut self, tiers: &[Tier], now_us: u64) {
         for (state, tier) in self.windows.iter_mut().zip(tiers) {
             state.forget(window(tier), now_us);

@@ -1,24 +1,24 @@
-//! What the model says of a pair: what closes it, until when, and what counts in it.
+//! The model's answers about a pair: the constraint that closes it, until when, and its counts.
 //!
-//! Knows nothing of rules. What stays true: ends are ordered, and never is the last of them.
+//! Knows nothing of rules. What stays true: ends are ordered, and `Never` is the last of them.
 
-/// When something is open for one more copy.
+/// When a scope is open for one more copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// It is open.
     Now,
     /// At this instant and not before, in microseconds since the epoch.
     At(u64),
-    /// Not as long as nobody changes its limits.
+    /// Not until its limits change.
     Never,
 }
 
 /// When a denial ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// At this instant, in microseconds since the epoch: at it, the scope is open.
+    /// At this instant, in microseconds since the epoch: at the instant itself the scope is open.
     At(u64),
-    /// Not as long as nobody changes its limits.
+    /// Not until its limits change.
     Never,
 }
 
@@ -29,7 +29,7 @@ impl End {
     }
 }
 
-/// What has no room, in the order of asking.
+/// The constraint without room, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The domain's copies a second.
@@ -42,13 +42,13 @@ pub enum Cause {
     Quota(usize),
     /// The bucket.
     Bucket,
-    /// The tiers; the number is the current tier's, 0 with none.
+    /// The tiers; the number is the current tier's, 0 if no tier is current.
     Tier(usize),
-    /// An operator.
+    /// An operator's ban.
     Banned,
 }
 
-/// What counts, constraint by constraint.
+/// The counts, constraint by constraint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// In the hard limit, if there is one.
@@ -57,9 +57,9 @@ pub struct Standing {
     pub windows: Vec<u64>,
     /// In each quota's period.
     pub quotas: Vec<u64>,
-    /// The bucket's level in units, and how many units are a copy.
+    /// The bucket's level in units, and the number of units of a copy.
     pub bucket: Option<(i128, i128)>,
-    /// The current tier; 0 for none.
+    /// The current tier; 0 if no tier is current.
     pub tier: usize,
     /// In the current tier's window.
     pub tier_hits: u64,

@@ -1,14 +1,14 @@
-//! One sliding window: what counts in it, how many more copies it takes, and how late ones count.
+//! One sliding window: its count, its room for more copies, and how late copies count.
 //!
 //! ```text
 //! 3 per 1 s    5 copies at 0.0: room for 3; as debt it counts up to twice its limit, so all 5
-//! at 0.9       5 count: no room, and one more copy would still be counted
+//! at 0.9       5 count: no room, but one more copy would still count as debt
 //! at 1.000001  all have left
 //! ```
 //!
-//! The hard limit is a window of a second, a tier has one, and so has a global limit. Above a limit of
-//! 4,096 stamps are rounded down. Knows nothing of other constraints. What stays true: it forgets only
-//! what has left.
+//! The hard limit is a window of a second; each tier and each global limit has a window. Above a
+//! limit of 4,096 stamps are rounded down. Knows nothing of other constraints. What stays true: it
+//! removes only copies that have left.
 
 use crate::hits::{Hits, has_left};
 use crate::limits::Window;
@@ -23,7 +23,7 @@ pub(crate) struct WindowState {
 }
 
 impl WindowState {
-    /// The same copies in a window that is about to be `window`.
+    /// The same copies, for use under the new window `window`.
     pub fn carried_to(&self, window: Window) -> Self {
         Self {
             hits: self.hits.rounded(step_us(window)),
@@ -40,8 +40,8 @@ impl WindowState {
         self.below(window.limit, window, at_us, now_us)
     }
 
-    /// How many of `n` excess copies stamped `at_us` count as debt: as long as fewer than twice the
-    /// limit count. A copy whose stamp has left counts nowhere.
+    /// How many of `n` excess copies stamped `at_us` count as debt: copies count while the count is below twice the
+    /// limit. A copy whose stamp has left counts nowhere.
     pub fn debt(&self, window: Window, at_us: u64, now_us: u64, n: u64) -> u64 {
         if has_left(stamp_us(window, at_us), window.window_us, now_us) {
             return 0;
@@ -78,19 +78,19 @@ impl WindowState {
         self.hits.take_newest_out(n);
     }
 
-    /// Forgets what is above the limit, newest first.
+    /// Removes copies above the limit, newest first.
     pub fn forgive(&mut self, window: Window, now_us: u64) {
         let above = self.count(window, now_us).saturating_sub(window.limit);
         self.take_newest_out(window, now_us, above);
     }
 
-    /// Forgets what has left at `now_us`. Engine time never runs backwards within a pair, so what has
-    /// left stays out.
+    /// Removes copies that have left at `now_us`. Engine time never runs backwards within a
+    /// pair, so they cannot count again.
     pub fn forget(&mut self, window: Window, now_us: u64) {
         self.hits.forget(window.window_us, now_us);
     }
 
-    /// The last instant at which anything counts in it.
+    /// The last instant at which a copy counts in the window.
     pub fn last_us(&self, window: Window) -> u64 {
         let newest_us = self.hits.newest();
         newest_us.map_or(0, |at_us| at_us.saturating_add(window.window_us))
@@ -101,8 +101,8 @@ impl WindowState {
         self.hits.newest()
     }
 
-    /// Copy by copy: a copy whose stamp has left leaves the count as it was, so that a window with
-    /// any room at all then takes every one.
+    /// Decides copy by copy: a copy whose stamp has left does not change the count, so a window with
+    /// any room takes all such copies.
     fn below(&self, bound: u64, window: Window, at_us: u64, now_us: u64) -> u64 {
         match bound.saturating_sub(self.count(window, now_us)) {
             0 => 0,
@@ -112,7 +112,7 @@ impl WindowState {
     }
 }
 
-/// To what stamps are rounded down, in microseconds.
+/// The multiple to which stamps are rounded down, in microseconds.
 fn step_us(window: Window) -> u64 {
     match EXACT_MAX < window.limit {
         true => window.window_us.div_ceil(EXACT_MAX).max(1),

@@ -1,7 +1,7 @@
-//! The two readings agree where they must: nothing late, only granted hits streamed.
+//! The two readings agree where they must: no hit is late, and only granted hits are streamed.
 //!
-//! An in-line limiter decides; what it lets through is streamed. The stream reading then finds no
-//! excess, no late hit, and denies until exactly the instant at which the limiter is open again.
+//! An in-line limiter decides; the hits that it lets through are streamed. The stream reading then finds no excess
+//! and no late hit, and denies until exactly the instant at which the limiter is open again.
 
 mod support;
 
@@ -27,7 +27,7 @@ proptest! {
             let got = limiter.request(now_us, "d", 1, 1);
             offered.push(Call { at_us: now_us, resource: "r", domain: "d", copies: 1, min: 1 });
             if got.granted == 0 {
-                // A refused call that was let through all the same is excess.
+                // A hit that the limiter refused but that was let through is excess.
                 let streamed = pair.clone().entry(now_us, 1, false);
                 prop_assert_eq!((streamed.granted, streamed.excess), (0, 1));
                 continue;

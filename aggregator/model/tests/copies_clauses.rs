@@ -1,4 +1,4 @@
-//! The rules of copies, one after another, as the model has them.
+//! The rules of copies, one after another, as the model implements them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use tollgate_model::copies::{
 const SLOT: &str = "gpu.slot";
 const S: u64 = 1_000_000;
 
-/// A partition, and the records that agents number.
+/// A partition, and the numbers that agents give their records.
 struct Log {
     model: CopiesModel,
     sequence: u64,
@@ -79,7 +79,7 @@ impl Log {
         }
     }
 
-    /// What is said of an operation of an epoch; in turn or not.
+    /// The verdicts on an operation of an epoch, whether in turn or not.
     fn op_of(&mut self, epoch: u128, number: u64, act: HoldAct<'_>) -> (RecordTurn, Vec<HoldSays>) {
         let sender = self.sender(epoch);
         let done = self.model.holds(&HoldsRecord {

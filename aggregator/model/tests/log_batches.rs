@@ -1,5 +1,4 @@
-//! The sentences of the rules about batches, clocks, ticks and a pair's stay, each held by a test
-//! that quotes it.
+//! The rules about batches, clocks, ticks and eviction, each held by a test that quotes it.
 //!
 //! What stays true: a test's name is the promise, its body a log and the rulings.
 
@@ -290,8 +289,8 @@ fn a_pair_does_not_leave_before_its_windows_cooldowns_and_denials_end() {
     let cases = [
         (tier(9, hour, hour, 0), hour),
         (tier(9, SECOND, SECOND, hour - SECOND), hour),
-        // Denied until the active time ends and, the window being longer than what is left of it,
-        // on to the hit's leaving.
+        // Denied until the active time ends and, because the window is longer than the rest of it,
+        // until the hit leaves the window.
         (tier(1, hour, hour, 0), hour + 1),
     ];
     for (tier, stays) in cases {

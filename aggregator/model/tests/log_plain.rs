@@ -1,7 +1,7 @@
-//! A partition's log against plain pairs, over random records.
+//! A partition's log compared with plain pairs, over random records.
 //!
-//! The partition keeps a schedule of leaving, looks pairs up and routes statements; here the same
-//! log is ruled by [`support::Plain`] pairs in one map that is scanned at every tick.
+//! The partition keeps a schedule of evictions, looks pairs up and routes statements; here the same log is ruled by
+//! [`support::Plain`] pairs in one map that is scanned at every tick.
 
 mod support;
 
@@ -35,15 +35,15 @@ fn any_record() -> impl Strategy<Value = (u64, Record)> {
     (pause, record)
 }
 
-/// The partition as its rules read, without schedule or history.
+/// The partition as its rules state it, without schedule or history.
 struct PlainLog {
     limits: DomainLimits,
     /// A pair, and until when its windows, active times and cooldowns matter.
     pairs: BTreeMap<usize, Plain>,
     cap: usize,
-    /// The slot of the last tick when who remembered nothing left, since there were `cap` pairs.
+    /// The slot of the last tick at which pairs that remembered nothing were evicted, since there were `cap` pairs.
     room_made: u64,
-    /// How long after its time a pair remembered something, as of its last entry; no more than a minute.
+    /// How long after its time a pair remembered something, as of its last entry; at most a minute.
     rests: BTreeMap<usize, u64>,
     log_us: u64,
     seen: BTreeSet<u64>,
@@ -196,7 +196,7 @@ proptest! {
                 told.insert(change.scope, change.denied.map(|denial| denial.end));
             }
             for (domain, pair) in &plain.pairs {
-                // What the statements say is what holds, but for what ended by itself.
+                // The statements agree with the denials in force, except for denials that ended by themselves.
                 let scope = ScopeName::new("r", Some(names[*domain]));
                 let in_force = |end: &End| end.is_after(pair.time.max(now));
                 let told = told.get(&scope).copied().flatten().filter(in_force);

@@ -1,5 +1,4 @@
-//! The sentences of the rules about statements, versions and global limits, each held by a test
-//! that quotes it.
+//! The rules about statements, versions and global limits, each held by a test that quotes it.
 //!
 //! What stays true: a test's name is the promise, its body a log and the statements.
 
@@ -108,8 +107,7 @@ fn known_versions_are_ignored_and_a_pointer_brings_in_every_version_up_to_it() {
     log.hits(START, &[hit("d", START)]);
     let known = log.version(START + MS, 1, per_second(9));
     assert!(known.changes.is_empty());
-    // Version 2 empties the tier, so version 3 finds nothing to keep although it has the shape of
-    // version 1.
+    // Version 2 empties the tier, so version 3 finds nothing to keep although it has the shape of version 1.
     let offset = log.offset;
     let odd = of_resource(limits(&[tier(1, 2 * SECOND, 3600 * SECOND, 0)]), None);
     let outcome = log.feed(LogInput::Limits {

@@ -1,8 +1,8 @@
-//! The model against a second model that is plainer still, and against brute force.
+//! The model compared with a second, simpler model, and with brute force.
 //!
-//! The model counts hits at once, forgets old stamps and finds instants by halving. Each of these
-//! is a way to be wrong, so everything is compared with [`support::Plain`], which does none of it,
-//! over random limits, entries in and out of order, and versions.
+//! The model counts hits at once, forgets old stamps and finds instants by bisection. Each of these may be
+//! wrong, so everything is compared with [`support::Plain`], which does none of it, over random limits, entries
+//! in and out of order, and versions.
 
 mod support;
 
@@ -38,7 +38,7 @@ fn any_step(span_us: i64) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Versions that share much of their shape, as versions do.
+/// Versions that share much of their shape, as real versions do.
 fn any_versions(span_us: u64) -> impl Strategy<Value = Vec<DomainLimits>> {
     (
         any_limits(span_us, true),

@@ -1,4 +1,4 @@
-//! The sentences of the rules that concern one pair, each held by a test that quotes it.
+//! The rules that concern one pair, each held by a test that quotes it.
 //!
 //! Knows nothing of records. What stays true: a test's name is the promise, its body the entries.
 
@@ -145,7 +145,7 @@ fn a_late_hit_counts_under_its_own_stamp_and_so_leaves_first() {
     let late = pair.entry(100 * MS, 1, false);
     assert_eq!((counts(&late), late.tier_hits), ((1, 0, 0), 3));
     assert_eq!(late.denied_until(), Some(End::At(SECOND + 1)));
-    // An entry without hits only looks.
+    // An entry without hits changes nothing; it only reads the state.
     assert_eq!(pair.entry(SECOND + 1, 0, false).tier_hits, 2);
     let left = pair.entry(SECOND + 100 * MS + 1, 0, false);
     assert_eq!(left.tier_hits, 1, "the late one before that of 0.5");

@@ -1,4 +1,4 @@
-//! Everything that can be seen of the engine, beside the model.
+//! Compares everything observable of the engine with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use tollgate_shared::holdings::Holdings;
 use crate::driver::{AGENTS, Check, DOMAINS, Driver, Op, agent_of, same};
 use crate::words::{Answer, borrowed, kept, said};
 
-/// Every scope there is a reason to ask about, each with whether it is full.
+/// Every scope that the model knows, each with whether it is full.
 pub fn scopes(model: &HoldsModel) -> BTreeMap<CopyScope, bool> {
     let domains = DOMAINS.map(|domain| CopyScope::Domain(domain.to_owned()));
     let held = model.holds.iter().filter(|hold| !hold.lost);
@@ -115,7 +115,8 @@ impl Driver {
         same(what, views.collect(), staged)
     }
 
-    /// What is said is so; a scope that opened is named; who takes or asks hears what is full.
+    /// Checks the engine's statements: each is true, every scope that opened is named, and an operation that takes
+    /// or asks for copies gets the full scopes stated.
     pub fn check_said(
         &self,
         op: &Op,
@@ -127,7 +128,7 @@ impl Driver {
             return same("said by a version or a refusal", said(out), Vec::new());
         }
         if matches!(op, Op::Transfer { .. } | Op::Seize { .. }) {
-            // Copies change hands and no count moves.
+            // A transfer or seize changes no count, so it may state nothing.
             return same("said by a move", said(out), Vec::new());
         }
         let said: BTreeMap<CopyScope, bool> = said(out).into_iter().collect();

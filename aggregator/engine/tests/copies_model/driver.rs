@@ -1,5 +1,5 @@
-//! Applies one operation to the engine, to a copy of it that was written and restored, and to the
-//! model, and compares everything that can be seen.
+//! Applies one operation to the engine, to a copy of the engine that was written and restored, and to the model,
+//! and compares everything observable.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tollgate_shared::time::{Span, Timestamp};
 use crate::compare::scopes;
 use crate::words::{Answer, answered, kept, modelled, name_of, said, verdict_on};
 
-/// A name of nine bytes among them, so that names lie in cells of two sizes.
+/// One name has nine bytes, so that names lie in cells of two sizes.
 pub const DOMAINS: [&str; 5] = ["a", "b", "c", "dddddddd", "eeeeeeeee"];
 /// Two epochs of one name, and another agent.
 pub const AGENTS: [(&str, u128); 3] = [("x", 1), ("x", 2), ("y", 1)];
@@ -61,10 +61,10 @@ pub enum Op {
         agent: usize,
         listed: Vec<RandomEntry>,
         awaiting: Vec<u64>,
-        /// The first and the last number that the list is about.
+        /// The first and the last number that the list covers.
         numbers: (u64, u64),
     },
-    /// A beat of what the agent has, live and lost, but the numbers in a mask, with some copies less.
+    /// A heartbeat of the agent's holds, live and lost, without the numbers in a mask, and some with fewer copies.
     EchoBeat {
         agent: usize,
         without: u8,
@@ -140,7 +140,7 @@ impl Driver {
     pub fn step(&mut self, op: &Op) -> Check {
         if let Op::Tick { steps, back } = op {
             let span = steps * STEP + steps % 2;
-            // Operations may be stamped before the last tick, and so may a tick.
+            // Operations may be stamped before the last tick, and ticks too.
             self.clock = match back {
                 true => self.clock.saturating_sub(span),
                 false => self.clock + span,
@@ -180,13 +180,13 @@ impl Driver {
             same("state after a refusal", &after, &before)?;
         }
         self.engine = engine;
-        // Whoever shares memory with what went on has not noticed.
+        // A frozen state that shares memory with the live engine must not change.
         same("bytes of a frozen state", frozen.snapshot(), before.0)?;
         self.compare()?;
         self.check_said(&op, &modelled, &out, &scopes_before)
     }
 
-    /// Reading ahead must find nothing too odd, whoever and whatever is known or not.
+    /// The engine's look-ahead must accept any name, resource and hold, whether known or not.
     fn read_ahead(&self) {
         let agents = self.engine.known_agents();
         let holds = agents.flat_map(|(agent, _, _, _)| {
@@ -196,7 +196,7 @@ impl Driver {
         self.engine.read_ahead(&all);
     }
 
-    /// A beat that echoes what the agent has becomes a full one.
+    /// Turns a heartbeat that echoes the agent's holds into a full one.
     fn spelt(&self, op: &Op) -> Op {
         let Op::EchoBeat {
             agent,
@@ -239,7 +239,7 @@ impl Driver {
                 number: *number,
                 domain,
                 copies: u64::from(*copies),
-                // Some of them in the future.
+                // Some start in the future.
                 start_us: (self.clock + 2 * STEP).saturating_sub(ago * STEP),
                 strict: *strict,
                 seized: *seized,
@@ -315,7 +315,7 @@ impl Driver {
         }
     }
 
-    /// The engine's answer, in the model's words. The model has applied the operation already.
+    /// The engine's answer, in the model's types. The model has applied the operation already.
     fn apply(&self, op: &Op, engine: &mut Copies, out: &mut Effects) -> Answer {
         let at = Timestamp::from_micros(self.clock);
         let mut id = |hold: &HoldOf| HoldId {
@@ -461,7 +461,7 @@ impl Driver {
         answered(done.map(|()| verdicts.collect::<Vec<_>>()))
     }
 
-    /// What an agent would say it holds: made from the engine's list before the beat.
+    /// The holds that an agent would list, made from the engine's list before the heartbeat.
     fn held_before(&self, engine: &Copies, agent: usize, awaiting: &[u64]) -> Holdings {
         let (name, epoch) = AGENTS[agent];
         let of = engine.oldest_first().filter(|view| {

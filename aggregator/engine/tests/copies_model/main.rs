@@ -1,10 +1,10 @@
 //! The engine's copies beside the slow model, which recounts everything, over random limits,
 //! operations, ticks and versions.
 //!
-//! After every step: the same answer; the same counts, holds and staged copies; no count that is
-//! not the sum of its holds; nothing held by a gone agent; a refused operation changed nothing; what
-//! was said of scopes is so; and a state that was written and restored does and says the same.
-//! Fails with the seed and the shrunk steps.
+//! After every step: the same answer; the same counts, holds and staged copies; no count that is not the sum
+//! of its holds; no holds of an agent that is gone; a refused operation changed nothing; the statements
+//! about scopes are true; and an engine that was written and restored does and states the same. Fails with
+//! the seed and the shrunk steps.
 
 mod compare;
 mod driver;
@@ -68,7 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
         any::<bool>(),
         option::weighted(0.3, 0u128..3),
     );
-    // A list of everything, or of some numbers.
+    // A list of all numbers, or of some.
     let range = prop_oneof![2 => Just((0, u64::MAX)), 1 => (0u64..4, 2u64..6)];
     prop_oneof![
         8 => (hold(), domain(), 0u32..4, 0u32..8)

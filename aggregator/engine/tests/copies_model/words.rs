@@ -5,18 +5,18 @@ use tollgate_engine::copies::{
 };
 use tollgate_model::copies::{CopyScope, HoldRefusal, KeptBy, ListVerdict, Process};
 
-/// What an operation answers.
+/// The answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,
-    /// Copies, and the scope that kept them down.
+    /// Copies, and the scope whose limit reduced them.
     Copies(KeptBy),
     Refused(HoldRefusal),
-    /// Of a digest: it is another.
+    /// To a digest that differs.
     Differs,
-    /// Of a list: numbers and what is said of them.
+    /// To a list: numbers and their verdicts.
     Verdicts(Vec<(u64, ListVerdict)>),
-    /// Of a tick: holds that ended by age.
+    /// To a tick: holds that ended by age.
     Ended(Vec<(Process, u64, u64)>),
 }
 
@@ -44,12 +44,12 @@ impl From<Vec<(u64, ListVerdict)>> for Answer {
     }
 }
 
-/// What the model answers.
+/// The model's answer.
 pub fn modelled<T: Into<Answer>>(done: Result<T, HoldRefusal>) -> Answer {
     done.map_or_else(Answer::Refused, T::into)
 }
 
-/// What the engine answers.
+/// The engine's answer.
 pub fn answered<T: Into<Answer>>(done: Result<T, OpRefused>) -> Answer {
     done.map_or_else(|why| Answer::Refused(refusal(why)), T::into)
 }
@@ -76,7 +76,7 @@ pub fn borrowed(scope: &CopyScope) -> CopiesScope<'_> {
     }
 }
 
-/// Copies, and what kept those of a domain down.
+/// Copies, and the limit that reduced a domain's copies.
 pub fn kept(engine: &Copies, domain: &str, (copies, by): (u32, Option<Limiter>)) -> KeptBy {
     let by = by.map(|by| match by {
         Limiter::Domain => CopyScope::Domain(domain.to_owned()),

@@ -1,14 +1,14 @@
-//! Copies of one resource: who holds how many, and what becomes of an operation.
+//! Copies of one resource: which process holds how many, and the result of each operation.
 //!
 //! ```text
 //! limit = 4, and acme holds 2 and 1
-//! reserve 3 for acme, at least 1     1 is granted, kept down by the domain's limit
-//! hold 2 for acme                    2 of them too many
-//! release 2 of that                  it is over
+//! reserve 3 for acme, at least 1     1 is granted: the domain's limit has room for no more
+//! hold 2 for acme                    2 of them in excess
+//! release 2 of that                  the hold ends
 //! ```
 //!
-//! Knows nothing of records, and of what agents say they hold (`lists`). What stays true: an operation that is
-//! refused changes nothing.
+//! Knows nothing of records, nor of the holds that agents list in heartbeats (`lists`). What stays true: a
+//! refused operation changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -17,75 +17,75 @@ use super::limits::{CopyScope, HoldLimits, scopes_of};
 /// An agent's process: its name and its epoch.
 pub type Process = (String, u128);
 
-/// Copies, and the scope that kept them down, if one did.
+/// A number of copies, and the scope whose limit reduced it, if one did.
 pub type KeptBy = (u64, Option<CopyScope>);
 
 /// Copies that a process holds, or held before it was gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelHold {
-    /// Whose.
+    /// The process that holds them.
     pub process: Process,
-    /// Its number.
+    /// The hold's number.
     pub number: u64,
-    /// For whom.
+    /// The domain on whose behalf they are held.
     pub domain: String,
     /// The groups that the domain belonged to when the copies were taken.
     pub groups: Vec<String>,
-    /// How many.
+    /// The number of copies.
     pub copies: u64,
     /// When they were taken, in microseconds.
     pub start_us: u64,
-    /// Whether they were granted before they were used.
+    /// Whether the aggregator granted them before the agent used them (a reserve).
     pub strict: bool,
-    /// Whether they were seized.
+    /// Whether they were seized from a transfer.
     pub seized: bool,
-    /// Whether the process is gone. Then they do not count.
+    /// Whether the process is gone. The copies of such a hold do not count.
     pub lost: bool,
-    /// What was too many, and is still held.
+    /// The copies above a limit that are still held.
     pub excess: KeptBy,
 }
 
-/// Copies on their way between two processes. They count, and belong to neither.
+/// Copies on their way between two processes. They count, but belong to neither process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedCopies {
-    /// The transfer.
+    /// The transfer's id.
     pub id: u128,
-    /// For whom.
+    /// The domain on whose behalf they are held.
     pub domain: String,
-    /// As of the hold that they come from.
+    /// The groups of the hold that they come from.
     pub groups: Vec<String>,
-    /// How many.
+    /// The number of copies.
     pub copies: u64,
     /// When they were taken, in microseconds.
     pub start_us: u64,
     /// Until when they are staged, in microseconds.
     pub end_us: u64,
-    /// As of the hold that they come from.
+    /// Whether the hold that they come from was granted before use.
     pub strict: bool,
 }
 
-/// Why an operation was not done.
+/// Why an operation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldRefusal {
-    /// The process does not hold that.
+    /// The process has no hold under this number.
     UnknownHold,
-    /// It holds fewer copies.
+    /// The hold has fewer copies.
     TooManyCopies,
     /// Nothing is staged under that id.
     UnknownTransfer,
     /// Something is staged under that id.
     TransferExists,
-    /// It holds something under that number.
+    /// The process already has a hold under this number.
     HoldExists,
-    /// The number was ended by age or by an operator.
+    /// Age or an operator ended the hold of this number.
     HoldEnded,
     /// The process's epoch is over.
     EpochOver,
-    /// No copies were asked for.
+    /// The operation asks for no copies.
     NoCopies,
-    /// More were asked for at least than at most.
+    /// The operation asks for a minimum above its maximum.
     MinAboveCopies,
-    /// As many holds and transfers are kept as may be.
+    /// The resource already has the greatest number of holds and transfers.
     AtCapacity,
     /// The resource is not limited by copies.
     Unconfigured,
@@ -94,24 +94,24 @@ pub enum HoldRefusal {
 /// The copies of one resource.
 #[derive(Clone, Debug, Default)]
 pub struct HoldsModel {
-    /// What limits them.
+    /// The limits on them.
     pub limits: HoldLimits,
-    /// Everything held, in the order in which it came.
+    /// All holds, in the order in which they arrived.
     pub holds: Vec<ModelHold>,
-    /// Everything staged, in the order in which it came.
+    /// All staged transfers, in the order in which they arrived.
     pub staged: Vec<StagedCopies>,
-    /// Numbers that were ended by age or by an operator.
+    /// Numbers of holds that age or an operator ended.
     pub ended: Vec<(Process, u64)>,
     /// Processes whose epochs are over.
     pub over: Vec<Process>,
     /// The last tick, in microseconds.
     pub now_us: u64,
-    /// Scopes in which room was asked for since the caller cleared this.
+    /// Scopes in which an operation asked for room since the caller last cleared this set.
     pub asked: BTreeSet<CopyScope>,
 }
 
 impl ModelHold {
-    /// Some copies less. Those that were too many go first.
+    /// Removes copies from the hold; those above a limit go first.
     pub(super) fn lessen(&mut self, copies: u64) {
         self.copies -= copies;
         self.excess.0 = self.excess.0.saturating_sub(copies);
@@ -122,7 +122,7 @@ impl ModelHold {
 }
 
 impl HoldsModel {
-    /// Nobody holds anything.
+    /// A resource of which no process holds anything.
     pub fn new(limits: HoldLimits) -> Self {
         Self {
             limits,
@@ -148,7 +148,7 @@ impl HoldsModel {
         counted.map(|(_, _, copies, _)| copies).sum()
     }
 
-    /// Of all copies, those that were not granted before use.
+    /// Of the copies that count, those that were not granted before use.
     pub fn optimistic(&self) -> u64 {
         let counted = self.counted().filter(|(_, _, _, strict)| !strict);
         counted.map(|(_, _, copies, _)| copies).sum()
@@ -166,7 +166,7 @@ impl HoldsModel {
         limit.is_some_and(|limit| limit <= self.copies_in(scope))
     }
 
-    /// The most of so many copies that all limits leave room for, and the scope that has the least room.
+    /// The greatest part of `copies` that all limits have room for, and the scope with the least room.
     pub(super) fn room(&self, domain: &str, groups: &[String], copies: u64) -> KeptBy {
         let mut kept = (copies, None);
         for scope in scopes_of(domain, groups) {
@@ -179,19 +179,19 @@ impl HoldsModel {
         kept
     }
 
-    /// What of copies that are in use already is too many.
+    /// How many of these copies, which are in use already, are above a limit.
     pub(super) fn excess(&self, domain: &str, groups: &[String], copies: u64) -> KeptBy {
         let (room, by) = self.room(domain, groups, copies);
         (copies - room, by)
     }
 
-    /// Where a hold stands in the list, whether or not it counts.
+    /// The index of a hold in the list, whether or not it counts.
     pub fn at(&self, process: &Process, number: u64) -> Option<usize> {
         let mut holds = self.holds.iter();
         holds.position(|hold| hold.process == *process && hold.number == number)
     }
 
-    /// Where a hold that counts stands in the list.
+    /// The index of a hold that counts.
     pub fn live_at(&self, process: &Process, number: u64) -> Option<usize> {
         { self.at(process, number) }.filter(|at| !self.holds[*at].lost)
     }
@@ -243,7 +243,7 @@ impl HoldsModel {
         }
     }
 
-    /// Grants the most of `copies` that all limits leave room for, and nothing where that is less than `min`.
+    /// Grants the greatest part of `copies` that all limits have room for, or nothing if that is less than `min`.
     pub fn reserve(
         &mut self,
         (process, number): (&Process, u64),
@@ -276,8 +276,8 @@ impl HoldsModel {
         Ok((granted, by))
     }
 
-    /// Counts copies that are in use already, in place of what the process held under the number. What of them is too
-    /// many.
+    /// Counts copies that are in use already. They replace what the process held under the number. Returns how
+    /// many of them are above a limit.
     pub fn hold(
         &mut self,
         (process, number): (&Process, u64),
@@ -300,7 +300,7 @@ impl HoldsModel {
         Ok(excess)
     }
 
-    /// A hold that counts and has so many copies.
+    /// The index of a hold that counts and has at least this many copies.
     fn live_with(&self, hold: (&Process, u64), copies: u64) -> Result<usize, HoldRefusal> {
         if self.over.contains(hold.0) {
             return Err(HoldRefusal::EpochOver);
@@ -313,7 +313,7 @@ impl HoldsModel {
         }
     }
 
-    /// Takes copies back; with the last one the hold is over.
+    /// Takes copies back. The hold ends with its last copy.
     pub fn release(&mut self, hold: (&Process, u64), copies: u64) -> Result<(), HoldRefusal> {
         let at = self.live_with(hold, copies)?;
         self.holds[at].lessen(copies);
@@ -349,7 +349,7 @@ impl HoldsModel {
         self.release(hold, copies)
     }
 
-    /// Everything staged under an id becomes a hold, as old as the copies are and under their groups.
+    /// Turns everything staged under an id into a hold, which keeps the age and the groups of the copies.
     pub fn seize(
         &mut self,
         (process, number): (&Process, u64),
@@ -378,7 +378,7 @@ impl HoldsModel {
         Ok(staged.copies)
     }
 
-    /// An operator ends a hold. The copies that come back.
+    /// An operator ends a hold. Returns the copies that become free.
     pub fn end_hold(&mut self, hold: (&Process, u64)) -> Result<u64, HoldRefusal> {
         let at = { self.at(hold.0, hold.1) }.ok_or(HoldRefusal::UnknownHold)?;
         let ended = self.holds.remove(at);
@@ -386,7 +386,7 @@ impl HoldsModel {
         Ok(if ended.lost { 0 } else { ended.copies })
     }
 
-    /// An operator ends a transfer. The copies that come back.
+    /// An operator ends a transfer. Returns the copies that become free.
     pub fn end_transfer(&mut self, id: u128) -> Result<u64, HoldRefusal> {
         let at = self.staged.iter().position(|staged| staged.id == id);
         let at = at.ok_or(HoldRefusal::UnknownTransfer)?;

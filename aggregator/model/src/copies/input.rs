@@ -1,7 +1,7 @@
-//! What the model of copies is fed, and what it answers.
+//! Inputs of the model of copies, and its answers.
 //!
-//! Plain data under the model's own names, as in [`crate::log`]. Knows no wire format. What stays true: what is said of
-//! an operation names its place in the record.
+//! Plain data under the model's own names, as in [`crate::log`]. Knows no wire format. What stays true: a verdict
+//! on an operation names the operation's position in the record.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use super::holds::{HoldRefusal, KeptBy, Process};
 use super::limits::CopyScope;
 use super::lists::ListedHold;
 
-/// Who sent a record. One that was seen before, or is older than is remembered, is not fed at all.
+/// The sender of a record. The caller drops duplicates, and records older than the window of duplicates,
+/// before they reach the model.
 #[derive(Clone, Copy, Debug)]
 pub struct SentBy<'a> {
     /// The agent's name.
@@ -24,10 +25,10 @@ pub struct SentBy<'a> {
     pub appended_us: u64,
 }
 
-/// A record of operations.
+/// A record of operations on holds.
 #[derive(Clone, Debug)]
 pub struct HoldsRecord<'a> {
-    /// Whose.
+    /// The sender.
     pub sender: SentBy<'a>,
     /// The operations.
     pub ops: Vec<ModelOp<'a>>,
@@ -36,105 +37,105 @@ pub struct HoldsRecord<'a> {
 /// An operation.
 #[derive(Clone, Debug)]
 pub struct ModelOp<'a> {
-    /// On what.
+    /// The resource.
     pub resource: &'a str,
     /// The number of the hold.
     pub number: u64,
     /// The agent's stamp, in microseconds.
     pub at_us: u64,
-    /// What is done.
+    /// The operation itself.
     pub act: HoldAct<'a>,
 }
 
-/// What an operation does.
+/// The kinds of operation.
 #[derive(Clone, Copy, Debug)]
 pub enum HoldAct<'a> {
     /// Asks for copies before they are used.
     Reserve {
-        /// For whom.
+        /// The domain on whose behalf.
         domain: &'a str,
-        /// How many at most.
+        /// The greatest number of copies.
         copies: u64,
-        /// How many at least.
+        /// The least number of copies.
         min: u64,
     },
-    /// Copies are in use.
+    /// Reports copies that are in use already.
     Hold {
-        /// For whom.
+        /// The domain on whose behalf.
         domain: &'a str,
-        /// How many.
+        /// The number of copies.
         copies: u64,
     },
     /// Gives copies back.
     Release {
-        /// How many.
+        /// The number of copies.
         copies: u64,
     },
-    /// Stages copies.
+    /// Stages copies for another process.
     Transfer {
-        /// How many.
+        /// The number of copies.
         copies: u64,
-        /// Under which id.
+        /// The id of the transfer.
         to: u128,
         /// For how long, in microseconds.
         ttl_us: u64,
     },
-    /// Takes what is staged.
+    /// Takes over the copies of a transfer.
     Seize {
-        /// Under which id.
+        /// The id of the transfer.
         from: u128,
     },
-    /// Gives back whatever the hold has.
+    /// Gives back all copies of the hold.
     Cancel,
 }
 
-/// A heartbeat: what a process says it holds.
+/// A heartbeat: the holds of a process as the process lists them.
 pub struct BeatRecord<'a> {
-    /// Whose.
+    /// The sender.
     pub sender: SentBy<'a>,
-    /// The epoch of the same name that it takes the place of.
+    /// The earlier epoch of the same agent that this process replaces.
     pub replaces: Option<u128>,
-    /// Whether another record goes on with the list.
+    /// Whether another record continues the list.
     pub more: bool,
-    /// Whether the process ends with it.
+    /// Whether this is the process's last heartbeat.
     pub last: bool,
-    /// What it says of each resource.
+    /// One part for each resource.
     pub parts: Vec<ModelPart<'a>>,
 }
 
-/// What a heartbeat says of one resource.
+/// A heartbeat's part about one resource.
 pub struct ModelPart<'a> {
     /// The resource.
     pub resource: &'a str,
-    /// What is held.
+    /// The holds.
     pub holds: PartHolds<'a>,
-    /// Numbers whose reserves or seizes await a verdict.
+    /// Numbers of reserves and seizes for which the process still waits for a verdict.
     pub awaiting: Vec<u64>,
-    /// Numbers in use whose verdicts were missed.
+    /// Numbers in use for which the process missed the verdict.
     pub asked: Vec<u64>,
 }
 
-/// What a process says it holds.
+/// The holds of a process, as a digest or as a list.
 pub enum PartHolds<'a> {
-    /// Whether these numbers, each with its copies, have the digest that it sent.
+    /// Whether these numbers, each with its copies, have the digest that the process sent.
     Digest(Box<dyn Fn(&BTreeMap<u64, u64>) -> bool + 'a>),
-    /// The holds of the numbers from the first to the last.
+    /// All holds with numbers from `from` to `upto`.
     List {
-        /// The first.
+        /// The first number.
         from: u64,
-        /// The last.
+        /// The last number.
         upto: u64,
         /// The holds, by number.
         listed: Vec<ListedHold<'a>>,
     },
 }
 
-/// What an operator does.
+/// What an operator does about copies.
 #[derive(Clone, Copy, Debug)]
 pub enum CopiesAct<'a> {
     /// Ends a hold.
     EndHold {
-        /// Of what.
+        /// The resource.
         resource: &'a str,
         /// The agent's name.
         agent: &'a str,
@@ -143,130 +144,131 @@ pub enum CopiesAct<'a> {
         /// The number.
         number: u64,
     },
-    /// Ends holds, and what is staged unless an agent is named.
+    /// Ends holds. Without an agent it also ends staged transfers.
     EndHolds {
-        /// Of what.
+        /// The resource.
         resource: &'a str,
-        /// Of this domain. `None` means of all.
+        /// Only holds of this domain. `None` means of all domains.
         domain: Option<&'a str>,
-        /// Of this agent. `None` means of all.
+        /// Only holds of this agent. `None` means of all agents.
         agent: Option<&'a str>,
     },
     /// Ends a transfer.
     EndTransfer {
-        /// Of what.
+        /// The resource.
         resource: &'a str,
         /// The id.
         id: u128,
     },
-    /// Bans a domain until an instant, or takes its ban back.
+    /// Bans a domain until an instant, or lifts its ban.
     Ban {
-        /// From what. `None` means from everything.
+        /// The resource. `None` means all resources.
         resource: Option<&'a str>,
         /// The domain.
         domain: &'a str,
-        /// Until when, in microseconds. `None` takes the ban back.
+        /// The end of the ban, in microseconds. `None` lifts it.
         until_us: Option<u64>,
     },
 }
 
-/// What became of a record.
+/// How the model treated a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordTurn {
     /// It was applied.
     #[default]
     Applied,
-    /// A newer record of its process was applied before.
+    /// Not applied: a newer record of the same process was applied before.
     Overtaken,
-    /// The epoch of its process is over.
+    /// Not applied: the process's epoch is over.
     EpochOver,
 }
 
-/// What a record, a tick or an act came to.
+/// The result of a record, a tick or an operator's act.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopiesOutcome {
-    /// Whether it was applied.
+    /// Whether the record was applied.
     pub turn: RecordTurn,
-    /// What processes are told, in order.
+    /// The verdicts to send to processes, in order.
     pub verdicts: Vec<DueVerdict>,
-    /// What became of processes, in order.
+    /// Changes in the life of processes, in order.
     pub agents: Vec<(Process, AgentFate)>,
-    /// Operations that took copies for banned domains.
+    /// Number of operations that took copies for banned domains.
     pub banned: u64,
-    /// Transfers that a tick ended: at their end, and at the greatest age of their copies.
+    /// Numbers of transfers that a tick ended: those at their time to live, and those at the
+    /// greatest age of their copies.
     pub transfers_over: (u64, u64),
 }
 
-/// What a process is told about one of its holds.
+/// A verdict that is due to a process about one of its holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueVerdict {
     /// The process.
     pub process: Process,
     /// The resource.
     pub resource: String,
-    /// The number of the operation in its record; otherwise 0.
+    /// The index of the operation in its record; 0 if no operation caused the verdict.
     pub entry: u32,
-    /// The hold's number; 0 where a list is wanted.
+    /// The hold's number; 0 where the verdict asks for a list.
     pub number: u64,
-    /// What it is told.
+    /// The verdict.
     pub says: HoldSays,
 }
 
-/// What is said of a hold.
+/// The verdicts about a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldSays {
-    /// A reserve was granted so many copies.
+    /// A reserve was granted this many copies.
     Granted(KeptBy),
-    /// It counts, and so much of it is too many.
+    /// The hold counts; this many of its copies are above a limit.
     Counted(KeptBy),
-    /// It counts, and comes from a transfer.
+    /// The hold counts, and its copies come from a transfer.
     Seized {
-        /// For whom.
+        /// The domain on whose behalf they are held.
         domain: String,
-        /// How many copies.
+        /// The number of copies.
         copies: u64,
         /// When they were taken, in microseconds.
         start_us: u64,
     },
-    /// It counts.
+    /// The hold counts.
     Held {
-        /// How many copies.
+        /// The number of copies.
         copies: u64,
-        /// What of them is too many.
+        /// How many of them are above a limit.
         excess: u64,
-        /// By what.
+        /// The scope of that limit.
         by: Option<CopyScope>,
     },
-    /// It does not count.
+    /// The hold does not count.
     NotHeld,
-    /// It was ended.
+    /// The hold was ended.
     Ended(EndReason),
-    /// The operation was not done.
+    /// The operation was refused.
     Refused(HoldRefusal),
-    /// A list of all holds is wanted.
+    /// The process shall list all its holds.
     ListWanted,
 }
 
-/// What ended a hold.
+/// The cause that ended a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Its age, just now.
+    /// Its age, with this record or tick.
     Age,
-    /// An operator, just now.
+    /// An operator, with this act.
     Operator,
-    /// One of them, before.
+    /// Age or an operator, earlier.
     Earlier,
 }
 
-/// What became of a process.
+/// A change in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentFate {
-    /// It was silent for too long. So many copies came back.
+    /// It was silent for too long. This many copies became free.
     Gone(u64),
-    /// It was gone, and was heard.
+    /// It had been gone, and a record of it arrived.
     Returned,
-    /// Its epoch is over. So many copies came back.
+    /// Its epoch is over. This many copies became free.
     Over(u64),
-    /// Another process of the same name lives beside it.
+    /// Another process of the same name is alive beside it.
     Twin,
 }

@@ -1,15 +1,15 @@
-//! What limits copies: a domain, a group of domains, all domains of a resource together.
+//! Limits on copies: of a domain, of a group of domains, of all domains of a resource together.
 //!
 //! ```text
 //! limit = 4, global = 9, groups.few = 3 for acme     acme: the domain 4, few 3, the resource 9
 //! global = 2                                         acme: the domain 2, few 2, the resource 2
 //! ```
 //!
-//! Knows nothing of who holds what. What stays true: no limit is above the global one.
+//! Knows nothing of holds. What stays true: no limit is above the global one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a limit is on. In the order in which scopes are named where several have equally little room.
+/// The scope of a limit. Where several scopes have equally little room, the first in this order is named.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CopyScope {
     /// One domain.
@@ -20,18 +20,18 @@ pub enum CopyScope {
     Resource,
 }
 
-/// The limits on one resource, as they are written.
+/// The limits on one resource, as the limits document states them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldLimits {
-    /// Of each domain that has none of its own.
+    /// The limit of each domain without one of its own.
     pub domain: u64,
-    /// Of all domains together.
+    /// The limit of all domains together.
     pub global: Option<u64>,
     /// How long copies may be held, in microseconds.
     pub max_age_us: Option<u64>,
-    /// Holds and transfers that are kept at most.
+    /// The greatest number of holds and transfers that are kept.
     pub kept_max: usize,
-    /// Domains' own limits.
+    /// The limits of single domains.
     pub domains: BTreeMap<String, u64>,
     /// Each group's limit and members.
     pub groups: BTreeMap<String, (u64, BTreeSet<String>)>,
@@ -67,25 +67,25 @@ pub(super) fn scopes_of(domain: &str, groups: &[String]) -> Vec<CopyScope> {
     all
 }
 
-/// A resource that is limited by copies.
+/// A resource with limits on copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitedCopies {
     /// Its limits.
     pub limits: HoldLimits,
-    /// Whether its limits are heeded. If not, no scope is denied, and a reserve is granted what it asks for.
+    /// Whether its limits are enforced. If not, no scope is denied, and every reserve is granted in full.
     pub is_heeded: bool,
 }
 
-/// A version of limits, as far as copies go. The default is what rules before the first version.
+/// The part of a limits version that concerns copies. The default is in force before the first version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiesVersion {
-    /// The resources of this partition that are limited by copies.
+    /// The resources of this partition with limits on copies.
     pub resources: BTreeMap<String, LimitedCopies>,
-    /// Whether operations on other resources are refused. Otherwise they are let through and not counted.
+    /// Whether operations on other resources are refused. Otherwise they are accepted and not counted.
     pub refuses_others: bool,
-    /// Domains of one resource that are denied at most because they are full.
+    /// The greatest number of domains of one resource that are denied because they are full.
     pub denied_max: usize,
-    /// After so many counted ticks without a record of holds an agent is gone.
+    /// An agent is gone after this many counted ticks without a record of holds from it.
     pub timeout_ticks: u64,
 }
 

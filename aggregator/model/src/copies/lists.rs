@@ -1,50 +1,50 @@
-//! Copies of one resource: what processes say they hold, processes that are gone and come back, and time.
+//! Copies of one resource: the holds that processes list, processes that are gone and return, and time.
 //!
 //! ```text
-//! counted 1, 2, 4; listed 2, 4, 7     1 was released, 7 is counted from now on
-//! gone                                what it holds does not count, and is kept for its return
-//! back, and lists it                  it counts again
+//! counted 1, 2, 4; listed 2, 4, 7     1 was released, 7 counts from now on
+//! gone                                its holds do not count, and are kept for its return
+//! back, and lists a hold              the hold counts again
 //! ```
 //!
-//! Knows nothing of when a process is gone. What stays true: after a list the process holds what it listed, less what
-//! was ended or could not be counted.
+//! Does not decide when a process is gone. What stays true: after a list the process holds what it listed, except
+//! for holds that were ended or could not be counted.
 
 use std::collections::BTreeMap;
 
 use super::holds::{HoldRefusal, HoldsModel, KeptBy, ModelHold, Process};
 
-/// An entry of a list.
+/// One entry of a list.
 #[derive(Clone, Debug)]
 pub struct ListedHold<'a> {
-    /// Its number.
+    /// The hold's number.
     pub number: u64,
-    /// For whom.
+    /// The domain on whose behalf.
     pub domain: &'a str,
-    /// How many copies; 0: as many as are counted.
+    /// The number of copies; 0 means as many as the model counts.
     pub copies: u64,
     /// When they were taken, in microseconds.
     pub start_us: u64,
-    /// Whether they were granted before they were used.
+    /// Whether the aggregator granted them before the agent used them.
     pub strict: bool,
     /// The transfer that they were seized from.
     pub seized: Option<u128>,
 }
 
-/// What is said of an entry of a list that did not count as it is listed.
+/// The verdict on a listed hold that did not count as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListVerdict {
-    /// It does now. So much of it is too many.
+    /// It counts now; this many of its copies are above a limit.
     Counted(KeptBy),
-    /// It was ended by age or by an operator, or is too old.
+    /// Age or an operator ended it, or it is too old.
     Ended,
     /// It was seized from a transfer that is not staged.
     UnknownTransfer,
-    /// As many holds are kept as may be.
+    /// The resource already has the greatest number of holds.
     AtCapacity,
 }
 
 impl HoldsModel {
-    /// A process is gone. The copies that come back.
+    /// Marks a process as gone. Returns the copies that become free.
     pub fn gone(&mut self, process: &Process) -> u64 {
         let back = self.copies_of(process);
         for hold in { self.holds.iter_mut() }.filter(|hold| hold.process == *process) {
@@ -54,14 +54,14 @@ impl HoldsModel {
         back
     }
 
-    /// A process's epoch is over. The copies that come back.
+    /// Ends a process's epoch. Returns the copies that become free.
     pub fn over(&mut self, process: &Process) -> u64 {
         let back = self.forget(process);
         self.over.push(process.clone());
         back
     }
 
-    /// A process is forgotten. The copies that come back.
+    /// Forgets a process. Returns the copies that become free.
     pub fn forget(&mut self, process: &Process) -> u64 {
         let back = self.copies_of(process);
         self.holds.retain(|hold| hold.process != *process);
@@ -70,7 +70,8 @@ impl HoldsModel {
         back
     }
 
-    /// How many transfers are over at an instant: at their end, and at the greatest age of their copies.
+    /// How many transfers end by an instant: those at their time to live, and those at the
+    /// greatest age of their copies.
     pub(super) fn transfers_over(&self, now_us: u64) -> (u64, u64) {
         let age_us = self.limits.max_age_us.unwrap_or(u64::MAX);
         let mut over = (0, 0);
@@ -85,7 +86,7 @@ impl HoldsModel {
         over
     }
 
-    /// Time has come to an instant. The holds that are too old now, by process and number.
+    /// Advances time to an instant. Returns the holds that are too old now: process, number and copies.
     pub fn tick(&mut self, now_us: u64) -> Vec<(Process, u64, u64)> {
         if now_us < self.now_us {
             return Vec::new();
@@ -110,14 +111,15 @@ impl HoldsModel {
         ended
     }
 
-    /// What the digest of a process's beat is over: what counts of it, but the numbers that it awaits.
+    /// The holds that a process's heartbeat digest covers: its holds that count, without the
+    /// numbers that await a verdict.
     pub fn held_without(&self, process: &Process, awaiting: &[u64]) -> BTreeMap<u64, u64> {
         let holds = { self.holds.iter() }.filter(|of| of.process == *process && !of.lost);
         let settled = holds.filter(|hold| !awaiting.contains(&hold.number));
         settled.map(|hold| (hold.number, hold.copies)).collect()
     }
 
-    /// A process holds exactly what counts of it: what is kept for its return it does not hold any more.
+    /// The process's digest matches: it holds exactly its holds that count. Holds kept for its return are dropped.
     pub fn equal_digest(&mut self, process: &Process) -> Result<(), HoldRefusal> {
         if self.over.contains(process) {
             return Err(HoldRefusal::EpochOver);
@@ -127,8 +129,8 @@ impl HoldsModel {
         Ok(())
     }
 
-    /// A process lists what it holds of the numbers from `from` to `upto`. First all shrinks that was released, then
-    /// what is new is counted, in the order of the list.
+    /// Applies a process's list of its holds with numbers from `from` to `upto`. First holds that are not listed
+    /// end, and holds with fewer copies shrink; then new holds are counted, in the order of the list.
     pub fn full_list(
         &mut self,
         process: &Process,
@@ -200,7 +202,8 @@ impl HoldsModel {
         Some(ListVerdict::Counted(excess))
     }
 
-    /// A hold that is listed and known: it counts again if it was lost, and may have more copies than are counted.
+    /// A listed hold that the model knows: it counts again if it was lost, and may have
+    /// more copies than are counted.
     fn listed_known(&mut self, at: usize, copies: u64) -> Option<ListVerdict> {
         let hold = self.holds[at].clone();
         let counted = if hold.lost { 0 } else { hold.copies };

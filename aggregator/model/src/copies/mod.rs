@@ -1,19 +1,19 @@
-//! Copies of one partition, slowly: a list of holds for each resource, and every count added up when it is asked for.
+//! Copies of one partition, slowly: a list of holds for each resource, and every count added up when it is needed.
 //!
 //! ```text
-//! limits     what limits a domain, a group, a whole resource
+//! limits     the limits on a domain, a group, a whole resource
 //! holds      one resource: reserve, hold, release, transfer, seize, and an operator's end
-//! lists      the same, by what agents say they hold; agents that are gone and come back; time
-//! input      the records of a log, and what is said of each
-//! partition  all resources over a whole log: limits, operators' acts, who is gone
-//! records    agents' records: which come in turn, and what they are told
-//! standing   bans and full scopes: what is denied, and what is said to be open again
+//! lists      the same, by the holds that agents list; agents that are gone and return; time
+//! input      the records of a log, and the answers to each
+//! partition  all resources over a whole log: limits, operators' acts, agents that are gone
+//! records    agents' records: which are in turn, and the verdicts on them
+//! standing   bans and full scopes: denials, and their lifts
 //! ```
 //!
-//! Written from the rules' text. A caller says which records are duplicates and by how much an agent's stamps move, as
-//! [`crate::log`] finds out. Not modelled: the bounds on how many agents and how many ended numbers are remembered,
-//! bans of networks, and resources that belong to another partition. What stays true: no count in here can be wrong,
-//! because none is kept.
+//! Written from the rules' text. The caller states which records are duplicates and by how much an agent's stamps
+//! move, as [`crate::log`] computes them. Not modelled: the bounds on how many agents and how many ended numbers
+//! are remembered, bans of networks, and resources that belong to another partition. What stays true: no count can
+//! be wrong, because no count is stored.
 
 mod holds;
 mod input;

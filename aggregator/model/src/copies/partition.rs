@@ -1,11 +1,12 @@
-//! Copies of one partition over a whole log.
+//! The copies of one partition over a whole log.
 //!
 //! ```text
-//! beat  tick  tick  (the log stands still for a minute)  tick  tick: gone
+//! heartbeat  tick  tick  (the log stands still for a minute)  tick  tick: gone
 //! ```
 //!
-//! Silence is counted in ticks that are in the log, so a log that stands still makes nobody gone. Knows nothing of what
-//! is in agents' records (`records`). What stays true: nothing is held by a process that is gone, or whose epoch is over.
+//! The model measures silence in ticks of the log: while the log stands still, no agent is gone. Knows
+//! nothing of the content of agents' records (`records`). What stays true: a process that is gone, or whose
+//! epoch is over, holds nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +17,14 @@ use super::input::{
 use super::limits::{CopiesVersion, CopyScope};
 use super::standing::{CopyBans, CopyStanding};
 
-/// Counted ticks for which the gone are kept, and epochs that are over are known: ten minutes.
+/// Number of counted ticks for which processes that are gone and epochs that are over are remembered: ten minutes.
 const KEPT_TICKS: u64 = 1_200;
 
-/// One resource, and which of its scopes are denied because they are full.
+/// One resource, and those of its scopes that are denied because they are full.
 #[derive(Clone, Debug)]
 pub(super) struct HeldResource {
     pub holds: HoldsModel,
-    /// Each with the limit that it was denied under.
+    /// Each scope with the limit under which it was denied.
     pub full: BTreeMap<CopyScope, u64>,
 }
 
@@ -34,19 +35,19 @@ pub struct CopiesModel {
     version: u64,
     pub(super) resources: BTreeMap<String, HeldResource>,
     pub(super) bans: CopyBans,
-    /// The highest sequence of each process that came in turn.
+    /// The highest sequence of each process among its applied records.
     newest: BTreeMap<Process, u64>,
-    /// Ticks counted.
+    /// The number of counted ticks.
     ticks: u64,
-    /// Processes that live, each with the ticks that had been counted when it was heard last.
+    /// Living processes, each with the tick count at its last record.
     heard: BTreeMap<Process, u64>,
-    /// Processes that are gone, each with the tick since when.
+    /// Processes that are gone, each with the tick at which it was gone.
     gone: BTreeMap<Process, u64>,
-    /// Epochs that are over, each with the tick since when.
+    /// Epochs that are over, each with the tick of its end.
     over: BTreeMap<Process, u64>,
     /// The last counted tick, in microseconds.
     log_us: u64,
-    /// When the newest limits came: what ended by then is over, even if no tick has said so.
+    /// The instant of the newest limits: a ban that ended by then is over, even before a tick that reaches its end.
     limits_us: u64,
 }
 
@@ -55,7 +56,7 @@ impl SentBy<'_> {
         (self.agent.to_owned(), self.epoch)
     }
 
-    /// An instant by the agent's stamp: never later than the millisecond of the append.
+    /// The instant of an agent's stamp: never later than the millisecond of the append.
     pub(super) fn instant_us(&self, stamp_us: u64) -> u64 {
         let moved_us = stamp_us.saturating_add_signed(self.moved_us);
         moved_us.min(self.end_us())
@@ -94,7 +95,7 @@ impl CopiesOutcome {
 }
 
 impl CopiesModel {
-    /// A partition without records, and so without limits.
+    /// A partition without records, and therefore without limits.
     pub fn new() -> Self {
         Self::default()
     }
@@ -104,18 +105,18 @@ impl CopiesModel {
         self.version
     }
 
-    /// The copies of a resource, if something of it was held or asked for.
+    /// The copies of a resource, if an operation ever held or asked for some.
     pub fn resource(&self, name: &str) -> Option<&HoldsModel> {
         self.resources.get(name).map(|held| &held.holds)
     }
 
-    /// Resources of which something was held or asked for, by name.
+    /// Resources of which an operation ever held or asked for copies, by name.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &HoldsModel)> {
         let all = self.resources.iter();
         all.map(|(name, held)| (&**name, &held.holds))
     }
 
-    /// Everything that is denied: a domain that is full and banned is denied as full.
+    /// All denied scopes. A domain that is both full and banned is denied as full.
     pub fn denied(&self) -> BTreeMap<(String, CopyScope), CopyStanding> {
         let bans = self.bans.all_said(self.now_us());
         let banned = bans.map(|((resource, domain), end_us)| {
@@ -131,12 +132,12 @@ impl CopiesModel {
         denied
     }
 
-    /// The latest instant that a counted tick or limits brought in.
+    /// The latest instant that a counted tick or a limits version brought.
     pub fn now_us(&self) -> u64 {
         self.log_us.max(self.limits_us)
     }
 
-    /// A resource that the limits limit by copies.
+    /// The state of a resource, if the limits limit its copies.
     pub(super) fn open(&mut self, name: &str) -> Option<&mut HeldResource> {
         let limited = self.limits.resources.get(name)?;
         let now_us = self.log_us;
@@ -156,7 +157,7 @@ impl CopiesModel {
         }
     }
 
-    /// A version of limits comes into force at an instant.
+    /// Brings a limits version into force at an instant.
     pub fn new_limits(&mut self, version: u64, limits: CopiesVersion, at_us: u64) {
         (self.version, self.limits, self.limits_us) = (version, limits, at_us);
         self.bans.say_all_again(&self.limits, at_us);
@@ -169,8 +170,8 @@ impl CopiesModel {
         self.settle();
     }
 
-    /// A version that an operator's act made comes into force at an instant. `act` is `None` where it has nothing to
-    /// do with copies.
+    /// Brings the version of an operator's act into force at an instant. `act` is `None` if the
+    /// act does not concern copies.
     pub fn act(&mut self, version: u64, act: Option<&CopiesAct<'_>>, at_us: u64) -> CopiesOutcome {
         self.version = version;
         let mut outcome = CopiesOutcome::default();
@@ -180,7 +181,7 @@ impl CopiesModel {
                 domain,
                 until_us,
             }) => {
-                // What is over when it comes bans nobody, and ends what was there.
+                // A ban that is over when its record arrives bans no domain; it ends the ban before it.
                 let until_us = until_us.filter(|until_us| at_us < *until_us);
                 self.bans.set(*resource, domain, until_us);
                 let limited = self.limits.resources.iter();
@@ -240,7 +241,7 @@ impl CopiesModel {
         });
     }
 
-    /// A counted tick. `knows` is whether anything is remembered of a process's sequences.
+    /// Applies a counted tick. `knows` answers whether the log model remembers sequences of a process.
     pub fn tick(&mut self, now_us: u64, knows: impl Fn(&str, u128) -> bool) -> CopiesOutcome {
         let mut outcome = CopiesOutcome::default();
         self.log_us = now_us;
@@ -278,7 +279,7 @@ impl CopiesModel {
         outcome
     }
 
-    /// Whether a record comes in turn: of a process's records one that is newer than all before.
+    /// Whether a record is in turn: it must be newer than all earlier records of its process.
     pub(super) fn turn_of(&mut self, sender: &SentBy<'_>) -> RecordTurn {
         let newest = self.newest.entry(sender.process()).or_default();
         if sender.sequence <= *newest {
@@ -291,7 +292,7 @@ impl CopiesModel {
         }
     }
 
-    /// A process is heard. Whether it had been gone.
+    /// Notes that a record of a process arrived. Returns whether the process had been gone.
     pub(super) fn hear(&mut self, process: &Process, outcome: &mut CopiesOutcome) -> bool {
         let before = self.heard.get(process).copied();
         let is_other = |of: &Process| of.0 == process.0 && of.1 != process.1;

@@ -1,15 +1,15 @@
-//! Agents' records: operations on holds, and heartbeats that list them.
+//! Agents' records: operations on holds, and heartbeats that list holds.
 //!
 //! ```text
-//! 7 holds    applied
-//! 9 beat     applied
-//! 8 holds    overtaken: what the beat has said is newer
-//! 10 beat    the last one: applied, and the epoch is over
-//! 11 holds   of an epoch that is over, and each operation is told so
+//! 7 holds        applied
+//! 9 heartbeat    applied
+//! 8 holds        overtaken: the heartbeat is newer
+//! 10 heartbeat   the last one: applied, and the epoch is over
+//! 11 holds       of an epoch that is over; the verdict on each operation states it
 //! ```
 //!
-//! Knows nothing of what an operation comes to (`holds`, `lists`). What stays true: a record that is not applied changes
-//! nothing that is held.
+//! Knows nothing of the results of operations (`holds`, `lists`). What stays true: a record that is
+//! not applied changes no hold.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use super::lists::{ListVerdict, ListedHold};
 use super::partition::CopiesModel;
 
 impl CopiesModel {
-    /// A record of operations.
+    /// Applies a record of operations.
     pub fn holds(&mut self, record: &HoldsRecord<'_>) -> CopiesOutcome {
         let mut outcome = CopiesOutcome {
             turn: self.turn_of(&record.sender),
@@ -63,7 +63,8 @@ impl CopiesModel {
             }
         }
         outcome.banned = banned.len() as u64;
-        // Whose ban is older than the limits on the resource is said to be banned when it takes something.
+        // A ban may be older than the limits on the resource. The statement of the ban is then made
+        // when the domain takes copies.
         let now_us = self.now_us();
         for (resource, domain) in banned {
             if self.bans.said_of(resource, domain, now_us).is_none() {
@@ -79,7 +80,7 @@ impl CopiesModel {
         self.limits.heeds(op.resource) && domain_of(op).is_some_and(is_banned)
     }
 
-    /// Does an operation. What there is to say of it.
+    /// Performs an operation. Returns the verdict, if there is one to send.
     fn operate(
         &mut self,
         process: &Process,
@@ -110,7 +111,7 @@ impl CopiesModel {
                 granted.map(|granted| Some(HoldSays::Granted(granted)))
             }
             HoldAct::Reserve { domain, copies, .. } => {
-                // Nobody is refused, and nothing is too many.
+                // The limits are not enforced: no operation is refused, and no copies are in excess.
                 let held = holds.hold(name, domain, copies, at_us);
                 held.map(|_| {
                     set_excess(holds, name, (0, None));
@@ -150,7 +151,7 @@ impl CopiesModel {
         })
     }
 
-    /// A heartbeat.
+    /// Applies a heartbeat.
     pub fn beat(&mut self, record: &BeatRecord<'_>) -> CopiesOutcome {
         let mut outcome = CopiesOutcome {
             turn: self.turn_of(&record.sender),
@@ -177,7 +178,7 @@ impl CopiesModel {
                 self.settle();
             }
             if !record.more {
-                // Nothing is held of what it does not name.
+                // The process holds nothing of a resource that the heartbeat does not name.
                 let is_named = |name: &str| record.parts.iter().any(|part| part.resource == name);
                 let others = { self.resources.iter_mut() }.filter(|(name, _)| !is_named(name));
                 for (_, held) in others {
@@ -240,7 +241,7 @@ impl CopiesModel {
         }
     }
 
-    /// Numbers of resources that are not limited by copies are answered as their operations were.
+    /// Answers for numbers of resources without limits on copies, as for operations on such resources.
     fn tell_of_uncounted(
         &self,
         process: &Process,
@@ -278,7 +279,7 @@ fn set_excess(holds: &mut HoldsModel, (process, number): (&Process, u64), excess
     }
 }
 
-/// What is said of a hold that is asked about.
+/// The verdict on a hold that a process asks about.
 fn how_it_stands(holds: &HoldsModel, (process, number): (&Process, u64)) -> HoldSays {
     let Some(at) = holds.live_at(process, number) else {
         return HoldSays::NotHeld;
@@ -295,7 +296,8 @@ fn how_it_stands(holds: &HoldsModel, (process, number): (&Process, u64)) -> Hold
     }
 }
 
-/// An operation on a resource that is not limited by copies: it is let through and nothing is kept, or it is refused.
+/// The verdict on an operation on a resource without limits on copies: the operation is accepted and nothing
+/// is stored, or it is refused.
 fn uncounted(act: &HoldAct<'_>, is_refused: bool) -> Option<HoldSays> {
     match act {
         HoldAct::Cancel => None,
@@ -307,7 +309,7 @@ fn uncounted(act: &HoldAct<'_>, is_refused: bool) -> Option<HoldSays> {
     }
 }
 
-/// Whatever a process whose epoch is over says it holds does not count.
+/// Answers a process whose epoch is over: none of the holds that it lists counts.
 fn tell_that_it_is_over(process: &Process, parts: &[ModelPart<'_>], outcome: &mut CopiesOutcome) {
     for part in parts {
         let of = (process, part.resource);

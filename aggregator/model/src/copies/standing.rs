@@ -1,14 +1,14 @@
-//! What is denied: domains that are banned, and scopes that are full.
+//! Denied scopes: banned domains, and scopes that are full.
 //!
 //! ```text
-//! few has 3 of 3, and somebody asks     few is denied, full
-//! one of them is released               open
-//! few is lowered to 1                   nothing: a version denies nobody, but the next who asks finds it full
-//! acme is banned, and full              full, until it has room; banned from then on
+//! few has 3 of 3, and a reserve asks     few is denied, full
+//! one of them is released                open
+//! few is lowered to 1                    nothing: a version denies no scope, but the next reserve finds it full
+//! acme is banned, and full               full, until it has room; banned from then on
 //! ```
 //!
-//! Knows nothing of operations. What stays true: a scope that is denied as full is full, and one that was asked for and
-//! is full is denied, unless as many domains are denied as may be.
+//! Knows nothing of operations. What stays true: a scope denied as full is full. A full scope in which an operation
+//! asked for room is denied, unless the greatest number of domains is denied already.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ use super::partition::HeldResource;
 /// Why a scope is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStanding {
-    /// It is full, under this limit.
+    /// The scope is full under this limit.
     Full(u64),
-    /// It is banned until then, in microseconds.
+    /// The scope is banned until this instant, in microseconds.
     Banned(u64),
 }
 
-/// Which domains are banned, by what operators did and by time.
+/// Bans, as operators set them and as the partition has announced them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CopyBans {
-    /// Until when, in microseconds; by resource (`None`: everywhere) and domain.
+    /// The end of each ban, in microseconds, by resource (`None` means all resources) and domain.
     ends: BTreeMap<(Option<String>, String), u64>,
-    /// Until when it was said to be, by resource and domain.
+    /// The end of each ban as announced, by resource and domain.
     said: BTreeMap<(String, String), u64>,
 }
 
 impl CopyBans {
-    /// Takes note of a ban, or of its end.
+    /// Sets a ban, or removes it.
     pub fn set(&mut self, resource: Option<&str>, domain: &str, until_us: Option<u64>) {
         let of = (resource.map(str::to_owned), domain.to_owned());
         match until_us {
@@ -43,7 +43,7 @@ impl CopyBans {
         };
     }
 
-    /// Until when a domain is banned: of two bans the longer one holds.
+    /// The end of a domain's ban; of two bans the later end.
     fn end_of(&self, resource: &str, domain: &str) -> Option<u64> {
         let end = |of: Option<&str>| {
             let of = (of.map(str::to_owned), domain.to_owned());
@@ -58,13 +58,13 @@ impl CopyBans {
         end_us.is_some_and(|end_us| now_us < end_us)
     }
 
-    /// Until when a domain was said to be banned, if that is not over.
+    /// The announced end of a domain's ban, if it has not passed.
     pub fn said_of(&self, resource: &str, domain: &str, now_us: u64) -> Option<u64> {
         let said = self.said.get(&(resource.to_owned(), domain.to_owned()));
         said.copied().filter(|end_us| now_us < *end_us)
     }
 
-    /// Says of a domain whether it is banned.
+    /// Announces whether a domain is banned.
     pub fn say(&mut self, resource: &str, domain: &str, is_heeded: bool, now_us: u64) {
         let end_us = { self.end_of(resource, domain) }.filter(|end_us| now_us < *end_us);
         let of = (resource.to_owned(), domain.to_owned());
@@ -74,7 +74,7 @@ impl CopyBans {
         };
     }
 
-    /// A version comes: of all that are said to be banned it is said again whether they are.
+    /// Announces again, under a new version, the bans of all domains that were announced as banned.
     pub fn say_all_again(&mut self, limits: &CopiesVersion, now_us: u64) {
         let said: Vec<_> = self.said.keys().cloned().collect();
         for (resource, domain) in said {
@@ -82,7 +82,7 @@ impl CopyBans {
         }
     }
 
-    /// All that were said to be banned and whose bans are not over.
+    /// All announced bans that have not ended.
     pub fn all_said(&self, now_us: u64) -> impl Iterator<Item = ((&str, &str), u64)> {
         let said = self
             .said
@@ -93,7 +93,7 @@ impl CopyBans {
 }
 
 impl CopiesVersion {
-    /// Whether a resource is limited by copies, and its limits are heeded.
+    /// Whether a resource has limits on copies that are enforced.
     pub(super) fn heeds(&self, resource: &str) -> bool {
         let found = self.resources.get(resource);
         found.is_some_and(|found| found.is_heeded)
@@ -101,7 +101,7 @@ impl CopiesVersion {
 }
 
 impl HeldResource {
-    /// Looks at all scopes that are denied or were asked for.
+    /// Denies or opens all scopes that are denied now or in which an operation asked for room.
     pub(super) fn settle(&mut self, is_heeded: bool, denied_max: usize) {
         let mut scopes = std::mem::take(&mut self.holds.asked);
         scopes.extend(self.full.keys().cloned());

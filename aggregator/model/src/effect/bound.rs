@@ -1,22 +1,22 @@
-//! How much each constraint allows in a span of its own length.
+//! The greatest number of copies that each constraint allows in a span of its own length.
 //!
 //! ```text
 //! window, hard     L in w                       L above 4,096: in w − w/4096, since stamps are rounded
 //! bucket           burst + rate × w in w = (burst + debt) ÷ rate
 //! quota            L in each calendar period
-//! tiers            what an in-line limiter could grant in a tier's window
+//! tiers            the most that an in-line limiter grants in a tier's window
 //! ```
 //!
-//! What is let through within a denial's delay may come again as soon as what counted it has left: once in a
-//! span of the constraint's own length, and in a tier's span once in each window of every other tier that begins
-//! in it.
+//! Copies let through within a denial's delay may be let through again as soon as the copies that count have
+//! left: once in a span of the constraint's own length, and in a tier's span once in each window of every
+//! other tier that begins in it.
 //!
 //! ```text
-//! tiers   2 per 20 ms, 90 per 1 s, both active all the time; 5 within each delay
-//! in 1 s  2 × 50 and 90 in line; 5 each time that the first tier is full, and 5 where the second is
+//! tiers   2 per 20 ms, 90 per 1 s, both always active; 5 within each delay
+//! in 1 s  2 × 50 and 90 in line; 5 each time the first tier is full, and 5 when the second is
 //! ```
 //!
-//! A run is a stretch of time over which a constraint goes on: a span is judged only within one. Knows
+//! A run is a stretch of time over which a constraint stays the same; spans are checked only within one run. Knows
 //! nothing of calls. What stays true: a bound is never below what an in-line limiter grants.
 
 use crate::bucket::rate;
@@ -26,33 +26,33 @@ use crate::verdict::Cause;
 
 use super::InForce;
 
-/// Over what the copies of a run are summed.
+/// The spans over which the copies of a run are summed.
 #[derive(Clone, Debug)]
 pub(super) enum Length {
-    /// Any span of so many microseconds, both ends included.
+    /// Any span of this many microseconds, both ends included.
     Sliding(u64),
     /// Each period.
     Periods(Quota),
 }
 
-/// A stretch of time over which a constraint goes on.
+/// A stretch of time over which a constraint stays the same.
 #[derive(Clone, Debug)]
 pub(super) struct ConstraintRun {
     pub constraint: Cause,
-    /// From when, and up to before when, in microseconds.
+    /// The start and the (excluded) end, in microseconds.
     pub from_us: u64,
     pub to_us: u64,
     pub length: Length,
-    /// From when on how much is allowed without any delay.
+    /// Instants, each with the copies that are allowed from it on without any delay.
     pub limits: Vec<(u64, u64)>,
-    /// Debts that what is let through within a delay may each fill: how much each of them holds, and how
-    /// often in a span. What comes on top is forgiven, and may come again.
+    /// Debts that the copies of one delay may each fill: the size of each debt, and how often it may be filled in a
+    /// span. Copies above a debt are forgiven, and may be let through again.
     pub debts: Vec<(u64, u64)>,
-    /// How often in a span excess may count nowhere.
+    /// How many times in a span excess may count nowhere.
     pub gaps: u64,
 }
 
-/// A version from when to when, if nothing is forgotten in between.
+/// A version and its end, if nothing is forgotten in between.
 type Piece<'a> = (&'a InForce, u64);
 
 /// All runs of all constraints.
@@ -146,9 +146,9 @@ fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> ConstraintRun
     let raises = of_two.filter(|two| two[0].1 < two[1].1).count() as u64;
     let least = limits.iter().map(|(_, limit)| *limit).min();
     let debt = match raises {
-        // A period that is full does not open again, so nothing that it forgives comes again.
+        // A full period does not open again, so forgiven copies are not let through again.
         0 => (u64::MAX, 1),
-        // But where a version raises the limit.
+        // Unless a version raises the limit.
         _ => (least.unwrap_or(0), raises),
     };
     ConstraintRun {
@@ -162,7 +162,7 @@ fn quota_run(index: usize, quota: &Quota, pieces: &[Piece<'_>]) -> ConstraintRun
     }
 }
 
-/// Up to when a constraint goes on, and its limits from when on.
+/// The end of a constraint's run, and its limits with their instants.
 fn continued(
     pieces: &[Piece<'_>],
     limit_of: impl Fn(&Piece<'_>) -> Option<u64>,
@@ -181,7 +181,7 @@ fn continued(
     (to_us, limits)
 }
 
-/// A bucket without a rate never fills, so that its span has no length.
+/// A bucket without a rate never fills, so its span has no length.
 fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<ConstraintRun> {
     let (tokens, period) = rate(bucket);
     let whole = (i128::from(bucket.burst) + i128::from(bucket.debt)) * period;
@@ -195,7 +195,7 @@ fn bucket_run(bucket: Bucket, piece: &Piece<'_>) -> Option<ConstraintRun> {
         length: Length::Sliding(length_us),
         limits: vec![(piece.0.from_us, limit)],
         debts: vec![(bucket.debt, 1)],
-        // It may be closed, and open again, more than once in a span where its debt is below its burst.
+        // If its debt is below its burst, the bucket may close and open again more than once in a span.
         gaps: bucket.burst.checked_div(bucket.debt).unwrap_or(0),
     })
 }
@@ -215,12 +215,12 @@ fn tiers_run(tiers: &[Tier], length_us: u64, piece: &Piece<'_>) -> ConstraintRun
         length: Length::Sliding(length_us),
         limits: vec![(piece.0.from_us, most.fold(0, u64::saturating_add))],
         debts: times.collect(),
-        // While no tier is current excess counts nowhere: between two such times some tier is active.
+        // While no tier is current, excess counts nowhere; between two such times some tier is active.
         gaps: length_us / active_us.unwrap_or(1).max(1) + 1,
     }
 }
 
-/// How many windows of a tier may begin in a span, as far as it is active.
+/// The greatest number of windows of a tier that may begin in a span while the tier is active.
 fn windows_in(tier: &Tier, length_us: u64) -> u64 {
     let windows = |span_us: u64| span_us / tier.window_us.saturating_add(1) + 1;
     let cycle_us = tier.active_us.saturating_add(tier.cooldown_us).max(1);

@@ -1,16 +1,16 @@
-//! A limit limits: was more let through than a constraint and one denial delay explain?
+//! Checks that a limit limits: was more let through than a constraint and one denial delay explain?
 //!
 //! ```text
-//! windows 1,000 per 1 s, denials heard within 5 ms, 8 agents, calls of 1
+//! windows 1,000 per 1 s, denials received within 5 ms, 8 agents, calls of 1
 //! offered     990 a second, evenly, then 10,000 a second
-//! allowed     in any second 1,000 + what is offered within 5 ms (50) + one call an agent (8)
+//! allowed     in any second 1,000 + offered within 5 ms (50) + one call of each agent (8)
 //! let through 10,900 in some second: a violation
 //! ```
 //!
-//! It takes what happened: the calls of one pair with their instants, whether they were let through,
-//! and whether their agent was guarded; and the constraints over time. It rules nothing and knows
-//! nothing of the model of the rules. What stays true: the answer is a function of its inputs, in any
-//! order of the calls, and calls of unguarded agents only count as offered.
+//! Its inputs are the calls of one pair with their instants, whether they were let through and whether their
+//! agent was guarded, and the constraints over time. It rules nothing and knows nothing of the model of the
+//! rules. What stays true: the answer is a function of its inputs, in any order of the calls, and calls of
+//! unguarded agents only count as offered.
 
 mod bound;
 mod record;
@@ -21,37 +21,37 @@ pub(crate) use record::EffectRecords;
 use crate::limits::DomainLimits;
 use crate::verdict::Cause;
 
-/// What limited a pair, from an instant on.
+/// The limits of a pair from an instant on.
 #[derive(Clone, Debug)]
 pub struct InForce {
-    /// From when, in microseconds.
+    /// The instant, in microseconds.
     pub from_us: u64,
     /// The constraints.
     pub limits: DomainLimits,
-    /// Whether what was counted before was forgotten then: a reset, a pardon, a refund by hand, a log
-    /// that was lost. No span reaches over it.
+    /// Whether earlier counts were forgotten at this instant: by a reset, a pardon, a refund by hand, or a lost
+    /// log. No span extends over it.
     pub starts_anew: bool,
 }
 
 /// A call, or several of one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferedCall {
-    /// When, in microseconds: of calls that were let through the pair's time when they were ruled.
+    /// The instant, in microseconds; for calls that were let through it is the pair's time when they were ruled.
     pub at_us: u64,
-    /// How many copies.
+    /// The number of copies.
     pub copies: u64,
     /// Whether they were let through.
     pub is_let_through: bool,
-    /// Whether the agent had heard no current watermark.
+    /// Whether the agent had received no current watermark.
     pub is_unguarded: bool,
-    /// By how much their stamp was before the pair's time, in microseconds: so much earlier they leave.
+    /// How far their stamp was before the pair's time, in microseconds; they leave earlier by as much.
     pub late_us: u64,
 }
 
-/// What is known of the agents.
+/// Facts about the agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectParams {
-    /// The longest time from a call to the instant at which every agent refuses by it, in microseconds.
+    /// The longest time from a call to the instant at which every agent refuses because of it, in microseconds.
     pub delay_us: u64,
     /// How many agents make calls of the pair.
     pub agents: u64,
@@ -66,17 +66,17 @@ pub struct EffectViolation {
     pub constraint: Cause,
     /// The first instant of the span, in microseconds.
     pub from_us: u64,
-    /// The last one.
+    /// The last instant of the span, in microseconds.
     pub to_us: u64,
     /// Copies that guarded agents let through in it.
     pub let_through: u64,
-    /// The most that is allowed.
+    /// The greatest number of copies allowed.
     pub allowed: u64,
 }
 
-/// The worst span of each constraint in which more was let through than is allowed, if there is one.
+/// For each constraint the worst span in which more was let through than is allowed, if there is one.
 ///
-/// `in_force` ascends; before its first instant nothing limits.
+/// `in_force` ascends; before its first instant no limits are in force.
 pub fn effect_violations(
     in_force: &[InForce],
     calls: &[OfferedCall],

@@ -1,15 +1,15 @@
-//! What is remembered of a log so that its limits can be judged at the end: every pair's entries, in the
-//! pair's own time, and how much came in each closing.
+//! Remembers of a log what the check of its limits needs at the end: every pair's entries, in the pair's own time,
+//! and the excess within each closing.
 //!
 //! ```text
 //! windows 10 per 1 s     entries of 1 at 0.0, 0.1 … 0.9        10 granted: closed
 //!                        3 more at 0.91, 0.92, 1.0              3 of excess in this closing
-//!                        at 1.4                                 granted: it had been open again
+//!                        at 1.4                                 granted: it was open again
 //! ```
 //!
-//! What came in a closing is what one denial delay brought: nobody who had heard of it let more through.
-//! So the bound needs no clock but the pair's. Knows nothing of rules. What stays true: an entry is
-//! judged under the constraints that were in force when it was ruled.
+//! The excess within a closing came within one denial delay, because an agent that has received the denial lets no
+//! more through. So the bound needs no clock except the pair's. Knows nothing of rules. What stays true: an entry
+//! is checked under the constraints in force when it was ruled.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +24,24 @@ pub(crate) struct EffectRecord {
     in_force: Vec<InForce>,
     calls: Vec<OfferedCall>,
     time_us: u64,
-    /// Excess of guarded calls since the pair was open last, and the most of it that there was.
+    /// Excess of guarded calls since the pair was last open, and the greatest such excess so far.
     closing: u64,
     closing_max: u64,
 }
 
 impl EffectRecord {
-    /// What limits it from now on.
+    /// Sets the limits from now on.
     pub fn limits(&mut self, limits: &DomainLimits, starts_anew: bool) {
         let last = self.in_force.last();
         if !starts_anew && last.is_some_and(|last| last.limits == *limits) {
             return;
         }
-        // What comes at this very instant under the new limits is left out, which is lenient.
+        // Entries at this very instant under the new limits are left out, which is lenient.
         let from_us = match self.calls.is_empty() {
             true => 0,
             false => self.time_us.saturating_add(1),
         };
-        // What was begun at this instant is over before anything came.
+        // Limits that began at this instant end before any entry.
         if last.is_some_and(|last| last.from_us == from_us)
             && let Some(last) = self.in_force.last_mut()
         {
@@ -56,7 +56,7 @@ impl EffectRecord {
         });
     }
 
-    /// Nothing that counted counts any more, or it may count otherwise.
+    /// Notes that earlier counts are gone, or may count differently.
     pub fn starts_anew(&mut self) {
         if let Some(last) = self.in_force.last() {
             let limits = last.limits.clone();
@@ -64,7 +64,7 @@ impl EffectRecord {
         }
     }
 
-    /// Copies were ruled.
+    /// Notes copies that were ruled.
     pub fn entry(&mut self, at_us: u64, (granted, excess): (u64, u64), unguarded: bool) {
         self.time_us = self.time_us.max(at_us);
         if 0 < granted && self.is_of_its_periods(at_us) {
@@ -83,8 +83,8 @@ impl EffectRecord {
         });
     }
 
-    /// Whether a stamp lies in the pair's periods of all quotas. One of an earlier period is not asked about there: that
-    /// it is granted does not say that the pair is open.
+    /// Whether a stamp lies in the current periods of all the pair's quotas. A quota does not limit a stamp of an
+    /// earlier period, so its grant does not show that the pair is open.
     fn is_of_its_periods(&self, at_us: u64) -> bool {
         let last = self.in_force.last();
         let mut quotas = last.iter().flat_map(|last| &last.limits.quotas);
@@ -94,7 +94,7 @@ impl EffectRecord {
         })
     }
 
-    /// Copies that were let through under a stamp cost nothing after all.
+    /// Notes that copies let through under a stamp cost nothing after all.
     fn taken_back(&mut self, made_us: u64, mut copies: u64) {
         let since = self.calls.partition_point(|call| call.at_us < made_us);
         for call in self.calls.iter_mut().skip(since) {
@@ -117,21 +117,22 @@ impl EffectRecord {
     }
 }
 
-/// How many entries of a partition are remembered, of some 40 bytes each. Later ones are not judged, and counted.
+/// The greatest number of entries of a partition that are remembered, at some 40 bytes each. Later
+/// entries are counted, not checked.
 const ENTRIES_MAX: u64 = 1_000_000;
 
 /// All pairs of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectRecords {
     scopes: BTreeMap<ScopeName, EffectRecord>,
-    /// Of scopes that left the partition's table, and so forgot what counted.
+    /// Records of scopes that were evicted from the partition's table, so that their counts are lost.
     left: Vec<(ScopeName, EffectRecord)>,
     entries: u64,
     unjudged: u64,
 }
 
 impl EffectRecords {
-    /// An entry of a pair was ruled under these limits. What came too late counts nowhere.
+    /// Notes an entry of a pair that was ruled under these limits. Copies that were too late count nowhere.
     pub fn entry(
         &mut self,
         scope: ScopeName,
@@ -148,14 +149,14 @@ impl EffectRecords {
         record.entry(at_us, (outcome.granted, outcome.excess), unguarded);
     }
 
-    /// A settlement took copies back that had been let through under a stamp.
+    /// Notes a settlement that took back copies let through under a stamp.
     pub fn taken_back(&mut self, scope: &ScopeName, made_us: u64, copies: u64) {
         if let Some(record) = self.scopes.get_mut(scope) {
             record.taken_back(made_us, copies);
         }
     }
 
-    /// Copies of a total were ruled.
+    /// Notes copies of a total that were ruled.
     pub fn total(
         &mut self,
         resource: &str,
@@ -179,24 +180,24 @@ impl EffectRecords {
         record.entry(at_us, ruled, unguarded);
     }
 
-    /// New limits of whatever is known: none where nothing limits it.
+    /// Sets new limits for all known scopes; `limits_of` returns `None` for a scope without limits.
     pub fn new_limits(&mut self, limits_of: impl Fn(&ScopeName) -> Option<DomainLimits>) {
         for (scope, record) in &mut self.scopes {
             record.limits(&limits_of(scope).unwrap_or_default(), false);
         }
     }
 
-    /// An operator changed what counts in a pair.
+    /// Notes that an operator changed the counts of a pair.
     pub fn starts_anew(&mut self, scope: &ScopeName) {
         if let Some(record) = self.scopes.get_mut(scope) {
             record.starts_anew();
         }
     }
 
-    /// A scope stands in the partition's table for the first time, or again.
+    /// Notes that a scope enters the partition's table, for the first time or again.
     ///
-    /// At the cap a pair leaves whose windows are over by the log's time, and that may be ahead of the pair's own:
-    /// what it let through before counts nowhere then, as the cap's rule says.
+    /// At the cap the table evicts a pair whose windows are over by the log's time, which may be ahead of the
+    /// pair's own time. By the rule of the cap, earlier copies of such a pair count nowhere afterwards.
     pub fn enters(&mut self, scope: &ScopeName) {
         if let Some(record) = self.scopes.remove(scope) {
             self.left.push((scope.clone(), record));
@@ -213,7 +214,7 @@ impl EffectRecords {
         all.collect()
     }
 
-    /// One more is to be remembered: whether too many are.
+    /// Counts one more entry, and returns whether too many are remembered.
     fn is_full(&mut self) -> bool {
         let is_full = self.entries == ENTRIES_MAX;
         let count = match is_full {
@@ -224,12 +225,12 @@ impl EffectRecords {
         is_full
     }
 
-    /// How many entries are remembered, and how many are not.
+    /// The number of entries that are remembered, and of those that are not.
     pub fn entries(&self) -> (u64, u64) {
         (self.entries, self.unjudged)
     }
 
-    /// How many scopes there are.
+    /// The number of scopes.
     pub fn len(&self) -> usize {
         self.scopes.len()
     }
@@ -261,7 +262,7 @@ mod tests {
             for n in 0..6 {
                 records.taken_back(&scope, n * 1_000, 1);
             }
-            // Nobody made this one, and it cannot give more than it was.
+            // There was no such estimate, and the settlement cannot take back more than was counted.
             records.taken_back(&scope, 500, 3);
             records.taken_back(&scope, 0, 3);
         }
@@ -290,7 +291,8 @@ mod tests {
             granted: 1,
             ..EntryOutcome::default()
         };
-        // Ten in each of three parts of a second; it may leave before the second, and before the third.
+        // Ten in each of three parts of a second; the pair may be evicted before the
+        // second part, and before the third.
         let found = |leaves: [bool; 2], parts: u64| {
             let mut records = EffectRecords::default();
             for part in 0..parts {
@@ -305,7 +307,7 @@ mod tests {
             records.violations().len()
         };
         assert_eq!((found([false; 2], 2), found([true; 2], 2)), (1, 0));
-        // What was too much before it left stays too much, and what is afterwards is.
+        // Excess before the eviction stays excess, and so does excess after it.
         assert_eq!((found([false, true], 3), found([true, false], 3)), (1, 1));
         assert_eq!(found([true; 2], 3), 0);
     }

@@ -1,25 +1,25 @@
-//! The worst span of a run: sums of what was let through, beside sums of what was offered.
+//! The worst span of a run: sums of copies let through, compared with sums of copies offered.
 //!
 //! ```text
-//! calls      0.0  0.1  0.2 …                     each an end of a span that reaches back by w
+//! calls      0.0  0.1  0.2 …                     each the end of a span of length w
 //! offered    in any delay that overlaps the span, its greatest sum
 //! ```
 //!
-//! Knows nothing of constraints but their runs. What stays true: each call is the end of one span, so
-//! the fullest span of a length is among those that are looked at.
+//! Knows nothing of constraints except their runs. What stays true: each call is the end of one span, so the
+//! fullest span of a length is among those that are checked.
 
 use std::collections::VecDeque;
 
 use super::bound::{ConstraintRun, Length};
 use super::{EffectParams, EffectViolation, OfferedCall};
 
-/// For each call the copies offered within one delay up to it.
+/// For each call the copies offered within one delay before and with it.
 pub(super) struct Offered {
     within_delay: Vec<u64>,
 }
 
 impl Offered {
-    /// Sums what was offered; the calls are in order of time.
+    /// Sums the offered copies; the calls are in order of time.
     pub fn new(calls: &[OfferedCall], delay_us: u64) -> Self {
         let (mut first, mut sum) = (0, 0u64);
         let mut within_delay = Vec::with_capacity(calls.len());
@@ -35,11 +35,11 @@ impl Offered {
     }
 }
 
-/// The part of a span's length by which copies may be late: later ones are not looked at, and spans are
-/// shorter by what the others are late, since so much earlier a late copy leaves.
+/// The divisor of a span's length that bounds lateness: copies that are later are not checked, and spans are
+/// shorter by the lateness of the others, because a late copy leaves earlier by as much.
 const LATE_PART: u64 = 8;
 
-/// The span of a run in which most more than allowed was let through, if there is any.
+/// The span of a run that exceeds its bound most, if any does.
 pub(super) fn worst(
     run: &ConstraintRun,
     calls: &[OfferedCall],
@@ -60,7 +60,7 @@ pub(super) fn worst(
     let end = calls.partition_point(|call| call.at_us < run.to_us);
     let mut worst: Option<EffectViolation> = None;
     let (mut first, mut let_through) = (begin, 0u64);
-    // Indices of calls whose delays' sums fall, so that the greatest of a span comes first.
+    // Indices of calls with falling sums of one delay, so that the greatest sum of a span comes first.
     let mut greatest: VecDeque<usize> = VecDeque::new();
     for (i, call) in calls.iter().enumerate().take(end).skip(begin) {
         let_through = let_through.saturating_add(counts(call));
@@ -110,8 +110,8 @@ fn is_outside(length: &Length, at_us: u64, now_us: u64) -> bool {
     }
 }
 
-/// The constraint's own bound, and for each debt, as often as it may be filled, what is offered within one
-/// delay and one call an agent; what of that exceeds the debt is forgiven, and may come once more.
+/// The constraint's own bound. For each debt, as often as it may be filled, it adds the copies offered within one
+/// delay and one call of each agent; copies above the debt are forgiven, and may be let through once more.
 fn allowed(run: &ConstraintRun, from_us: u64, to_us: u64, sum: u64, params: EffectParams) -> u64 {
     let begun = run
         .limits

@@ -1,7 +1,7 @@
 //! What a partition knows of an agent: its batches' sequence numbers and its clock.
 //!
 //! ```text
-//! highest 200   73 was seen or was not, and is told apart; 72 is still in the window of 128
+//! highest 200   73 is known as seen or new; 72 is still in the window of 128
 //!               below the highest; 71 is older: not ruled
 //! clock         append − sent: 900 ms, 400 ms, 650 ms in one minute: stamps move by 400 ms
 //! ```
@@ -11,13 +11,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sequences below the highest that are told apart.
+/// The number of sequences below the highest one that the model distinguishes as seen or new.
 const WINDOW: u64 = 128;
 /// Log time for which an agent's sequences are kept, in microseconds.
 const KEPT_US: u64 = 600_000_000;
 /// The unit over which the least append − sent is kept, in microseconds.
 const MINUTE_US: u64 = 60_000_000;
-/// The least append − sent that is still no clock error, in microseconds.
+/// The least difference append − sent that does not yet count as a clock error, in microseconds.
 const TOLERATED_US: u64 = 250_000;
 
 /// Whether a batch is to be ruled.
@@ -31,22 +31,22 @@ pub(super) enum Freshness {
 #[derive(Clone, Debug, Default)]
 struct Agent {
     highest_seq: u64,
-    /// All sequences seen that are not below the window.
+    /// All sequences received that are not below the window.
     seen: BTreeSet<u64>,
-    /// Log time at the last fresh batch; none until a tick was counted after or before it.
+    /// Log time at the last fresh batch; `None` until a tick was counted.
     last_us: Option<u64>,
-    /// For each minute of log time the least append − sent.
+    /// The least append − sent for each minute of log time.
     least_us: BTreeMap<u64, i64>,
 }
 
-/// All agents that wrote to the partition lately.
+/// All agents that wrote to the partition recently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agents {
     agents: BTreeMap<(String, u128), Agent>,
 }
 
 impl Agents {
-    /// Takes note of a batch's sequence number.
+    /// Notes a batch's sequence number.
     pub fn batch(&mut self, name: &str, epoch: u128, seq: u64, log_us: Option<u64>) -> Freshness {
         let agent = self.agents.entry((name.to_owned(), epoch)).or_default();
         if seq < agent.highest_seq.saturating_sub(WINDOW) {
@@ -62,10 +62,10 @@ impl Agents {
         Freshness::Fresh
     }
 
-    /// Takes note of a fresh batch's stamps and says by how much, in microseconds, the agent's
-    /// stamps move: by the least (append − sent) over the last whole minute of log time and the
-    /// current one, this batch included, if that exceeds 250 ms either way. Where the least says that the
-    /// clock is ahead, and this batch that it is so by 250 ms less, the batch is believed.
+    /// Notes a fresh batch's stamps and returns by how much, in microseconds, the agent's stamps move: by the least
+    /// (append − sent) over the last whole minute of log time and the current one, this batch included, if that
+    /// exceeds 250 ms either way. If the least difference states that the clock is ahead, and this batch states
+    /// that it is ahead by 250 ms less, the batch is believed.
     pub fn stamps_move_us(
         &mut self,
         name: &str,
@@ -93,12 +93,12 @@ impl Agents {
         moved_us
     }
 
-    /// Whether anything is remembered of an agent.
+    /// Whether the model remembers anything of an agent.
     pub fn knows(&self, name: &str, epoch: u128) -> bool {
         self.agents.contains_key(&(name.to_owned(), epoch))
     }
 
-    /// A tick was counted: forgets agents that have been silent for too long.
+    /// Applies a counted tick: forgets agents that have been silent for too long.
     pub fn tick(&mut self, log_us: u64) {
         self.agents.retain(|_, agent| {
             let last_us = *agent.last_us.get_or_insert(log_us);
@@ -107,7 +107,7 @@ impl Agents {
     }
 }
 
-/// `a − b`, or the nearest number there is.
+/// `a − b`, or the nearest representable number.
 fn signed_difference(a: u64, b: u64) -> i64 {
     let difference = i128::from(a) - i128::from(b);
     let nearest = difference.clamp(i128::from(i64::MIN), i128::from(i64::MAX));

@@ -1,14 +1,14 @@
-//! Amendments: what operators do by hand, and what of it lasts.
+//! Amendments: operators' acts by hand, and those of their effects that last.
 //!
 //! ```text
-//! pardon   a denied pair is lifted, and nothing is stated of it until its limits would open it
-//! reset    its tiers and windows are as if it had never been hit
+//! pardon   a denied pair is lifted, and not denied again until its limits would open it
+//! reset    its tiers and windows are as if it had never had a hit
 //! refund   its newest granted hits are taken out again
-//! ban      it is denied until then; hits stamped before then are excess
+//! ban      it is denied until the ban ends; hits stamped before that are excess
 //! ```
 //!
-//! Knows nothing of partitions: whoever feeds it says which pairs of a banned domain are here. What
-//! stays true: what has ended is let go at the counted tick that reaches its end.
+//! Knows nothing of partitions: the input states which pairs of a banned domain are ruled here. What stays true:
+//! the counted tick that reaches the end of a ban or pardon removes it.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ use crate::scope::ScopeName;
 use crate::stream::{Over, StreamPair};
 use crate::verdict::End;
 
-/// Everything that lasts.
+/// All lasting effects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Amendments {
-    /// By resource (none: every one) and domain.
+    /// The end of each ban, by resource (`None` means all resources) and domain.
     bans: BTreeMap<(Option<String>, String), End>,
-    /// By resource and domain, in microseconds.
+    /// The end of each pardon in microseconds, by resource and domain.
     pardons: BTreeMap<(String, String), u64>,
 }
 
 impl Amendments {
-    /// What is said of a pair.
+    /// The bans and pardons in force over a pair.
     pub fn over(&self, resource: &str, domain: &str) -> Over {
         let ban = |of: Option<&str>, name: &str| {
             let key = (of.map(str::to_owned), name.to_owned());
             self.bans.get(&key).copied()
         };
-        // An address has so many networks that they are not asked about where nothing is banned.
+        // An address lies in many networks; they are looked up only if anything is banned.
         let mut names = vec![domain.to_owned()];
         if !self.bans.is_empty() {
             names.extend(networks_of(domain));
@@ -49,7 +49,7 @@ impl Amendments {
         }
     }
 
-    /// A counted tick; whether anything has ended.
+    /// Applies a counted tick. Returns whether a ban or pardon ended.
     fn end_by(&mut self, now_us: u64) -> bool {
         let before = self.bans.len() + self.pardons.len();
         self.bans.retain(|_, end| end.is_after(now_us));
@@ -59,7 +59,7 @@ impl Amendments {
 }
 
 impl PartitionModel {
-    /// What an operator did, from a pointer's record on.
+    /// Applies an operator's act, as of the record of a limits activation.
     pub(super) fn amend(
         &mut self,
         (offset, at_us): (u64, u64),
@@ -95,21 +95,21 @@ impl PartitionModel {
         outcome
     }
 
-    /// A counted tick lets go what has ended.
+    /// Applies a counted tick: removes what has ended.
     pub(super) fn end_amendments(&mut self, now_us: u64) {
         if self.amendments.end_by(now_us) {
             self.say_over();
         }
     }
 
-    /// Every pair knows what is said of it.
+    /// Gives every pair the bans and pardons in force over it.
     fn say_over(&mut self) {
         let amendments = &self.amendments;
         self.table
             .each_pair(|resource, domain, pair| pair.set_over(amendments.over(resource, domain)));
     }
 
-    /// Takes note of a ban, and says which pairs an act is about.
+    /// Notes a ban, and returns the pairs that an act concerns.
     fn meant(&mut self, act: &Act, at_us: u64) -> Vec<(String, String)> {
         match act {
             Act::Reset { resource, domain }
@@ -144,7 +144,7 @@ impl PartitionModel {
         }
     }
 
-    /// The pair; of a whole domain its pairs on configured resources, and those that are denied.
+    /// The banned pair; for a whole domain its pairs on configured resources, and its denied pairs.
     fn banned(
         &mut self,
         resource: Option<&str>,
@@ -154,7 +154,7 @@ impl PartitionModel {
     ) -> Vec<(String, String)> {
         let pair = |resource: &str| (resource.to_owned(), domain.to_owned());
         if is_network(domain) {
-            // Of other pairs in it nothing is said before their next entry.
+            // Other pairs of the network get a statement only with their next entry.
             self.say_over();
             let denied = self.table.denied_pairs(at_us);
             let meant = denied.filter(|(of, within)| {

@@ -1,7 +1,7 @@
-//! Every statement about every scope, so that a refusal can be checked long after it.
+//! Every statement about every scope, so that a refusal can be checked long afterwards.
 //!
-//! Knows nothing of rules. What stays true: a scope's statements stand in the order of their
-//! places, and none is ever forgotten.
+//! Knows nothing of rules. What stays true: a scope's statements are in the order of their log positions, and
+//! no statement is ever removed.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::stream::Denial;
 /// One statement about some scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What caused it.
+    /// The log position of its cause.
     pub place: ModelPlace,
-    /// The denial; none is a lift.
+    /// The denial; `None` means a lift.
     pub denied: Option<Denial>,
 }
 
@@ -42,7 +42,7 @@ impl History {
         self.scopes.get(scope).map_or(&[], Vec::as_slice)
     }
 
-    /// The newest statement about `scope` at or before `place`.
+    /// The newest statement about `scope` at or before the log position `place`.
     pub fn at(&self, scope: &ScopeName, place: ModelPlace) -> Option<Statement> {
         let statements = self.of(scope);
         let upto = statements.partition_point(|statement| statement.place <= place);

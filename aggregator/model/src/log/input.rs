@@ -1,8 +1,8 @@
-//! What the model of a partition is fed, and what it answers.
+//! Inputs of the model of one partition, and its answers.
 //!
-//! Plain data under the model's own names: an adapter elsewhere fills the inputs from decoded
-//! records, so that the model depends on no wire format. What stays true: one outcome for each
-//! entry, in the record's order.
+//! Plain data under the model's own names: an adapter elsewhere fills the inputs from decoded records, so
+//! that the model depends on no wire format. What stays true: a record has one outcome for each of its
+//! entries, in the record's order.
 
 use crate::scope::ScopeName;
 use std::collections::BTreeMap;
@@ -16,38 +16,38 @@ use crate::verdict::End;
 pub enum LogInput<'a> {
     /// A batch of an agent.
     Hits(HitsRecord<'a>),
-    /// An owner's tick.
+    /// An aggregator's tick.
     Tick {
         /// The record's offset.
         offset: u64,
         /// When the log appended it, in microseconds.
         appended_us: u64,
     },
-    /// Owners' totals for globally limited resources.
+    /// Aggregators' totals for globally limited resources.
     Totals {
         /// The record's offset.
         offset: u64,
         /// The totals, in the record's order.
         totals: Vec<Total<'a>>,
     },
-    /// A limits pointer with the texts of the versions that it brings in.
+    /// A limits activation with the texts of the versions that it brings.
     Limits {
         /// The record's offset.
         offset: u64,
         /// When the log appended it, in microseconds.
         appended_us: u64,
-        /// The versions up to the one that the pointer names. Known ones are ignored.
+        /// The versions up to the one that the activation names. Known versions are ignored.
         versions: Vec<(u64, Limits)>,
     },
-    /// An amendment that a limits pointer brings in. A known one is ignored.
+    /// An amendment that a limits activation brings. A known amendment is ignored.
     Amendment {
-        /// The pointer's offset.
+        /// The offset of the activation.
         offset: u64,
         /// When the log appended it, in microseconds.
         appended_us: u64,
         /// The amendment's number among the versions.
         version: u64,
-        /// What it does.
+        /// The operator's act.
         act: Act,
     },
 }
@@ -55,47 +55,48 @@ pub enum LogInput<'a> {
 /// What an operator does by hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A pair is as if it had never been hit.
+    /// Reset: the pair is treated as if it had never had a hit.
     Reset {
         /// The resource.
         resource: String,
         /// The domain.
         domain: String,
     },
-    /// A pair's denial is lifted, and none is stated until its limits would have opened it.
+    /// Pardon: a pair's denial is lifted, and no other is announced until the instant at which its
+    /// limits would have opened it.
     Pardon {
         /// The resource.
         resource: String,
         /// The domain.
         domain: String,
     },
-    /// Granted hits are taken out again.
+    /// Refund: granted hits are taken back.
     Refund {
         /// The resource.
         resource: String,
         /// The domain.
         domain: String,
-        /// How many.
+        /// The number of hits.
         hits: u64,
     },
-    /// A domain is denied whatever it does.
+    /// Ban: a domain is denied whatever it does.
     Ban {
-        /// On this resource; none: on every one.
+        /// The resource; `None` means all resources.
         resource: Option<String>,
         /// The domain.
         domain: String,
-        /// Where it is a whole domain: the resources whose pair with it is ruled here.
+        /// For a ban on all resources: the resources whose pairs with the domain are ruled here.
         here: Vec<String>,
-        /// Until when.
+        /// The end of the ban.
         end: End,
     },
-    /// A ban is taken back.
+    /// Unban: a ban is taken back.
     Unban {
-        /// As it was banned.
+        /// The resource, as in the ban.
         resource: Option<String>,
         /// The domain.
         domain: String,
-        /// As for the ban.
+        /// As in the ban.
         here: Vec<String>,
     },
 }
@@ -122,39 +123,39 @@ pub struct HitsRecord<'a> {
 /// Copies of one pair at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct HitEntry<'a> {
-    /// On what.
+    /// The resource.
     pub resource: &'a str,
-    /// On whose behalf.
+    /// The domain on whose behalf.
     pub domain: &'a str,
     /// The agent's stamp, in microseconds, before any correction.
     pub at_us: u64,
-    /// How many copies: those of a call, times its calls.
+    /// The number of copies: those of a call, times the number of calls.
     pub n: u64,
-    /// What they are.
+    /// The kind of copies.
     pub kind: EntryKind,
-    /// Whether the agent that let them through had heard no current watermark.
+    /// Whether the agent that let them through had received no current watermark.
     pub unguarded: bool,
 }
 
 /// What an entry's copies are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Copies that were let through, or a cost that is known afterwards.
+    /// Copies that were let through, or a cost that became known afterwards (a charge).
     Hit,
-    /// Copies that were let through, whose cost was estimated: a settlement finds what they counted.
+    /// Copies that were let through at an estimated cost. A later settlement refers to the copies counted here.
     Estimate,
-    /// An estimate that cost less.
+    /// The settlement of an estimate that cost less.
     Refund {
-        /// The stamp it was made under, in microseconds, before any correction.
+        /// The stamp of the estimate, in microseconds, before any correction.
         made_us: u64,
-        /// What was estimated.
+        /// The estimated cost.
         estimated: u64,
-        /// What it cost.
+        /// The actual cost.
         actual: u64,
     },
 }
 
-/// What one hits record brought to one globally limited resource.
+/// The hits that one hits record adds to one globally limited resource.
 #[derive(Clone, Debug)]
 pub struct Total<'a> {
     /// The resource.
@@ -163,47 +164,47 @@ pub struct Total<'a> {
     pub source_partition: u32,
     /// The offset of the hits record.
     pub source_offset: u64,
-    /// The source offset of the total before this one for that resource and source partition.
+    /// The source offset of the previous total of this resource and source partition.
     pub previous_offset: Option<u64>,
     /// The copies, in the record's order.
     pub parts: Vec<TotalPart>,
 }
 
-/// Copies of one millisecond that a domain granted, or that each of its constraints counted.
+/// Copies in one millisecond that a domain was granted, or that each of its constraints counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TotalPart {
     /// Milliseconds since the epoch.
     pub ms: u64,
-    /// Whether the agents that let them through had heard no current watermark.
+    /// Whether the agents that let them through had received no current watermark.
     pub unguarded: bool,
-    /// How many.
+    /// The number of copies.
     pub copies: u64,
 }
 
-/// Where in the partition something was caused.
+/// The log position of a cause within the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModelPlace {
     /// The record's offset.
     pub offset: u64,
-    /// The index of the entry or total in it; 0 for a limits pointer.
+    /// The index of the entry or total in the record; 0 for a limits activation.
     pub entry: u32,
 }
 
-/// One statement about a scope: it is denied, or its denial is lifted.
+/// One statement about a scope: a denial, or the lift of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeChange {
     /// The scope.
     pub scope: ScopeName,
-    /// What caused it.
+    /// The log position of its cause.
     pub place: ModelPlace,
-    /// The denial; none is a lift.
+    /// The denial; `None` means a lift.
     pub denied: Option<Denial>,
 }
 
-/// Why an entry was counted and not ruled.
+/// Why an entry was only counted and not ruled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotRuled {
-    /// Its batch has been seen.
+    /// Its batch was received before.
     Duplicate,
     /// Its batch is older than the window in which duplicates are recognised.
     OlderThanWindow,
@@ -215,21 +216,21 @@ pub enum NotRuled {
     AtCap,
 }
 
-/// What became of one entry.
+/// The result for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryRuling {
-    /// It was ruled at this instant, which is its stamp after all corrections.
+    /// It was ruled.
     Ruled {
-        /// The hits' instant, in microseconds.
+        /// The hits' instant: the stamp after all corrections, in microseconds.
         at_us: u64,
-        /// What the ideal limiter would have granted.
+        /// The copies that the ideal limiter would have granted.
         outcome: EntryOutcome,
     },
     /// It was only counted.
     NotRuled(NotRuled),
 }
 
-/// What became of one total.
+/// The result for one total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TotalRuling {
     /// It was ruled.
@@ -238,31 +239,31 @@ pub enum TotalRuling {
         granted: u64,
         /// Hits above it.
         excess: u64,
-        /// Hits that had left their second.
+        /// Hits that are no longer in the current second.
         late: u64,
     },
-    /// It follows the last applied one, but its resource has no global limit here.
+    /// It follows the last applied total, but its resource has no global limit here.
     Unlimited,
-    /// It does not follow the last applied one.
+    /// It does not follow the last applied total.
     OutOfOrder,
 }
 
-/// What a record did.
+/// The results of one record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordOutcome {
-    /// What became of each entry of a hits record.
+    /// The result for each entry of a hits record.
     pub entries: Vec<EntryRuling>,
-    /// What became of each total.
+    /// The result for each total.
     pub totals: Vec<TotalRuling>,
-    /// The statements it caused, by place; those of one place by scope.
+    /// The statements that the record caused, by log position; those of one position by scope.
     pub changes: Vec<ScopeChange>,
-    /// The total that an owner appends for each globally limited resource in a hits record that
-    /// was ruled: granted and counted copies by millisecond and guard mark, none if there were none.
+    /// The total that an aggregator appends for each globally limited resource of a hits record that was ruled:
+    /// granted and counted copies by millisecond and guard mark; empty if there were none.
     pub totals_due: BTreeMap<String, BTreeMap<(u64, bool), u64>>,
     /// By how much the agent's stamps were moved, in microseconds.
     pub moved_us: i64,
     /// Whether a tick was counted.
     pub tick_counted: bool,
-    /// Why an agent's record was not ruled at all, by its sequence.
+    /// Why the whole record of an agent was not ruled, judged by its sequence.
     pub unruled: Option<NotRuled>,
 }

@@ -8,10 +8,9 @@
 //! limits   version 2: "search" 5 per 1s                 → the denial is lifted
 //! ```
 //!
-//! This is the stream reading with late hits, new limits, duplicates and pointers, for rates. Knows
-//! nothing of copies, shadow modes or near-limit notices, and takes its inputs for verified
-//! (a forged pointer or total never gets here). What stays true: the answer is a function of the
-//! records in their order.
+//! This is the stream reading with late hits, new limits, duplicates and limits activations, for rates. Knows
+//! nothing of copies, shadow modes or near-limit notices, and takes its inputs for verified (a forged activation or
+//! total never gets here). What stays true: the answer is a function of the records in their order.
 
 use std::collections::BTreeMap;
 
@@ -41,10 +40,10 @@ pub use whole::{TotalCount, WholeResource};
 
 /// A hit stamped longer than this before its append is only counted, in microseconds.
 const TOO_OLD_US: u64 = 600_000_000;
-/// What an append time is known to, in microseconds.
+/// The resolution of append times, in microseconds.
 const APPEND_UNIT_US: u64 = 1_000;
 
-/// Counts of everything that was not ruled in the ordinary way, and of what was.
+/// Counts of ruled entries, and of everything that was not ruled in the ordinary way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelCounters {
     /// Entries that were ruled.
@@ -53,13 +52,13 @@ pub struct ModelCounters {
     pub hits_granted: u64,
     /// Hits of excess.
     pub hits_excess: u64,
-    /// Hits that came too late to say.
+    /// Hits that were too late to be granted or counted as excess.
     pub hits_late: u64,
     /// Copies that settlements took back.
     pub copies_refunded: u64,
-    /// Settlements downwards that found nothing to take back.
+    /// Downward settlements that found nothing to take back.
     pub refunds_empty: u64,
-    /// Entries in batches seen before.
+    /// Entries in batches that were received before.
     pub entries_duplicate: u64,
     /// Entries in batches older than the window of duplicates.
     pub entries_older: u64,
@@ -69,16 +68,16 @@ pub struct ModelCounters {
     pub entries_unconfigured: u64,
     /// Entries of new pairs at the cap.
     pub entries_at_cap: u64,
-    /// Totals that did not follow the last applied one.
+    /// Totals that did not follow the last applied total.
     pub totals_out_of_order: u64,
-    /// Ticks in a slot that had been counted.
+    /// Ticks in a slot of which a tick had been counted already.
     pub ticks_ignored: u64,
 }
 
 /// The model of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionModel {
-    /// None before the first pointer.
+    /// `None` before the first limits activation.
     version: Option<u64>,
     limits: Limits,
     table: PairTable,
@@ -87,23 +86,23 @@ pub struct PartitionModel {
     agents: Agents,
     /// The append time of the last counted tick, in microseconds.
     log_us: Option<u64>,
-    /// The latest instant that a counted tick or limits brought in, in microseconds: what ended by
-    /// then needs no lift.
+    /// The latest instant that a counted tick or limits brought, in microseconds: a denial that
+    /// ended by then needs no lift.
     over_us: u64,
     history: History,
     amendments: Amendments,
     counters: ModelCounters,
-    /// None unless it is to say whether limits limit.
+    /// `None` unless the model shall check that limits limit.
     effect: Option<EffectRecords>,
 }
 
 impl PartitionModel {
-    /// A partition without records, and so without limits.
+    /// A partition without records, and therefore without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, remembering every entry so that [`Self::effect_violations`] can be asked.
+    /// The same, but it remembers every entry so that [`Self::effect_violations`] can answer.
     pub fn with_effect() -> Self {
         Self {
             effect: Some(EffectRecords::default()),
@@ -111,20 +110,19 @@ impl PartitionModel {
         }
     }
 
-    /// The scopes in which more was let through, in some span, than a constraint and what one denial
-    /// delay brought explain.
+    /// The scopes in which some span let through more than a constraint and the hits of one denial delay explain.
     pub fn effect_violations(&self) -> Vec<(ScopeName, EffectViolation)> {
         let effect = self.effect.as_ref();
         effect.map(EffectRecords::violations).unwrap_or_default()
     }
 
-    /// How many entries are remembered for that, and how many are not, because too many are.
+    /// How many entries are remembered for this check, and how many are not because there are too many.
     pub fn effect_entries(&self) -> (u64, u64) {
         let effect = self.effect.as_ref();
         effect.map(EffectRecords::entries).unwrap_or_default()
     }
 
-    /// How many scopes can be asked about so.
+    /// The number of scopes that [`Self::effect_violations`] covers.
     pub fn effect_scopes(&self) -> usize {
         self.effect.as_ref().map_or(0, EffectRecords::len)
     }
@@ -153,7 +151,7 @@ impl PartitionModel {
         outcome
     }
 
-    /// The end of the pair's denial as it was ruled last; it may have ended by itself since.
+    /// The end of the pair's denial at its last ruling; the denial may have ended by itself since.
     pub fn denied_until(&self, resource: &str, domain: &str) -> Option<End> {
         let pair = self.table.pair(resource, domain)?;
         pair.denied().map(|denial| denial.end)
@@ -165,7 +163,7 @@ impl PartitionModel {
         denied.map(|denial| denial.end)
     }
 
-    /// The pair's denial by the newest statement at or before a place.
+    /// The pair's denial by the newest statement at or before a log position.
     pub fn denied_at_place(
         &self,
         place: ModelPlace,
@@ -177,16 +175,16 @@ impl PartitionModel {
             .denied
     }
 
-    /// The whole resource's denial by the newest statement at or before a place.
+    /// The whole resource's denial by the newest statement at or before a log position.
     pub fn whole_denied_at_place(&self, place: ModelPlace, resource: &str) -> Option<Denial> {
         self.history
             .at(&ScopeName::new(resource, None), place)?
             .denied
     }
 
-    /// What justifies a refusal of the pair at `at_us` by someone who had heard the partition's
-    /// statements up to `place`: a denial of the pair or of its resource that ends later. None: the
-    /// refusal was unjustified.
+    /// The denial that justifies a refusal of the pair at `at_us` by an agent that had received the
+    /// partition's statements up to `place`: a denial of the pair or of its resource that ends later. `None`
+    /// means that the refusal was unjustified.
     pub fn justification(
         &self,
         place: ModelPlace,
@@ -220,12 +218,12 @@ impl PartitionModel {
         self.table.count()
     }
 
-    /// Log time, in microseconds; none before the first tick.
+    /// Log time, in microseconds; `None` before the first tick.
     pub fn log_us(&self) -> Option<u64> {
         self.log_us
     }
 
-    /// Whether anything is remembered of an agent's process.
+    /// Whether the model remembers anything of an agent's process.
     pub fn knows_agent(&self, name: &str, epoch: u128) -> bool {
         self.agents.knows(name, epoch)
     }
@@ -235,7 +233,7 @@ impl PartitionModel {
         self.version
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> ModelCounters {
         self.counters
     }
@@ -326,7 +324,8 @@ impl PartitionModel {
                 effect.enters(&ScopeName::new(resource, Some(domain)));
             }
         } else {
-            // Nobody remembers it: the global limit hears what a pair of its own would tell at its first entry.
+            // The pair is at its cap and so not stored: the global limit receives the copies that a pair of its own
+            // would report at its first entry.
             if global.is_some() {
                 let own = limits.map_or_else(DomainLimits::default, |limits| limits.of(domain));
                 let mut pair = StreamPair::new(&own);
@@ -338,7 +337,7 @@ impl PartitionModel {
         }
         self.table
             .leave_if_rested(&ScopeName::new(resource, Some(domain)));
-        // What had ended by itself at the pair's time needs no lift.
+        // A denial that had ended by itself at the pair's time needs no lift.
         let before = before.filter(|denial| denial.end.is_after(now_us));
         let is_over = before.is_some_and(|denial| !denial.end.is_after(self.over_us));
         if ends_differ(before, ruled.denied) && !(is_over && ruled.denied.is_none()) {
@@ -403,8 +402,7 @@ impl PartitionModel {
         self.over_us = self.over_us.max(appended_us);
         self.agents.tick(appended_us);
         self.end_amendments(appended_us);
-        // Later is later by the slot, as it is for ticks themselves: where in its slot a tick comes to
-        // stand decides nothing.
+        // Eviction goes by the slot, as ticks do: the position of a tick within its slot decides nothing.
         self.table.leave(appended_us / SLOT_US * SLOT_US);
         outcome.tick_counted = true;
         outcome
@@ -444,8 +442,8 @@ impl PartitionModel {
     }
 }
 
-/// The instant of a hit: its stamp, moved by what the agent's clock is wrong, and never later than
-/// the last microsecond of the append's millisecond.
+/// The instant of a hit: its stamp, moved by the error of the agent's clock, and never later than the last
+/// microsecond of the append's millisecond.
 fn instant_us(stamp_us: u64, moved_us: i64, appended_us: u64) -> u64 {
     let append_ms = appended_us / APPEND_UNIT_US;
     let append_end_us = append_ms
@@ -458,8 +456,8 @@ fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
     before.map(|denial| denial.end) != after.map(|denial| denial.end)
 }
 
-/// Tells the global limit of an entry: of what was granted, and of excess that every constraint of the domain
-/// counted, and of no other, so that one tenant's flood closes little for the rest.
+/// Reports an entry to the global limit: granted copies, and excess that every constraint of the domain counted.
+/// Other excess is left out, so that the flood of one tenant closes little for the rest.
 fn tell(outcome: &mut RecordOutcome, entry: &HitEntry<'_>, at_us: u64, ruled: &EntryOutcome) {
     let told = ruled.granted.saturating_add(ruled.counted);
     if told == 0 {
@@ -473,7 +471,7 @@ fn tell(outcome: &mut RecordOutcome, entry: &HitEntry<'_>, at_us: u64, ruled: &E
     *parts.entry(part).or_default() += told;
 }
 
-/// An entry on its pair. Where nothing limits the resource only a ban denies.
+/// Rules an entry on its pair. If no limits are set on the resource, only a ban denies.
 fn rule(pair: &mut StreamPair, is_limited: bool, at_us: u64, entry: &HitEntry<'_>) -> EntryOutcome {
     let mut ruled = match entry.kind {
         EntryKind::Hit => pair.entry(at_us, entry.n, entry.unguarded),

@@ -1,8 +1,8 @@
-//! The pairs of one partition: which there are, which are denied, when they leave.
+//! The pairs of one partition: which exist, which are denied, when they are evicted.
 //!
-//! A pair is a [`StreamPair`] or, for a whole resource, a [`WholeResource`]. Knows nothing of
-//! records. What stays true: `count` is the number of pairs of both kinds, and every pair that can
-//! leave stands in `leaving` once, under an instant that it does not leave before.
+//! A pair is a [`StreamPair`] or, for a whole resource, a [`WholeResource`]. Knows nothing of records. What stays
+//! true: `count` is the number of pairs of both kinds, and every pair that can be evicted is in `leaving` once,
+//! under an instant before which it is not evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ pub(super) struct PairTable {
     /// By resource.
     wholes: BTreeMap<String, WholeResource>,
     count: u64,
-    /// A pair is looked at again only at its instant here, since looking at all pairs at each tick
-    /// takes hours on a long log.
+    /// The table looks at a pair again only at its instant here, since looking at all pairs at each
+    /// tick takes hours on a long log.
     leaving: BTreeSet<(u64, ScopeName)>,
-    /// The slot of the last counted tick when room was made last.
+    /// The slot of the last counted tick at the last eviction for room.
     room_made: u64,
 }
 
@@ -39,7 +39,7 @@ impl PairTable {
         self.pairs.get_mut(resource)?.get_mut(domain)
     }
 
-    /// Puts in a new pair, after its first entry.
+    /// Adds a new pair, after its first entry.
     pub fn add_pair(&mut self, resource: &str, domain: &str, pair: StreamPair) {
         if let Some(stays_us) = pair.stays_until_us() {
             let scope = ScopeName::new(resource, Some(domain));
@@ -58,7 +58,7 @@ impl PairTable {
         self.wholes.get_mut(resource)
     }
 
-    /// Puts in a new whole resource, after its first hits.
+    /// Adds a new whole resource, after its first hits.
     pub fn add_whole(&mut self, resource: &str, whole: WholeResource) {
         if let Some(stays_us) = whole.stays_until_us() {
             self.leaving
@@ -68,8 +68,8 @@ impl PairTable {
         self.count += 1;
     }
 
-    /// Whether `cap` pairs are there that all still remember something by a slot's begin: those that do
-    /// not are let go first.
+    /// Whether `cap` pairs exist that all still remember something at a slot's begin. Pairs
+    /// that do not are evicted first.
     pub fn is_full(&mut self, cap: u64, slot: u64) -> bool {
         if cap <= self.count && self.room_made < slot {
             self.room_made = slot;
@@ -78,13 +78,13 @@ impl PairTable {
                     self.remove(&scope);
                 }
             }
-            // Nobody stands there who is gone.
+            // Pairs that were removed shall not be in `leaving`.
             self.look_again();
         }
         cap <= self.count
     }
 
-    /// After its entry, a pair leaves at once if all that it remembers was over when room was made last.
+    /// Evicts a pair right after its entry if all that it remembers was over at the last eviction for room.
     pub fn leave_if_rested(&mut self, scope: &ScopeName) {
         if self.has_rested(scope) {
             self.remove(scope);
@@ -99,14 +99,14 @@ impl PairTable {
         }
     }
 
-    /// Lets go every pair whose time to stay is before `now_us`.
+    /// Evicts every pair whose time to stay is before `now_us`.
     pub fn leave(&mut self, now_us: u64) {
         while let Some((stays_us, scope)) = self.leaving.first().cloned()
             && stays_us < now_us
         {
             self.leaving.pop_first();
             match self.stays_until_us(&scope) {
-                // For ever, or until a version looks at all pairs again.
+                // The pair stays for ever, or until a version looks at all pairs again.
                 None => {}
                 Some(stays_us) if stays_us < now_us => self.remove(&scope),
                 Some(stays_us) => {
@@ -116,8 +116,8 @@ impl PairTable {
         }
     }
 
-    /// Brings every pair under new limits, ruling again the denials in force at the greater of the
-    /// pair's time and `at_us`.
+    /// Puts every pair under new limits, and rules the denials in force again at the later of
+    /// the pair's time and `at_us`.
     pub fn new_limits(&mut self, at_us: u64, limits: &Limits) {
         for (resource, domains) in &mut self.pairs {
             let limits = limits.of(resource);
@@ -127,7 +127,7 @@ impl PairTable {
                         pair.new_version(at_us, &limits.of(domain));
                     }
                     None => {
-                        // Nothing rules the resource any more, so nothing but a ban denies it.
+                        // The resource has no limits any more, so only a ban denies it.
                         pair.no_limits(at_us);
                     }
                 }
@@ -140,7 +140,8 @@ impl PairTable {
         self.look_again();
     }
 
-    /// After its entry, a pair may go earlier than it could before: other limits rule it now, or a cost was less.
+    /// Recomputes when a pair may be evicted after its entry: it may be earlier than before, because other limits
+    /// rule the pair now or a cost was less.
     pub fn leaves_sooner(&mut self, scope: &ScopeName) {
         self.leaving.retain(|(_, leaving)| leaving != scope);
         if let Some(stays_us) = self.stays_until_us(scope) {
@@ -148,7 +149,7 @@ impl PairTable {
         }
     }
 
-    /// Under new limits, or because of an operator, a pair may go earlier than it could before.
+    /// Recomputes when pairs may be evicted: new limits or an operator's act may have made it earlier.
     pub fn look_again(&mut self) {
         let scopes = self.scopes().into_iter();
         self.leaving = scopes
@@ -156,7 +157,7 @@ impl PairTable {
             .collect();
     }
 
-    /// Does something to every pair of a domain.
+    /// Calls `act` for every pair of a domain.
     pub fn each_pair(&mut self, mut act: impl FnMut(&str, &str, &mut StreamPair)) {
         for (resource, domains) in &mut self.pairs {
             for (domain, pair) in domains {
@@ -189,7 +190,7 @@ impl PairTable {
             .map(|(resource, domain, _)| (resource, domain))
     }
 
-    /// The denials in force at the greater of their pair's time and `at_us`, by scope.
+    /// The denials in force at the later of their pair's time and `at_us`, by scope.
     pub fn denials_in_force(&self, at_us: u64) -> Vec<(ScopeName, Denial)> {
         let mut denials = Vec::new();
         for scope in self.scopes() {
@@ -202,7 +203,7 @@ impl PairTable {
         denials
     }
 
-    /// The scope's denial as it was ruled last.
+    /// The scope's denial at its last ruling.
     pub fn denied(&self, scope: &ScopeName) -> Option<Denial> {
         match &scope.domain {
             Some(domain) => self.pair(&scope.resource, domain)?.denied(),

@@ -1,7 +1,7 @@
-//! Totals: what hits records bring to globally limited resources, each once and in order.
+//! Totals: the hits that hits records add to globally limited resources, each applied once and in order.
 //!
-//! Knows nothing of the records that they total. What stays true: a total is applied only if it names the
-//! last applied one of its resource and source partition.
+//! Knows nothing of the hits records behind the totals. What stays true: a total is applied only if it names the
+//! last applied total of its resource and source partition.
 
 use super::input::{ModelPlace, RecordOutcome, ScopeChange, Total, TotalRuling};
 use super::whole::WholeResource;
@@ -29,8 +29,8 @@ impl PartitionModel {
         total: &Total<'_>,
         outcome: &mut RecordOutcome,
     ) -> TotalRuling {
-        // The chain goes on whatever the limits here say, or a limit that comes back would find it
-        // broken for ever.
+        // The chain continues whatever the limits here are. Otherwise a limit that comes back would
+        // find the chain broken for ever.
         let chain = (total.resource.to_owned(), total.source_partition);
         if self.last_totals.get(&chain).copied() != total.previous_offset {
             self.counters.totals_out_of_order += 1;
@@ -89,7 +89,7 @@ impl PartitionModel {
     }
 }
 
-/// What limits a scope: a global limit is one of a second.
+/// The limits of a scope: a global limit is a limit of one second.
 pub(super) fn limits_of(limits: &Limits, scope: &ScopeName) -> Option<DomainLimits> {
     let resource = limits.of(&scope.resource)?;
     match &scope.domain {

@@ -5,10 +5,10 @@
 //!            1.000001, when the two of ms 0 have left
 //! ```
 //!
-//! Knows nothing of domains or their constraints. What stays true: as on any pair, both what is granted
-//! and what is excess counts, up to twice the limit, but unguarded excess counts nowhere; and time is
-//! the greatest instant of its own copies. Late there means only that a copy has left its second: any
-//! other counts under its own stamp.
+//! Knows nothing of domains or their constraints. What stays true: as on any pair, granted copies and excess
+//! both count, up to twice the limit, but unguarded excess counts nowhere; and the pair's time is the greatest
+//! instant of its own copies. Here "late" means only that a copy is no longer in the current second: any other
+//! copy counts under its own stamp.
 
 use crate::hits::has_left;
 use crate::instants::{FOR_EVER_US, first_instant};
@@ -18,14 +18,14 @@ use crate::stream::{Denial, SLOT_US, STAYS_US, rest_us};
 use crate::verdict::{Cause, End};
 use crate::window::WindowState;
 
-/// What became of copies that a total brought.
+/// The result for the copies of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TotalCount {
-    /// Copies that the global limit had room for.
+    /// Copies for which the global limit had room.
     pub granted: u64,
     /// Copies above it.
     pub excess: u64,
-    /// Copies that had left their second.
+    /// Copies that are no longer in the current second.
     pub late: u64,
 }
 
@@ -35,12 +35,12 @@ pub struct WholeResource {
     second: WindowState,
     time_us: u64,
     denied: Option<Denial>,
-    /// As a pair's: see [`crate::StreamPair`].
+    /// As for a pair: see [`crate::StreamPair`].
     rests_us: Option<u64>,
 }
 
 impl WholeResource {
-    /// `n` copies at `at_us`. The denial is ruled by [`Self::rule_denial`] after a total's last ones.
+    /// Counts `n` copies at `at_us`. [`Self::rule_denial`] rules the denial after a total's last copies.
     pub fn hits(&mut self, limit: u64, at_us: u64, n: u64, unguarded: bool) -> TotalCount {
         self.time_us = self.time_us.max(at_us);
         let now_us = self.time_us;
@@ -78,14 +78,14 @@ impl WholeResource {
             until_us.and_then(|until_us| rest_us(until_us.saturating_sub(self.time_us)));
     }
 
-    /// Whether what it remembers was over by a slot's begin, as of its last total.
+    /// Whether everything that it remembered at its last total was over at a slot's begin.
     pub fn rested_by(&self, slot: u64) -> bool {
         self.rests_us
             .is_some_and(|rests_us| (self.time_us + rests_us) / SLOT_US < slot)
     }
 
-    /// A new version whose record stands at `at_us`: a denial that is still in force is ruled
-    /// again; none is started.
+    /// Applies a new version whose record has the instant `at_us`: a denial that is still in force is ruled
+    /// again; no denial is started.
     pub fn new_limit(&mut self, at_us: u64, limit: Option<u64>) {
         let now_us = self.time_us.max(at_us);
         let in_force = self
@@ -98,7 +98,7 @@ impl WholeResource {
             Some(limit) if in_force => self.denial_at(limit, now_us),
             _ => None,
         };
-        // What a version un-states is forgotten.
+        // State of a limit that a version removes is forgotten.
         self.second = match limit {
             Some(limit) => self.second.carried_to(second(limit)),
             None => WindowState::default(),
@@ -110,12 +110,12 @@ impl WholeResource {
         self.time_us
     }
 
-    /// The denial as it was ruled last.
+    /// The denial at its last ruling.
     pub fn denied(&self) -> Option<Denial> {
         self.denied
     }
 
-    /// The instant after which the pair may leave. None: never.
+    /// The instant after which the pair may be evicted. `None` means never.
     pub fn stays_until_us(&self) -> Option<u64> {
         let stays_us = self.time_us.saturating_add(STAYS_US);
         self.matters_until_us()
@@ -145,7 +145,7 @@ impl WholeResource {
     }
 }
 
-/// All domains' second.
+/// The window of one second of all domains.
 const fn second(limit: u64) -> Window {
     Window {
         limit,

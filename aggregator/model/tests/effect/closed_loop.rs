@@ -1,14 +1,14 @@
-//! The closed loop of agents and a limiter: what is let through decides what is denied, and what is
-//! denied, a delay later, what is let through.
+//! The closed loop of agents and a limiter: calls let through lead to denials, and after a delay the denials decide
+//! which calls are let through.
 //!
 //! ```text
 //! offered   evenly at 0.99 of the limit for 2 w, then at ten times the limit for 10 w, agents in turn
-//! a call    let through unless some denial that its agent has heard lasts; then it is an entry
-//! a denial  is heard by every agent one delay after the entry that caused it; the newest stands
+//! a call    let through unless a denial that its agent has received lasts; then it is an entry
+//! a denial  reaches every agent one delay after the entry that caused it; the newest one counts
 //! ```
 //!
-//! Knows nothing of what is right. What stays true: whoever rules is asked only what the stream reading
-//! asks, with the instants of a perfect clock.
+//! Does not judge the result. What stays true: a ruler receives only the inputs of the stream reading, with the
+//! instants of a perfect clock.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ use tollgate_model::{DomainLimits, End, StreamPair};
 /// When loops begin: a Monday and the first of a month, 2024-01-01T00:00:00Z.
 pub const START_US: u64 = 1_704_067_200_000_000;
 
-/// Who rules entries.
+/// A limiter that rules entries.
 pub trait Ruler {
-    /// Rules an entry of `n` copies, and says until when the pair is denied after it, if it is.
+    /// Rules an entry of `n` copies. Returns the end of the pair's denial after it, if it is denied.
     fn entry(&mut self, at_us: u64, n: u64, unguarded: bool) -> Option<u64>;
 }
 
@@ -32,7 +32,7 @@ impl Ruler for StreamPair {
     }
 }
 
-/// A global limit over domains that have no other.
+/// A global limit over domains without limits of their own.
 pub struct Global {
     pub limit: u64,
     pub whole: WholeResource,
@@ -47,7 +47,7 @@ impl Ruler for Global {
     }
 }
 
-/// The void reading: excess uses nothing.
+/// The invalid reading: excess uses nothing.
 pub struct WithoutDebt {
     pub limit: u64,
     pub window_us: u64,
@@ -76,17 +76,17 @@ fn end_us(end: End) -> u64 {
     }
 }
 
-/// What is offered, and how late denials are.
+/// The offered load, and the delay of denials.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The limit in a span of `w_us`, by which the load is measured.
+    /// The limit in a span of `w_us`, in multiples of which the load is offered.
     pub limit: u64,
     pub w_us: u64,
     pub delay_us: u64,
     pub agents: u64,
     /// Copies of each call.
     pub n: u64,
-    /// How many spans the overload lasts.
+    /// The number of spans for which the overload lasts.
     pub spans: u64,
 }
 
@@ -102,7 +102,7 @@ impl Load {
         }
     }
 
-    /// The calls: evenly at 0.99 of the limit for 2 w, then at ten times it.
+    /// The instants of the calls: evenly at 0.99 of the limit for 2 w, then at ten times the limit.
     fn calls_us(&self) -> Vec<u64> {
         let overload_us = 2 * self.w_us;
         let even_us = self.w_us * self.n * 100 / (self.limit * 99);
@@ -113,7 +113,7 @@ impl Load {
     }
 }
 
-/// What came of a loop.
+/// The result of a loop.
 pub struct Played {
     pub calls: Vec<OfferedCall>,
     /// Copies offered, and let through, after the even part.

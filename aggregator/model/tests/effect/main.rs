@@ -1,5 +1,5 @@
-//! A limit limits: closed loops over the model are within what is allowed, and the void reading, in
-//! which excess used nothing, is found out.
+//! A limit limits: closed loops over the model stay within the bound, and the check detects the invalid reading,
+//! in which excess uses nothing.
 //!
 //! What stays true: every loop is judged by the same check.
 
@@ -64,8 +64,8 @@ fn check(limits: &DomainLimits, load: Load, calls: &[OfferedCall]) -> Vec<Effect
     effect_violations(&since_start(limits), calls, params)
 }
 
-/// The loop from one and from eight agents, with short and long delays: within what is allowed, and
-/// where the delay brings little, at least 85 % of the overload is refused.
+/// Runs the loop with one and with eight agents, with short and long delays: it stays within the bound, and where
+/// the delay admits little, at least 85 % of the overload is refused.
 fn holds(limits: &DomainLimits, load: Load, mut ruler: impl FnMut() -> Box<dyn RulerBox>) {
     for agents in [1, 8] {
         for delay_us in [1_000, 5_000, 20_000] {
@@ -90,7 +90,7 @@ fn holds(limits: &DomainLimits, load: Load, mut ruler: impl FnMut() -> Box<dyn R
     }
 }
 
-/// Somebody who plays a loop.
+/// A ruler that plays a loop.
 trait RulerBox {
     fn play(&mut self, load: Load) -> Played;
 }
@@ -152,7 +152,7 @@ fn small_and_large_buckets_hold() {
             assert_eq!(check(&limits, load, &played.calls), [], "{load:?}");
         }
     }
-    // Where the burst is little beside what is offered in ten seconds.
+    // The burst is small beside the copies offered in ten seconds.
     pair_holds(&bucket(1_000, 50), Load::of(1_000, SECOND));
 }
 
@@ -178,7 +178,8 @@ fn tiers_hold() {
 
 #[test]
 fn what_short_tiers_let_through_comes_again_in_a_long_ones_span() {
-    // In each window of the first tier: its limit, and what one delay brings. Twenty of them make one of the second.
+    // Each window of the first tier allows its limit and the copies of one delay. Twenty such
+    // windows make one of the second.
     let first = Tier {
         limit: 5,
         window_us: 50_000,
@@ -199,7 +200,7 @@ fn what_short_tiers_let_through_comes_again_in_a_long_ones_span() {
     };
     let played = play(&mut pair(&limits), load);
     assert_eq!(check(&limits, load, &played.calls), []);
-    // A limiter that lets six times as much through in each window is found.
+    // The check detects a limiter that lets six times as much through in each window.
     let more = Tier { limit: 30, ..first };
     let more = DomainLimits::of_tiers(&[more, second]);
     let played = play(&mut pair(&more), load);
@@ -269,7 +270,7 @@ fn an_in_line_limiter_holds_without_any_delay() {
         call_max: 0,
     };
     assert_eq!(effect_violations(&since_start(&limits), &calls, params), []);
-    // What is offered at one instant is three copies, which 96 and not 97 leave room for.
+    // Three copies are offered at one instant: with them a limit of 96 explains the calls, and 95 does not.
     let found = |limit| effect_violations(&since_start(&window(limit, SECOND)), &calls, params);
     assert_eq!((found(96).len(), found(95).len()), (0, 1));
 }
@@ -403,7 +404,7 @@ fn a_span_is_allowed_the_greatest_limit_in_it() {
 
 #[test]
 fn what_a_full_quota_forgave_may_come_again_where_its_limit_is_raised() {
-    // Ten within a delay under one a day: two count, eight are forgiven. Then the limit is 20.
+    // Ten copies within a delay under a quota of one a day: two count, eight are forgiven. Then the limit is 20.
     let call = |at_us, copies| OfferedCall {
         at_us,
         copies,
@@ -434,9 +435,9 @@ fn what_a_full_quota_forgave_may_come_again_where_its_limit_is_raised() {
             .collect();
         effect_violations(&[piece(0, 1), piece(500, raised)], &calls, params).len()
     };
-    // 18 more have room, and as many as a delay brings come on top.
+    // 18 more have room, and one delay admits as many on top.
     assert_eq!(found(20, 28), 0);
     assert_eq!(found(20, 60), 1);
-    // Where nothing was raised the eight come once.
+    // Where no version raises the limit, the eight are let through once.
     assert_eq!(found(1, 28), 1);
 }

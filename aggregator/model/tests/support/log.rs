@@ -1,4 +1,4 @@
-//! A partition's log in a few words: records that count their own offsets and sequences.
+//! A partition's log in short notation: the records get their offsets and sequences by counting.
 //!
 //! Knows nothing of wire formats: the records are the model's own inputs.
 
@@ -11,10 +11,10 @@ use tollgate_model::{DomainLimits, End, EntryOutcome, Limits, PartitionModel, Re
 use super::{SECOND, limits, tier};
 
 pub const MINUTE: u64 = 60 * SECOND;
-/// When these logs begin: late enough to stamp something 10 minutes before it.
+/// The begin of these logs: late enough to stamp a hit 10 minutes before it.
 pub const START: u64 = 100 * MINUTE;
 
-/// A partition that is fed record by record, with offsets and sequences that count themselves.
+/// A partition that is fed record by record; offsets and sequences are counted automatically.
 pub struct Log {
     pub model: PartitionModel,
     pub offset: u64,
@@ -58,7 +58,7 @@ impl Log {
         })
     }
 
-    /// A batch of agent "a" that is appended when it is sent.
+    /// A batch of agent "a" that is appended at the instant at which it is sent.
     pub fn hits(&mut self, appended_us: u64, entries: &[HitEntry<'_>]) -> RecordOutcome {
         self.seq += 1;
         let seq = self.seq;

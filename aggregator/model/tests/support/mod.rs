@@ -1,6 +1,6 @@
-//! What the model's tests share: short ways to write limits, random ones, and a plainer model.
+//! Shared by the model's tests: short ways to write limits, random limits, and a simpler model.
 //!
-//! Knows nothing of the model's insides. What stays true: nothing here is shared with `src/`.
+//! Knows nothing of the model's internals. What stays true: nothing here is shared with `src/`.
 
 #![allow(dead_code, reason = "each test file uses the part that it needs")]
 
@@ -55,8 +55,8 @@ pub fn limits_hard(tiers: &[Tier], hard: u64) -> DomainLimits {
     }
 }
 
-/// Normalised limits over spans of some microseconds, in which everything happens at once; with
-/// tiers and a hard limit alone, or with everything.
+/// Normalised limits over spans of a few microseconds, so that many things happen at once; with tiers and a hard
+/// limit only, or with all constraints.
 pub fn any_limits(span_us: u64, hard: bool) -> impl Strategy<Value = DomainLimits> {
     let hard = match hard {
         true => prop::option::of(0u64..9).boxed(),

@@ -1,17 +1,16 @@
-//! A second model without any wit: every stamp is kept for ever, one a copy; copies are taken one by
-//! one on a copy of the state; the opening instant is found by trying every instant at which anything
-//! can change.
+//! A second, deliberately naive model: every stamp is kept for ever, one for each copy; copies are taken one by one
+//! on a copy of the state; the opening instant is found by trying every instant at which anything can change.
 //!
-//! Knows nothing of the model's insides. What stays true: nothing here is shared with `src/`.
+//! Knows nothing of the model's internals. What stays true: nothing here is shared with `src/`.
 
 use tollgate_model::{DomainLimits, End, Tier};
 
 use super::SECOND;
 
-/// The length of a day, which is all that the plain model knows of calendars.
+/// The length of a day; this model knows no other calendar period.
 pub const DAY: u64 = 86_400 * SECOND;
 
-/// One pair, as plain as it can be written.
+/// One pair, in the simplest form.
 #[derive(Clone, Debug)]
 pub struct Plain {
     limits: DomainLimits,
@@ -20,17 +19,17 @@ pub struct Plain {
     in_hard: Vec<u64>,
     in_windows: Vec<Vec<u64>>,
     in_quotas: Vec<Vec<u64>>,
-    /// Units of one copy ÷ the period, not in lowest terms.
+    /// In units of one copy ÷ the period, not in lowest terms.
     level: i128,
     level_at: u64,
     started: bool,
     pub time: u64,
     pub denied: Option<End>,
-    /// The last instant at which it may not leave yet, by the limits that it was ruled by last.
+    /// The last instant at which it may not be evicted yet, by the limits of its last ruling.
     stays: u64,
 }
 
-/// What became of an entry.
+/// The result for an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainOutcome {
     pub granted: u64,
@@ -140,7 +139,7 @@ impl Plain {
         new.level_at = self.time;
         if let (Some(was), Some(is)) = (old.limits.bucket, limits.bucket) {
             let used = i128::from(was.burst) * i128::from(was.period_us) - old.level_at(self.time);
-            // Upwards into units of the new period in lowest terms.
+            // Rounded up to units of the new period in lowest terms.
             let unit = i128::from(gcd(is.tokens, is.period_us));
             let lowest = i128::from(is.period_us) / unit;
             let was_unit = i128::from(gcd(was.tokens, was.period_us));
@@ -199,7 +198,7 @@ impl Plain {
         })
     }
 
-    /// Whether every constraint but the tiers has room for one copy stamped `at`.
+    /// Whether every constraint except the tiers has room for one copy stamped `at`.
     fn has_room(&self, at: u64, now: u64) -> bool {
         let hard = self
             .limits
@@ -224,8 +223,8 @@ impl Plain {
         hard && windows && quotas && bucket
     }
 
-    /// Counts one copy in every constraint but the tiers that counts fewer than `bound` times its
-    /// limit. Whether all did.
+    /// Counts one copy in every constraint except the tiers that counts fewer than `bound` times its
+    /// limit. Returns whether all did.
     fn count(&mut self, at: u64, bound: u64) -> bool {
         let now = self.time;
         let mut all = true;
@@ -266,7 +265,7 @@ impl Plain {
         all
     }
 
-    /// One copy that is not late; whether it was granted.
+    /// One copy that is not late. Returns whether it was granted.
     fn copy(&mut self, now: u64) -> bool {
         if !self.has_room(now, now) {
             return false;
@@ -306,7 +305,7 @@ impl Plain {
         false
     }
 
-    /// One late copy; none if it is only counted.
+    /// One late copy. `None` means that it is only counted.
     fn late_copy(&mut self, at: u64) -> Option<bool> {
         let now = self.time;
         let mut has_room = self.has_room(at, now);
@@ -326,7 +325,7 @@ impl Plain {
         Some(has_room)
     }
 
-    /// One copy of excess; whether every constraint counted it.
+    /// One copy of excess. Returns whether every constraint counted it.
     fn owe(&mut self, at: u64) -> bool {
         let now = self.time;
         let mut all = self.count(at, 2);
@@ -341,7 +340,7 @@ impl Plain {
         all
     }
 
-    /// The last instant at which the pair may not leave yet.
+    /// The last instant at which the pair may not be evicted yet.
     pub fn stays_until(&self) -> u64 {
         self.stays
     }
@@ -379,7 +378,7 @@ impl Plain {
         }
     }
 
-    /// When it is not open, the first candidate instant at which a copy would be granted.
+    /// If the pair is not open: the first candidate instant at which a copy would be granted.
     pub fn opens(&self, now: u64) -> Option<End> {
         let mut candidates = vec![now];
         for (i, tier) in self.limits.tiers().iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Every published vector, field by field, against the model.
+//! Compares every published vector, field by field, with the model.
 //!
-//! Knows nothing of the rules: the vectors say what is right. What stays true: every field that a
-//! vector expects is compared.
+//! Knows nothing of the rules: the vectors state what is right. What stays true: every field that
+//! a vector expects is compared.
 
 mod read;
 
@@ -14,7 +14,7 @@ use tollgate_model::{
     EntryOutcome, InlineLimiter, InlineOutcome, ResourceLimits, StreamPair, Until, normalize,
 };
 
-/// Every field that is expected stands in `got` with the same value.
+/// Checks that `got` has every expected field with the expected value.
 fn check(got: &Value, expected: &Value, of: impl Fn() -> String) {
     for (field, value) in expected.as_object().unwrap() {
         assert_eq!(got.get(field), Some(value), "{field} of {}", of());
@@ -56,7 +56,7 @@ fn in_line_cases_hold(file: &str, until_of: impl Fn(&InlineOutcome) -> Until) {
 
 #[test]
 fn rate_vectors_hold() {
-    // Here the domain alone is asked, and the global limit apart.
+    // These vectors ask about the domain alone, and about the global limit separately.
     in_line_cases_hold("rate.jsonl", |out| out.domain_until);
 }
 
@@ -111,7 +111,7 @@ impl Stream {
         got
     }
 
-    /// What is told to (resource, *), under the start of its millisecond.
+    /// Feeds the copies reported to (resource, *), stamped with the start of their millisecond.
     fn global(&mut self, at_us: u64, told: u64, unguarded: bool, got: &mut Value) {
         (got["global_hits"], got["global_until"]) = (json!(0), Value::Null);
         if let Some(limit) = self.limits.global {

@@ -1,4 +1,4 @@
-//! The vector files, and their limits under the model's names.
+//! Reads the vector files, and turns their limits into the model's types.
 //!
 //! Knows nothing of the rules. What stays true: an unknown field of limits fails, and so does a file
 //! without cases.
@@ -218,7 +218,7 @@ pub fn cause(cause: Option<Cause>) -> Value {
     }
 }
 
-/// What counts, as the vectors say it.
+/// The counts, in the form of the vectors.
 pub fn standing(standing: &Standing, into: &mut Value) {
     let mut hits = serde_json::Map::new();
     if let Some(hard) = standing.hard {
