@@ -1,5 +1,5 @@
-//! The simulation's part of the ordinary test run: kept plans, some seconds of new seeds, that a run is a function of
-//! its plan, and what the program `simulate` takes and prints.
+//! The simulation's part of the ordinary test run: kept plans, some seconds of new seeds, the check that a run is a
+//! function of its plan, and the options and output of the program `simulate`.
 
 use std::env::VarError;
 use std::io::Write as _;
@@ -15,16 +15,16 @@ use tollgate_tests::simulation::plan::{Episode, Fault, Plan};
 use tollgate_tests::simulation::runner::{Order, SeedSum, run_all};
 use tollgate_tests::simulation::{Run, run};
 
-/// How long new seeds are tried, after the plans that are kept.
+/// How long new seeds are tried, after the kept plans.
 const SOME_SECONDS: Duration = Duration::from_secs(8);
 
-/// It and the ones after it are short.
+/// This seed and the ones after it are short.
 const SHORT_SEED: u64 = 1;
 
-/// Where the seed to begin with is asked for.
+/// The environment variable with the first seed.
 const SEED_VARIABLE: &str = "TOLLGATE_SIMULATION_SEED";
 
-/// The seed to begin with: what was asked for, or the clock's.
+/// The first seed: the requested one, or one from the clock.
 fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
     let text = match asked {
         Err(VarError::NotPresent) => {
@@ -38,9 +38,9 @@ fn first_seed(asked: Result<String, VarError>) -> Result<u64, String> {
         .map_err(|_| format!("{SEED_VARIABLE}: found `{text}`, expected a whole number"))
 }
 
-/// Says something in the output of tests that pass, too: what is printed, the harness keeps to itself.
+/// Writes to the output of passing tests too; the harness keeps printed text to itself.
 fn say(what: &str) {
-    // A seed that nobody reads is no reason to fail.
+    // A seed that cannot be written is no reason to fail.
     let _ = writeln!(std::io::stderr(), "simulation: {what}");
 }
 
@@ -81,7 +81,7 @@ fn a_seed_that_is_no_number_is_refused() {
 
 #[test]
 fn one_seed_gives_one_trace_byte_by_byte_and_so_does_its_plan_as_text() {
-    // Copies are held in the first. None of them is long.
+    // The first one holds copies. None of them is long.
     for seed in [3, 9, 11] {
         let one = run(Plan::draw(seed), true);
         let read = Plan::read(&Plan::draw(seed).json()).expect("it reads");
@@ -127,7 +127,7 @@ fn simulate(args: &str) -> Output {
     command.output().expect("it runs")
 }
 
-/// How it ends, and what it says on the standard error.
+/// The exit code, and the text on the standard error.
 fn ended(args: &str) -> (Option<i32>, String) {
     let output = simulate(args);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -166,7 +166,7 @@ fn a_line_a_seed_is_printed_or_written_and_a_run_is_resumed_by_the_next_seed() {
     }
 }
 
-/// A plan that panics: a document is pushed that there is not.
+/// A plan that panics: it pushes a document that does not exist.
 fn panics() -> Plan {
     let mut plan = Plan::draw(SHORT_SEED);
     plan.episodes.push(Episode {

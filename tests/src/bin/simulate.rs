@@ -1,17 +1,17 @@
-//! Runs the simulation: many seeds, a line of JSON for each, or one of them to be looked at.
+//! Runs the simulation: many seeds, with a line of JSON for each, or one seed with its trace.
 //!
 //! ```text
-//! simulate                                  the kept plans, and a hundred seeds from a new one on
-//! simulate --seconds 3600 --out long.jsonl  as many as an hour takes
-//! simulate --from 4711 --seeds 100000       from a seed on, without the kept plans: so a run that was ended is resumed
-//! simulate --kills --seconds 60             of agents that die while they hold copies
+//! simulate                                  the kept plans, and a hundred seeds after a new one
+//! simulate --seconds 3600 --out long.jsonl  as many seeds as an hour allows
+//! simulate --from 4711 --seeds 100000       seeds from this one on, without the kept plans: resumes a run
+//! simulate --kills --seconds 60             plans about agents that die while they hold copies
 //! simulate --from 118 --trace               one seed, event by event
 //! simulate --from 118 --shrink short.json   the plan with the fewest faults that fails as the seed does
-//! simulate --plan short.json --trace        the same of a plan in a file
+//! simulate --plan short.json --trace        the plan in a file, event by event
 //! ```
 //!
-//! Exit codes stand at the end of `--help`. Lines have no times in them: two builds of one commit print the same with
-//! `--workers 1`.
+//! `--help` lists the exit codes. Lines contain no times: two builds of one commit print
+//! the same with `--workers 1`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
@@ -28,20 +28,20 @@ use tollgate_tests::simulation::run;
 use tollgate_tests::simulation::runner::{Order, run_all};
 use tollgate_tests::simulation::shrink::shrink;
 
-/// A tenth of a run's time went into the system's allocator; what is allocated decides nothing.
+/// A tenth of a run's time was spent in the system's allocator; the allocator does not influence the results.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The seeds of a run that says nothing else.
+/// The number of seeds if no option states it.
 const SEEDS: u64 = 100;
 
-/// How long a shorter plan is looked for.
+/// How long a shorter plan is searched for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often progress is shown, where somebody watches.
+/// How often progress is shown on a terminal.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// The same where nobody watches.
+/// The same if the output is not a terminal.
 const PROGRESS_IN_FILES_EVERY: Duration = Duration::from_secs(60);
 
 const AFTER_HELP: &str = "\
@@ -89,7 +89,7 @@ struct Arguments {
     shrink: Option<PathBuf>,
 }
 
-/// How it ends where nothing was run, or not to its end, and why.
+/// The exit code and the reason, if nothing was run, or not to its end.
 type Failed = (Exit, String);
 
 fn main() -> ExitCode {
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let is_wrong = error.use_stderr();
-            // What cannot be printed is said by the exit code alone.
+            // If the text cannot be printed, only the exit code reports the error.
             let printed = error.print();
             return match (is_wrong, printed) {
                 (true, _) => Exit::Usage,
@@ -171,7 +171,7 @@ fn seed_of_the_clock() -> u64 {
     since.map_or(1, |since| since.as_secs())
 }
 
-/// Many seeds: their lines, and the sum of them.
+/// Runs many seeds, and prints their lines and their sum.
 fn many(order: &Order, out: Option<&Path>) -> Result<Exit, Failed> {
     let mut to: Box<dyn Write + Send> = match out {
         Some(path) => Box::new(create(path)?),
@@ -195,7 +195,7 @@ fn many(order: &Order, out: Option<&Path>) -> Result<Exit, Failed> {
     });
     let sum = match sum {
         Ok(sum) => sum,
-        // Somebody who does not read on, as `head`, has read enough.
+        // The reader of the output closed it, as `head` does, and needs no more.
         Err(why) if why.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Done),
         Err(why) => return Err(unprinted(&why)),
     };
@@ -218,7 +218,7 @@ fn unprinted(why: &io::Error) -> Failed {
     (Exit::Io, why)
 }
 
-/// One plan, event by event.
+/// Runs one plan, and prints its trace.
 fn show(plan: Plan) -> Result<Exit, Failed> {
     let run = run(plan, true);
     let text = format!("{}hash {:016x}\n", run.trace.unwrap_or_default(), run.hash);
@@ -232,7 +232,7 @@ fn show(plan: Plan) -> Result<Exit, Failed> {
     }
 }
 
-/// A shorter plan that fails as one does.
+/// Writes a shorter plan that fails in the same way.
 fn shorten(plan: Plan, path: &Path) -> Result<Exit, Failed> {
     let mut file = create(path)?;
     let run = run(plan, false);
@@ -241,7 +241,7 @@ fn shorten(plan: Plan, path: &Path) -> Result<Exit, Failed> {
         return Err((Exit::Usage, why));
     };
     eprintln!("seed {}: {violation}", run.plan.seed);
-    // Where the program panics has been said; it does so many times now.
+    // The place of the panic was printed; shrinking repeats it many times.
     std::panic::set_hook(Box::new(|_| {}));
     let shrunk = shrink(&run.plan, &violation, PATIENCE);
     let (left, all) = (shrunk.plan.episodes.len(), run.plan.episodes.len());

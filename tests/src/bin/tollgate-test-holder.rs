@@ -1,4 +1,4 @@
-//! An agent that takes copies and gives them back at random until it is killed, which is what it is for.
+//! An agent that takes and returns copies at random until it is killed, which is its purpose.
 //!
 //! Started by tests; see `tollgate_tests::holders`.
 

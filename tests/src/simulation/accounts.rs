@@ -1,11 +1,11 @@
-//! Who was let through how often, and how often that counted: law 5, entry by entry.
+//! Law 5, entry by entry: how many copies each agent let through, and how many of them the log counted.
 //!
 //! ```text
 //! calls let through and recorded ──> records in the log ──> ruled once
 //! ```
 //!
-//! Knows nothing of limits. What stays true: nothing is ruled that was not recorded, and no batch is
-//! ruled twice; where nothing was dropped or lost, everything recorded is ruled.
+//! Knows nothing of limits. What stays true: no entry is ruled that an agent did not record, and no batch is ruled
+//! twice; if nothing was dropped or lost, everything that was recorded is ruled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,27 +18,27 @@ use super::guards::Guard;
 /// A number for each pair.
 pub type Sums = [[u64; DOMAINS.len()]; RESOURCES.len()];
 
-/// One life of an agent.
+/// The account of one life of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
     /// Copies let through without a min, by pair.
     let_through: Sums,
     ruled: Sums,
-    /// Copies that settlements take back: as they were told, and ruled.
+    /// Copies that settlements take back: as the services reported them, and as they were ruled.
     taken_back: (Sums, Sums),
-    /// Calls with a min, which stay entries of their own: let through, and ruled.
+    /// Calls with a min, which stay separate entries: calls let through, and calls ruled.
     bulk: BTreeMap<Bulk, (u64, u64)>,
-    /// How many of them are guarded.
+    /// The same copies by guard mark.
     pub(super) guards: GuardSums,
-    /// Sequences of batches that stand in the log, by partition.
+    /// Sequences of batches in the log, by partition.
     sequences: BTreeMap<u32, BTreeSet<u64>>,
-    /// Those that stood in it before it lost records, be they left or not.
+    /// Sequences of batches that were in the log before it lost records, whether or not they still are.
     sequences_before: BTreeMap<u32, BTreeSet<u64>>,
-    /// Whether the log has lost records since it began, which may be of it: then its sums need not match.
+    /// Whether the log has lost records since this life began. They may be its own, so its sums need not match.
     lost: bool,
 }
 
-/// Copies by pair that were let through, and as what entries of them stand in the log.
+/// Copies by pair: those let through, and those ruled by the guard mark of their entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GuardSums {
     let_through: Sums,
@@ -49,7 +49,7 @@ pub(super) struct GuardSums {
 }
 
 impl GuardSums {
-    /// A call was let through.
+    /// Notes a call that was let through.
     pub(super) fn let_through(&mut self, (r, d): (usize, usize), copies: u32, guard: Guard) {
         let copies = u64::from(copies);
         self.let_through[r][d] += copies;
@@ -60,11 +60,11 @@ impl GuardSums {
         }
     }
 
-    /// An entry was ruled.
+    /// Notes an entry that was ruled.
     ///
     /// # Errors
     ///
-    /// Where its mark cannot be right.
+    /// If the entry's mark cannot be right.
     fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> Result<(), String> {
         let (ruled, otherwise, mark) = match hit.unguarded {
             true => (&mut self.ruled_unguarded, &self.surely_guarded, "unguarded"),
@@ -88,7 +88,7 @@ impl GuardSums {
 type Bulk = ((usize, usize), u32, u32);
 
 impl Life {
-    /// A call was let through. A min of all of it says nothing, and is not recorded.
+    /// Notes a call that was let through. A min equal to the copies has no effect, and is not recorded.
     pub fn let_through(&mut self, (r, d): (usize, usize), copies: u32, min: u32) {
         if copies == 0 {
             return;
@@ -100,21 +100,21 @@ impl Life {
         }
     }
 
-    /// An estimate was settled by less than it was.
+    /// Notes an estimate that was settled by less than it was.
     pub fn takes_back(&mut self, (r, d): (usize, usize), copies: u32) {
         self.taken_back.0[r][d] += u64::from(copies);
     }
 
-    /// Whether the log may have lost some of it.
+    /// Whether the log may have lost entries of this life.
     pub fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// A batch of it stands in the log, and these are its fates: whether its entries count.
+    /// Notes a batch in the log with its fates. Returns whether its entries count.
     ///
     /// # Errors
     ///
-    /// What is wrong with that.
+    /// If the fates contradict the account.
     fn counts(&mut self, partition: u32, sequence: u64, fates: &[Fate]) -> Result<bool, String> {
         let was_new = self
             .sequences
@@ -125,8 +125,8 @@ impl Life {
             let before = self.sequences_before.get(&partition);
             before.is_some_and(|before| before.contains(&sequence))
         };
-        // A copy that was on its way for long may come when the window has gone on; what counts is that it was
-        // ruled before, be it in a log that has lost it since.
+        // A copy of a batch that was under way for long may arrive after the window of duplicates has moved on. The
+        // check is that the batch was ruled before, even if the log has lost that record since.
         let (counts, is_right) = match fates {
             [Fate::Applied] => (true, was_new),
             [Fate::Duplicate { .. }] => (false, !was_new),
@@ -143,7 +143,7 @@ impl Life {
         Ok(counts)
     }
 
-    /// The log has lost records.
+    /// Forgets rulings, because the log has lost records.
     fn forget_ruled(&mut self) {
         self.lost = true;
         self.ruled = Sums::default();
@@ -159,7 +159,7 @@ impl Life {
         }
     }
 
-    /// An entry was ruled; how often such calls were let through and ruled by now.
+    /// Notes a ruled entry. Returns how many such calls or copies were let through and ruled by now.
     fn ruled(&mut self, (r, d): (usize, usize), hit: &Hit<'_>) -> (u64, u64) {
         if let Some(min) = hit.min {
             let bulk = ((r, d), hit.copies, min);
@@ -181,9 +181,9 @@ impl Life {
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     lives: BTreeMap<u128, Life>,
-    /// When a power cut, or a topic made anew, took acknowledged records last, in true time.
+    /// When a power cut, or the recreation of a topic, last removed acknowledged records, in true time.
     pub lost_us: Option<u64>,
-    /// What is wrong with the mark of some entry.
+    /// The first fault found in the guard mark of an entry.
     pub(super) wrong_mark: Option<String>,
 }
 
@@ -193,11 +193,11 @@ impl Accounts {
         self.lives.entry(epoch).or_default()
     }
 
-    /// A batch was ruled, or not.
+    /// Notes a batch with its fates.
     ///
     /// # Errors
     ///
-    /// What is wrong with that.
+    /// If they contradict the account.
     pub fn ruled(
         &mut self,
         partition: u32,
@@ -242,13 +242,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// The log has lost records; what was ruled is ruled anew.
+    /// Forgets rulings, because the log has lost records; the remaining records are ruled again.
     pub fn forget_ruled(&mut self, now_us: u64) {
         self.lost_us = Some(now_us);
         self.lives.values_mut().for_each(Life::forget_ruled);
     }
 
-    /// How many copies of a life's calls were ruled; none: it began before records were lost.
+    /// How many copies of a life's calls were ruled. `None`: the life began before records were lost.
     pub fn ruled_of(&self, epoch: u128) -> Option<u64> {
         let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
         let bulk = life.bulk.iter();
@@ -257,8 +257,8 @@ impl Accounts {
         Some(sum(&life.ruled) + sum(&life.taken_back.1) + bulk.sum::<u64>())
     }
 
-    /// What of a life's calls the log does not have, for a life that dropped nothing. Of one that began before
-    /// records were lost that is not known.
+    /// Describes the calls of a life that the log does not have, for a life that dropped nothing. `None` also for a
+    /// life that began before records were lost, where this is unknown.
     pub fn missing(&self, epoch: u128) -> Option<String> {
         let life = self.lives.get(&epoch).filter(|life| !life.has_lost())?;
         let one_is_missing = |(_, (through, ruled)): &(&Bulk, &(u64, u64))| through != ruled;
@@ -310,10 +310,10 @@ mod tests {
         assert_eq!(life.counts(0, 7, &OLDER), Ok(false));
         assert!(life.counts(0, 8, &OLDER).is_err());
 
-        // However often it loses records since.
+        // The same after any number of losses.
         let mut life = stood_before_losses(7);
         assert_eq!(life.counts(0, 7, &OLDER), Ok(false));
-        // What stood in another partition, or nowhere.
+        // A batch that was in another partition, or in none.
         assert!(life.counts(1, 7, &OLDER).is_err());
         assert!(life.counts(0, 9, &OLDER).is_err());
     }
@@ -329,7 +329,7 @@ mod tests {
         assert!(stood_before_losses(7).counts(0, 7, &DUPLICATE).is_err());
     }
 
-    /// A life one of whose batches stood in a log that has lost records twice since.
+    /// A life with a batch in a log that has lost records twice since.
     fn stood_before_losses(sequence: u64) -> Life {
         let mut life = Life::default();
         assert_eq!(life.counts(0, sequence, &APPLIED), Ok(true));

@@ -1,6 +1,6 @@
-//! Services that call an agent, its flusher and its clockwork; and whether what it answers is justified.
+//! Services that call an agent, its flusher and its timers; and the check that its answers are justified.
 //!
-//! What stays true: every call is counted, and every refusal is checked unless the very same one was.
+//! What stays true: every call is counted, and every refusal is checked unless an identical one was checked before.
 
 use bytes::Bytes;
 use tollgate_agent::{Allowed, Cause, Denied, Refused, Scope};
@@ -20,11 +20,11 @@ use super::world::{Event, World};
 
 use super::agent_host::{STALE_US, TICK_US};
 
-/// How long denials hold without news, and what an agent's clock may be slow by.
+/// How long denials hold without a newer watermark, plus the error that an agent's clock may have.
 const LEASE_US: u64 = 60_000_000 + 60_000;
 
 impl World {
-    /// What is said to be in the log is there.
+    /// Checks that a record that an aggregator acknowledges is in the log.
     pub(super) fn check_answer(&mut self, agent: usize, message: &Bytes) {
         let Ok(FromAggregator::Appended {
             id,
@@ -41,7 +41,7 @@ impl World {
             .watch
             .record(tollgate_log::Stream::Hits, partition, offset);
         let there = kept.is_some_and(|kept| hash_of(&kept.bytes) == batch.hash);
-        // One that was taken before the log lost records may be among them.
+        // A record that was appended before the log lost records may be among them.
         let lost_us = self.watch.accounts.lost_us;
         let may_be_lost = lost_us.is_some_and(|lost_us| batch.first_us <= lost_us);
         if (batch.partition != partition || !there) && !may_be_lost {
@@ -97,7 +97,7 @@ impl World {
             stats.hits_dropped_courier,
             "hits given up by a courier",
         );
-        // The first of each owner are those of its beginning.
+        // The first snapshot of each aggregator is the one at the start.
         if (host.owners as u64) < stats.snapshots {
             since(&mut host.snapshots, stats.snapshots, "snapshot asked anew");
         }
@@ -149,7 +149,7 @@ impl World {
         if STALE_US < self.now_us - host.flushed_us
             && let Some(process) = &mut host.process
         {
-            // The flusher keeps the cached clock this fresh even where nobody calls.
+            // The flusher keeps the cached clock this fresh even without calls.
             process.flush();
             host.flushed_us = self.now_us;
         }
@@ -188,7 +188,7 @@ impl World {
         self.after(next_us, Event::Calls(agent, life));
     }
 
-    /// Asks for a pair: the answer, and how many copies were asked for, at least and at most.
+    /// Makes a call for a pair. Returns the answer, and the greatest and least number of copies asked for.
     fn ask_for(
         &mut self,
         agent: usize,
@@ -254,9 +254,9 @@ impl World {
         }
     }
 
-    /// Whether a call is guarded that was let through right now.
+    /// Whether a call that was let through at this instant is guarded.
     fn guard_of_allowed(&mut self, agent: usize, pair: (usize, usize), allowed: Allowed) -> Guard {
-        // What is let through against a denial is marked by the call itself.
+        // A call that is let through against a denial marks itself as unguarded.
         let is_plain = !allowed.blind() && !self.watch.was_ever_switched();
         let guard = match self.guard_of(agent, pair) {
             Guard::Guarded if !is_plain => Guard::Unknown,
@@ -268,8 +268,8 @@ impl World {
         guard
     }
 
-    /// Law 3, for a call that is said to be more than can ever be granted at once: so it is by some limits
-    /// that are known, whatever happened before.
+    /// Law 3, for a call refused as larger than anything that can be granted at once: some known limits must forbid
+    /// it, whatever happened before.
     fn refused_too_many(&mut self, (r, d): (usize, usize), copies: u32, most: u64) {
         self.refusals += 1;
         let pair = (RESOURCES[r], DOMAINS[d]);
@@ -280,7 +280,7 @@ impl World {
         self.violated(3, "what is too many is never granted", what);
     }
 
-    /// Whether a pair is denied in the log, whoever has heard of it.
+    /// Whether a pair is denied in the log, whether or not any agent has received the denial.
     fn is_denied(&self, resource: &str, domain: &str) -> bool {
         let partition = partition_of_pair(resource, domain, self.plan.partitions);
         let ruled = &self.watch.ruled[partition as usize];
@@ -295,7 +295,7 @@ impl World {
     pub(super) fn refused(&mut self, agent: usize, (r, d): (usize, usize), denied: &Denied) {
         self.refusals += 1;
         let Some(code) = denied.code() else {
-            // What no version ever grants an agent may refuse by itself.
+            // An agent may refuse on its own a call that no version grants.
             if denied.cause() != Cause::Blind
                 && self.watch.is_never_granted(RESOURCES[r], DOMAINS[d])
             {

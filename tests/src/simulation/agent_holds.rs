@@ -1,8 +1,6 @@
-//! Services that hold copies: they take, give back in parts, hand over to one another, and wait for what
-//! is granted first.
+//! Services that hold copies: they take them, return parts, transfer them to each other, and wait for grants.
 //!
-//! What stays true: what a process holds stands in [`Holding`], hold by hold, so that what the log counts
-//! can be held against it.
+//! What stays true: [`Holding`] records each hold of a process, so that it can be compared with the log's counts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,31 +19,31 @@ use super::plan::QUIET_US;
 use super::random::Random;
 use super::world::World;
 
-/// How long denials of copies hold without news, and what an agent's clock may be slow by.
+/// How long denials of copies hold without a newer watermark, plus the error that an agent's clock may have.
 pub(super) const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
 
-/// In this part of the calm nobody takes or gives anything, so that what is held can be held against what is
-/// counted: when everybody was heard or missed, and before all is let go.
+/// In this part of the quiescent phase no service takes or returns anything, so that holds can be compared with
+/// counts: after every agent was heard or missed, and before all holds are returned.
 pub(super) const PAUSE_US: std::ops::Range<u64> = 6_500_000..9_000_000;
 
-/// Holds of one process at most.
+/// The greatest number of holds of one process.
 const HOLDS_MAX: usize = 64;
 
-/// How long somebody waits for a grant or a seize.
+/// How long a service waits for a grant or a seize.
 pub(super) const WAIT: Duration = Duration::from_secs(3);
 
-/// A hold that is over: its resource, its number, and whose doing that was.
+/// A hold that has ended: its resource, its number, and who ended it.
 type Over = (Box<str>, u64, EndedBy);
 
 /// A hold in use.
 struct InUse {
     hold: Hold,
-    /// Whose it is; none: it was taken over, and that is not known here.
+    /// The domain that holds it. `None`: the hold was seized, and its domain is not known here.
     domain: Option<usize>,
     until_us: u64,
 }
 
-/// What the services of one process hold.
+/// The holds of the services of one process.
 pub struct Holding {
     random: Random,
     /// Handles.
@@ -54,24 +52,24 @@ pub struct Holding {
     pub(super) awaited: Vec<Awaited>,
     /// Strict reserves that a verdict refused, in this life, by resource.
     pub(super) not_granted: [u64; COPIES.len()],
-    /// What the agent calls back about, until it is looked at.
+    /// What the agent's callback reported, until the simulation reads it.
     news: Arc<Mutex<Vec<Over>>>,
-    /// Holds that are over without their holders' doing, by resource and number.
+    /// Holds that ended without an act of their holders, by resource and number.
     over: BTreeSet<(usize, u64)>,
-    /// Draws what holders do then.
+    /// Draws how holders react to such an end.
     random_of_over: Random,
-    /// When anything was done last.
+    /// The instant of the last change.
     pub changed_us: u64,
-    /// Calls that were let through, in all lives.
+    /// Number of calls that were let through, in all lives.
     pub granted: u64,
 }
 
-/// Copies that somebody handed over and nobody has taken over yet.
+/// Transfers that no service has seized yet.
 #[derive(Debug, Default)]
 pub struct Offered(VecDeque<(usize, TransferId)>);
 
 impl Holding {
-    /// What nobody holds yet.
+    /// A process without holds.
     pub fn new(seed: u64, agent: usize) -> Self {
         Self {
             random: Random::of(seed, "holds", agent as u64),
@@ -93,7 +91,7 @@ impl Holding {
         of_it.map(|(_, one)| u64::from(one.hold.copies())).sum()
     }
 
-    /// Copies of a resource that one domain has in use, at most: what was taken over may be its.
+    /// The greatest number of copies of a resource that one domain may have in use: a seized hold may be its own.
     pub fn held_by(&self, resource: usize, domain: usize) -> u64 {
         let of_it = { self.in_use.iter() }
             .filter(|(of, one)| *of == resource && one.domain.is_none_or(|of_it| of_it == domain));
@@ -105,7 +103,7 @@ impl Holding {
         (0..COPIES.len()).map(|resource| self.held(resource)).sum()
     }
 
-    /// Copies of a resource in use that count, as far as the agent has been told.
+    /// Copies of a resource in use that count, as far as the agent knows.
     pub fn counting(&self, resource: usize) -> u64 {
         let is_over = |hold: &Hold| {
             let number = hold.number();
@@ -116,11 +114,11 @@ impl Holding {
         counting.map(|(_, one)| u64::from(one.hold.copies())).sum()
     }
 
-    /// Who is called back about holds of the process that starts.
+    /// The callback for changes of holds of a process that starts.
     pub(super) fn on_hold(&mut self) -> impl Fn(&HoldNews<'_>) + Send + Sync + use<> {
         self.over.clear();
         self.not_granted = [0; COPIES.len()];
-        // The one before may still be called.
+        // The previous process's callback may still be called.
         self.news = Arc::default();
         let news = Arc::clone(&self.news);
         move |one: &HoldNews<'_>| {
@@ -132,12 +130,12 @@ impl Holding {
         }
     }
 
-    /// Whether anybody waits for something.
+    /// Whether a service waits for a grant or a seize.
     pub fn awaits(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Everything is given back, or gone with its process.
+    /// Drops everything: it was returned, or ended with the process.
     pub fn let_go(&mut self) {
         self.in_use.clear();
         self.awaited.clear();
@@ -172,7 +170,7 @@ impl World {
         }
         let mut changed = self.give_back(agent);
         let host = &mut self.agents[agent];
-        // Calls come about every so often.
+        // A burst of calls about every `per_burst` microseconds.
         let per_burst = host.plan.holds_per_s * host.plan.every_us;
         let mut takes = per_burst / 1_000_000;
         takes += u64::from(host.holding.random.below(1_000_000) < per_burst % 1_000_000);
@@ -191,7 +189,7 @@ impl World {
         }
     }
 
-    /// What was held for long enough is given back, in parts, or handed over.
+    /// Returns holds whose time is over, in parts, or transfers them.
     fn give_back(&mut self, agent: usize) -> bool {
         let now_us = self.now_us;
         let holding = &mut self.agents[agent].holding;
@@ -230,7 +228,7 @@ impl World {
         changed
     }
 
-    /// Law 6: what counts can be given back in parts, and handed over once it is on record.
+    /// Law 6: a hold that counts can be returned in parts, and transferred once it is in the log.
     fn check_given_back(&mut self, agent: usize, faults: &[HoldFault]) {
         if let Some(fault) = faults.iter().find(|fault| !is_over(**fault)) {
             let what = format!("agent {agent}: {fault}");
@@ -286,7 +284,7 @@ impl World {
         }
     }
 
-    /// A hold is in use from now on.
+    /// Notes a hold that is in use from now on.
     pub(super) fn uses(
         &mut self,
         agent: usize,
@@ -304,8 +302,8 @@ impl World {
         holding.in_use.push((resource, one));
     }
 
-    /// Holders hear of holds that are over. Of those whom an operator ended every other one gives up what it
-    /// has in use, the others go on with it.
+    /// Holders learn which of their holds have ended. Of the holds that an operator ended, every other one is
+    /// given up; the rest stays in use.
     pub(super) fn hear_of_holds(&mut self, agent: usize) {
         let holding = &mut self.agents[agent].holding;
         let news =
@@ -333,7 +331,7 @@ impl World {
     ) {
         let denied = match error {
             Refused::Denied(denied) => denied,
-            // Before the first word of it, nobody knows that it is strict.
+            // Before the first limits arrive, the agent does not know that the resource is strict.
             other => return self.violated(7, "calls make sense here", other.to_string()),
         };
         self.decisions += 1;
@@ -357,8 +355,7 @@ impl World {
         }
     }
 
-    /// Why a process that wants so many copies more has room for them beside what it holds itself, by every limit that
-    /// it may know.
+    /// Why this many further copies fit beside the process's own holds, under every limits version that it may know.
     pub(super) fn fits_beside_own_holds(
         &self,
         agent: usize,
@@ -371,7 +368,7 @@ impl World {
         fits.then(|| format!("{held} are held and {min} wanted, the least limit ever is {limit:?}"))
     }
 
-    /// Law 3: copies are refused only where the newest word that may be known says that the scope is full.
+    /// Law 3: copies are refused only if the newest statement that the agent may know calls the scope full.
     pub(super) fn refused_copies(
         &mut self,
         agent: usize,
@@ -415,7 +412,7 @@ impl World {
     }
 }
 
-/// Whether the agent has heard that a hold counts no more.
+/// Whether a fault means that the agent knows the hold no longer counts.
 fn is_over(fault: HoldFault) -> bool {
     matches!(fault, HoldFault::Ended(_) | HoldFault::Uncounted(_))
 }

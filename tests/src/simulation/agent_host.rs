@@ -1,7 +1,7 @@
-//! An agent in the world: its process, its clocks, its connections, and the services that call it.
+//! An agent in the simulated world: its process, its clocks, its connections, and the services that call it.
 //!
-//! The process is the shipped code (`tollgate_agent::simulation`); links and feeds are kept here as the
-//! agent's socket tasks keep the real ones: tried again with growing pauses, made anew on demand.
+//! The process is the shipped code (`tollgate_agent::simulation`). Links and feeds behave like those of the agent's
+//! socket tasks: reconnected with growing pauses, and recreated on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,24 +24,24 @@ use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
 use super::world::{Event, World};
 
-/// How often the network thread looks at the time.
+/// How often the network thread checks the time.
 pub(super) const TICK_US: u64 = 20_000;
 
 /// How stale the cached clock may be: the flusher's longest pause.
 pub(super) const STALE_US: u64 = 3_000;
 
-/// A connection to an owner, or the lack of one.
+/// A connection to an aggregator, or the lack of one.
 #[derive(Debug, Default)]
 pub struct Wire {
-    /// The connection; 0: none.
+    /// The connection; 0 means none.
     pub connection: u64,
-    /// The attempt that is under way; others are stale.
+    /// The attempt that is under way; events of other attempts are stale.
     pub(super) attempt: u64,
     pub(super) pause_us: u64,
     pub(super) answered: bool,
 }
 
-/// What an agent wants of a feed.
+/// The agent's state for one feed.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     pub(super) wanted: bool,
@@ -52,9 +52,9 @@ pub(super) struct Followed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) partition: u32,
-    /// Of its bytes.
+    /// The hash of its bytes.
     pub(super) hash: u64,
-    /// When it was sent first.
+    /// When it was first sent.
     pub(super) first_us: u64,
 }
 
@@ -63,22 +63,22 @@ pub struct AgentHost {
     pub(super) plan: AgentPlan,
     pub(super) index: usize,
     pub(super) owners: usize,
-    /// Which life this is, from 1.
+    /// The number of this life, from 1.
     pub life: u64,
-    /// The process; none: dead.
+    /// The process; `None` means dead.
     pub process: Option<SimulatedAgent>,
-    /// The process's handles.
+    /// The process's handles for rates.
     pub rates: Vec<Rate>,
     /// Its epoch.
     pub epoch: u128,
     /// The host's clocks.
     pub clock: Clock,
     pub(super) started_mono_us: u64,
-    /// Until then it stands still.
+    /// Until when the host is frozen.
     pub frozen_until_us: u64,
-    /// What came meanwhile.
+    /// Events that arrived while it was frozen.
     pub(super) waiting: VecDeque<Event>,
-    /// Calls, times so many.
+    /// Multiplier of the number of calls.
     pub times: u64,
     pub(super) links: Vec<Wire>,
     pub(super) feeds: Vec<Wire>,
@@ -86,15 +86,15 @@ pub struct AgentHost {
     pub(super) flushed_us: u64,
     pub(super) flush_pause_us: u64,
     pub(super) flush_due: bool,
-    /// What was sent under an id.
+    /// Records sent, by id.
     pub(super) sent: BTreeMap<u64, Batch>,
-    /// By pair: the refusal that was justified last, what had been heard then, and until when it is.
+    /// By pair: the last refusal that was justified, the log position known then, and until when the refusal holds.
     pub(super) justified: BTreeMap<(usize, usize), (Refused, u64)>,
-    /// Messages that wait for a cut to end.
+    /// Messages that wait for the end of a network cut.
     pub(super) held: Vec<(Edge, u64, Happening)>,
-    /// What its services hold.
+    /// The holds of its services.
     pub holding: Holding,
-    /// What they have estimated and not settled.
+    /// Estimates that are not settled yet.
     pub(super) estimates: Vec<Pending>,
     pub(super) random: Random,
     pub(super) was_dead: bool,
@@ -107,27 +107,29 @@ pub struct AgentHost {
     pub(super) dropped_courier: u64,
     pub(super) snapshots: u64,
     pub(super) saw: bool,
-    /// Whether no news of copies had come within their lease, by resource.
+    /// Whether the lease of copies had run out, by resource.
     pub(super) lapsed: [bool; COPIES.len()],
-    /// The newest hello that its process said to each owner, and when: earlier ones it takes no answer to.
+    /// The newest hello that its process sent to each aggregator, and when. The process
+    /// accepts no answer to earlier ones.
     pub(super) hellos: BTreeMap<usize, (u64, u64)>,
-    /// How long the slowest answer to one took: by so much frames may seem late to it.
+    /// The longest time until an answer to a hello: frames may seem late to the agent by this much.
     pub(super) slowest_answer_us: u64,
-    /// By owner the life of whose process answered a hello of the calm, and when it did so first.
+    /// By aggregator: the life that answered a hello of the quiescent phase, and the instant of its first answer.
     pub(super) welcomed: BTreeMap<usize, (u64, u64)>,
-    /// What its denials hold by.
+    /// The leases of its denials.
     pub(super) leases: Leases,
-    /// By what its calls are guarded.
+    /// The watermarks that guard its calls.
     pub(super) current_news: CurrentNews,
-    /// When it heard a frame last.
+    /// When it last received a frame.
     pub(super) feed_heard_us: u64,
-    /// Up to where it has heard of a resource and partition, and when that was seen to be news last.
+    /// By resource and partition: the log position up to which the agent has received statements, and when
+    /// that position last advanced.
     pub(super) news: BTreeMap<(usize, u32), (Place, u64)>,
-    /// Until when it had heard none for long, the last time.
+    /// The end of the last long time without frames.
     pub(super) deaf_until_us: Option<u64>,
 }
 
-/// A refusal's code, and what had been heard then.
+/// A refusal's code, and the log position known then.
 pub(super) type Refused = (String, Option<Place>);
 
 impl AgentHost {
@@ -185,7 +187,7 @@ impl AgentHost {
         self.life += 1;
         let random = &mut self.random;
         let mut secret = [0; SECRET_BYTES];
-        // As many draws as ever, so that seeds mean what they meant.
+        // The same number of draws as ever, so that seeds keep their meaning.
         for bytes in secret.chunks_exact_mut(16) {
             bytes[..8].copy_from_slice(&random.draw().to_be_bytes());
         }
@@ -240,7 +242,7 @@ impl AgentHost {
         self.clock.wall(now_us)
     }
 
-    /// Why no denial of a resource's partition holds any more, where a lease is as long as this.
+    /// Why no denial of a resource's partition is in force any more, for a lease of this length.
     pub(super) fn is_out_of_lease(
         &self,
         resource: &str,
@@ -257,7 +259,7 @@ impl AgentHost {
         })
     }
 
-    /// Takes note of what it has heard more of than when it was looked at last: that renews leases.
+    /// Notes which resources and partitions have advanced since the last look: that renews leases.
     pub(super) fn note_news(&mut self, partitions: u32, now_us: u64) {
         let Some(process) = &self.process else {
             return;
@@ -275,7 +277,7 @@ impl AgentHost {
         }
     }
 
-    /// Takes note of a hello that was answered: by whom, and when it was said.
+    /// Notes an answer to a hello. Returns the aggregator, and when the hello was sent.
     pub(super) fn note_answer(
         &mut self,
         happening: &Happening,
@@ -297,7 +299,7 @@ impl AgentHost {
         Some((*peer, asked_us))
     }
 
-    /// The name under which the trace knows it.
+    /// The agent's name in the trace.
     pub fn name(&self) -> String {
         format!("agent {}.{}", self.index, self.life)
     }
@@ -348,7 +350,7 @@ impl World {
         }
     }
 
-    /// Lets a process do something, with its clocks right, and sees to what it wants then.
+    /// Calls `act` on a process with its clocks set, and then does what the process asks for.
     pub(super) fn with_agent(&mut self, agent: usize, act: impl FnOnce(&mut SimulatedAgent)) {
         let host = &mut self.agents[agent];
         host.set_clocks(self.now_us);

@@ -1,7 +1,7 @@
-//! The connections of agents: links and feeds as the agent's socket tasks keep the real ones, tried again
-//! with growing pauses and made anew on demand; and what is said over them.
+//! The connections of agents: links and feeds as the agent's socket tasks keep the real ones, reconnected with
+//! growing pauses and recreated on demand; and the messages on them.
 //!
-//! What stays true: what is said over a connection that is gone is never heard.
+//! What stays true: a message on a connection that is gone never arrives.
 
 use bytes::Bytes;
 use tollgate_agent::simulation::{Happening, Wish};
@@ -16,7 +16,7 @@ use super::world::{Event, World};
 
 use super::agent_host::{Batch, Followed};
 
-/// Pauses between attempts to connect, as the agent's own.
+/// Pauses between attempts to connect, equal to the agent's own.
 const PAUSE_FIRST_US: u64 = 50_000;
 const PAUSE_LONGEST_US: u64 = 1_000_000;
 
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Hands what waits for a link to the network, unless the way is cut: then it waits where it is.
+    /// Hands the messages of a link to the network. If the way is cut, they wait where they are.
     pub(super) fn send_messages(&mut self, agent: usize, owner: usize) {
         let edge = Edge {
             agent,
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// What becomes of a message, noted.
+    /// Notes the outcome of a message, and schedules its arrivals.
     pub(super) fn arrive(&mut self, sent: Sent, mut arrives: impl FnMut(u64, &mut Self)) {
         match sent {
             Sent::Arrives {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Sends to an agent over one of its connections; what a cut holds comes when it is over.
+    /// Sends to an agent over one of its connections. A message held by a cut arrives after the end of the cut.
     pub(super) fn send_to_agent(&mut self, edge: Edge, connection: u64, happening: Happening) {
         let agent = edge.agent;
         let life = self.agents[agent].life;
@@ -179,7 +179,7 @@ impl World {
         if sent == Sent::Held {
             self.watch.cover.see("message held by a cut");
             let held = &mut self.agents[agent].held;
-            // As much as sockets hold; beyond it the publisher drops.
+            // As many as sockets buffer; the publisher drops further ones.
             if held.len() < 1_000 {
                 held.push((edge, connection, happening));
             }
@@ -260,7 +260,7 @@ impl World {
         });
     }
 
-    /// A link is gone; another is tried.
+    /// Notes that a link is gone, and tries another.
     pub(super) fn link_ends(&mut self, agent: usize, owner: usize) {
         let host = &mut self.agents[agent];
         if host.process.is_none() || host.links[owner].connection == 0 {
@@ -359,7 +359,7 @@ impl World {
         topic: Topic,
     ) {
         let life = self.owners[owner].life;
-        // It goes the other way over the feed's connection, and is no faster than a message.
+        // A subscription travels the other way on the feed's connection, and is no faster than a message.
         let edge = Edge {
             agent,
             owner,
@@ -367,7 +367,7 @@ impl World {
         };
         let at_us = match self.net.send(edge, self.now_us) {
             Sent::Arrives { at_us, .. } => at_us,
-            // TCP sends it again.
+            // TCP retransmits it.
             Sent::Held | Sent::Lost => self.now_us + 200_000,
         };
         self.at(
@@ -381,7 +381,7 @@ impl World {
         );
     }
 
-    /// A feed's connection is gone.
+    /// Notes that a feed's connection is gone.
     pub(super) fn feed_ends(&mut self, agent: usize, owner: usize) {
         let host = &mut self.agents[agent];
         let connection = std::mem::replace(&mut host.feeds[owner].connection, 0);

@@ -1,12 +1,12 @@
-//! Services that wait for the aggregators' word on copies: what it is held against when it comes.
+//! Services that wait for verdicts on copies, and the checks of those verdicts.
 //!
 //! ```text
-//! reserved, number 7 ──> log: granted 7, 2 copies ──> 2 copies in use      and no more, and by no other number's word
+//! reserved, number 7 ──> log: granted 7, 2 copies ──> 2 copies in use; no more, and by no other hold's verdict
 //!                   └──> log: granted 7, none     ──> refused
-//! nothing for 3 s   ──> refused, and not a moment earlier
+//! nothing for 3 s   ──> refused, and not earlier
 //! ```
 //!
-//! Knows nothing of who rules. What stays true: whatever an agent says that it was told stands in the log.
+//! Does not know which aggregator rules. What stays true: every verdict that an agent reports is in the log.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,26 +20,26 @@ use super::copy_limits::COPIES;
 use super::watch::Ruled;
 use super::world::World;
 
-/// What clocks may be apart over the time of a wait, and what is rounded.
+/// By how much clocks may differ over the time of a wait, including rounding.
 const SLACK_US: u64 = 2_000;
 
-/// What one awaits.
+/// One pending wait.
 pub(super) struct Awaited {
     resource: usize,
-    /// Whom a strict reserve is for; none: it is a seize.
+    /// The domain of a strict reserve. `None`: the wait is for a seize.
     domain: Option<usize>,
     asked_us: u64,
     comes: Pin<Box<dyn Future<Output = Result<Hold, NotHad>>>>,
 }
 
-/// Why nothing came.
+/// Why the wait failed.
 pub(super) enum NotHad {
     Reserve(Refused),
     Seize(SeizeError),
 }
 
 impl Awaited {
-    /// Somebody waits from now on.
+    /// Starts a wait.
     pub(super) fn new(
         resource: usize,
         domain: Option<usize>,
@@ -55,7 +55,7 @@ impl Awaited {
     }
 }
 
-/// What somebody was told who waited.
+/// The result of a wait.
 struct Came {
     resource: usize,
     domain: Option<usize>,
@@ -64,7 +64,7 @@ struct Came {
 }
 
 impl World {
-    /// Who waits looks whether it has come.
+    /// Polls the waits of an agent.
     pub(super) fn look_for_awaited(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
         let Some(process) = host.process.as_ref().filter(|_| host.holding.awaits()) else {
@@ -88,7 +88,7 @@ impl World {
                 }
             });
         if all_that_came.is_empty() {
-            // Asked for the first time, they have said something at the desk.
+            // After its first poll a wait has queued an operation in the hold table.
             return self.schedule_flush(agent);
         }
         host.holding.changed_us = self.now_us;
@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// Law 6: what is used was granted by the log to that very hold, at most; or denials of the resource are ignored, and
-    /// all of it is used whatever was said, or was not in time.
+    /// Law 6: the log granted at least this many copies to this very hold. Or denials of the resource are ignored:
+    /// then all copies are used, even if the verdict refused them or did not arrive in time.
     fn granted(
         &mut self,
         agent: usize,
@@ -153,8 +153,8 @@ impl World {
         self.uses(agent, (resource, domain), hold);
     }
 
-    /// Law 3, of those who wait for the word: refused by the deny list when they asked, by a word in the log, or because
-    /// no word came in time.
+    /// Law 3, for strict reserves: refused by the deny list at the time of the call, by a verdict in the log, or
+    /// because no verdict arrived in time.
     fn not_granted(
         &mut self,
         agent: usize,
@@ -201,7 +201,7 @@ impl World {
         all.filter(move |ruled| ruled.index == partition)
     }
 
-    /// The most copies that the log ever said a number of an epoch has.
+    /// The greatest number of copies that the log ever granted to a hold of this number and epoch.
     fn log_granted(&self, resource: usize, epoch: u128, number: u64) -> Option<u32> {
         let key = (Box::from(COPIES[resource]), epoch, number);
         let all = self.all_ruled_of(resource);
@@ -210,7 +210,7 @@ impl World {
             .max()
     }
 
-    /// How many reserves of an epoch the log has granted nothing.
+    /// How many reserves of an epoch were granted nothing by the log.
     fn log_refused(&self, resource: usize, epoch: u128) -> u64 {
         let key = (Box::from(COPIES[resource]), epoch);
         let all = self.all_ruled_of(resource);

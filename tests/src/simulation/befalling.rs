@@ -1,7 +1,7 @@
-//! What faults do to the world when they begin, and when they end.
+//! The effects of faults on the world, at their begin and at their end.
 //!
-//! Knows nothing of when that is. What stays true: what a fault changes its end puts right, whatever others
-//! have changed meanwhile, or the next one of its kind.
+//! Knows nothing of schedules. What stays true: the end of a fault, or of the next fault of its kind, undoes what
+//! the fault changed, whatever other faults have changed meanwhile.
 
 use super::clock::Clock;
 use super::event::Event;
@@ -102,7 +102,7 @@ impl World {
             Fault::Retention { records } => self.retention(records),
             Fault::TopicAnew => self.topic_anew(),
             Fault::Push { document } => self.push(document),
-            // Who stands still hears of it later.
+            // A host that is frozen handles the event later.
             Fault::Act { owner, does, draw } if !self.plan.is_plain => {
                 let life = self.owners[owner].life;
                 self.after(

@@ -1,14 +1,15 @@
-//! Law 8 by calls as services make them: in the calm a limit limits what is let through, whatever the log says of it.
+//! Law 8 by calls as services make them: in the quiescent phase a limit limits what is let
+//! through, whatever the log contains.
 //!
 //! ```text
-//! windows = ["40/s"], denials heard within 200 ms
-//! calls of acme in the calm, by true time     in any second 40, what is offered within 200 ms, a call an agent
+//! windows = ["40/s"], denials received within 200 ms
+//! calls of acme in the quiescent phase     in any second of true time 40, the calls of 200 ms, and one of each agent
 //! ```
 //!
-//! The check at the end of a log (`ending`) takes what a closing brought for one delay, and entries for calls: where
-//! an agent does not heed denials, or its entries say otherwise than what it let through, it sees a long closing, or
-//! nothing at all. Here what is offered is what services asked for. Knows nothing of entries, denials or rulings. What
-//! stays true: only calls count that were made while nothing was wrong.
+//! The check at the end of a log (`ending`) takes the copies of a closing for those of one delay, and entries for
+//! calls. If an agent ignores denials, or records other entries than it let through, that check sees a long
+//! closing, or nothing at all. Here the offered calls are those that services made. Knows nothing of entries,
+//! denials or rulings. What stays true: only calls count that were made while no fault was active.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,43 +25,43 @@ use super::heard::ROOM;
 use super::held::SETTLED_AFTER_US;
 use super::world::World;
 
-/// From a call to the instant at which everybody refuses by what it closed. `told_soon` allows twice as much for a denial
-/// that it looks for; where nothing is wrong most are heard within 20 ms.
+/// The time from a call to the instant at which every agent refuses because of it. `told_soon` allows twice as much
+/// for a denial that it checks; without faults most denials arrive within 20 ms.
 const DELAY_US: u64 = 200_000;
 
-/// How far a stamp may be behind the clock of its host: agents read it once in three milliseconds.
+/// How far a stamp may be behind the clock of its host: agents read the clock every three milliseconds.
 const ROUNDED_US: u64 = 4_000;
 
-/// How many calls of a pair are kept at most: a pair with more is judged by the first of them.
+/// The greatest number of calls of a pair that are kept: a pair with more is checked by the first of them.
 const CALLS_MAX: usize = 50_000;
 
-/// A pair, as its resource's and its domain's number.
+/// A pair, as the numbers of its resource and its domain.
 type PairIndex = (usize, usize);
 
-/// What was called for in the calm.
+/// The calls of the quiescent phase.
 #[derive(Debug, Default)]
 pub(super) struct CalmCalls {
-    /// Whether calls that are made now are judged.
+    /// Whether calls that are made now are checked.
     is_judged: bool,
     calls: BTreeMap<PairIndex, PairCalls>,
-    /// How many hits agents had dropped when it was looked at last.
+    /// How many hits agents had dropped at the last look.
     dropped: u64,
 }
 
-/// Calls of a pair, and who made them.
+/// The calls of a pair, and the agents that made them.
 #[derive(Debug, Default)]
 struct PairCalls {
     calls: Vec<OfferedCall>,
     agents: BTreeSet<usize>,
-    /// The most copies that one asked for.
+    /// The greatest number of copies of one call.
     call_max: u64,
 }
 
-/// Where a call stands among those of its pair.
+/// The index of a call among those of its pair.
 pub(super) type CalledAt = Option<usize>;
 
 impl CalmCalls {
-    /// So much of a call cost nothing after all.
+    /// Takes back copies of a call that cost nothing after all.
     pub(super) fn takes_back(&mut self, pair: PairIndex, at: CalledAt, copies: u32) {
         let of = self.calls.get_mut(&pair);
         if let Some(call) = of.zip(at).and_then(|(of, at)| of.calls.get_mut(at)) {
@@ -70,12 +71,13 @@ impl CalmCalls {
 }
 
 impl World {
-    /// Since when calls in the calm are judged.
+    /// The instant from which calls of the quiescent phase are checked.
     pub(super) fn judged_since_us(&self) -> u64 {
         self.plan.calm_us() + SETTLED_AFTER_US
     }
 
-    /// Looks whether calls are judged that are made now. Where anything is wrong, none that was made before is.
+    /// Decides whether calls made now are checked. If any agent lags or the log is out of order,
+    /// all earlier calls are dropped.
     pub(super) fn look_whether_calm(&mut self) {
         let is_judged = self.judged_since_us() <= self.now_us && self.is_calm_for_all();
         if !is_judged {
@@ -86,7 +88,8 @@ impl World {
         self.calm_calls.is_judged = true;
     }
 
-    /// A hit that found no room in its agent's buffers limits nobody: no aggregator hears of it.
+    /// Drops calls made before a hit was dropped: a hit without room in its agent's buffers reaches no
+    /// aggregator, so it limits no call.
     fn forget_calls_before_a_drop(&mut self) {
         let processes = self.agents.iter().filter_map(|host| host.process.as_ref());
         let dropped = processes.map(|process| process.agent().stats().hits_dropped());
@@ -99,7 +102,7 @@ impl World {
         }
     }
 
-    /// A call was made for so many copies, of which so many were let through.
+    /// Notes a call for `asked` copies, of which `let_through` were let through.
     pub(super) fn note_calm_call(
         &mut self,
         agent: usize,
@@ -121,7 +124,7 @@ impl World {
         if CALLS_MAX <= at {
             return None;
         }
-        // What was let through is a call of its own beside what was not.
+        // The copies let through and the refused copies are two separate calls.
         let of = |copies, is_let_through| OfferedCall {
             at_us: log_us,
             copies: u64::from(copies),
@@ -136,7 +139,7 @@ impl World {
         Some(at)
     }
 
-    /// Whether everybody who lives hears what is said, and keeps it.
+    /// Whether every living agent receives all statements in order, and has room to keep them.
     fn is_calm_for_all(&self) -> bool {
         let mut all = (0..self.agents.len()).filter(|agent| self.agents[*agent].process.is_some());
         self.log_in_order_since_us().is_some()
@@ -146,9 +149,9 @@ impl World {
             })
     }
 
-    /// Law 8: a pair that was let through more in the calm than its limits and one delay allow.
+    /// Law 8: finds a pair of which more was let through in the quiescent phase than its limits and one delay allow.
     pub(super) fn without_effect_in_calm(&mut self) -> Option<String> {
-        // At the cap of pairs nothing limits a new one.
+        // At the cap of pairs a new pair is not limited.
         if self.plan.documents.iter().any(Document::is_narrow) {
             return None;
         }
@@ -184,7 +187,7 @@ impl World {
         None
     }
 
-    /// The limits that ruled a partition all the time that is judged; none: they changed, or there are none.
+    /// The limits that ruled a partition during the whole checked time. `None`: they changed, or there were no limits.
     fn limits_of_the_calm(&self, partition: u32) -> Option<&tollgate_model::Limits> {
         let ruled = &self.watch.ruled[partition as usize];
         let since = ruled
@@ -196,8 +199,8 @@ impl World {
         (begun == last).then_some(limits?.1)
     }
 
-    /// Whether a pair was denied before the log's clock was right, until some time in the calm: agents run down what
-    /// was left by a clock that goes on, and are told again only where the end is another.
+    /// Whether a pair was denied before the log's clock was right, until an instant in the quiescent phase. Agents
+    /// count down the rest of a denial with a monotonic clock, and get a new statement only if its end changes.
     fn was_denied_by_another_time(&self, partition: u32, resource: &str, domain: &str) -> bool {
         let Some(since_us) = self.log_in_order_since_us() else {
             return true;
@@ -213,7 +216,7 @@ impl World {
         })
     }
 
-    /// Whether an operator lets a pair through whatever it has used.
+    /// Whether an operator's pardon lets a pair through whatever it has used.
     fn is_pardoned(&self, resource: &str, domain: &str) -> bool {
         let mut acts = self.watch.made.values();
         acts.any(|made| match &*made.act {

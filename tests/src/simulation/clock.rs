@@ -1,7 +1,7 @@
-//! The clocks of a host: one that tells wall time and may jump or stand still, one that only goes on.
+//! The clocks of a host: a wall clock, which may jump or stop, and a monotonic clock.
 //!
-//! Both run fast or slow by the host's drift. True time is the simulation's own, in microseconds from
-//! its start; nothing but these clocks shows it to the code under test.
+//! Both run fast or slow by the host's drift. True time is the simulation's own, in microseconds from its start;
+//! the code under test sees only these clocks.
 
 use tollgate_shared::time::Timestamp;
 
@@ -15,16 +15,16 @@ pub struct Clock {
     mono_us: u64,
     wall_us: u64,
     drift_ppm: i64,
-    /// By how many faults the wall clock stands still.
+    /// The number of faults that stop the wall clock now.
     stops: u32,
 }
 
 impl Clock {
-    /// Clocks whose wall time is off by `wall_off_us`.
+    /// Clocks whose wall time is wrong by `wall_off_us`.
     pub fn new(drift_ppm: i64, wall_off_us: i64) -> Self {
         Self {
             at_us: 0,
-            // Hosts were there before the simulation, and their clocks differ.
+            // Hosts ran before the simulation, and their clocks differ.
             mono_us: 1_000_000_000,
             wall_us: BEGINNING_US.saturating_add_signed(wall_off_us),
             drift_ppm,
@@ -48,25 +48,25 @@ impl Clock {
         Timestamp::from_micros(self.wall_us + self.wall_since(now_us))
     }
 
-    /// Puts the wall clock forward or back.
+    /// Moves the wall clock forward or back.
     pub fn jump(&mut self, now_us: u64, by_us: i64) {
         self.settle(now_us);
         self.wall_us = self.wall_us.saturating_add_signed(by_us);
     }
 
-    /// The wall clock stands still until [`Clock::go_on`] was called as often.
+    /// Stops the wall clock until [`Clock::go_on`] was called as many times.
     pub fn stop(&mut self, now_us: u64) {
         self.settle(now_us);
         self.stops += 1;
     }
 
-    /// The wall clock goes on from where it stood.
+    /// Lets the wall clock continue from where it stopped.
     pub fn go_on(&mut self, now_us: u64) {
         self.settle(now_us);
         self.stops -= 1;
     }
 
-    /// Whether the wall clock stands still: stamps tell no instants apart then.
+    /// Whether the wall clock is stopped: then stamps do not tell instants apart.
     pub fn stands_still(&self) -> bool {
         0 < self.stops
     }
@@ -78,8 +78,7 @@ impl Clock {
         }
     }
 
-    /// The host goes down for a while and comes up again: its monotonic clock goes on all the same,
-    /// which nobody can tell from a new one.
+    /// Changes the drift. Both clocks continue from their current values.
     pub fn set_drift(&mut self, now_us: u64, drift_ppm: i64) {
         self.settle(now_us);
         self.drift_ppm = drift_ppm;

@@ -1,11 +1,11 @@
-//! What the engine said of a record, beside what the model said.
+//! Compares the engine's answer to a record with the model's.
 //!
-//! They share no type, so everything is brought into one form here. Compared are what is stated of each scope of a
-//! rate (until when it is denied, and unless several versions come at once, why), what became of a record's entries,
-//! resource by resource, the totals that are due, by how much stamps were moved in all, and whether a tick counted.
-//! Not compared is what the model does not know: copies, refused calls, candidates.
-//! Nor is which entry of a resource had which part of its counts, and what became of totalled hits: what is stated
-//! then shows that.
+//! Engine and model share no type, so everything is converted into one form here. Compared are the statements
+//! about each scope of a rate (the end of its denial and, unless several versions come at once, the cause), the
+//! results for a record's entries, resource by resource, the totals that are due, the sum of the corrections of
+//! stamps, and whether a tick counted. Not compared is what the model does not know: copies, refused calls,
+//! candidates. Nor is it compared which entry of a resource had which part of its counts, and the results of
+//! totalled hits: the statements show those.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ use super::documents::DOMAINS;
 pub type Times = Sums;
 
 type ScopeName = (String, Option<String>);
-/// The last statement about each scope: its end (none: open) and cause.
+/// The last statement about each scope: its end (`None`: open) and cause.
 type Stated = BTreeMap<ScopeName, Option<(u64, Cause)>>;
-/// What became of entries, by resource.
+/// The results for entries, by resource.
 type CountsOf = BTreeMap<String, Counts>;
 
-/// The instant of an end; a denial that never ends has the last one there is.
+/// The instant of an end; a denial that never ends has the greatest instant.
 pub fn end_us(end: model::End) -> u64 {
     match end {
         model::End::At(end_us) => end_us,
@@ -39,11 +39,11 @@ pub fn end_us(end: model::End) -> u64 {
     }
 }
 
-/// Compares.
+/// Compares the rulings of one record.
 ///
 /// # Errors
 ///
-/// What differs.
+/// If they differ.
 pub fn rulings(
     record: &Record<'_>,
     rulings: &Rulings,
@@ -53,7 +53,7 @@ pub fn rulings(
     let expected = expected(outcome);
     let several_versions = matches!(record, Record::Pointer(_));
     if several_versions {
-        // Several versions may change an end and change it back: the engine states both.
+        // Several versions may change an end and change it back: the engine then states both.
         for (scope, denied) in &expected {
             let end = |of: &Option<(u64, Cause)>| of.map(|(end_us, _)| end_us);
             if got.get(scope).map(end) != Some(end(denied)) {
@@ -67,7 +67,7 @@ pub fn rulings(
         return Err(format!("statements {got:?}, the model: {expected:?}"));
     }
     if let Record::Hits(batch) = record {
-        // What is not ruled of a settlement downwards is no copies that came.
+        // A downward settlement that is not ruled brings no copies.
         let copies = |hit: &Hit<'_>| if hit.is_refund() { 0 } else { hit.total() };
         let hits = batch.hits().iter();
         let entries = hits.map(|hit| (batch.resource(hit.resource), copies(hit)));
@@ -109,7 +109,7 @@ pub fn rulings(
     Ok(())
 }
 
-/// The model has no word of its own for a resource without tiers.
+/// Compares statements. The model has no separate cause for a resource without tiers.
 fn same(got: &Stated, expected: &Stated) -> bool {
     got.len() == expected.len()
         && got.iter().zip(expected).all(|((scope, one), (of, other))| {
@@ -153,7 +153,7 @@ fn expected(outcome: &RecordOutcome) -> Stated {
     stated
 }
 
-/// What became of each resource's entries; one of which nothing counts is left out.
+/// The results for each resource's entries, without resources of which nothing counts.
 fn counts(all: &[ResourceCounts]) -> CountsOf {
     let mut by_resource = CountsOf::new();
     for of in all {
@@ -171,7 +171,7 @@ fn counts(all: &[ResourceCounts]) -> CountsOf {
     by_resource
 }
 
-/// The same as the model says it, of entries with their resources and copies.
+/// The same from the model's answer, for entries with their resources and copies.
 fn expected_counts<'a>(
     entries: impl Iterator<Item = (&'a str, u64)>,
     rulings: &[EntryRuling],
@@ -198,12 +198,12 @@ fn expected_counts<'a>(
     by_resource
 }
 
-/// Compares how many pairs there are: which came in, and which have left. Those of copies that are banned
-/// are none of the model's.
+/// Compares the number of pairs, and so which were added and evicted. The model does not
+/// know banned pairs of copies.
 ///
 /// # Errors
 ///
-/// How many there are, and should be.
+/// If the numbers differ.
 pub fn pairs(engine: &Engine, model: &model::PartitionModel) -> Result<(), String> {
     let (pairs, expected) = (engine.pairs(), model.pairs_count());
     if pairs == expected {
@@ -222,7 +222,7 @@ pub fn pairs(engine: &Engine, model: &model::PartitionModel) -> Result<(), Strin
     ))
 }
 
-/// Notes what was met.
+/// Counts what the record covered.
 pub fn cover(
     record: &Record<'_>,
     outcome: &RecordOutcome,

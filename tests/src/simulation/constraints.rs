@@ -1,14 +1,14 @@
-//! Windows, buckets and quotas, drawn at random beside tiers, hard and global limits.
+//! Random windows, buckets and quotas, drawn beside tiers, hard and global limits.
 //!
 //! ```text
 //! api.search              windows = ["12/830000us", "40/3100000us"], no tiers
 //!   acme                  bucket = { rate = "7/900000us", burst = 9, debt = 11 }    replaces the windows
 //!   globex                windows = "none", quota = ["300/day"]
-//! the next version        the second window is longer, all else stays
+//! the next version        the second window is longer, all else is the same
 //! ```
 //!
-//! A day ends in some runs: midnight of [`ZONES`] is soon after the beginning. Knows nothing of what the other fields
-//! of a document say. What stays true: what is written parses, and a later version differs by little.
+//! A day ends in some runs: midnight of [`ZONES`] is soon after the beginning. Knows nothing of the other fields of
+//! a document. What stays true: the written text parses, and a later version differs by little.
 
 use std::fmt::Write as _;
 
@@ -16,22 +16,22 @@ use serde::{Deserialize, Serialize};
 
 use super::random::Random;
 
-/// Zones of quotas: in the first one a day begins when a simulation does that begins no earlier than others, in the
-/// second one a minute later.
+/// Zones of quotas. In the first zone a day begins when the earliest simulation does, in
+/// the second zone a minute later.
 const ZONES: [&str; 3] = ["-08:00", "-08:01", "UTC"];
 
-/// The longest that the beginning may be before that midnight.
+/// The greatest time from the beginning of a simulation to that midnight.
 pub const BEFORE_MIDNIGHT_MAX_US: u64 = 20_000_000;
 
-/// What is stated of one field.
+/// The statement about one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Field<T> {
-    /// Nothing.
+    /// No statement.
     #[default]
     Unsaid,
     /// `"none"`.
     None,
-    /// This.
+    /// This value.
     Own(T),
 }
 
@@ -50,7 +50,7 @@ impl<T> Field<T> {
     }
 }
 
-/// So many copies in any span of so many microseconds.
+/// A limit in copies, and the length of the window in microseconds.
 type Window = (u64, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,14 +59,14 @@ struct Bucket {
     tokens: u64,
     period_us: u64,
     burst: u64,
-    /// None: what a bucket has that states none.
+    /// `None`: the default debt.
     debt: Option<u64>,
 }
 
 /// A limit and the unit of its period.
 type Quota = (u64, String);
 
-/// What a resource, or a domain on it, states of them.
+/// The statements of a resource, or of a domain on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Constraints {
@@ -82,7 +82,7 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// Those of a resource.
+    /// Constraints of a resource.
     pub fn draw(random: &mut Random) -> Self {
         let mut drawn = Self::default();
         let of = random.below(6);
@@ -100,7 +100,7 @@ impl Constraints {
         drawn
     }
 
-    /// Those of a domain: one field mostly.
+    /// Constraints of a domain: mostly one field.
     pub fn draw_own(random: &mut Random) -> Self {
         let mut drawn = Self::default();
         match random.below(8) {
@@ -118,17 +118,17 @@ impl Constraints {
         drawn
     }
 
-    /// Whether a document says nothing of them.
+    /// Whether a document states none of these fields.
     pub fn says_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it states windows or a bucket of its own.
+    /// Whether it states its own windows or bucket.
     pub fn limits_by_itself(&self) -> bool {
         matches!(self.windows, Field::Own(_)) || matches!(self.bucket, Field::Own(_))
     }
 
-    /// The next version's.
+    /// Changes them for the next version.
     pub fn change(&mut self, random: &mut Random) {
         match random.below(8) {
             0 | 1 => {
@@ -159,7 +159,7 @@ impl Constraints {
         }
     }
 
-    /// As a document has them.
+    /// Writes them as in a document.
     pub fn write(&self, text: &mut String) {
         let listed = |all: Vec<String>| format!("[{}]", all.join(", "));
         self.windows.write(text, "windows", |all| {
@@ -194,7 +194,7 @@ fn window(random: &mut Random) -> Window {
     let us = random.spread(20_000, 6_000_000);
     match random.below(25) {
         0 => (0, us),
-        // Whose stamps are rounded.
+        // A window whose stamps are rounded.
         1 => (random.between(4_097, 6_000), us),
         _ => (random.spread(1, 200), us),
     }
@@ -211,7 +211,7 @@ fn bucket(random: &mut Random) -> Bucket {
     drawn
 }
 
-/// From what a quarter of a second brings in, which is the least that may be stated.
+/// Draws a debt of at least what the bucket gains in a quarter of a second, the least that may be stated.
 fn draw_debt(random: &mut Random, bucket: &mut Bucket) {
     let least = (bucket.tokens * 250_000).div_ceil(bucket.period_us);
     bucket.debt = random
@@ -246,6 +246,6 @@ fn change_bucket(random: &mut Random, of: &mut Bucket) {
         1 => of.tokens = random.spread(1, 50),
         _ => of.period_us = random.spread(20_000, 2_000_000),
     }
-    // The least debt may be another now.
+    // The least debt may have changed.
     draw_debt(random, of);
 }

@@ -1,13 +1,13 @@
-//! What the engine said of a record and holds after it, beside what the model of copies says.
+//! Compares the engine's answer to a record, and its holds afterwards, with the model of copies.
 //!
 //! ```text
-//! fate, verdicts in order, agents      what they came to
-//! holds, staged copies, each count     what is held
-//! the last statement of each scope     what is denied
+//! fate, verdicts in order, agents      the results of the record
+//! holds, staged copies, each count     the state
+//! the last statement of each scope     the denials
 //! ```
 //!
-//! They share no type, so everything is brought into one form here. Not compared are places of statements, but of
-//! operations, and metrics. What stays true: comparing changes nothing.
+//! Engine and model share no type, so everything is converted into one form here. Not compared are log positions of
+//! statements, except those of operations, and metrics. What stays true: comparing changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::documents::DOMAINS;
 
-/// What was said last of each scope that is denied.
+/// The last statement about each denied scope.
 pub(super) type DeniedCopies = BTreeMap<(String, CopyScope), CopyStanding>;
 
-/// Takes note of what was said about a scope.
+/// Notes a statement about a scope.
 pub(super) fn note_said(denied: &mut DeniedCopies, resource: &str, said: &Statement) {
     let of = (resource.to_owned(), own_scope(&said.scope));
     match said.says {
@@ -50,11 +50,11 @@ fn own_scope(scope: &Scope) -> CopyScope {
     }
 }
 
-/// What has to become of an agent's record of holds.
+/// Checks how the engine treated an agent's record of holds.
 ///
 /// # Errors
 ///
-/// What became of it.
+/// If the engine treated it in another way.
 pub(super) fn turn(
     record: &Record<'_>,
     unruled: Option<NotRuled>,
@@ -82,11 +82,11 @@ pub(super) fn turn(
     }
 }
 
-/// What became of agents.
+/// Compares the changes in the life of agents.
 ///
 /// # Errors
 ///
-/// What the engine says, and the model.
+/// The engine's and the model's changes, if they differ.
 pub(super) fn agents(outcome: &CopiesOutcome, rulings: &Rulings) -> Result<(), String> {
     let fate = |news: &AgentNews| match news.change {
         AgentChange::Gone { copies } => AgentFate::Gone(copies),
@@ -107,11 +107,11 @@ pub(super) fn agents(outcome: &CopiesOutcome, rulings: &Rulings) -> Result<(), S
     }
 }
 
-/// What agents are told about their holds.
+/// Compares the verdicts on agents' holds.
 ///
 /// # Errors
 ///
-/// What they are told, and by the model.
+/// The engine's and the model's verdicts, if they differ.
 pub(super) fn verdicts(
     record: &Record<'_>,
     outcome: &CopiesOutcome,
@@ -143,7 +143,7 @@ pub(super) fn verdicts(
     ))
 }
 
-/// A verdict in the model's words, with the hold's number. A refusal has to name its operation: `op`.
+/// A verdict in the model's types, with the hold's number. A refusal must name its operation: `op`.
 fn said_of(says: &VerdictSays, op: Option<Op>) -> Option<(u64, HoldSays)> {
     let kept = |copies: u32, by: &Option<Scope>| (u64::from(copies), by.as_ref().map(own_scope));
     Some(match says {
@@ -207,16 +207,16 @@ fn refusal(why: Why) -> Option<HoldRefusal> {
         Why::EpochOver => HoldRefusal::EpochOver,
         Why::AtCapacity => HoldRefusal::AtCapacity,
         Why::Unconfigured => HoldRefusal::Unconfigured,
-        // It belongs to another partition: no resource here does.
+        // The resource belongs to another partition; in the simulation none does.
         _ => return None,
     })
 }
 
-/// Everything that is held and staged, and every count.
+/// Compares all holds, staged transfers and counts.
 ///
 /// # Errors
 ///
-/// What differs.
+/// If they differ.
 pub(super) fn held(engine: &Engine, model: &CopiesModel) -> Result<(), String> {
     for (name, copies) in engine.copies() {
         let nothing = HoldsModel::default();
@@ -294,7 +294,7 @@ fn is_staged(view: &StagedView<'_>, model: &StagedCopies, age_us: u64) -> bool {
         && view.strict == model.strict
 }
 
-/// Every count and whether it is full.
+/// Compares every count, and whether its scope is full.
 fn counts(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
     let domains = DOMAINS.map(CopiesScope::Domain);
     let groups = model.limits.groups.keys();
@@ -318,11 +318,11 @@ fn counts(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
     Ok(())
 }
 
-/// What is denied.
+/// Compares the denied scopes.
 ///
 /// # Errors
 ///
-/// What differs.
+/// If they differ.
 pub(super) fn denied(said: &DeniedCopies, model: &CopiesModel) -> Result<(), String> {
     let now_us = model.now_us();
     let is_over =

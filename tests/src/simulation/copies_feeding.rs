@@ -1,8 +1,8 @@
-//! Records of the log, as the model of copies takes them.
+//! Converts records of the log into inputs of the model of copies.
 //!
-//! Limits come from the text of the document. What switches have done to a namespace says the shipped book. Knows
-//! nothing of what the model says of them. What stays true: a record that the model of rates takes for a duplicate is
-//! not fed.
+//! Limits come from the text of the document; the shipped limits book tells what switches have done to a
+//! namespace. Knows nothing of the model's answers. What stays true: a record that the model of rates
+//! takes for a duplicate is not fed.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use tollgate_shared::wire::record::Record;
 use super::copy_limits::{COPIES, limits_in};
 use super::watch::{Kept, Ruled, Watch};
 
-/// Counted ticks of the timeout of every document here, which is two seconds.
+/// The timeout of every document here in counted ticks: two seconds.
 const TIMEOUT_TICKS: u64 = 4;
 
-/// What a version says of copies.
+/// The part of a version that concerns copies.
 pub(super) fn copies_version(version: &Version) -> CopiesVersion {
     let (limits, denied_max) = limits_in(&version.text);
     let is_ignored = |name: &str| version.limits.namespace_of(name).ignore_configured;
@@ -47,7 +47,7 @@ pub(super) fn copies_version(version: &Version) -> CopiesVersion {
 }
 
 impl Watch {
-    /// Feeds a record to the model of copies. `rates` is what the model of rates said of it.
+    /// Feeds a record to the model of copies. `rates` is the answer of the model of rates to it.
     pub(super) fn feed_copies(
         &mut self,
         partition: u32,
@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// The versions that a pointer brings in, in order.
+    /// Feeds the versions of a limits activation, in order.
     fn feed_versions(&mut self, partition: u32, upto: u64, at_us: u64) -> CopiesOutcome {
         let mut outcome = CopiesOutcome::default();
         let copies: &mut CopiesModel = &mut self.ruled[partition as usize].copies;
@@ -194,7 +194,7 @@ fn digest_of(held: &BTreeMap<u64, u64>) -> Holdings {
     })
 }
 
-/// What an operator's act does to copies.
+/// The effect of an operator's act on copies.
 fn act_of(act: &Act) -> Option<CopiesAct<'_>> {
     Some(match act {
         Act::Ban {

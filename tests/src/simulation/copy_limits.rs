@@ -1,7 +1,7 @@
-//! Limits on copies, drawn at random beside those on rates.
+//! Random limits on copies, drawn beside those on rates.
 //!
-//! Few copies and small groups, so that a few services fill them. What stays true: every version limits the
-//! same resources, strict or not as the first one said, so that who holds something goes on holding it.
+//! Few copies and small groups, so that a few services fill them. What stays true: every version limits the same
+//! resources, strict or not as in the first version, so that holds survive a version.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use tollgate_model::copies::HoldLimits;
 use super::documents::DOMAINS;
 use super::random::Random;
 
-/// The resources of which copies are held.
+/// The resources with limits on copies.
 pub const COPIES: [&str; 2] = ["gpu.slot", "seat.pool"];
 
 /// One resource.
@@ -24,21 +24,21 @@ struct Limit {
     strict: bool,
     gives_back: bool,
     max_age_ms: Option<u64>,
-    /// A group's limit, and how many of the domains are its members.
+    /// A group's limit, and the number of domains that are its members.
     group: Option<(u64, usize)>,
 }
 
-/// Limits on all of them.
+/// The limits on all these resources.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyLimits(Vec<Limit>);
 
 impl CopyLimits {
-    /// Limits from nothing.
+    /// Draws first limits.
     pub fn draw(random: &mut Random) -> Self {
         Self(COPIES.iter().map(|_| limit(random)).collect())
     }
 
-    /// Limits that differ by little.
+    /// Draws limits that differ by little.
     pub fn draw_like(&self, random: &mut Random) -> Self {
         let mut all = self.clone();
         for one in &mut all.0 {
@@ -63,7 +63,7 @@ impl CopyLimits {
         self.0[resource].max_age_ms.is_some()
     }
 
-    /// Their text.
+    /// Writes their text.
     pub fn write(&self, text: &mut String) {
         // Writing to a String does not fail.
         for (name, one) in COPIES.iter().zip(&self.0) {
@@ -91,8 +91,8 @@ impl CopyLimits {
     }
 }
 
-/// What a text says of copies, for the model, and of how many domains of a resource it may be said that they are full.
-/// Documents here write no limit of one domain alone.
+/// The limits on copies in a text, for the model, and the greatest number of domains of a resource that may be
+/// stated as full. Documents here write no limits of single domains.
 pub(super) fn limits_in(text: &str) -> (BTreeMap<&'static str, HoldLimits>, usize) {
     let document: toml::Table = text.parse().unwrap_or_default();
     let number = |table: &toml::Value, key: &str| {

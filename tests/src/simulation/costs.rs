@@ -1,13 +1,14 @@
-//! Services whose costs are known only afterwards: charges that nobody was asked about, and estimates that are settled.
+//! Services with costs that are known only afterwards: charges, which no limiter checks,
+//! and estimates that are settled.
 //!
 //! ```text
 //! acme, 40 estimated     let through, and counted at once
 //! 2.1 s later, 12 used   28 taken back      or: 55 used, 15 charged
-//! acme, 9 used           charged: an entry like a hit, whatever denies it
+//! acme, 9 used           charged: an entry like a hit, whatever denials are in force
 //! ```
 //!
-//! Knows nothing of limits. What stays true: an estimate is settled once at most, by the life that made it, and what
-//! is settled is accounted for like a call.
+//! Knows nothing of limits. What stays true: an estimate is settled at most once, by the life that made it, and the
+//! settled copies are accounted for like a call.
 
 use tollgate_agent::{Allowed, Estimate, Refused, SettleError, Settled};
 
@@ -24,12 +25,12 @@ pub(super) struct Pending {
     estimate: Estimate,
     pair: (usize, usize),
     due_us: u64,
-    /// Where it stands among the calls of the calm.
+    /// Its index among the calls of the quiescent phase.
     called_at: CalledAt,
 }
 
 impl World {
-    /// Some calls only tell what was used: whether this is one of them.
+    /// Decides whether this call is a charge, and makes it.
     pub(super) fn charges(&mut self, agent: usize, (r, d): (usize, usize)) -> bool {
         let host = &mut self.agents[agent];
         let ppm = host.plan.charges_ppm;
@@ -43,7 +44,7 @@ impl World {
         true
     }
 
-    /// Some calls are made by estimate: the answer, and the copies, where this is one of them.
+    /// Decides whether this call is an estimate. Returns the answer and the copies if it is.
     pub(super) fn estimates(
         &mut self,
         agent: usize,
@@ -70,7 +71,7 @@ impl World {
         Some((answer, copies))
     }
 
-    /// Settles what is known by now.
+    /// Settles estimates whose costs are known by now.
     pub(super) fn settle_estimates(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
         let now_us = self.now_us;
@@ -94,21 +95,21 @@ impl World {
                 }
                 Ok(Settled::Charged(copies)) => self.accounts_for(agent, pair, copies),
                 Ok(Settled::Kept) => cover.see("estimate kept"),
-                // Of a host that stood still for ten minutes.
+                // On a host that was frozen for ten minutes.
                 Ok(_) | Err(SettleError::TooLate { .. }) => {}
                 Err(error) => self.violated(7, "calls make sense here", error.to_string()),
             }
         }
     }
 
-    /// The newest estimate is a call of the calm.
+    /// Notes the newest estimate's index among the calls of the quiescent phase.
     pub(super) fn estimate_stands_at(&mut self, agent: usize, called_at: CalledAt) {
         if let Some(newest) = self.agents[agent].estimates.last_mut() {
             newest.called_at = called_at;
         }
     }
 
-    /// Copies that are an entry, and that nobody was asked about.
+    /// Accounts for copies that are an entry but were not checked by a limiter.
     fn accounts_for(&mut self, agent: usize, pair: (usize, usize), copies: u32) {
         let life = self.watch.accounts.life(self.agents[agent].epoch);
         life.let_through(pair, copies, copies);

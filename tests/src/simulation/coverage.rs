@@ -1,13 +1,13 @@
-//! What has been met: faults and interesting states, each with a counter.
+//! Coverage: faults and interesting states that occurred, each with a counter.
 //!
-//! A swarm that leaves one of [`WANTED`] at zero has not tried what it claims to try, and fails; of [`SELDOM`] only
-//! one that is much larger.
+//! A swarm in which one of [`WANTED`] never occurred has not tried what it claims to try, and fails. For [`SELDOM`]
+//! only a much larger swarm fails.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What every swarm has to have met.
+/// States that must occur in every swarm.
 pub const WANTED: [&str; 154] = [
     "act dry-run",
     "act in force",
@@ -165,15 +165,15 @@ pub const WANTED: [&str; 154] = [
     "transfer ended by tick",
 ];
 
-/// What comes about in few seeds. An agent gives up what the log does not answer for in five minutes: of 22,000 seeds
-/// six had faults on that scale that did it. A strict reserve is refused by a verdict where the deny list
-/// does not refuse it first, and is taken all the same where denials are ignored: seventeen times in 50,000.
+/// States that occur in few seeds. An agent gives up records that the log does not acknowledge within five minutes:
+/// of 22,000 seeds six had faults long enough. A strict reserve is refused by a verdict if the deny list does not
+/// refuse it first, and is taken nevertheless if denials are ignored: seventeen times in 50,000.
 pub const SELDOM: [&str; 2] = [
     "hits given up by a courier",
     "strict copies used although refused",
 ];
 
-/// What comes about in one of ten seeds at least: a hundred that have not met it are drawn otherwise than they should.
+/// States that occur in at least one of ten seeds: if they do not occur in a hundred seeds, the generator is wrong.
 pub const COMMON: [&str; 47] = [
     "act in force",
     "agent died",
@@ -229,17 +229,17 @@ pub const COMMON: [&str; 47] = [
 pub struct Coverage(BTreeMap<&'static str, u64>);
 
 impl Coverage {
-    /// It was met.
+    /// Notes one occurrence.
     pub fn see(&mut self, what: &'static str) {
         self.add(what, 1);
     }
 
-    /// It was met, where that is so.
+    /// Notes one occurrence if `is_so`.
     pub fn see_if(&mut self, what: &'static str, is_so: bool) {
         self.add(what, u64::from(is_so));
     }
 
-    /// It was met so many times.
+    /// Notes this many occurrences.
     pub fn add(&mut self, what: &'static str, times: u64) {
         debug_assert!(WANTED.contains(&what), "`{what}` is not listed");
         if 0 < times {
@@ -247,19 +247,19 @@ impl Coverage {
         }
     }
 
-    /// Adds another's.
+    /// Adds another run's counters.
     pub fn merge(&mut self, other: &Self) {
         for (what, times) in &other.0 {
             *self.0.entry(what).or_default() += times;
         }
     }
 
-    /// How often it was met.
+    /// How often it occurred.
     pub fn of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }
 
-    /// What was never met.
+    /// The wanted states that never occurred.
     pub fn missing(&self) -> Vec<&'static str> {
         WANTED
             .into_iter()
@@ -267,7 +267,7 @@ impl Coverage {
             .collect()
     }
 
-    /// Everything, in order.
+    /// All counters, in order.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
         WANTED.into_iter().map(|what| (what, self.of(what)))
     }

@@ -1,8 +1,8 @@
-//! A disk in memory that tears and loses what was not synced, runs full, and stops at any operation.
+//! A disk in memory that tears or loses unsynced data, fills up, and stops at any operation.
 //!
-//! What a process wrote survives its end; what was synced survives a power cut. A crash may be set to
-//! come at the n-th operation from now: that one is done in part, and everything after it fails until
-//! the host is up again. Knows nothing of journals.
+//! Written data survives the end of a process; synced data survives a power cut. A crash may be set for the
+//! n-th operation from now: that operation is done in part, and every later one fails until the host is up
+//! again. Knows nothing of journals.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,48 +13,48 @@ use tollgate_log::journal::disk::{Disk, DiskFile, Syncing};
 
 use super::random::Random;
 
-/// What a power cut may leave of a sector that was not synced: it, or zeros.
+/// The size of a sector: after a power cut an unsynced sector keeps its data or is zeros.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug, Default)]
 struct File {
     bytes: Vec<u8>,
-    /// Up to here the content is durable.
+    /// The content is durable up to here.
     synced: usize,
-    /// Whether the directory durably has it.
+    /// Whether the file's directory entry is durable.
     listed: bool,
-    /// What was cut off its end, and may be there again after a power cut.
+    /// Truncated data that may be back after a power cut.
     cut_off: Vec<u8>,
 }
 
 type FileRef = Arc<Mutex<File>>;
 
-/// A file that got another name.
+/// A file that was renamed.
 #[derive(Debug)]
 struct Renamed {
     from: PathBuf,
     to: PathBuf,
-    /// What had that name before.
+    /// The file that had the new name before.
     replaced: Option<FileRef>,
 }
 
 #[derive(Debug)]
 struct State {
     files: BTreeMap<PathBuf, FileRef>,
-    /// Taken away, but not durably.
+    /// Removed files whose removal is not durable.
     removed: BTreeMap<PathBuf, FileRef>,
-    /// Given other names, but not durably; in order.
+    /// Renames that are not durable, in order.
     renamed: Vec<Renamed>,
     locked: bool,
     crash_in: Option<u64>,
     crashed: bool,
     room_bytes: Option<u64>,
-    /// Writes for which there was no room.
+    /// Number of writes without room.
     without_room: u64,
     syncs_fail: bool,
-    /// Syncs that failed.
+    /// Number of syncs that failed.
     failed_syncs: u64,
-    /// Whether what was cut off a file's end may be there again after a power cut; else it is gone at once.
+    /// Whether truncated data may be back after a power cut. Otherwise it is gone at once.
     truncates_late: bool,
     random: Random,
 }
@@ -63,17 +63,17 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
-/// What a power cut did.
+/// The losses of a power cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Bytes that were written and are not what they were.
+    /// Bytes that were written and now differ.
     pub bytes: u64,
     /// Files that are gone, or are back.
     pub files: u64,
 }
 
 impl SimDisk {
-    /// An empty one.
+    /// An empty disk.
     pub fn new(random: Random) -> Self {
         Self(Arc::new(Mutex::new(State {
             files: BTreeMap::new(),
@@ -95,53 +95,53 @@ impl SimDisk {
         self.0.lock().expect("one thread, and it did not panic")
     }
 
-    /// The host stops at the n-th operation from now.
+    /// Stops the host at the n-th operation from now.
     pub fn crash_in(&self, operations: u64) {
         self.state().crash_in = Some(operations);
     }
 
-    /// Whether it has stopped.
+    /// Whether the host has stopped.
     pub fn has_crashed(&self) -> bool {
         self.state().crashed
     }
 
-    /// So many bytes can still be written.
+    /// Sets how many more bytes can be written.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.state().room_bytes = bytes;
     }
 
-    /// How many writes found no room.
+    /// The number of writes without room.
     pub fn without_room(&self) -> u64 {
         self.state().without_room
     }
 
-    /// Whether syncing fails.
+    /// Sets whether syncs fail.
     pub fn set_syncs_fail(&self, fail: bool) {
         self.state().syncs_fail = fail;
     }
 
-    /// What is cut off a file's end is gone for good when the file was synced, and not before.
+    /// From now on truncated data is gone for good only once the file is synced.
     pub fn set_truncates_late(&self) {
         self.state().truncates_late = true;
     }
 
-    /// How many syncs failed.
+    /// The number of syncs that failed.
     pub fn failed_syncs(&self) -> u64 {
         self.state().failed_syncs
     }
 
-    /// A crash that was to come does not come.
+    /// Cancels a crash that was set but has not occurred.
     pub fn forget_crash(&self) {
         self.state().crash_in = None;
     }
 
-    /// The process is gone, and another may begin.
+    /// The host is up again, so that another process may start.
     pub fn up_again(&self) {
         let mut state = self.state();
         (state.crashed, state.crash_in, state.locked) = (false, None, false);
     }
 
-    /// The power goes: of what was not synced anything may be left.
+    /// Cuts the power: any part of the unsynced data may be left.
     pub fn cut_power(&self) -> Lost {
         let mut state = self.state();
         let State {
@@ -152,7 +152,7 @@ impl SimDisk {
             ..
         } = &mut *state;
         let mut lost = Lost::default();
-        // As with journaled file systems: of what was done to names a beginning is left.
+        // As with journaled file systems: a prefix of the unsynced renames is left.
         let left = match renamed.len() {
             0 => 0,
             count => random.below(count as u64 + 1) as usize,
@@ -233,7 +233,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts an operation; false: the host stops in it.
+    /// Counts an operation. Returns false if the host stops within it.
     fn goes_on(&mut self) -> io::Result<bool> {
         if self.crashed {
             return Err(down());
@@ -437,7 +437,7 @@ impl DiskFile for Open {
             file.bytes.resize(to, 0);
         }
         file.bytes[from..to].copy_from_slice(&bytes[..fits]);
-        // What is written there instead has another length.
+        // The data written there instead has another length.
         file.cut_off.clear();
         file.synced = file.synced.min(from);
         if state.crashed {

@@ -1,8 +1,8 @@
-//! Limits documents, drawn at random: what operators push.
+//! Random limits documents, as operators push them.
 //!
-//! Limits are small and windows short, so that a few seconds of traffic go through everything that a
-//! tier can do. What stays true: every document parses, and a later one differs from the first by little
-//! more often than by much, so that some of the state survives it.
+//! Limits are small and windows short, so that a few seconds of traffic exercise everything that a tier can do.
+//! What stays true: every document parses, and a later one differs from the first by little more often than by
+//! much, so that some of the state survives it.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use super::constraints::Constraints;
 use super::copy_limits::CopyLimits;
 use super::random::Random;
 
-/// The resources that calls are made on; the last one is in no document.
+/// The resources of calls; no document configures the last one.
 pub const RESOURCES: [&str; 4] = ["api.search", "api.export", "bulk.load", "free.io"];
 
 /// How many of them documents may configure.
 const CONFIGURED: usize = 3;
 
-/// The domains that calls are made for.
+/// The domains of calls.
 pub const DOMAINS: [&str; 8] = [
     "acme", "globex", "initech", "hooli", "umbrella", "stark", "wayne", "tyrell",
 ];
@@ -54,18 +54,18 @@ struct Resource {
     domains: Vec<(String, Own)>,
 }
 
-/// A document, as it is drawn.
+/// A document in the form in which it is drawn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     resources: Vec<Resource>,
     pairs_max: u64,
-    /// Limits on copies, where there are any.
+    /// Limits on copies, if any.
     pub copies: Option<CopyLimits>,
 }
 
 impl Document {
-    /// A document from nothing.
+    /// Draws a first document.
     pub fn draw(random: &mut Random) -> Self {
         let count = random.between(1, CONFIGURED as u64) as usize;
         Self {
@@ -82,7 +82,7 @@ impl Document {
         }
     }
 
-    /// A document that differs by little, or by much.
+    /// Draws a document that differs by little, or by much.
     pub fn draw_like(&self, random: &mut Random) -> Self {
         let mut document = self.clone();
         match random.below(10) {
@@ -106,8 +106,8 @@ impl Document {
         document
     }
 
-    /// States windows, buckets and quotas, too, and drops tiers where these limit by themselves: as the
-    /// version before does, or with a change.
+    /// Adds windows, buckets and quotas, and drops tiers where these limit alone: as in the
+    /// previous version, or with a change.
     pub fn constrain(&mut self, before: Option<&Self>, random: &mut Random) {
         for resource in &mut self.resources {
             let known = before.map(|before| before.resources.iter());
@@ -119,7 +119,7 @@ impl Document {
         }
     }
 
-    /// Whether so few pairs are ruled that some find no place.
+    /// Whether the greatest number of pairs is so small that some pairs find no room.
     pub fn is_narrow(&self) -> bool {
         self.pairs_max < 1_000
     }
@@ -191,7 +191,7 @@ impl Resource {
         }
     }
 
-    /// As in the version before, which is what most of the state survives, or with one change.
+    /// Copies the constraints of the previous version, which lets most of the state survive, or makes one change.
     fn constrain_as(&mut self, before: &Self, random: &mut Random) {
         self.default.constraints = before.default.constraints.clone();
         for (domain, own) in &before.domains {
@@ -211,14 +211,14 @@ impl Resource {
         if !random.one_in(3) {
             changed.change(random);
         }
-        // Tiers come and go with a version, too.
+        // Tiers are also added and dropped from version to version.
         let is_limited = self.default.constraints.limits_by_itself();
         if is_limited && (before.default.tiers.is_none() || random.one_in(8)) {
             self.default.tiers = None;
         }
     }
 
-    /// A domain's own constraints, beside what else it states.
+    /// Sets a domain's own constraints, beside its other statements.
     fn set_own(&mut self, domain: &str, own: Own) {
         match self.domains.iter_mut().find(|(of, _)| *of == domain) {
             Some((_, known)) => known.constraints = own.constraints,

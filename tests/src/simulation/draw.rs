@@ -1,7 +1,7 @@
-//! How a plan is drawn from its seed: how large the world is, and how it is used; `draw_faults` what befalls it.
+//! Draws a plan from its seed: the size of the world, and the load on it; `draw_faults` draws its faults.
 //!
-//! Each part draws from a stream of its own, so that another part may draw more. What stays true: a plan is a function
-//! of its seed.
+//! Each part draws from its own stream, so that another part may draw more without an effect on it. What stays
+//! true: a plan is a function of its seed.
 
 use tollgate_server::core::recordings::WAITING_MAX;
 
@@ -13,11 +13,11 @@ use super::faults::{Episode, Fault};
 use super::plan::{AgentPlan, CALM_US, LogPlan, Plan, draw_pair};
 use super::random::Random;
 
-/// What is busy for longer is long.
+/// A plan that is busy for longer than this counts as long.
 const LONG_US: u64 = 10_000_000;
 
 impl Plan {
-    /// What a seed stands for.
+    /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let stream = |part| Random::of(seed, part, 0);
         let mut plan = Self::draw_sizes(seed, &mut stream("plan"));
@@ -48,8 +48,8 @@ impl Plan {
         plan
     }
 
-    /// What a seed stands for where it is all about agents that die while they hold something: they do so
-    /// again and again. Of two such seeds one has no other faults.
+    /// The plan of a seed about agents that repeatedly die while they hold copies. Every
+    /// second seed has no other faults.
     pub fn draw_kills(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
         let mut random = Random::of(seed, "kills", 0);
@@ -66,8 +66,7 @@ impl Plan {
         plan
     }
 
-    /// Documents state windows, buckets and quotas, too, and services tell costs afterwards, or settle
-    /// what they had estimated.
+    /// Adds windows, buckets and quotas to documents, and charges and estimates to services.
     fn have_constraints(&mut self, random: &mut Random) {
         self.before_midnight_us = random.below(BEFORE_MIDNIGHT_MAX_US);
         self.calm_pair = random.one_in(2).then(|| draw_pair(random));
@@ -85,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Two groups of owners, of two each: whoever is killed, another group rules on.
+    /// Makes two groups of two aggregators each: if an aggregator is killed, the other group goes on ruling.
     fn have_two_groups(&mut self, random: &mut Random) {
         let before = self.owners;
         (self.groups, self.owners) = (2, 4);
@@ -95,8 +94,7 @@ impl Plan {
         draw_faults::of_added_owners(self, before, random);
     }
 
-    /// Of four long worlds one stays as it is: most of what happens, happens in short ones too, and of those
-    /// more are run.
+    /// Shortens three of four long plans: most events occur in short plans too, and more of those can be run.
     fn shorten(&mut self, random: &mut Random) {
         let short_us = CALM_US + random.spread(1_500_000, LONG_US);
         if random.one_in(4) || self.length_us <= CALM_US + LONG_US {
@@ -107,21 +105,21 @@ impl Plan {
         self.episodes.retain(|episode| episode.to_us <= calm_us);
     }
 
-    /// Who holds for long has something when it comes back after it was missed.
+    /// Makes holds long, so that an agent still has some when it returns after it was missed.
     fn hold_for_long(&mut self, random: &mut Random) {
         for agent in &mut self.agents {
             agent.hold_max_us = random.spread(2_000_000, 60_000_000);
         }
     }
 
-    /// Agents die again and again while they hold something.
+    /// Lets agents die repeatedly while they hold copies.
     fn kill_holders(&mut self, random: &mut Random) {
         let calm_us = self.calm_us();
         for agent in 0..self.agents.len() {
             self.agents[agent].holds_per_s = self.agents[agent].holds_per_s.max(20);
             let mut from_us = random.spread(100_000, 2_000_000);
             while from_us < calm_us {
-                // Most are back before they are missed.
+                // Most return before they are missed.
                 let to_us = (from_us + random.spread(20_000, 4_000_000)).min(calm_us);
                 self.episodes.push(Episode {
                     from_us,
@@ -156,7 +154,7 @@ impl Plan {
             let last = &documents[documents.len() - 1];
             documents.push(last.draw_like(random));
         }
-        // Most are short; in some a lease runs out, in few pairs leave.
+        // Most plans are short; in some a lease runs out, in a few pairs are evicted.
         let pace = random.below(60);
         let busy_us = match pace {
             0 => random.between(700_000_000, 900_000_000),
@@ -172,7 +170,7 @@ impl Plan {
                 }
                 _ => {}
             }
-            // Who calls very often finds little that others do not, and of worlds of others more can be run.
+            // Very frequent calls find little more, and cost time in which more plans can be run.
             agent.calls_per_s = agent.calls_per_s.div_ceil(2);
         }
         let delay_low = random.spread(20, 2_000);
@@ -215,7 +213,7 @@ impl Plan {
     }
 }
 
-/// Between two clocks up to 200 ppm are allowed for: 100 either way of true time.
+/// Up to 200 ppm between two clocks are allowed: 100 ppm each way from true time.
 fn drift(random: &mut Random) -> i64 {
     if random.one_in(2) {
         return 0;

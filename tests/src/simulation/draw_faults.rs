@@ -1,18 +1,18 @@
-//! How the faults of a plan are drawn: which there are, how many, and when.
+//! Draws the faults of a plan: their kinds, numbers and times.
 //!
-//! Each kind has a rate of its own in each seed, and is absent from most. Knows nothing of what a fault does. What
-//! stays true: every fault is over when the calm begins.
+//! Each kind has its own rate in each seed, and is absent from most. Knows nothing of the effects of a fault. What
+//! stays true: every fault is over when the quiescent phase begins.
 
 use super::faults::{Edge, Episode, Fault, LOG_WAYS, WAYS, Whose};
 use super::operators::DOES;
 use super::plan::{LogPlan, Plan};
 use super::random::Random;
 
-/// What each world may meet, by its log and its sizes.
+/// Draws the faults that each plan may have, by its log and its sizes.
 pub(super) fn first(plan: &Plan, random: &mut Random) -> Vec<Episode> {
     let mut episodes = Vec::new();
-    // Each kind has a rate of its own in each seed, and most are absent from most seeds: what only
-    // happens without the others happens too.
+    // Each kind has its own rate in each seed, and most kinds are absent from most seeds, so that events that only
+    // occur without the others occur too.
     let calm_us = plan.calm_us();
     for kind in 0..17 {
         let rate = match random.below(3) {
@@ -102,7 +102,7 @@ fn fault(plan: &Plan, random: &mut Random, kind: u64) -> Option<Fault> {
     })
 }
 
-/// A log that answers late, and who dies while answers are awaited.
+/// Makes the log answer late, with processes that die while they wait for answers.
 pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
     let calm_us = plan.calm_us();
     let mut add = |from_us: u64, to_us: u64, fault| {
@@ -117,7 +117,7 @@ pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
         let to_us = from_us + random.spread(50_000, 5_000_000);
         let by_us = random.spread(1_000, 2_000_000);
         add(from_us, to_us, Fault::SlowLog { by_us });
-        // What waits for answers is what a crash is about.
+        // A crash matters most while appends wait for answers.
         if random.one_in(2) {
             let crash = Fault::Crash {
                 owner: random.below(plan.owners as u64) as usize,
@@ -132,7 +132,7 @@ pub(super) fn slow_log(plan: &mut Plan, random: &mut Random) {
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// What befalls a log that several share, and agents that hold something for long.
+/// Draws faults of a shared log, and of agents that hold copies for long.
 pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
     let calm_us = plan.calm_us();
     let mut latest = Vec::new();
@@ -164,7 +164,7 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
             let at_us = random.below(calm_us);
             let records = random.below(4);
             add(at_us, at_us, Fault::Retention { records });
-            // Who stands still meanwhile is overtaken.
+            // An aggregator that is frozen meanwhile falls behind the others.
             if random.one_in(2) {
                 let owner = random.below(plan.owners as u64) as usize;
                 let from_us = at_us.saturating_sub(random.spread(100_000, 3_000_000));
@@ -177,7 +177,7 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
         let at_us = random.below(calm_us);
         add(at_us, at_us, Fault::TopicAnew);
     }
-    // Who holds something is cut off for so long that it is missed, and comes back.
+    // An agent with holds is cut off until it is missed, and returns.
     if 0 < plan.agents[0].holds_per_s && random.one_in(3) {
         let agent = random.below(plan.agents.len() as u64) as usize;
         let to_us = random.between(calm_us / 2, calm_us);
@@ -188,14 +188,14 @@ pub(super) fn shared_logs(plan: &mut Plan, random: &mut Random) {
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// What operators do by hand: in every other seed, and in each as often as it likes.
+/// Draws operators' acts: in every second seed, at a rate of its own.
 pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
     if random.one_in(2) {
         return;
     }
     let mut at_us = 0;
     for _ in 0..random.spread(1, 40) {
-        // Two at once: of them one wins.
+        // Two acts at once, of which one wins.
         if !random.one_in(4) {
             at_us = random.below(plan.calm_us());
         }
@@ -216,7 +216,7 @@ pub(super) fn acts(plan: &mut Plan, random: &mut Random) {
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// Owners' wall clocks: off from the beginning, or for a while.
+/// Draws errors of aggregators' wall clocks: from the beginning, or for a while.
 pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
     let calm_us = plan.calm_us();
     for owner in 0..plan.owners {
@@ -243,7 +243,7 @@ pub(super) fn owner_clocks(plan: &mut Plan, random: &mut Random) {
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// Wall clocks that stand still: in one of four seeds.
+/// Draws wall clocks that stop: in one of four seeds.
 pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
     if !random.one_in(4) {
         return;
@@ -266,7 +266,7 @@ pub(super) fn stopped_clocks(plan: &mut Plan, random: &mut Random) {
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// What happens to owners that were added to a plan: they die, stand still, and are given partitions.
+/// Draws faults of aggregators that were added to a plan: they die, freeze, and are assigned partitions.
 pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random) {
     let calm_us = plan.calm_us();
     for owner in from..plan.owners {
@@ -297,7 +297,8 @@ pub(super) fn of_added_owners(plan: &mut Plan, from: usize, random: &mut Random)
     plan.episodes.sort_by_key(|episode| episode.from_us);
 }
 
-/// What befalls owners between their processes, and each alone at the log; and how much may wait there.
+/// Draws faults between the processes of an aggregator, and of single aggregators at the log; and the
+/// bound on what may wait there.
 pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
     let calm_us = plan.calm_us();
     let owner = |random: &mut Random, plan: &Plan| random.below(plan.owners as u64) as usize;
@@ -331,7 +332,7 @@ pub(super) fn logs_and_processes(plan: &mut Plan, random: &mut Random) {
                         within: random.spread(1, 30),
                         power: random.one_in(2),
                     };
-                    // Each time it is started again after some three tenths of a second.
+                    // Each process is started again after about 0.3 s.
                     add(random, u64::from(times + 1) * 350_000, fault);
                 }
             }

@@ -1,8 +1,9 @@
-//! What is checked of everybody's state: now and then, and when all faults are over.
+//! Checks of everybody's state: periodically, and when all faults are over.
 //!
-//! In the calm everything has to come right within a stated time: owners have caught up and say so, their
-//! digests are the second engine's, everything recorded is in the log once, the log has all evidence,
-//! and every deny list agrees with the replay: what is in force is refused, and nothing else is, of rates and copies.
+//! In the quiescent phase everything must become right within a stated time: aggregators have caught up and report
+//! it, their digests equal the second engine's, everything that was recorded is in the log once, the log has all
+//! decision records, and every deny list agrees with the replay, for rates and copies: an agent refuses exactly the
+//! scopes whose denials are in force.
 
 use tollgate_model::log::ScopeName;
 use tollgate_server::core::recordings::Waiting;
@@ -17,39 +18,40 @@ use super::refused_at_end::FULL_AT_END;
 use super::trace::hash_of;
 use super::world::{Event, World};
 
-/// How often state is held against the second engine's.
+/// How often state is compared with the second engine's.
 const CHECK_EVERY_US: u64 = 200_000;
 
-/// Denials stated so long before the end must have been heard by everybody. The slowest way is a frame
-/// lost in the calm's beginning: a silence, a feed made anew, a snapshot.
+/// Agents must have received a denial that was stated this long before the end. The slowest way is a frame lost at
+/// the begin of the quiescent phase: a silence, a feed that is reopened, a snapshot.
 pub(super) const HEARD_WITHIN_US: u64 = 1_000_000;
 
-/// How long before its end a denial may be over for an agent: what frames were late, and some.
+/// How long before its end a denial may be over for an agent: the lateness of frames, and some more.
 const EARLY_US: u64 = 60_000;
 
-/// By how much an owner's reckoning of the log's time may be ahead of a log whose clock was set back: it runs on
-/// from the newest tick, and the log stands still until the next one is taken.
+/// How far an aggregator's estimate of log time may be ahead of a log whose clock was set back: the estimate
+/// advances from the newest tick, and log time stands still until the next tick is accepted.
 const TICKED_WITHIN_US: u64 = 300_000;
 
-/// How long a chain of totals may stay broken in the calm: owners catch up first, and wait two seconds.
+/// How long a chain of totals may stay broken in the quiescent phase: aggregators catch up
+/// first, and wait two seconds.
 const BRIDGED_WITHIN_US: u64 = 7_000_000;
 
-/// And how long a chain takes to be bridged that breaks later: half a second until it is seen, two in which it
-/// stands still, half a second until it is looked at again, and the way of the bridge.
+/// How long it takes to bridge a chain that breaks later: half a second until this is noticed, two seconds in which
+/// it does not advance, half a second until the next look, and the time of the bridging record.
 const BRIDGED_SINCE_US: u64 = 3_500_000;
 
 const _: () = assert!(BRIDGED_WITHIN_US + BRIDGED_SINCE_US < CALM_US);
 
-/// How long evidence may be on its way in the calm. Where the log's clock was set back its time may come to
-/// go on at the very end, and then what was held long ago is let go.
+/// How long a decision record may be under way in the quiescent phase. After the log's clock was set back, log time
+/// may continue only at the very end, and copies held long before are released then.
 const RECORDED_WITHIN_US: u64 = 200_000;
 
-/// How long an agent may have something to say after it gave copies back: a beat goes behind the last of
-/// them, within half a second, and is on its way for some milliseconds.
+/// How long an agent may still have something to send after it returned copies: a heartbeat follows the last of
+/// them within half a second, and is under way for some milliseconds.
 const GIVEN_BACK_WITHIN_US: u64 = 600_000;
 
-/// The totals that may wait of a partition beyond the bound of an owner: it looks at them before a delivery, which is
-/// of 64 records here, each with totals of a few resources.
+/// How many totals of a partition may wait beyond an aggregator's bound: it checks the bound before a delivery,
+/// which has 64 records here, each with totals of a few resources.
 const TOTALS_BESIDE_MAX: usize = 512;
 
 impl World {
@@ -85,7 +87,7 @@ impl World {
         all.any(|one| one.fault == Fault::TopicAnew && one.from_us <= self.now_us)
     }
 
-    /// Law 4: an owner's state is the second engine's, wherever it stands.
+    /// Law 4: an aggregator's state equals the second engine's, wherever it stands.
     fn check_digests(&mut self, owner: usize) {
         let Some(view) = self.digests(owner) else {
             return;
@@ -102,7 +104,7 @@ impl World {
             let Some(at) = found.offset.checked_sub(1) else {
                 continue;
             };
-            // A log without an identity is not told from the one in its place.
+            // A log without an identity cannot be told from the log that replaced it.
             if found.generation == 0 && self.is_topic_made_anew() {
                 continue;
             }
@@ -137,15 +139,15 @@ impl World {
             self.check_owner_at_end(owner);
             self.check_testimonies(owner);
         }
-        // What records caused that the log took before it lost others may be among those.
+        // Records that the log accepted before it lost others may be lost themselves, with their decision records.
         let lost_us = self.watch.accounts.lost_us;
         let upto_us = self.now_us - RECORDED_WITHIN_US;
         let caused_us = lost_us.map_or(0, |lost_us| upto_us.min(lost_us + 1))..upto_us;
         if let Some(missing) = self.watch.unannounced(&caused_us) {
             self.violated(5, "the log has all evidence", missing);
         }
-        // Where records were lost chains had to be bridged first, over what was asked for before. And a target
-        // that has a total from beyond its source's end is found out when the source has come so far.
+        // After a loss of records, chains must first be bridged. And a target with a total from beyond its source's
+        // end is detected only when the source has come as far.
         let asked_us = match lost_us.is_some() {
             true => self.plan.calm_us() + BRIDGED_WITHIN_US..self.now_us - BRIDGED_SINCE_US,
             false => 0..self.now_us - QUIET_US,
@@ -214,7 +216,7 @@ impl World {
                 }
                 let ruled = &self.watch.ruled[found.partition as usize];
                 let behind = (ruled.digests.len() as u64).abs_diff(found.offset);
-                // Ticks go on being appended.
+                // Ticks are still appended.
                 if 8 < behind || found.version != latest {
                     let what = format!(
                         "owner {owner}, partition {}: {behind} records behind, version {} of {latest}",
@@ -246,7 +248,7 @@ impl World {
         }
     }
 
-    /// Law 4, as owners see it: who rules a partition twice comes to the same.
+    /// Law 4, as aggregators see it: state digests of other groups agree with their own.
     fn check_testimonies(&mut self, owner: usize) {
         if let Some(counters) = self.counters(owner) {
             let cover = &mut self.watch.cover;
@@ -270,7 +272,7 @@ impl World {
             let what = format!("agent {agent}: {stats:?}");
             return self.violated(7, "everybody sees at the end", what);
         }
-        // One that does something as seldom as the calm is quiet may not have come to give back.
+        // An agent that acts more rarely than the quiet time lasts may not have returned its copies.
         let holds = host.holding.awaits() || 0 < host.holding.held_of_all();
         let gave_back_us = host.holding.changed_us + GIVEN_BACK_WITHIN_US;
         if !process.is_idle() && !holds && gave_back_us < self.now_us {
@@ -299,7 +301,7 @@ impl World {
                 return self.violated(5, "each entry counts once", what);
             }
         } else if let Some(ruled) = self.watch.accounts.ruled_of(host.epoch) {
-            // A call is of one copy at least.
+            // Every call has at least one copy.
             let what = "checked: what was acknowledged counts although some was dropped";
             self.watch.cover.see(what);
             if ruled < stats.hits_acknowledged {
@@ -319,7 +321,7 @@ impl World {
         self.check_refused_at_end(agent);
     }
 
-    /// Every denial of the replay that is in force is in the deny list.
+    /// Checks that every denial of the replay that is in force is in the deny list.
     fn check_deny_list(&mut self, agent: usize) {
         for (r, resource) in RESOURCES.iter().enumerate() {
             for domain in DOMAINS {
@@ -348,7 +350,7 @@ impl World {
         }
     }
 
-    /// The place of a denial that everybody should have heard of by now and that is not over.
+    /// The log position of a denial that the agent should have received by now and that is not over.
     fn should_be_denied(&self, agent: usize, partition: u32, scope: &ScopeName) -> Option<Place> {
         let ruled = &self.watch.ruled[partition as usize];
         let statement = ruled.model.statements(scope).last()?;
@@ -362,8 +364,8 @@ impl World {
             .then_some(place)
     }
 
-    /// Whether a denial was stated in the calm or has no end, so that everybody should have heard of it by now, and is
-    /// not over.
+    /// Whether a denial was stated in the quiescent phase or has no end, so that the agent should have
+    /// received it by now, and is not over.
     pub(super) fn should_be_in_force(
         &self,
         agent: usize,
@@ -376,27 +378,27 @@ impl World {
             return false;
         };
         let newest = ruled.log.map_or(0, |log| log.generation);
-        // Of those that end agents may have missed one while there were faults, whose end they then have from nobody.
-        // Nor is it known how late a frame was, by answers to hellos of before the calm.
+        // During faults an agent may have missed a denial that ends by itself; nobody sends it again. Before the
+        // quiescent phase, answers to hellos do not bound how late a frame was.
         let hears_us = { self.hears_in_order_since(agent) }.unwrap_or_else(|| self.plan.calm_us());
         let stated_in_calm = end_us == u64::MAX || hears_us + QUIET_US < cause.at_us;
         let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
-        // Where the log's clock was set back its time stands still, and agents, who run down what was
-        // left when they heard of it, are earlier.
+        // After the log's clock was set back log time stands still; agents count down the rest of a denial from
+        // its arrival, and are earlier.
         let left_us = end_us.saturating_sub(cause.appended.as_micros());
         let Some(log_now_us) = self.log_now_us(partition) else {
             return false;
         };
         let in_force = log_now_us + EARLY_US < end_us
             && self.now_us + EARLY_US + TICKED_WITHIN_US < cause.at_us.saturating_add(left_us);
-        // Those of before a log's newest generation are said again with it.
+        // Denials from before a log's newest generation are stated again with it.
         let begins = ruled.generations.last().map_or(0, |(begins, _)| *begins);
         let begun = self.watch.record(stream, partition, begins);
         let said_again = begun.is_some_and(|one| one.at_us + HEARD_WITHIN_US < self.now_us);
         stated_in_calm && heard && in_force && (place.generation == newest || said_again)
     }
 
-    /// What the log's clock shows at most.
+    /// The latest instant that the log's clock may show.
     pub(super) fn log_now_us(&self, partition: u32) -> Option<u64> {
         let ruled = &self.watch.ruled[partition as usize];
         let (at_us, log_us) = ruled.ticks.last()?;
@@ -404,8 +406,8 @@ impl World {
     }
 }
 
-/// Whether more waits than an owner lets wait, where one record said so much at most: an owner looks at what waits
-/// before each.
+/// Whether more waits than an aggregator allows, if one record stated at most `said`: an aggregator checks
+/// the bound before each record.
 fn is_beyond(waiting: &Waiting, max: usize, said: usize) -> bool {
     max + TOTALS_BESIDE_MAX < waiting.totals || max + said < waiting.evidence
 }

@@ -1,12 +1,13 @@
-//! Records of `limits`, entered beside the owners; and who of those that race for a version wins.
+//! Records of `limits`, entered beside the aggregators; and the race of records for a version.
 //!
 //! ```text
 //! @3  a push that expects 2, which is in force       version 3
-//! @4  a ban that expects 2 as well                   void: 3 is in force, and the other was told
+//! @4  a ban that expects 2 as well                   void: 3 is in force, and its operator gets that answer
 //! ```
 //!
-//! What a document says is read by the shipped book, as owners read it; which records become versions is held to what
-//! they expected, counted here. What stays true: a version's number is its place, and none has two.
+//! The shipped limits book reads the documents, as in aggregators. Which records become versions is checked here
+//! against the versions that they expected. What stays true: a version's number is its offset, and no two
+//! records have the same number.
 
 use std::sync::Arc;
 
@@ -24,11 +25,11 @@ use super::trace::Violation;
 use super::watch::{Kept, Watch};
 
 impl Watch {
-    /// A record of `limits` stands in the log.
+    /// Enters a record of `limits` that the log accepted.
     ///
     /// # Errors
     ///
-    /// What it violates.
+    /// The law that the record violates.
     pub(super) fn enter(&mut self, offset: u64, kept: &Kept) -> Result<(), Violation> {
         if kept.bytes.get(1) == Some(&kind::GENESIS) {
             return Ok(());
@@ -70,7 +71,7 @@ impl Watch {
     }
 
     fn note_version(&mut self, version: &Arc<Version>) {
-        // Agents may know of it before any partition is ruled by it.
+        // Agents may know the version before any partition is ruled under it.
         self.copies.insert(version.number, copies_version(version));
         let ignored = |name: &&str| version.limits.namespace_of(name).ignore_configured;
         let ignored = COPIES.into_iter().filter(ignored);
@@ -96,14 +97,14 @@ impl Watch {
     }
 }
 
-/// The version that a record takes to be in force.
+/// The version that a record expects to be in force.
 fn expected_by(bytes: &[u8]) -> Option<u64> {
     let act = Amendment::decode(bytes).map(|act| act.expected);
     let document = || LimitsDocument::decode(bytes).map(|document| document.expected);
     act.or_else(|_| document()).ok()
 }
 
-/// Who wins is whoever expected the version that is in force, and nobody else.
+/// Checks that a record wins exactly if it expected the version that is in force.
 fn check_race(
     newest: u64,
     offset: u64,
@@ -124,7 +125,7 @@ fn check_race(
         Some(Entered::Void {
             why: Void::Nothing, ..
         }) => newest == 0 && expected == Some(0),
-        // What is pushed here is right and one chunk.
+        // The documents pushed here are valid and have one chunk.
         _ => false,
     };
     match is_right {
@@ -164,15 +165,15 @@ mod tests {
         };
         assert!(check(2, 3, 2, version(3)));
         assert!(check(3, 4, 2, lost(2, 3)));
-        // Both win.
+        // Both records win.
         assert!(!check(3, 4, 2, version(4)));
         assert!(
             !check(3, 4, 2, lost(2, 9)),
             "another is said to be in force"
         );
-        // Nobody does.
+        // Neither record wins.
         assert!(!check(2, 3, 2, lost(2, 2)));
-        // It is not where it says.
+        // The version's number is not the record's offset.
         assert!(!check(2, 4, 2, version(5)));
         let void = |why| Entered::Void { push: 1, why };
         assert!(check(0, 3, 0, void(Void::Nothing)));

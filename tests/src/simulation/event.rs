@@ -1,7 +1,7 @@
-//! What can happen in the world: one closed list.
+//! The events of the simulated world: one closed list.
 //!
-//! Knows nothing of what follows from it. What stays true: whatever is meant for a process names its life, so
-//! that it never reaches the next one.
+//! Knows nothing of their effects. What stays true: an event for a process names the process's life, so that it
+//! never reaches a later process.
 
 use bytes::Bytes;
 use tollgate_agent::simulation::Happening;
@@ -11,7 +11,7 @@ use tollgate_shared::wire::frame::Topic;
 
 use super::operators::Does;
 
-/// Something that happens at a time.
+/// An event at an instant.
 #[derive(Debug)]
 pub enum Event {
     /// A fault begins.
@@ -22,179 +22,179 @@ pub enum Event {
     AgentStarts(usize),
     /// Services call an agent.
     Calls(usize, u64),
-    /// An agent's flusher comes by.
+    /// An agent's flusher runs.
     Flush(usize, u64),
-    /// An agent's network thread looks at the time.
+    /// An agent's network thread checks the time.
     AgentTick(usize, u64),
-    /// A link is tried.
+    /// An agent tries to connect a link.
     LinkTried {
-        /// Whose.
+        /// The agent.
         agent: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// To whom.
+        /// The aggregator.
         owner: usize,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u64,
     },
-    /// A feed is tried.
+    /// An agent tries to connect a feed.
     FeedTried {
-        /// Whose.
+        /// The agent.
         agent: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Of whom.
+        /// The aggregator.
         owner: usize,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u64,
     },
-    /// Something comes over a connection of an agent.
+    /// Something arrives on a connection of an agent.
     AgentHears {
-        /// Who.
+        /// The agent.
         agent: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Over which connection.
+        /// The connection.
         connection: u64,
-        /// What.
+        /// The arrival.
         happening: Happening,
     },
-    /// An owner's process starts.
+    /// An aggregator's process starts.
     OwnerStarts(usize),
-    /// An owner reads its limits file.
+    /// An aggregator reads its limits file.
     OwnerReads(usize),
-    /// An operator tells an owner to do something.
+    /// An operator asks an aggregator for an act.
     OwnerAsked {
-        /// Whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// What.
+        /// The kind of act.
         does: Does,
-        /// What it is done to is drawn from this.
+        /// The object of the act is drawn from this number.
         draw: u64,
     },
-    /// A message comes over a connection of an owner.
+    /// A message arrives on a connection of an aggregator.
     OwnerHears {
-        /// Who.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Over which connection.
+        /// The connection.
         connection: u64,
-        /// What.
+        /// The message.
         message: Bytes,
     },
-    /// A subscription comes over a feed's connection.
+    /// A subscription arrives on a feed's connection.
     Subscribes {
-        /// At whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Over which connection.
+        /// The connection.
         connection: u64,
-        /// What.
+        /// The topic.
         topic: Topic,
     },
-    /// The end of an owner's turn, if it is still the one that is due.
+    /// An aggregator's turn ends, if this is still the turn that is due.
     OwnerTurn {
-        /// Whose.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
     },
-    /// The log says something to an owner.
+    /// Events of the log arrive at an aggregator.
     OwnerLog {
-        /// To whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// What.
+        /// The events.
         events: Vec<LogEvent>,
     },
-    /// The journal of an owner takes a turn.
+    /// An aggregator's journal takes a turn.
     JournalTurn {
-        /// Whose.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
     },
-    /// The shared log takes what an owner appends.
+    /// The shared log accepts an aggregator's appends.
     SharedAppends {
-        /// Whose.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
     },
-    /// The shared log delivers to an owner.
+    /// The shared log delivers records to an aggregator.
     SharedDelivers {
-        /// To whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
     },
-    /// The shared log answers an owner.
+    /// The shared log's answers arrive at an aggregator.
     SharedAnswers {
-        /// Whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// What.
+        /// The answers.
         answers: Vec<LogEvent>,
     },
-    /// A snapshot has been written, or could not be.
+    /// The writing of a snapshot succeeded or failed.
     SnapshotWritten {
-        /// Whose.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Of which partition.
+        /// The partition.
         partition: u32,
     },
-    /// An owner is told that a partition is its own.
+    /// An aggregator learns that a partition is assigned to it.
     Assigned {
-        /// Who.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Which.
+        /// The partition.
         partition: u32,
     },
-    /// An owner is told that a partition is another's.
+    /// An aggregator learns that a partition was revoked from it.
     Revoked {
-        /// Who.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Which.
+        /// The partition.
         partition: u32,
     },
-    /// An owner that is gone is missed.
+    /// The group misses an aggregator that is gone.
     OwnerMissed {
-        /// Who.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
     },
-    /// A partition was restored.
+    /// The restore of a partition ended.
     Restored {
-        /// By whom.
+        /// The aggregator.
         owner: usize,
-        /// In which life.
+        /// Its life.
         life: u64,
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// As it was asked.
+        /// The number of the attempt.
         attempt: u64,
         /// The limits that were known.
         known: Box<Known>,
     },
-    /// An agent's process goes on after it stood still.
+    /// An agent's process continues after a freeze.
     AgentGoesOn(usize),
-    /// The same of an owner's.
+    /// An aggregator's process continues after a stall.
     OwnerGoesOn(usize),
-    /// State is held against the second engine's.
+    /// State is compared with the second engine's.
     Checked,
-    /// The end.
+    /// The simulation ends.
     End,
 }

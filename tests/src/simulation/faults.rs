@@ -1,213 +1,213 @@
-//! What goes wrong, and when.
+//! Faults, and their times.
 //!
-//! Knows nothing of what a fault does, or of how faults are drawn (`draw_faults`).
+//! Knows nothing of the effects of a fault, nor of how faults are drawn (`draw_faults`).
 
 use serde::{Deserialize, Serialize};
 
 use super::operators::Does;
 
-/// A direction between an agent and an owner.
+/// A direction between an agent and an aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
-    /// What the agent says over its link.
+    /// From the agent, over its link.
     Up,
-    /// What it is answered.
+    /// To the agent, over its link.
     Down,
-    /// The feed.
+    /// To the agent, over the feed.
     Feed,
 }
 
-/// All ways.
+/// All directions.
 pub const WAYS: [Way; 3] = [Way::Up, Way::Down, Way::Feed];
 
-/// One way between an agent and an owner.
+/// One direction between one agent and one aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     /// The agent.
     pub agent: usize,
-    /// The owner.
+    /// The aggregator.
     pub owner: usize,
-    /// Which way.
+    /// The direction.
     pub way: Way,
 }
 
-/// A direction between an owner and the log that several share.
+/// A direction between an aggregator and a shared log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogWay {
-    /// What it appends.
+    /// The aggregator's appends.
     Appends,
-    /// What it is answered.
+    /// The answers to them.
     Answers,
-    /// What is delivered to it.
+    /// Deliveries of records.
     Deliveries,
 }
 
 /// All directions.
 pub const LOG_WAYS: [LogWay; 3] = [LogWay::Appends, LogWay::Answers, LogWay::Deliveries];
 
-/// Whose wall clock.
+/// The host of a wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
-    /// An agent's.
+    /// An agent's clock.
     Agent(usize),
-    /// An owner's.
+    /// An aggregator's clock.
     Owner(usize),
-    /// That which the log is stamped by.
+    /// The clock that stamps the log's records.
     Log,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Fault {
-    /// Messages of an edge are lost, so many in a million.
+    /// An edge loses this many of a million messages.
     Loss(Edge, u32),
-    /// Messages of an edge come twice.
+    /// An edge delivers this many of a million messages twice.
     Duplication(Edge, u32),
-    /// Messages of an edge overtake each other, by so much.
+    /// Messages of an edge overtake each other by up to this many microseconds.
     Reordering(Edge, u64),
-    /// Messages of an edge are late by up to so much.
+    /// Messages of an edge are late by up to this many microseconds.
     Delay(Edge, u64),
-    /// Nothing comes through an edge; it comes when that is over, or never.
+    /// An edge is cut. Its messages arrive after the cut, or never.
     Cut {
-        /// Which.
+        /// The edge.
         edge: Edge,
-        /// Whether what was sent is lost.
+        /// Whether messages are lost.
         lost: bool,
     },
-    /// An owner's process stands still.
+    /// An aggregator's process is frozen.
     Stall {
-        /// Which.
+        /// The aggregator.
         owner: usize,
     },
-    /// An owner's process ends, between two steps or within an operation of its disk.
+    /// An aggregator's process ends, between two effects or within an operation of its disk.
     Crash {
-        /// Which.
+        /// The aggregator.
         owner: usize,
-        /// After so many effects, or operations of the disk.
+        /// After this many effects, or operations of the disk.
         after: u64,
-        /// Within a disk operation.
+        /// Whether it ends within a disk operation.
         in_disk: bool,
-        /// The machine goes down with it.
+        /// Whether the machine loses power.
         power: bool,
     },
-    /// An owner's process is asked to end, and does so in order; another comes when the fault is over.
+    /// An aggregator's process shuts down in order on request; another starts when the fault is over.
     Stop {
-        /// Which.
+        /// The aggregator.
         owner: usize,
-        /// The machine goes down when it has ended.
+        /// Whether the machine loses power after the shutdown.
         power: bool,
     },
-    /// The process of a journal's owner ends, and those that come next end while they open the journal.
+    /// The process of an aggregator with a journal ends, and the next ones end while they open the journal.
     CrashInOpening {
-        /// Which.
+        /// The aggregator.
         owner: usize,
-        /// So many of them.
+        /// How many processes end so.
         times: u32,
-        /// Each within one of so many operations of its disk.
+        /// Each ends within one of this many operations of its disk.
         within: u64,
-        /// The machine goes down with each.
+        /// Whether the machine loses power each time.
         power: bool,
     },
-    /// An agent's process ends; another comes when the fault is over.
+    /// An agent's process ends; another starts when the fault is over.
     Die {
-        /// Which.
+        /// The agent.
         agent: usize,
     },
-    /// An agent's process stands still.
+    /// An agent's process is frozen.
     Freeze {
-        /// Which.
+        /// The agent.
         agent: usize,
     },
-    /// An agent's wall clock is off while this lasts.
+    /// An agent's wall clock is wrong during the fault.
     AgentClock {
-        /// Which.
+        /// The agent.
         agent: usize,
-        /// By how much.
+        /// The error.
         by_us: i64,
     },
-    /// An owner's wall clock is off while this lasts. Nothing is ruled by it.
+    /// An aggregator's wall clock is wrong during the fault. No ruling depends on it.
     OwnerClock {
-        /// Whose.
+        /// The aggregator.
         owner: usize,
-        /// By how much.
+        /// The error.
         by_us: i64,
     },
-    /// The clock that the log is stamped by is off while this lasts.
+    /// The clock that stamps the log's records is wrong during the fault.
     LogClock {
-        /// By how much.
+        /// The error.
         by_us: i64,
     },
-    /// A wall clock stands still while this lasts, and goes on from there.
+    /// A wall clock stops during the fault, and continues from there.
     ClockStops(Whose),
-    /// The log's disk has so much room left.
+    /// The log's disk has little room left.
     DiskFull {
-        /// Bytes.
+        /// The room in bytes.
         room_bytes: u64,
     },
-    /// The log refuses appends, so many in a million; of those so many are taken all the same.
+    /// The log refuses some appends, and still stores some of those.
     Appends {
-        /// Refused.
+        /// Refused of a million appends.
         refused_ppm: u32,
-        /// Of a million refused, taken.
+        /// Stored of a million refused appends.
         taken_ppm: u32,
     },
     /// The log's disk cannot make anything durable.
     SyncsFail,
-    /// Nothing comes through between one owner and the log that several share, in one direction.
+    /// One direction between one aggregator and the shared log is cut.
     LogCut {
-        /// Which.
+        /// The aggregator.
         owner: usize,
-        /// Which way.
+        /// The direction.
         way: LogWay,
-        /// Whether the owner gives up what waits, and takes it for refused.
+        /// Whether the aggregator drops waiting requests and treats them as refused.
         lost: bool,
     },
     /// Snapshots cannot be written.
     NoSnapshots,
-    /// The log is slow: its answers to appends are late by up to so much.
+    /// The log is slow: it answers appends late.
     SlowLog {
-        /// By how much.
+        /// By up to this many microseconds.
         by_us: u64,
     },
-    /// Appends to the log of a fleet are late, by up to so much, and lost where who sent them is gone by then.
+    /// Appends to the log of a fleet are late, and are lost if their sender is gone by then.
     SlowAppends {
-        /// By how much.
+        /// By up to this many microseconds.
         by_us: u64,
     },
-    /// The log lets go of what is older than the newest snapshots, but for so many records.
+    /// The log deletes records older than the newest snapshots, except for some.
     Retention {
-        /// So many are left all the same.
+        /// The number of older records that are left.
         records: u64,
     },
-    /// The topic of the hits is made anew: nothing of it is left.
+    /// The topic of the hits is recreated: all its records are gone.
     TopicAnew,
-    /// An operator hands a document to all owners at once.
+    /// An operator pushes a document to all aggregators at once.
     Push {
-        /// Which of the plan's documents.
+        /// The index of the document in the plan.
         document: usize,
     },
-    /// An operator does something by hand, and tells an owner.
+    /// An operator asks an aggregator for an act by hand.
     Act {
-        /// Whom.
+        /// The aggregator.
         owner: usize,
-        /// What.
+        /// The kind of act.
         does: Does,
-        /// What it is done to is drawn from this when the time has come.
+        /// The object of the act is drawn from this number at the time of the act.
         draw: u64,
     },
-    /// A partition of a fleet is given to another owner.
+    /// A partition of a fleet is assigned to another aggregator.
     Move {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// To whom.
+        /// The new aggregator.
         to: usize,
-        /// How much later the one before hears of it.
+        /// How much later the previous aggregator learns of it.
         late_us: u64,
     },
-    /// Somebody calls far more than usual.
+    /// The services of an agent call far more than usual.
     Burst {
-        /// Which agent.
+        /// The agent.
         agent: usize,
         /// How many times more.
         times: u64,
@@ -215,7 +215,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What kinds there are, by name.
+    /// The names of all kinds of faults.
     pub const KINDS: [&str; 28] = [
         "messages lost",
         "messages doubled",
@@ -247,7 +247,7 @@ impl Fault {
         "burst of calls",
     ];
 
-    /// Of which kind it is: one of [`Self::KINDS`].
+    /// The name of the fault's kind: one of [`Self::KINDS`].
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Loss(..) => "messages lost",
@@ -286,10 +286,10 @@ impl Fault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Episode {
-    /// From.
+    /// Its begin.
     pub from_us: u64,
-    /// To.
+    /// Its end.
     pub to_us: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }

@@ -1,6 +1,6 @@
-//! Records of the log, as the independent model takes them.
+//! Converts records of the log into inputs of the independent model.
 //!
-//! Knows nothing of what the model says of them.
+//! Knows nothing of the model's answers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -39,7 +39,7 @@ pub(super) fn feed_hits(
     feed_entries(model, offset, kept, &batch.sender, entries)
 }
 
-/// A record of an agent without hits.
+/// Feeds a record of an agent without hits.
 pub(super) fn feed_sender(
     model: &mut model::PartitionModel,
     offset: u64,
@@ -85,14 +85,14 @@ pub(super) fn feed_totals(
     })
 }
 
-/// What pointers may bring in, by version: limits, and what operators did by hand.
+/// Versions that limits activations may bring, by number: limits, and operators' acts.
 pub(super) struct Brought<'a> {
     pub limits: &'a BTreeMap<u64, model::Limits>,
     pub made: &'a BTreeMap<u64, Arc<Made>>,
     pub book: &'a LimitsBook,
 }
 
-/// A pointer, with the versions up to its own, in order.
+/// Feeds a limits activation, with the versions up to its own, in order.
 pub(super) fn feed_pointer(
     model: &mut model::PartitionModel,
     (offset, kept): (u64, &Kept),
@@ -108,7 +108,7 @@ pub(super) fn feed_pointer(
         let up_to = |end: u64| (Bound::Excluded(known), Bound::Included(end));
         let mut acts = brought.made.range(up_to(version));
         let act = acts.find(|(_, made)| !made.act.is_limits());
-        // Limits up to the next act come at once, as where there is none.
+        // All limits up to the next act are applied at once, as if there were no acts.
         let limits = brought
             .limits
             .range(up_to(act.map_or(version, |(at, _)| *at)));
@@ -130,7 +130,7 @@ pub(super) fn feed_pointer(
         known = version;
         if let Some((at, made)) = act {
             let limits = brought.book.get(*at).map(|version| &version.limits);
-            // Copies are none of the model's business.
+            // This model does not cover copies.
             let wanted = |resource: &str, domain: &str| {
                 !COPIES.contains(&resource)
                     && partition_of_pair(resource, domain, partitions) == partition

@@ -1,8 +1,9 @@
-//! A fleet: partitions are shared out among owners, come and go, and are restored from common snapshots.
+//! A fleet: partitions are divided among aggregators, are assigned and revoked, and are
+//! restored from common snapshots.
 //!
-//! Of two groups each rules all partitions. What a consumer group is to the real one; the `state` topic is
-//! `state_topic`. Whoever is to rule a partition next is told before, after or while the one before is told to let
-//! go, so that a partition has two owners at times and none at others. Knows nothing of rules.
+//! Each of two groups rules all partitions. This stands in for a consumer group; `state_topic` stands in for the
+//! `state` topic. The next aggregator of a partition learns of it before, after or while the previous one learns of
+//! its loss, so that at times two aggregators rule a partition and at times none does. Knows nothing of rules.
 
 use tollgate_engine::engine::SnapshotFault;
 use tollgate_log::Chunks;
@@ -24,8 +25,8 @@ impl World {
         &mut self.assigned[group][partition as usize]
     }
 
-    /// Writes a snapshot to the `state` topic, and says whether that is known; with `is_cut`, its writer ends in the
-    /// middle of it, or the topic takes no more.
+    /// Writes a snapshot to the `state` topic. Returns whether it was written completely; with `is_cut`, the writer
+    /// ends in the middle, or the topic stops accepting.
     pub(super) fn write_snapshot(
         &mut self,
         owner: usize,
@@ -57,12 +58,12 @@ impl World {
         is_whole
     }
 
-    /// Whether an owner is the one of its group that is to rule a partition.
+    /// Whether a partition is assigned to an aggregator within its group.
     pub(super) fn is_assigned(&self, owner: usize, partition: u32) -> bool {
         self.assigned[self.group_of(owner)][partition as usize] == Some(owner)
     }
 
-    /// An owner is there: it is given what nobody rules, and a share of the rest.
+    /// An aggregator joins: it is assigned all partitions that no live aggregator rules, and a share of the rest.
     pub(super) fn owner_joins(&mut self, owner: usize) {
         self.step(owner, CoreEvent::Assigned(Vec::new()));
         for partition in 0..self.plan.partitions {
@@ -75,7 +76,7 @@ impl World {
         }
     }
 
-    /// A partition is another's from now on; who has it hears of that so much later.
+    /// Assigns a partition to another aggregator; the previous one learns of it `late_us` later.
     pub(super) fn move_partition(&mut self, partition: u32, to: usize, late_us: u64) {
         if !self.owners[to].is_up() {
             return;
@@ -111,7 +112,7 @@ impl World {
     }
 
     pub(super) fn assigned_to(&mut self, owner: usize, life: u64, partition: u32) {
-        // It may have gone on to another meanwhile.
+        // The partition may have been assigned to another aggregator meanwhile.
         if self.owners[owner].life == life && self.is_assigned(owner, partition) {
             self.step(owner, CoreEvent::Assigned(vec![partition]));
         }
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// A group has missed an owner for long enough: what it ruled goes to others.
+    /// The group has missed an aggregator for long enough: its partitions are assigned to others.
     pub(super) fn owner_missed(&mut self, owner: usize, life: u64) {
         if !self.plan.fleet || self.owners[owner].life != life || self.owners[owner].is_up() {
             return;
@@ -147,7 +148,7 @@ impl World {
         }
     }
 
-    /// A partition is restored from its newest snapshot that looks whole.
+    /// Restores a partition from its newest snapshot that looks whole.
     pub(super) fn restored(
         &mut self,
         owner: usize,

@@ -1,14 +1,14 @@
-//! Whether an agent's calls are guarded, by what came over the wire and not by what it says.
+//! Whether an agent's calls are guarded, judged by the messages on the wire and not by the agent's own marks.
 //!
 //! ```text
-//! the newest watermark of partition 3 came at 7.0 s, marked as current
-//! a call at 7.4 s     guarded, where all is well: its excess is debt
-//! a call at 8.2 s     unguarded, whatever else: nobody owes what was let through while nobody was heard
+//! the newest watermark of partition 3 arrived at 7.0 s, marked as current
+//! a call at 7.4 s     guarded, if there are no faults: its excess is debt
+//! a call at 8.2 s     unguarded in any case: its excess is no debt
 //! ```
 //!
-//! Law 8 binds guarded calls alone, so an agent that marked all of them unguarded would be bound by
-//! nothing. Knows nothing of what entries say. What stays true: between what is surely guarded and what is
-//! surely not lies a part that is not judged.
+//! Law 8 binds guarded calls only, so an agent that marked all its calls as unguarded would be bound by
+//! nothing. Knows nothing of the marks of entries. What stays true: calls that are neither surely guarded nor
+//! surely unguarded are not judged.
 
 use std::collections::BTreeMap;
 
@@ -22,37 +22,37 @@ use super::documents::{DOMAINS, RESOURCES};
 use super::held::SETTLED_AFTER_US;
 use super::world::World;
 
-/// For how long a current watermark guards.
+/// How long a current watermark guards.
 const GUARDED_US: u64 = 1_000_000;
 
-/// What clocks may drift over that time, and how old a call's stamp may be.
+/// By how much clocks may drift over that time, plus the age that a call's stamp may have.
 const ROUNDED_US: u64 = 20_000;
 
-/// What is not known of how late a frame was, with room.
+/// The uncertainty of how late a frame was, with a margin.
 const LATE_US: u64 = 300_000;
 
-/// What is known of a call.
+/// What the simulation knows of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Surely guarded.
     Guarded,
-    /// Surely not.
+    /// Surely unguarded.
     Unguarded,
-    /// It may be either.
+    /// Either.
     Unknown,
 }
 
-/// What one process was told of partitions.
+/// The watermarks that one process received.
 #[derive(Debug, Default)]
 pub(super) struct CurrentNews {
-    /// The greatest watermark, and when it came.
+    /// The greatest watermark, and when it arrived.
     newest: BTreeMap<u32, (Place, u64)>,
-    /// When one that was marked as current came last.
+    /// When a watermark marked as current last arrived.
     current_us: BTreeMap<u32, u64>,
 }
 
 impl CurrentNews {
-    /// Something comes to the agent.
+    /// Notes an arrival at the agent.
     pub(super) fn comes(&mut self, happening: &Happening, now_us: u64) {
         match happening {
             Happening::FeedSaid { frame, .. } => {
@@ -63,7 +63,7 @@ impl CurrentNews {
             Happening::LinkSaid { message, .. } => {
                 if let Ok(FromAggregator::Snapshot(snapshot)) = FromAggregator::decode(message) {
                     self.take(&snapshot.evidence, now_us);
-                    // What a snapshot shows is taken with its last part, whichever part said it.
+                    // A snapshot's watermarks take effect with its last part, whichever part carried them.
                     self.current_us
                         .values_mut()
                         .for_each(|at_us| *at_us = now_us);
@@ -88,10 +88,10 @@ impl CurrentNews {
 }
 
 impl World {
-    /// Whether a call of an agent is guarded that it makes now.
+    /// Whether a call that an agent makes now is guarded.
     pub(super) fn guard_of(&self, agent: usize, (r, d): (usize, usize)) -> Guard {
         let partition = partition_of_pair(RESOURCES[r], DOMAINS[d], self.plan.partitions);
-        // Where all is well every watermark is current, whatever its mark says.
+        // Without faults every watermark is current, whatever its mark.
         if self.is_well(agent) && self.is_guarded(agent, (r, partition)) {
             return Guard::Guarded;
         }
@@ -99,10 +99,10 @@ impl World {
         let current_us = news.current_us.get(&partition).copied();
         let is_long_ago =
             current_us.is_none_or(|at_us| at_us + GUARDED_US + ROUNDED_US < self.now_us);
-        // A host that goes on does everything that waited at one instant: a call before the news is not told
-        // from one after it.
+        // A host that continues handles everything that waited at one instant: a call before the watermark
+        // cannot be told from one after it.
         let goes_on_us = self.agents[agent].frozen_until_us + ROUNDED_US;
-        // Entries are told apart by their stamps, which all are the same while the wall clock stands still.
+        // Stamps distinguish entries, and are all equal while the wall clock is stopped.
         let is_told_apart = goes_on_us < self.now_us && !self.agents[agent].clock.stands_still();
         match is_long_ago && is_told_apart {
             true => Guard::Unguarded,
@@ -110,8 +110,8 @@ impl World {
         }
     }
 
-    /// Whether faults are over, owners have caught up, so that all they say is current, and what they say
-    /// comes in time.
+    /// Whether faults are over, aggregators have caught up, so that all their watermarks are current, and
+    /// their messages arrive in time.
     fn is_well(&self, agent: usize) -> bool {
         let settled_us = self.plan.calm_us() + SETTLED_AFTER_US;
         let since_us = self.hears_in_order_since(agent);

@@ -1,12 +1,13 @@
-//! What an agent has heard it refuses by, and by nothing older.
+//! An agent refuses by the statements that it has received, and by no older ones.
 //!
 //! ```text
-//! denied @17 until E, heard without a gap up to 23       before E: refused, and @17 is named
+//! denied @17 until E, received without a gap up to 23      before E: refused, and the refusal names @17
 //! ```
 //!
-//! That is stricter than leniency, which lets an agent forget: of two statements about a scope the one of the
-//! greater place holds, whatever comes first, twice or late. Knows nothing of frames. What stays true: what is
-//! near its end, and what was stated before the log's clock was right again that jumped or stood still, is left out.
+//! That is stricter than leniency, which lets an agent forget: of two statements about a scope the one with
+//! the greater log position holds, in any order of arrival, duplicated or late. Knows nothing of frames. What
+//! stays true: denials near their end are left out, and so are statements from before the log's clock was
+//! right again after a jump or stop.
 
 use tollgate_model::log::{ScopeName, Statement};
 use tollgate_shared::names::partition_of_pair;
@@ -18,29 +19,30 @@ use super::faults::{Episode, Fault, Whose};
 use super::ticks::{ticks_come_again_us, ticks_late_us};
 use super::world::World;
 
-/// How long a denial has still to last: what is not known of how late a frame was, with room.
+/// How long a denial must still last to be checked: the uncertainty of how late a frame was, with a margin.
 const LEFT_US: u64 = 2_500_000;
 
-/// What clocks may be apart over the time of an answer, and what is rounded.
+/// By how much clocks may differ over the time of an answer, including rounding.
 const ROUNDED_US: u64 = 100_000;
 
-/// How long it takes, when something comes to a partition again, until agents have heard of it.
+/// When a partition gets records again: how long it takes until agents have received statements from it.
 const GOES_ON_WITHIN_US: u64 = 5_000_000;
 
-/// How long after nothing came through what was held up may be told.
+/// How long after the end of a cut the held messages may still be arriving.
 const TOLD_WITHIN_US: u64 = 1_000_000;
 
-/// How long after the log's clock is right again, or its topic was made anew, its time may not go on as true time does.
+/// How long log time may differ from the course of true time after the log's clock is right
+/// again, or its topic was recreated.
 const IN_ORDER_WITHIN_US: u64 = 2_000_000;
 
-/// Who keeps fewer denials than there are scopes may have had no room.
+/// An agent that keeps fewer denials than there are scopes may have had no room.
 pub(super) const ROOM: usize = 100;
 
-/// No frame heard for so long, and leases may run out.
+/// After this long without a frame, leases may run out.
 pub(super) const HEARD_WITHIN_US: u64 = 30_000_000;
 
 impl World {
-    /// Takes note of partitions to which nothing came for long, or which nobody ruled for as long.
+    /// Notes partitions that got no record for long, or that no aggregator ruled for as long.
     pub(super) fn look_for_still_partitions(&mut self) {
         for partition in 0..self.plan.partitions {
             let mut owners = (0..self.owners.len()).filter(|owner| {
@@ -59,8 +61,9 @@ impl World {
         }
     }
 
-    /// Where nothing reaches the log, or nobody rules it, nothing is news, and leases run out as well; until the next
-    /// frames, when it goes on, and where an agent is cut off just then, until those come through.
+    /// Whether a partition stands still: if nothing reaches the log, or no aggregator rules it, there are no new
+    /// watermarks, and leases run out too. This lasts until the next frames after it continues and, if the agent is
+    /// cut off just then, until those arrive.
     fn is_still(&self, agent: usize, partition: u32) -> bool {
         let Some(seen_us) = self.still_us.get(&partition).copied() else {
             return false;
@@ -104,24 +107,25 @@ impl World {
         }
     }
 
-    /// Whether an agent has lacked the frames of some owner for so long that leases may run out, whatever it
-    /// hears from others, and by other ways; or what it asks for when an owner is another, or the answers.
+    /// Whether an agent has lacked the frames of some aggregator for so long that leases may run out, whatever
+    /// it receives from others or by other ways; or its requests after a change of the ruling aggregator, or
+    /// their answers, were cut as long.
     fn is_cut_for_long(&self, agent: usize) -> bool {
-        // What was held comes when the cut is over, and a feed that was opened anew tells all soon after.
+        // Held messages arrive when the cut is over, and a reopened feed repeats everything soon after.
         let is_on = |one: &Episode| {
             one.from_us + HEARD_WITHIN_US < self.now_us && self.now_us < one.to_us + HEARD_WITHIN_US
         };
         self.cuts_of(agent).any(is_on)
     }
 
-    /// All that cut an agent off from an owner, one way or the other.
+    /// All cuts between an agent and an aggregator, in any direction.
     fn cuts_of(&self, agent: usize) -> impl Iterator<Item = &Episode> {
         let all = self.plan.episodes.iter();
         all.filter(move |one| matches!(one.fault, Fault::Cut { edge, .. } if edge.agent == agent))
     }
 
-    /// Since when the log's clock is right and its topic the same; none: it is not. What was stated before that may
-    /// have been over early for some.
+    /// Since when the log's clock has been right and its topic the same; `None`: it is not so now. A denial stated
+    /// before that may have ended early for some agents.
     pub(super) fn log_in_order_since_us(&self) -> Option<u64> {
         let begun = self.plan.episodes.iter();
         let mut begun = begun.filter(|one| one.from_us <= self.now_us);
@@ -132,19 +136,19 @@ impl World {
             Fault::TopicAnew => Some(since_us.max(one.from_us)),
             _ => Some(since_us),
         })?;
-        // Until a tick has come since then an owner goes by one of before.
+        // Until a tick has come since then, an aggregator goes by an earlier one.
         Some(match since_us {
             0 => 0,
             since_us => ticks_come_again_us(&self.watch.without_ticks, since_us),
         })
     }
 
-    /// Whether an agent answers rightly for a pair that it knows to be denied since the log is in order; none: it knows
-    /// of no such denial.
+    /// Whether an agent's answer is right for a pair that it knows to be denied since the log is in order.
+    /// `None`: it knows of no such denial.
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// If the answer is wrong.
     fn refuses_by_what_it_heard(
         &self,
         agent: usize,
@@ -162,18 +166,19 @@ impl World {
         let process = host.process.as_ref()?;
         let heard = process.heard_upto(resource, partition)?;
         let generation = ruled.generation_of(statement.place.offset);
-        // By faults that are each shorter than that a lease may run out, too.
+        // A lease may also run out because of several faults that are each shorter.
         let news_us = host.news.get(&(r, partition)).map(|(_, at_us)| *at_us)?;
         if news_us + HEARD_WITHIN_US < self.now_us {
             return None;
         }
         let is_known = (generation, statement.place.offset) < (heard.generation, heard.offset);
-        // Of an older log nothing may hold any more, nor of an end that is lost and not begun anew yet.
+        // Statements of an older log may no longer hold, nor statements from the lost end
+        // of a log before its new begin.
         let is_of_this = heard.generation == generation
             && heard.offset <= ruled.taken.len() as u64
             && ruled.log.is_some_and(|log| log.generation == generation)
             && process.known_log(partition) == ruled.log;
-        // By the asking that took longest the agent knows when at the earliest a frame was sent.
+        // From its slowest hello the agent knows the earliest instant at which a frame was sent.
         let left_us = LEFT_US.max(host.slowest_answer_us + ROUNDED_US);
         let lasts = self.lasts(partition, statement, since_us, left_us);
         if !is_known || !is_of_this || self.is_still(agent, partition) || !lasts {
@@ -193,7 +198,7 @@ impl World {
             }
             Err(denied) => denied,
         };
-        // Where the whole resource is denied too, that may be what is named.
+        // If the whole resource is denied too, the refusal may name that denial.
         let of_pair = denied.scope() == tollgate_agent::Scope::Pair;
         let older = { denied.code() }.filter(|code| of_pair && code.place.offset < place.offset);
         Some(older.map_or(Ok(()), |code| {
@@ -204,8 +209,8 @@ impl World {
         }))
     }
 
-    /// Whether a denial that was stated while the log was in order is in force for so long yet, by the log's clock and
-    /// by true time.
+    /// Whether a denial that was stated while the log was in order stays in force for `left_us` more, both by the
+    /// log's clock and by true time.
     pub(super) fn lasts(
         &self,
         partition: u32,
@@ -232,8 +237,8 @@ impl World {
             && self.now_us + early_us < cause.at_us.saturating_add(lasted_us)
     }
 
-    /// How late ticks of owners may have been when a denial was told: who told it took it for over by so much too
-    /// early, and so does whoever was told.
+    /// How late aggregators' ticks may have been when a denial was published: the aggregator took the denial for
+    /// over earlier by as much, and so do the agents.
     fn ticks_late_us(&self, stated_us: u64) -> u64 {
         ticks_late_us(&self.plan, |one, late_us| {
             one.from_us <= self.now_us && stated_us < one.to_us + late_us + TOLD_WITHIN_US

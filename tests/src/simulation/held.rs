@@ -1,12 +1,12 @@
-//! Law 6: what is held is counted, once; what nobody holds comes back.
+//! Law 6: each hold counts exactly once, and the copies of dead processes become free again.
 //!
 //! ```text
-//! process      hold of 2, hold of 1 ──> 3 copies of its epoch in the log, once it has been heard
-//! dies         silent for the timeout, in ticks ──> none
+//! process      hold of 2, hold of 1 ──> 3 copies of its epoch in the log, once its records are there
+//! dies         silent for the timeout, in ticks ──> 0 copies
 //! ```
 //!
-//! Looks at it from the agents' side: what the log holds is held to the model's (`copies_compare`). Knows nothing of
-//! limits. What stays true: looking changes nothing.
+//! Checks from the agents' side: `copies_compare` compares the log's holds with the model's. Knows nothing of
+//! limits. What stays true: checking changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -24,19 +24,19 @@ use super::copy_limits::COPIES;
 use super::watch::{Ruled, Watch};
 use super::world::World;
 
-/// How long after the faults owners may take to catch up, and holders to be heard or missed.
+/// How long after the faults aggregators may take to catch up, and holders to be received or missed.
 pub(super) const SETTLED_AFTER_US: u64 = 7_000_000;
 
-/// How long it takes until the silent are missed in a log whose time goes on. Where its clock was set back
-/// it stands still, and buries nobody.
+/// How long it takes until silent agents are missed, in a log whose time advances. After its clock was set back,
+/// log time stands still, and no agent is missed.
 const MISSED_WITHIN_US: u64 = 4_000_000;
 
-/// How long a word about a hold may be on its way to the log in the calm.
+/// How long an operation on a hold may be under way to the log in the quiescent phase.
 const ON_ITS_WAY_US: u64 = 600_000;
 
-/// Within so long what the dead held is back, where nothing else is wrong: the timeout of an agent that is not
-/// heard is two seconds of the log's time, and half a second is promised for the ticks that count them and for what
-/// is on its way. The longest that was seen over 10^5 deaths is 2.40 s.
+/// The copies of a dead process are free again within this time, if nothing else is wrong: the timeout of a silent
+/// agent is two seconds of log time, and half a second is promised for the ticks that count them and for messages
+/// under way. The longest time observed over 10^5 deaths is 2.40 s.
 pub const BACK_WITHIN_US: u64 = 2_500_000;
 
 /// An agent's process that died while it held copies.
@@ -46,24 +46,24 @@ pub struct Death {
     pub agent: usize,
     /// Its epoch.
     pub epoch: u128,
-    /// When.
+    /// The instant.
     pub at_us: u64,
 }
 
-/// How long it took until what the dead had held was back.
+/// How long it took until the copies of dead processes were free again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Returns {
-    /// Agents that died while they held something.
+    /// Agents that died while they held copies.
     pub kills: u64,
-    /// The longest time, in microseconds, from a death until nothing of it counts.
+    /// The longest time, in microseconds, from a death until none of its copies counts.
     pub longest_us: u64,
 }
 
-/// What was said about the scopes of one resource of copies: by scope, in order, until when it is denied, if it is.
-/// Who is banned is denied until then, what is full until it has room.
+/// The statements about the scopes of one resource of copies: by scope, in order, the end of the denial if there is
+/// one. A banned domain is denied until the ban's end, a full scope until it has room.
 pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
-/// Whether any of these versions has a domain in a group.
+/// Whether a domain is in a group in any of these versions.
 pub(super) fn is_member<'a>(
     all: impl IntoIterator<Item = &'a CopiesVersion>,
     (resource, group): (&str, &str),
@@ -77,7 +77,7 @@ pub(super) fn is_member<'a>(
 }
 
 impl Ruled {
-    /// Takes note of what was said of copies.
+    /// Notes the statements about copies.
     pub(super) fn note_copies(&mut self) {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
@@ -123,13 +123,13 @@ impl Ruled {
     ///
     /// # Errors
     ///
-    /// What is counted wrongly.
+    /// A wrong count.
     pub(super) fn count_again(&self) -> Result<(), String> {
         let audit = self.engine.audit_copies();
         audit.map_err(|fault| fault.to_string())
     }
 
-    /// Copies of an epoch that count.
+    /// The copies of an epoch that count.
     pub fn counted(&self, resource: &str, agent: &str, epoch: u128) -> u64 {
         let found = self.engine.copies().find(|(name, _)| ***name == *resource);
         found.map_or(0, |(_, copies)| {
@@ -140,17 +140,17 @@ impl Ruled {
 }
 
 impl Watch {
-    /// Counts everything again, of logs that were cut since, too.
+    /// Counts everything again, also in logs that lost records since.
     ///
     /// # Errors
     ///
-    /// What is counted wrongly.
+    /// A wrong count.
     pub(super) fn count_again(&self) -> Result<(), String> {
         let mut all = self.ruled.iter().chain(&self.past);
         all.try_for_each(Ruled::count_again)
     }
 
-    /// The least limit of one domain that any version ever had for a resource of copies.
+    /// The least limit of one domain that any version had for a resource of copies.
     pub(super) fn least_limit(&self, resource: &str) -> Option<u64> {
         let all = self.all_versions();
         let limits = all.filter_map(|version| version.resources.get(resource));
@@ -158,12 +158,12 @@ impl Watch {
         { limits.filter_map(|of| of.limits.limit_of(&anybody)) }.min()
     }
 
-    /// Limits of copies of all versions that there ever were.
+    /// The limits on copies of all versions so far.
     fn all_versions(&self) -> impl Iterator<Item = &CopiesVersion> {
         self.copies.values().chain(&self.lost_copies)
     }
 
-    /// Whether the second engine says this about a hold.
+    /// Whether the second engine gives this verdict.
     pub fn says_verdict(&self, verdict: &Verdict) -> bool {
         let all = self.ruled.iter().chain(&self.past);
         all.filter(|ruled| ruled.index == verdict.partition)
@@ -172,11 +172,11 @@ impl Watch {
     }
 
     /// Whether a refusal that names `code` is justified for an agent that takes the log to be `known` and has
-    /// heard everything below `heard`.
+    /// received everything below `heard`.
     ///
     /// # Errors
     ///
-    /// Why it is not.
+    /// Why it is not justified.
     pub fn justified_copies(
         &self,
         code: Code,
@@ -193,7 +193,7 @@ impl Watch {
             let concerns = match scope {
                 Scope::Pair(name) => **name == *domain,
                 Scope::Resource => true,
-                // Who has not heard of the newest version goes by an earlier one.
+                // An agent that has not received the newest version goes by an earlier one.
                 Scope::Group(name) => is_member(self.all_versions(), (resource, name), domain),
             };
             if **of != *resource || !concerns {
@@ -221,7 +221,7 @@ impl Watch {
         Err(why.join(", "))
     }
 
-    /// Notes what was met of copies.
+    /// Counts what a record covered of copies.
     pub(super) fn cover_copies(&mut self, partition: u32, outcome: &CopiesOutcome) {
         let ruled = &self.ruled[partition as usize];
         let rulings = &ruled.rulings;
@@ -256,7 +256,7 @@ impl Watch {
 }
 
 impl World {
-    /// Takes note of a death, where anything was held.
+    /// Notes a death, if the process held anything.
     pub(super) fn holder_dies(&mut self, agent: usize) {
         let host = &mut self.agents[agent];
         let held = host.holding.held_of_all();
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// What the dead held: whether it is back, and since when.
+    /// Checks whether the copies of dead processes are free again, and since when.
     fn look_after_the_dead(&mut self, settled: bool) {
         let (now_us, partitions) = (self.now_us, self.plan.partitions);
         let mut still = Vec::new();
@@ -312,7 +312,7 @@ impl World {
         self.deaths = still;
     }
 
-    /// Law 6, now and then: what the living hold is counted; what the dead held is not for long.
+    /// Law 6, periodically: holds of live processes are counted; those of dead ones soon are not.
     pub(super) fn check_holdings(&mut self) {
         let wall = self.log_clock.wall(self.now_us);
         let ahead = |ruled: &Ruled| ruled.engine.log_time().is_some_and(|log| wall < log);
@@ -331,14 +331,14 @@ impl World {
         }
     }
 
-    /// All copies that count are somebody's who lives.
+    /// Checks that every copy that counts belongs to a live process.
     fn check_accounted_for(&mut self, resource: usize) {
         if let Some(what) = self.held_by_nobody(resource) {
             self.violated(6, "all copies are accounted for", what);
         }
     }
 
-    /// A hold that counts and whose process has ended.
+    /// A hold that counts although its process has ended.
     fn held_by_nobody(&self, resource: usize) -> Option<String> {
         let name = COPIES[resource];
         let partition = partition_of_resource(name, self.plan.partitions);
@@ -363,7 +363,7 @@ impl World {
                 continue;
             };
             self.watch.cover.see("checked: what is held is counted");
-            // What ended by its age is in use, and does not count.
+            // A hold that ended by its age may still be in use, and does not count.
             let ages = self.ends_by_age(resource);
             if held < counted || counted < held && !ages {
                 let name = COPIES[resource];
@@ -378,7 +378,7 @@ impl World {
         limits.is_some_and(|limits| limits.ends_by_age(resource))
     }
 
-    /// What the log counts of an agent's copies, and what it holds, where nothing is on its way.
+    /// The copies of an agent that the log counts and those that it holds, if nothing is under way.
     fn counted_and_held(&self, agent: usize, resource: usize) -> Option<(u64, u64)> {
         let host = &self.agents[agent];
         let process = host.process.as_ref()?;

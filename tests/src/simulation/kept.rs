@@ -1,46 +1,46 @@
-//! Plans that failed once, each with its story: they run first.
+//! Plans that failed once, each with its story; they run first.
 //!
 //! ```text
 //! kept/545.json     {"story":"2026-11-21: after a kill a power cut took …","agents":[…],…,"episodes":[…],…}
 //! ```
 //!
-//! A file a plan, as `simulate --shrink` writes it, with a story added by hand. Knows nothing of how plans are drawn.
-//! What stays true: a kept plan is data, and stays what it was however seeds are drawn.
+//! One file for each plan, as `simulate --shrink` writes it, with a story added by hand. Knows nothing of how plans
+//! are drawn. What stays true: a kept plan is data, and does not change when the generator does.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::plan::Plan;
 
-/// Where they are.
+/// The directory of the kept plans.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/simulation/kept");
 
-/// What is wrong with the file of a plan.
+/// A fault in the file of a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFault {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: cannot be read: {why}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// It is no plan.
+    /// The file is not a plan.
     #[error("{path}: is no plan: {why}")]
     Form {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: serde_json::Error,
     },
 }
 
-/// The plans that are kept in the tree, by the names of their files.
+/// All kept plans of the tree, by the names of their files.
 ///
 /// # Errors
 ///
-/// [`PlanFault`], where one has faults; a test reads them.
+/// [`PlanFault`], if a file has a fault; a test reads all files.
 pub fn in_the_tree() -> Result<Vec<Plan>, PlanFault> {
     let directory = PathBuf::from(DIRECTORY);
     let names = |entries: std::fs::ReadDir| -> io::Result<Vec<PathBuf>> {
@@ -55,7 +55,7 @@ pub fn in_the_tree() -> Result<Vec<Plan>, PlanFault> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// The plan in a file.
+/// Reads the plan in a file.
 ///
 /// # Errors
 ///

@@ -1,14 +1,16 @@
-//! How long an agent's denials may hold, by what it was told: partition by partition, of one resource's topic.
+//! How long an agent's denials may hold, by the messages that it received: partition by
+//! partition, of one resource's topic.
 //!
 //! ```text
-//! had heard of api.search, partition 3, up to @118
-//! a frame: partition 3 up to @120       its lease begins anew
-//! the same once more                    it does not: a log that stands still fails open
-//! a frame: partition 5 up to @90        that of partition 3 does not
+//! had received api.search, partition 3, up to @118
+//! a frame: partition 3 up to @120       renews its lease
+//! the same frame once more              does not: a log that stands still fails open
+//! a frame: partition 5 up to @90        does not renew the lease of partition 3
 //! ```
 //!
-//! Reads what came over the wire beside the agent, and asks it only how far it had heard. What stays true: whatever the
-//! agent may count as news counts, frames behind a gap too.
+//! Reads the messages on the wire beside the agent, and asks the agent only for the log position
+//! that it has reached. What stays true: everything counts that the agent may count as a new
+//! watermark, also frames after a gap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,22 +19,22 @@ use tollgate_shared::place::Place;
 use tollgate_shared::wire::frame::{Frame, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 
-/// What one process was told.
+/// The messages of one process.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// When news of a resource's partition came last.
+    /// When a watermark of a resource's partition last arrived.
     renewed_us: BTreeMap<(Box<str>, u32), u64>,
-    /// The resources in the parts that have come of each aggregator's snapshot.
+    /// The resources in the parts of each aggregator's snapshot that have arrived.
     parts: BTreeMap<usize, BTreeSet<Box<str>>>,
 }
 
 impl Leases {
-    /// When news of a resource's partition came last; none: never.
+    /// When a watermark of a resource's partition last arrived; `None` means never.
     pub(super) fn renewed_us(&self, resource: &str, partition: u32) -> Option<u64> {
         self.renewed_us.get(&(resource.into(), partition)).copied()
     }
 
-    /// Something comes to the agent, which has not looked at it yet.
+    /// Notes an arrival before the agent handles it.
     pub(super) fn comes(&mut self, happening: &Happening, process: &SimulatedAgent, now_us: u64) {
         match happening {
             Happening::FeedSaid { topic, frame, .. } if *topic != process.topic() => {

@@ -1,7 +1,7 @@
-//! The log in the world: the shipped journal on a disk in memory, or a log that several owners share.
+//! The log of the simulated world: the shipped journal on a disk in memory, or a log shared by several aggregators.
 //!
-//! Whatever an owner is told by the log is held against what the log was seen to take: each record once in
-//! each pass, in order, the same bytes. What was acknowledged is there after every end of the process.
+//! The log's deliveries and answers are compared with the records that it accepted: each record once in each
+//! pass, in order, with the same bytes. Acknowledged records are there after every end of the process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,33 +22,33 @@ use super::trace::hash_of;
 use super::watch::Kept;
 use super::world::{Event, World};
 
-/// Events of the log that may wait for an owner, as in the real loop.
+/// The greatest number of events of the log that may wait for an aggregator, as in the real loop.
 pub(super) const LOG_EVENTS_MAX: usize = 64;
 
-/// Where a journal is on its disk.
+/// The journal's directory on its disk.
 pub(super) const JOURNAL_DIR: &str = "journal";
 
-/// How often a journal looks after its segments.
+/// How often an idle journal takes a turn.
 const IDLE_TURN_US: u64 = 1_000_000;
 
 /// The log.
 pub enum LogHost {
-    /// The journal of the one owner.
+    /// The journal of the only aggregator.
     Journal {
         /// Its disk.
         disk: SimDisk,
-        /// How it is kept.
+        /// Its configuration.
         config: JournalConfig,
-        /// The journal; none: nobody has it open.
+        /// The journal; `None`: no process has it open.
         core: Option<Box<Journal>>,
-        /// Which boot of the machine this is.
+        /// The number of the machine's boot.
         boot: u64,
-        /// Whether the power went since it was opened last, and left it as it is while somebody writes it.
+        /// Whether the power was cut, since it was last opened, while a process had it open.
         is_cut: bool,
-        /// The generation that it was opened in last.
+        /// The generation in which it was last opened.
         generation: u32,
     },
-    /// Everybody's.
+    /// The log shared by all aggregators.
     Shared(SharedLog),
 }
 
@@ -133,7 +133,7 @@ impl LogHost {
         }
     }
 
-    /// The process that had it open is gone.
+    /// Notes that the process that had the log open is gone.
     pub(super) fn process_ends(&mut self, power: bool) {
         if let Self::Journal {
             disk,
@@ -156,7 +156,7 @@ impl LogHost {
 }
 
 impl World {
-    /// Opens the log for an owner's process that starts; how it was found.
+    /// Opens the log for an aggregator's process that starts. Returns the state in which it was found.
     pub(super) fn open_log(&mut self, owner: usize) -> Option<Start> {
         let wall = self.log_clock.wall(self.now_us);
         let LogHost::Journal {
@@ -168,7 +168,7 @@ impl World {
             generation,
         } = &mut self.log
         else {
-            // As with Kafka: who begins a partition is seen when it has been read.
+            // As with Kafka: the begin of a partition is known when it has been read.
             return Some(Start {
                 generation: 1,
                 unbegun: Vec::new(),
@@ -192,7 +192,7 @@ impl World {
                 if report.last_stop == LastStop::Clean {
                     self.watch.cover.see("journal closed in order");
                 }
-                // Who opened it before may have come to its end in that, and found the power cut first.
+                // The previous process may have ended while it opened the journal, and noticed the power cut first.
                 let power = std::mem::take(is_cut);
                 if power && config.ack == Ack::Synced {
                     self.watch.cover.see("power cut under synced");
@@ -216,7 +216,7 @@ impl World {
                     snapshots: BTreeMap::new(),
                 })
             }
-            // What the disk refuses an operator tries again.
+            // If the disk refuses an operation, an operator tries again.
             Err(OpenError::Io { .. }) => {
                 self.after(300_000, Event::OwnerStarts(owner));
                 None
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// Reads what the journal has, beside the journal, and holds it against what was acknowledged.
+    /// Reads the journal's content directly, and compares it with the acknowledged records.
     fn recover(&mut self, may_lose: bool) -> Option<()> {
         let found = match self.read_journal() {
             Ok(found) => found,
@@ -247,7 +247,7 @@ impl World {
                 left.get(&(stream, partition)).copied().unwrap_or(0),
                 self.watch.len(stream, partition),
             );
-            // What rules is made durable before it is acknowledged, whatever hits may be.
+            // Records of limits are made durable before they are acknowledged, whatever the setting for hits.
             let is_durable = !may_lose || stream == Stream::Limits;
             let what = "checked: limits survive a power cut";
             self.watch
@@ -434,7 +434,7 @@ impl World {
         self.told_by_log(owner, wall.as_millis(), events);
     }
 
-    /// What the log tells an owner: first held against what is known, then handed on.
+    /// Checks the log's events for an aggregator against the known records, and then hands them on.
     fn told_by_log(&mut self, owner: usize, now_ms: u64, events: Vec<LogEvent>) {
         if events.is_empty() {
             return;
@@ -472,7 +472,7 @@ impl World {
         self.hand_on(owner, events);
     }
 
-    /// Holds what a journal answers against what it was asked for, and takes note of what it took.
+    /// Checks a journal's answers against its requests, and notes the records that it accepted.
     pub(super) fn are_as_known(
         &mut self,
         owner: usize,
@@ -515,7 +515,7 @@ impl World {
         }
         host.log_events += 1;
         let (life, us) = (host.life, self.random.spread(5, 2_000));
-        // In order: answers and deliveries come by one channel.
+        // In order: answers and deliveries share one channel.
         let at_us = (self.now_us + us).max(host.log_last_us + 1);
         host.log_last_us = at_us;
         self.at(

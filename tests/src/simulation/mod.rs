@@ -1,28 +1,27 @@
-//! The simulation: the shipped code in a world whose clock, network, disk and log are made up.
+//! The simulation: the shipped code in a world with a simulated clock, network, disk and log.
 //!
 //! ```text
-//! world        hosts, wires and the log on one clock, driven by one `queue` of events
-//! plan         what a seed stands for, or a file: sizes, load, and the list of `faults`; `draw` and `draw_faults` how it
-//!              is drawn
+//! world        hosts, connections and the log on one clock, driven by one `queue` of events
+//! plan         the plan of a seed or file: sizes, load, and the list of `faults`, drawn by `draw` and `draw_faults`
 //! agent_host   an agent's process (shipped) and its clocks; `agent_wires` its connections, `agent_calls`
 //!              the services that call it
-//! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` what it asks for
-//! operators    what people do by hand: documents pushed, and amendments
-//! log_host     the journal (shipped) on a disk in memory, or a log that several owners share (`shared_host`)
-//! fleet        who rules which partition, where owners share them out
-//! watch        the log ruled beside the owners: by a second engine, and by the independent models (`ruling`), of rates
-//!              (`feeding`, `compare`) and of copies (`copies_feeding`, `copies_compare`); limits that come into it
-//!              (`entering`)
-//! agent_holds  services that hold copies; `costs` those whose costs are known afterwards
+//! owner_host   an aggregator's core (shipped), its clocks and connections; `owner_effects` its effects
+//! operators    operators' acts: documents pushed, and amendments
+//! log_host     the journal (shipped) on a disk in memory, or a log that several aggregators share (`shared_host`)
+//! fleet        the assignment of partitions, where aggregators divide them
+//! watch        the log ruled beside the aggregators: by a second engine, and by the independent models (`ruling`),
+//!              of rates (`feeding`, `compare`) and of copies (`copies_feeding`, `copies_compare`); `entering` its
+//!              limits
+//! agent_holds  services that hold copies; `costs` services with costs that are known afterwards
 //! refusals, heard, accounts, held, leases, ending, refused_at_end, told_soon, calm_effect
-//!              what is checked; `ticks` what an owner may take the log's time to be
-//! guards       whether calls are guarded, by what came over the wire
-//! documents    limits that are pushed: `constraints` windows, buckets and quotas, `copy_limits` of copies
+//!              the checks; `ticks` the log time that an aggregator may assume
+//! guards       whether calls are guarded, by the messages on the wire
+//! documents    the limits that operators push: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! runner       many seeds, and a line of JSON for each; `kept` plans that failed once, `shrink` shorter ones
 //! ```
 //!
-//! What stays true: a run is a function of its seed, on any build of one commit; where the shipped code panics, that
-//! is what its run came to.
+//! What stays true: a run is a function of its seed, on any build of one commit; a panic of the shipped
+//! code is the result of its run.
 
 pub mod accounts;
 pub mod agent_calls;
@@ -87,37 +86,37 @@ use plan::Plan;
 use trace::{NO_LAW, PANICKED, Violation};
 use world::World;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// Its plan, as it was run.
+    /// The plan that was run.
     pub plan: Plan,
-    /// What was against a law, if anything.
+    /// The law that was violated, if any.
     pub violation: Option<Violation>,
-    /// Calls decided: of rates, and for copies that need not be granted first.
+    /// Calls decided: of rates, and for copies that need no grant before use.
     pub decisions: u64,
-    /// Calls refused under denials.
+    /// Calls refused because of denials.
     pub refusals: u64,
-    /// What became of what the dead held.
+    /// The return of the copies of dead processes.
     pub returns: held::Returns,
-    /// What was met.
+    /// The coverage.
     pub cover: Coverage,
-    /// What the log came to: the digest of each partition at the end.
+    /// The final state of the log: the digest of each partition at the end.
     pub digests: Vec<u128>,
-    /// A number that stands for everything that happened.
+    /// A hash of all events.
     pub hash: u64,
-    /// Everything that happened, where it was asked for.
+    /// The trace of all events, if it was requested.
     pub trace: Option<String>,
 }
 
-/// Runs a plan. A panic is a failure of it as a broken law is.
+/// Runs a plan. A panic fails the plan, as the violation of a law does.
 pub fn run(plan: Plan, trace: bool) -> Run {
     let mut world = World::new(plan, trace);
-    // What the panic left is counted and told, and never gone on with.
+    // The state after a panic is counted and reported, but the run does not continue.
     if let Err(why) = catch_unwind(AssertUnwindSafe(|| world.run())) {
         world.violated(NO_LAW, PANICKED, message_of(&*why));
     }
-    // They are counted apart, since what the trace ends with stays what it was.
+    // These calls are counted separately, so that the end of the trace keeps its form.
     let granted: u64 = world.agents.iter().map(|host| host.holding.granted).sum();
     Run {
         violation: world.violation,
@@ -156,7 +155,7 @@ mod tests {
         let seed = (1..).find(holds).expect("there are some");
         let mut plan = Plan::draw(seed);
         for agent in &mut plan.agents {
-            // Nobody calls for a rate.
+            // No service calls for a rate.
             agent.calls_per_s = 0;
         }
         let run = run(plan, false);

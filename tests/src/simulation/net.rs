@@ -1,61 +1,61 @@
-//! The network between agents and owners: links both ways, and the feed.
+//! The network between agents and aggregators: links in both directions, and the feed.
 //!
-//! A connection keeps its messages' order, as TCP does, unless a fault says otherwise. Knows nothing of
-//! what messages say. What stays true: what is said over a connection that is gone never arrives.
+//! A connection keeps its messages in order, as TCP does, unless a fault reorders them. Knows nothing of the
+//! content of messages. What stays true: a message on a connection that is gone never arrives.
 
 use super::plan::{Edge, WAYS, Way};
 use super::random::Random;
 
-/// What a way between an agent and an owner is like at the moment.
+/// The current state of one direction between an agent and an aggregator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Of a million messages, lost.
+    /// Lost of a million messages.
     pub loss_ppm: u32,
-    /// Of a million messages, sent twice.
+    /// Duplicated of a million messages.
     pub duplication_ppm: u32,
-    /// Messages overtake each other by up to so much.
+    /// Messages overtake each other by up to this many microseconds.
     pub reordering_us: u64,
-    /// Messages are late by up to so much.
+    /// Messages are late by up to this many microseconds.
     pub delay_us: u64,
-    /// Nothing comes through; counted, since cuts may overlap.
+    /// The number of cuts; a number, since cuts may overlap.
     pub cuts: u32,
-    /// Of those, cuts that lose what is sent.
+    /// The number of those cuts that lose messages.
     pub losing_cuts: u32,
 }
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It arrives then, and perhaps again.
+    /// It arrives, perhaps twice.
     Arrives {
-        /// When.
+        /// When it arrives.
         at_us: u64,
-        /// And a second time.
+        /// When its duplicate arrives.
         again_us: Option<u64>,
-        /// It overtook another or was late because of a fault.
+        /// Whether it overtook another or was late because of a fault.
         late: bool,
-        /// It may overtake others.
+        /// Whether it may overtake others.
         reordered: bool,
     },
-    /// It is held until the way is free.
+    /// It is held until the end of the cut.
     Held,
     /// It is lost.
     Lost,
 }
 
-/// All ways.
+/// All directions.
 #[derive(Debug)]
 pub struct Net {
     owners: usize,
     weather: Vec<Weather>,
-    /// When the last message of each way arrives.
+    /// When the last message of each direction arrives.
     last_us: Vec<u64>,
     delay_us: (u64, u64),
     random: Random,
 }
 
 impl Net {
-    /// Between so many agents and owners; a message takes from so much to so much.
+    /// A network with bounds for the time of a message.
     pub fn new(agents: usize, owners: usize, delay_us: (u64, u64), random: Random) -> Self {
         let ways = agents * owners * WAYS.len();
         Self {
@@ -76,18 +76,18 @@ impl Net {
         (edge.agent * self.owners + edge.owner) * WAYS.len() + way
     }
 
-    /// What a way is like.
+    /// The state of a direction.
     pub fn weather(&mut self, edge: Edge) -> &mut Weather {
         let index = self.index(edge);
         &mut self.weather[index]
     }
 
-    /// Whether a way is cut.
+    /// Whether a direction is cut.
     pub fn is_cut(&self, edge: Edge) -> bool {
         0 < self.weather[self.index(edge)].cuts
     }
 
-    /// A new connection: its messages wait for no others.
+    /// Notes a new connection: its messages do not wait for earlier ones.
     pub fn connected(&mut self, edge: Edge, now_us: u64) {
         let index = self.index(edge);
         self.last_us[index] = now_us;

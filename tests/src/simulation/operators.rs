@@ -1,13 +1,13 @@
-//! Operators: documents that they push, and what they do by hand.
+//! Operators: the documents that they push, and their acts by hand.
 //!
 //! ```text
-//! operator-3 tells owner 1   ban api.search acme      amendment ──> log ──> pointer ──> ruled
-//!            is told         version 18, in force     18 is in the log, and is the ban
-//!            or              it is not denied         the log has nothing of operator-3
+//! operator-3 asks aggregator 1     ban api.search acme      amendment ──> log ──> activation ──> ruled
+//!            gets the answer       version 18, in force     18 is in the log, and is the ban
+//!            or                    it is not denied         the log has nothing of operator-3
 //! ```
 //!
-//! What an act is done to is found when its time has come: a pair that is denied, a hold that counts. Knows nothing
-//! of what acts do. What stays true: what an operator is told of an act is what the log says of it.
+//! The object of an act is chosen when its time has come: a pair that is denied, a hold that counts. Knows nothing
+//! of the effects of acts. What stays true: the answer to an operator agrees with the log.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use super::random::Random;
 use super::watch::Watch;
 use super::world::World;
 
-/// What an operator does by hand.
+/// The kinds of acts by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Does {
     /// Forgets a pair's tiers and windows.
@@ -41,17 +41,17 @@ pub enum Does {
     Ban,
     /// Denies a domain everywhere.
     BanEverywhere,
-    /// Takes a ban back.
+    /// Lifts a ban.
     Unban,
-    /// Ends a hold, or lets go what is staged.
+    /// Ends a hold, or releases a staged transfer.
     ReleaseHold,
     /// Ends all holds of a domain, an agent, or a resource.
     ReleaseHolds,
-    /// Turns a namespace's switch. The model knows none, so that those of rates are left alone.
+    /// Sets a namespace's switch. The model has no switches, so those of rates are not set.
     Switch,
 }
 
-/// All of it.
+/// All kinds.
 pub const DOES: [Does; 9] = [
     Does::Reset,
     Does::Pardon,
@@ -65,20 +65,20 @@ pub const DOES: [Does; 9] = [
 ];
 
 impl Does {
-    /// Whether it is done to copies alone.
+    /// Whether it concerns copies only.
     pub fn is_about_copies(self) -> bool {
         matches!(self, Self::ReleaseHold | Self::ReleaseHolds | Self::Switch)
     }
 }
 
-/// What operators asked for and were not answered yet, by query.
+/// Operators' acts that are not answered yet, by query.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     last: u64,
     asked: BTreeMap<u64, Act>,
 }
 
-/// What an act counts as where it was met.
+/// The coverage counter of an act.
 pub(super) fn counter_of(act: &Act) -> &'static str {
     match act {
         Act::Reset { .. } => "act: reset",
@@ -94,7 +94,7 @@ pub(super) fn counter_of(act: &Act) -> &'static str {
 }
 
 impl Watch {
-    /// What the log has of an operator, with its version.
+    /// The act of an operator in the log, with its version.
     pub(super) fn made_by(&self, who: &str) -> Option<(u64, &Act)> {
         let found = self.made.iter().find(|(_, made)| *made.who == *who);
         found.map(|(number, made)| (*number, &*made.act))
@@ -112,20 +112,20 @@ impl Watch {
     }
 }
 
-/// Who asks a query: each act has an operator of its own.
+/// The name of a query's operator: each act has its own operator.
 fn name_of(query: u64) -> String {
     format!("operator-{query}")
 }
 
 impl World {
-    /// An operator hands a document to every owner; what is read once is the file from then on.
+    /// Gives a document to every aggregator; a document that was read once stays the file's content.
     pub(super) fn push(&mut self, document: usize) {
         let text = self.plan.documents[document].text();
         for owner in 0..self.owners.len() {
             self.owners[owner].file = text.clone();
             match self.plan.is_plain {
                 true => self.owner_reads_file(owner),
-                // Not all at once, and who stands still later.
+                // Not all at once, and later on hosts that are frozen.
                 false => {
                     let us = self.random.spread(1, 200_000);
                     self.after(us, Event::OwnerReads(owner));
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// An operator does something by hand.
+    /// Performs an operator's act.
     pub(super) fn operator_acts(&mut self, owner: usize, does: Does, draw: u64) {
         let mut random = Random::of(draw, "act", 0);
         let Some(act) = self.meant(does, &mut random) else {
@@ -170,7 +170,8 @@ impl World {
         self.step(owner, CoreEvent::Query { id, query });
     }
 
-    /// What becomes of an act is what the log says: done, and there; or refused, and not there.
+    /// Checks the answer to an operator against the log: "done" means that the act is in the
+    /// log, "refused" that it is not.
     pub(super) fn operator_is_told(&mut self, owner: usize, id: QueryId, reply: &Reply) {
         let Reply::Amended(answer) = reply else {
             return;
@@ -186,7 +187,7 @@ impl World {
                 (met, 1, found == Some((view.version, &act)))
             }
             Ok(_) => (Some("act dry-run"), 2, found.is_none()),
-            // The log may have taken it and said that it had not.
+            // The log may have stored the act although it answered that it had not.
             Err(AmendmentRefused::NotNow { .. }) => (None, 3, true),
             Err(AmendmentRefused::Conflict { .. }) => (None, 4, found.is_none()),
             Err(_) => (Some("act pointless"), 5, found.is_none()),
@@ -203,7 +204,7 @@ impl World {
             .event(self.now_us, &[61, owner as u64, id.0, code], || what);
     }
 
-    /// What an act is done to.
+    /// Chooses the object of an act.
     fn meant(&self, does: Does, random: &mut Random) -> Option<Act> {
         let pair = |random: &mut Random| {
             let (r, d) = draw_pair(random);
@@ -285,13 +286,13 @@ impl World {
         })
     }
 
-    /// Whether a ban may be about copies: what is banned takes a place among the pairs, which the model does not
-    /// know of copies, and where places are few it would count otherwise.
+    /// Whether a ban may concern copies: a banned domain takes a place among the pairs, which the model does not
+    /// know for copies, so its count would differ where places are few.
     fn may_ban_copies(&self) -> bool {
         self.plan.uses_copies() && !self.plan.documents.iter().any(Document::is_narrow)
     }
 
-    /// Mostly soon over, by the log's clock; or for ever.
+    /// Mostly a near end, by the log's clock; sometimes none.
     fn until(&self, random: &mut Random) -> Timestamp {
         match random.below(4) {
             0 => Timestamp::MAX,
@@ -302,7 +303,7 @@ impl World {
         }
     }
 
-    /// A pair that is denied by now, mostly.
+    /// Mostly a pair that is denied now.
     fn denied_pair(&self, random: &mut Random) -> Option<(Box<str>, Box<str>)> {
         if random.one_in(4) {
             return None;
@@ -322,7 +323,7 @@ impl World {
         (!denied.is_empty()).then(|| random.pick(&denied).clone())
     }
 
-    /// That what is staged is let go.
+    /// An act that ends a staged transfer.
     fn staged(&self, random: &mut Random) -> Option<Act> {
         self.one_of(random, |resource, copies, _, acts| {
             acts.extend(copies.staged().map(|one| Act::ReleaseTransfer {
@@ -332,7 +333,7 @@ impl World {
         })
     }
 
-    /// The end of a hold that is on record; rarely of one that is not.
+    /// An act that ends a hold of the log; rarely one of a hold that does not exist.
     fn hold(&self, random: &mut Random) -> Option<Act> {
         self.one_of(random, |resource, copies, random, acts| {
             acts.extend(copies.oldest_first().map(|held| Act::ReleaseHold {
@@ -344,7 +345,7 @@ impl World {
         })
     }
 
-    /// One of the acts that there is something to do for, by what all partitions have of copies.
+    /// One of the acts that have an object, over the copies of all partitions.
     fn one_of(
         &self,
         random: &mut Random,

@@ -1,7 +1,8 @@
-//! What an owner's core asks for, done: appends, frames, answers, snapshots; and what is asked of it.
+//! Performs the effects that an aggregator's core requests (appends, frames, answers,
+//! snapshots), and asks it queries.
 //!
-//! A process may end between any two effects. What stays true: whatever is published or answered is held
-//! against the second engine before anybody hears it.
+//! A process may end between any two effects. What stays true: everything that it publishes or answers is compared
+//! with the second engine before any agent receives it.
 
 use bytes::Bytes;
 use tollgate_agent::simulation::Happening;
@@ -26,7 +27,7 @@ use super::world::{Event, World};
 use super::owner_host::Doom;
 
 impl World {
-    /// Does what a core asks for, one after the other; it may end in between.
+    /// Performs the effects of a core, one after the other; the process may end in between.
     pub(super) fn perform(&mut self, owner: usize, effects: Vec<Effect>) {
         for effect in effects {
             if let Some(Doom {
@@ -42,7 +43,7 @@ impl World {
             }
             self.perform_one(owner, effect);
             if !self.owners[owner].is_up() {
-                // Its machine stopped within that.
+                // Its machine stopped within this effect.
                 return;
             }
         }
@@ -203,7 +204,7 @@ impl World {
         }
     }
 
-    /// Notices are information: no agent here listens to them, and none is in what a second engine says.
+    /// Notices are information only: agents here ignore them, and a second engine's statements do not contain them.
     fn check_notices(&mut self, owner: usize, bytes: &[u8]) {
         let fault = match NoticeFrame::decode(bytes) {
             Ok(frame) => { frame.notices.iter() }
@@ -226,7 +227,7 @@ impl World {
             .any(|index| topic == Topic::of_agent(&TOPIC_KEY_UNPROTECTED, &name(index)))
     }
 
-    /// What is wrong with a frame of verdicts, if anything.
+    /// Describes what is wrong with a frame of verdicts, if anything.
     fn check_verdicts(&self, owner: usize, bytes: &[u8]) -> Option<String> {
         match VerdictFrame::decode(bytes) {
             Ok(frame) => {
@@ -238,8 +239,8 @@ impl World {
         }
     }
 
-    /// What an owner says is what the second engine says at that place, and what it says of the rest is
-    /// no more than is left.
+    /// Checks that an aggregator's statement equals the second engine's at that log position, and that its
+    /// remaining time is no longer than the denial still lasts.
     pub(super) fn check_told(
         &mut self,
         owner: usize,
@@ -259,7 +260,7 @@ impl World {
             let Says::Denied(denial) = told.statement.says else {
                 continue;
             };
-            // What is over when it is told is told with no time left, and what has no end with no end.
+            // A denial that is over is published with no time left, and one without an end with no end.
             let has_no_end = told.remaining == Span::MAX && denial.end == Timestamp::MAX;
             if has_no_end || told.remaining == Span::ZERO {
                 continue;
@@ -365,7 +366,7 @@ fn kind_of(record: &[u8]) -> String {
     }
 }
 
-/// What people read of a frame.
+/// Describes a frame for people.
 pub fn describe_frame(bytes: &[u8]) -> String {
     match Frame::decode(bytes) {
         Ok(frame) => {

@@ -1,8 +1,8 @@
-//! An owner in the world: its process, its clocks, its connections, its snapshots.
+//! An aggregator in the simulated world: its process, its clocks, its connections, its snapshots.
 //!
-//! The process is the shipped core (`tollgate_server::core`), fed one event after the other as the real loop
-//! does: events, then a turn at most half a millisecond later. It may die between any two effects. What
-//! it publishes is held against the second engine before anybody hears it.
+//! The process is the shipped core (`tollgate_server::core`), fed one event after the other as in the real loop:
+//! events, then a turn at most half a millisecond later. It may die between any two effects. Everything that it
+//! publishes is compared with the second engine before any agent receives it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -37,16 +37,16 @@ use super::world::{Event, World};
 /// How long events are handled before a turn ends.
 const TURN_MAX_US: u64 = 500;
 
-/// How long a group waits for an owner that is gone.
+/// How long a group waits for an aggregator that is gone.
 const SESSION_US: u64 = 1_500_000;
 
-/// A connection of an owner.
+/// A connection of an aggregator.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) agent: usize,
-    /// Of a feed: what is subscribed to.
+    /// For a feed: its subscriptions.
     pub(super) topics: Option<BTreeSet<Topic>>,
-    /// Of a link: for whom it speaks.
+    /// For a link: its session.
     pub(super) link: LinkSession,
 }
 
@@ -61,25 +61,25 @@ impl Connection {
     }
 }
 
-/// How a process is to end.
+/// How a process is going to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doom {
     pub after_effects: Option<u64>,
     pub power: bool,
 }
 
-/// The host of an owner.
+/// The host of an aggregator.
 pub struct OwnerHost {
     pub(super) index: usize,
     pub(super) partitions: u32,
-    /// The group that it is of: those of a fleet are one or two, others rule everything each.
+    /// Its group: in a fleet there are one or two groups; otherwise each aggregator rules everything.
     group: Option<Box<str>>,
     pub(super) policy: Policy,
-    /// What may wait of a partition for the log.
+    /// How much of a partition may wait for the log.
     pub(super) waiting_max: usize,
-    /// Which life this is, from 1.
+    /// The number of this life, from 1.
     pub life: u64,
-    /// The process; none: dead.
+    /// The process; `None` means dead.
     pub core: Option<Core>,
     /// Its clocks.
     pub clock: Clock,
@@ -88,44 +88,43 @@ pub struct OwnerHost {
     pub(super) started_us: u64,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) turn_at_us: u64,
-    /// Until then it stands still.
+    /// Until when it is frozen.
     pub stalled_until_us: u64,
-    /// What came meanwhile.
+    /// Events that arrived while it was frozen.
     pub(super) waiting: VecDeque<Event>,
     /// The limits file.
     pub file: String,
     pub(super) doom: Option<Doom>,
-    /// Whether it waits for the end of a fault to start again.
+    /// Whether it waits for the end of a fault before it starts again.
     pub(super) down: bool,
-    /// Where its snapshots are, but those of a fleet: beside a journal, on the disk of that.
+    /// Its snapshots, unless it is in a fleet; with a journal they are on the journal's disk.
     pub(super) snapshots: Snapshots,
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
-    /// At the shared log.
+    /// Its session at the shared log.
     pub(super) session: Session,
-    /// How far records of hits were delivered, by partition, in all lives; and when that was.
+    /// How far records of hits were delivered, by partition, in all lives; and when.
     delivered: BTreeMap<u32, (u64, u64)>,
-    /// What was appended under a ticket.
+    /// Appended records, by ticket.
     pub(super) tickets: BTreeMap<Ticket, (Stream, u32, Bytes)>,
-    /// For the journal.
+    /// Commands for the journal.
     pub(super) commands: Vec<JournalCommand>,
     pub(super) log_due: bool,
     pub(super) appends_due: bool,
-    /// Events of the log that it has not taken yet.
+    /// The number of events of the log that it has not handled yet.
     pub(super) log_events: usize,
     pub(super) log_last_us: u64,
     pub(super) answers_last_us: u64,
-    /// What does not come through between it and the log that several share, by [`LogWay`](super::faults::LogWay).
+    /// The cuts between it and the shared log, by [`LogWay`](super::faults::LogWay).
     pub(super) log_cuts: [Option<LogCut>; LOG_WAYS.len()],
-    /// Processes that are to come to their end while they open the journal, and within how many operations of
-    /// the disk.
+    /// How many processes are to end while they open the journal, and within how many operations of the disk.
     pub(super) crashes_in_opening: (u32, u64),
-    /// Whether the machine goes down with each of them.
+    /// Whether the machine loses power with each of them.
     pub(super) opening_power: bool,
     pub(super) random: Random,
 }
 
 impl OwnerHost {
-    /// The host of a plan's owner, with nothing running.
+    /// The host of a plan's aggregator, with nothing running.
     pub fn new(plan: &Plan, index: usize, log: &LogHost) -> Self {
         let disk = match log {
             LogHost::Journal { disk, .. } if !plan.is_plain => disk.clone(),
@@ -183,24 +182,24 @@ impl OwnerHost {
         self.core.is_some()
     }
 
-    /// An agent's link is there.
+    /// Notes an agent's new link.
     pub fn link_made(&mut self, connection: u64, agent: usize) {
         let one = Connection::new(agent, None, self.partitions);
         self.connections.insert(connection, one);
     }
 
-    /// An agent's feed is there, without subscriptions.
+    /// Notes an agent's new feed, without subscriptions.
     pub fn feed_made(&mut self, connection: u64, agent: usize) {
         let one = Connection::new(agent, Some(BTreeSet::new()), self.partitions);
         self.connections.insert(connection, one);
     }
 
-    /// A connection is gone.
+    /// Notes that a connection is gone.
     pub fn connection_ended(&mut self, connection: u64) {
         self.connections.remove(&connection);
     }
 
-    /// An agent's process is gone, and its connections with it.
+    /// Drops the connections of an agent whose process is gone.
     pub fn forget_agent(&mut self, agent: usize) {
         self.connections.retain(|_, one| one.agent != agent);
     }
@@ -311,7 +310,7 @@ impl World {
         }
     }
 
-    /// The fault is over: a crash that did not come does not come, and a dead process is started.
+    /// Ends a fault: a crash that has not occurred is cancelled, and a dead process is started.
     pub(super) fn owner_may_return(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         (host.doom, host.crashes_in_opening.0) = (None, 0);
@@ -319,7 +318,7 @@ impl World {
         self.owner_starts(owner);
     }
 
-    /// The process ends here and now.
+    /// Ends the process at this instant.
     pub(super) fn owner_dies(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         let power = host.doom.take().is_some_and(|doom| doom.power);
@@ -344,7 +343,7 @@ impl World {
         self.log.process_ends(power);
         self.after(SESSION_US, Event::OwnerMissed { owner, life });
         if power {
-            // Nobody tells the others.
+            // The group is not notified.
             return;
         }
         for (connection, one) in connections {
@@ -376,7 +375,7 @@ impl World {
         );
     }
 
-    /// Hands the core an event, and does what it asks for.
+    /// Hands the core an event, and performs the effects that it requests.
     pub(super) fn step(&mut self, owner: usize, event: CoreEvent) {
         let now_us = self.now_us;
         let host = &mut self.owners[owner];
@@ -414,7 +413,7 @@ impl World {
         let host = &self.owners[owner];
         if let Some(core) = &host.core {
             let due = core.next_turn().saturating_sub(host.now(now_us).clock);
-            // What the clock may be slow by, so that it is not too early.
+            // Adds the error by which the clock may be slow, so that the turn is not early.
             let us = due.as_micros() + due.as_micros() / 5_000 + 1;
             self.turn_by(owner, now_us + us);
         }
@@ -447,7 +446,7 @@ impl World {
         }
     }
 
-    /// Takes note of what comes to an owner once more, in this life or a later one.
+    /// Notes records that are delivered to an aggregator again, in this life or a later one.
     fn note_delivered(&mut self, owner: usize, event: &LogEvent) {
         let LogEvent::Delivered {
             stream: Stream::Hits,
@@ -460,7 +459,7 @@ impl World {
         let lost_us = self.watch.accounts.lost_us.unwrap_or(0);
         let delivered = &mut self.owners[owner].delivered;
         let (upto, at_us) = delivered.get(partition).copied().unwrap_or((0, 0));
-        // What a log that lost records has taken since is new.
+        // Records that a log accepted after it lost others are new.
         let again = records.iter().filter(|one| one.offset < upto);
         let again = again.filter(|_| lost_us < at_us).count() as u64;
         if let Some(last) = records.last() {
@@ -491,7 +490,7 @@ impl World {
         let peer = Peer(Bytes::copy_from_slice(&connection.to_be_bytes()));
         match admitted {
             Admitted::Request(request) => self.step(owner, CoreEvent::Agent { peer, request }),
-            // A hello may be lost here, and what follows it not; the agent is told to send again.
+            // Here a hello may be lost although later messages arrive; the agent is asked to send it again.
             Admitted::Refused {
                 answer,
                 fault: BatchFault::NoHello,

@@ -1,8 +1,8 @@
-//! What a seed stands for: how large the world is, how it is used, and which faults come when.
+//! The plan of a seed: the size of the world, the load on it, and the faults with their times.
 //!
-//! The faults stand in a list, each with its time, so that shrinking can leave some out. What stays
-//! true: a drawn plan is a function of its seed (`draw`), and a plan in a file is what it was; every fault ends before
-//! the calm begins.
+//! Faults are in a list, each with its time, so that shrinking can leave some out. What stays true: a
+//! drawn plan is a function of its seed (`draw`), and a plan in a file does not change; every fault ends
+//! before the quiescent phase begins.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,24 +11,24 @@ use super::documents::{DOMAINS, Document, RESOURCES};
 pub use super::faults::{Edge, Episode, Fault, WAYS, Way, Whose};
 use super::random::Random;
 
-/// The calm at the end, in which everything has to come right.
+/// The length of the quiescent phase at the end (`calm`), in which everything must become right.
 pub const CALM_US: u64 = 12_000_000;
 
-/// In the last part of the calm nobody calls any more.
+/// The length of the last part of the quiescent phase, without calls.
 pub const QUIET_US: u64 = 1_500_000;
 
-/// The log that the world has.
+/// The log of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum LogPlan {
-    /// The embedded journal of the one owner.
+    /// The embedded journal of the only aggregator.
     Journal {
-        /// Whether what it acknowledges survives a power cut, or only the end of its process.
+        /// Whether acknowledged records survive a power cut, or only the end of the process.
         is_synced: bool,
-        /// Where its segments end.
+        /// The greatest size of a segment.
         segment_bytes: u64,
     },
-    /// A log of its own that several owners read and write, as Kafka is.
+    /// A separate log that several aggregators read and write, as Kafka is.
     Shared,
 }
 
@@ -38,13 +38,13 @@ pub enum LogPlan {
 pub struct AgentPlan {
     /// Calls a second.
     pub calls_per_s: u64,
-    /// How often it is called, in microseconds: each time in a burst.
+    /// The time between two bursts of calls, in microseconds.
     pub every_us: u64,
     /// How far its monotonic clock drifts.
     pub drift_ppm: i64,
-    /// How far its wall clock is off.
+    /// The error of its wall clock.
     pub wall_off_us: i64,
-    /// Denials that it keeps at most.
+    /// The greatest number of denials that it keeps.
     pub denials_max: usize,
     /// Bytes of its recorder's ring.
     pub recorder_bytes: usize,
@@ -52,74 +52,76 @@ pub struct AgentPlan {
     pub queue_bytes: usize,
     /// Of a million calls, those with more than one copy.
     pub bulk_ppm: u32,
-    /// How many copies those have at most.
+    /// The greatest number of copies of those calls.
     pub bulk_max: u64,
-    /// Of a million calls, those whose cost is told afterwards, and asked for by nobody.
+    /// Of a million calls, the charges: costs reported afterwards and not checked by a limiter.
     pub charges_ppm: u32,
-    /// Of a million calls, those whose cost is estimated and settled later.
+    /// Of a million calls, the estimates, which are settled later.
     pub estimates_ppm: u32,
-    /// Holds that services take in a second; 0: they use no copies.
+    /// Holds that services take in a second; 0 means that they use no copies.
     pub holds_per_s: u64,
-    /// How long a hold lasts at most.
+    /// The greatest length of a hold.
     pub hold_max_us: u64,
 }
 
-/// All of it.
+/// The whole plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Why it is kept; empty: it is not.
+    /// Why it is kept; empty if it is not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub story: String,
     /// The seed.
     pub seed: u64,
-    /// Whether the world is as plain as it was when the first plans were kept: documents come to all owners at once,
-    /// what is cut off a file is gone at once, and nothing befalls snapshots of a journal's owner.
+    /// Whether the world is as simple as for the first kept plans (an older generator version):
+    /// documents reach all aggregators at once, truncated data is gone at once, and snapshots of an
+    /// aggregator with a journal have no faults.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_plain: bool,
     /// The log.
     pub log: LogPlan,
-    /// Owners.
+    /// The number of aggregators.
     pub owners: usize,
-    /// Whether owners share partitions out, or each rules all of them.
+    /// Whether aggregators divide the partitions among themselves, or each rules all of them.
     pub fleet: bool,
-    /// Of a fleet: how many groups there are, of which each rules all partitions.
+    /// The number of groups in a fleet, each of which rules all partitions.
     pub groups: usize,
-    /// Partitions.
+    /// The number of partitions.
     pub partitions: u32,
     /// Agents.
     pub agents: Vec<AgentPlan>,
     /// Documents; the first one is in force from the beginning.
     pub documents: Vec<Document>,
-    /// How long it lasts, the calm included.
+    /// The length of the run, including the quiescent phase.
     pub length_us: u64,
-    /// How long before a midnight it begins, by all wall clocks.
+    /// How long before a midnight the run begins, by all wall clocks.
     pub before_midnight_us: u64,
-    /// The pair that everybody calls for while it is judged what limits let through in the calm.
+    /// The pair on which all agents call while the check of limits in the quiescent phase runs.
     pub calm_pair: Option<(usize, usize)>,
-    /// The faults, by their beginning.
+    /// The faults, in the order of their beginnings.
     pub episodes: Vec<Episode>,
-    /// When snapshots are taken.
+    /// The time between two snapshots.
     pub snapshot_every_us: u64,
-    /// How many statements, and totals, of a partition may wait for the log at an owner.
+    /// The greatest number of statements, and of totals, of a partition that may wait for the log at an aggregator.
     pub waiting_max: usize,
-    /// Entries between two snapshots.
+    /// The number of entries between two snapshots.
     pub snapshot_entries: u64,
-    /// The one way of a message, at least and at most.
+    /// The least and greatest time of a message in one direction.
     pub delay_us: (u64, u64),
-    /// Of the owners' clocks.
+    /// The drift of the aggregators' clocks.
     pub owner_drift_ppm: Vec<i64>,
-    /// How far their wall clocks are off.
+    /// The error of their wall clocks.
     pub owner_wall_off_us: Vec<i64>,
 }
 
 impl Plan {
-    /// As JSON: a line a field, and in a list of parts a line each, so that people can read and change it.
+    /// The plan as JSON: a line for each field, and for each element of a list, so that
+    /// people can read and change it.
     pub fn json(&self) -> String {
         let Ok(Value::Object(fields)) = serde_json::to_value(self) else {
             return String::new();
         };
-        // First of all why it is there.
+        // The story comes first.
         let (story, others): (Vec<_>, Vec<_>) =
             fields.iter().partition(|(name, _)| *name == "story");
         let line = |(name, value): (&String, &Value)| match value {
@@ -133,31 +135,31 @@ impl Plan {
         format!("{{{}}}\n", lines.join(",\n"))
     }
 
-    /// Reads what [`Self::json`] writes.
+    /// Reads the output of [`Self::json`].
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// If the text is not a plan.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
 
-    /// When the calm begins.
+    /// The instant at which the quiescent phase begins.
     pub fn calm_us(&self) -> u64 {
         self.length_us - CALM_US
     }
 
-    /// Where a wall clock begins that is off by so much: what [`super::clock::Clock`] takes.
+    /// The beginning of a wall clock with this error, as [`super::clock::Clock`] takes it.
     pub fn wall_us(&self, off_us: i64) -> i64 {
         off_us.saturating_sub_unsigned(self.before_midnight_us)
     }
 
-    /// The same where owners' wall clocks are right.
+    /// The same plan with right wall clocks of aggregators.
     #[must_use]
     pub fn with_right_owners(mut self) -> Self {
         self.owner_wall_off_us.fill(0);
         for episode in &mut self.episodes {
-            // They stay, and do nothing: what is drawn and told later stays the same.
+            // The faults stay, without an effect, so that everything drawn later and the trace stay the same.
             if let Fault::OwnerClock { by_us, .. } = &mut episode.fault {
                 *by_us = 0;
             }
@@ -165,7 +167,7 @@ impl Plan {
         self
     }
 
-    /// Whether nothing goes wrong but that agents die.
+    /// Whether deaths of agents are the only faults.
     pub fn only_deaths(&self) -> bool {
         let mut all = self.episodes.iter();
         all.all(|one| matches!(one.fault, Fault::Die { .. }))
@@ -181,7 +183,7 @@ fn is_false(is_so: &bool) -> bool {
     !is_so
 }
 
-/// The pair that a call is made on: few pairs get most of them.
+/// Draws the pair of a call: few pairs get most of the calls.
 pub fn draw_pair(random: &mut Random) -> (usize, usize) {
     let most = |random: &mut Random, count: usize| {
         let one = random.below(count as u64);

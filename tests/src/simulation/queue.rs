@@ -1,6 +1,6 @@
-//! What is to happen, by time; of one time, in the order in which it was said.
+//! Future events in the order of their times; those of one time in the order of their insertion.
 //!
-//! Knows nothing of events. What stays true: what goes up and down in the heap is small, whatever an event carries.
+//! Knows nothing of events. What stays true: the elements that move in the heap are small, whatever an event carries.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 /// Values in the order of their times.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// Time, number, and where the value lies.
+    /// Time, number, and index of the value.
     order: BinaryHeap<Reverse<(u64, u64, usize)>>,
     values: Vec<Option<T>>,
     free: Vec<usize>,
@@ -27,7 +27,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Puts a value behind all that have its time or an earlier one.
+    /// Inserts a value after all values of its time or an earlier one.
     pub fn push(&mut self, at_us: u64, value: T) {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -43,7 +43,7 @@ impl<T> Queue<T> {
         self.order.push(Reverse((at_us, self.last_number, slot)));
     }
 
-    /// Takes the first, and its time.
+    /// Removes the first value, with its time.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         let Reverse((at_us, _, slot)) = self.order.pop()?;
         self.free.push(slot);

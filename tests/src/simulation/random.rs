@@ -1,9 +1,9 @@
-//! Randomness that is a function of a seed: splitmix64, one stream for each thing that draws.
+//! Randomness as a function of a seed: splitmix64, with one stream for each part that draws.
 //!
-//! A stream of its own for each part of the world, so that leaving a fault out changes what others
-//! draw as little as possible: that is what makes shrinking work. Not for secrets.
+//! Each part of the world has its own stream, so that leaving out a fault changes the draws of others as little as
+//! possible; shrinking depends on that. Not for secrets.
 
-/// All of a million.
+/// A chance of one, in parts of a million.
 pub const CERTAIN_PPM: u32 = 1_000_000;
 
 /// A stream of numbers.
@@ -26,7 +26,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of a product: the bias is below 2^-32 for the bounds that occur here.
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
@@ -37,7 +37,7 @@ impl Random {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True so many times in a million.
+    /// True with a chance of `ppm` in a million.
     pub fn chance(&mut self, ppm: u32) -> bool {
         0 < ppm && self.below(1_000_000) < u64::from(ppm)
     }
@@ -51,12 +51,12 @@ impl Random {
     ///
     /// # Panics
     ///
-    /// Where there is none.
+    /// If the slice is empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// A span that is mostly short: evenly spread over the powers of two between the two.
+    /// A span that is mostly short: evenly distributed over the powers of two between `low` and `high`.
     pub fn spread(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1), high.max(1));
         let powers = u64::from((high / low).max(1).ilog2());

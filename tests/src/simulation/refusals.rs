@@ -1,4 +1,4 @@
-//! Law 3, refusal by refusal: did the log, as the independent model rules it, deny that then?
+//! Law 3, refusal by refusal: does the log, as the independent model rules it, deny the pair at that instant?
 //!
 //! ```text
 //! agent refuses acme at T, naming 3-18250-0-1
@@ -6,10 +6,10 @@
 //! the log's clock at T, by its ticks: before E?      justified
 //! ```
 //!
-//! What an agent has heard without a gap it must have taken: a refusal on an older statement than that is
-//! unjustified even where that one would justify it. The log's clock is known from its ticks; between two
-//! of them it goes on as true time does. Clocks may be off by 100 ppm each, so a little slack grows with
-//! the time that was run down.
+//! An agent must have applied every statement that it has received without a gap: a refusal by an older
+//! statement is unjustified even if that statement would justify it. The log's clock is known from its ticks;
+//! between two ticks it advances as true time does. Clocks may be wrong by 100 ppm each, so a little slack
+//! grows with the time counted down.
 
 use tollgate_model::log::{ModelPlace, ScopeName};
 use tollgate_shared::place::{Code, LogId, Place};
@@ -18,25 +18,25 @@ use super::compare::end_us;
 use super::watch::Watch;
 
 impl Watch {
-    /// Where a statement is of one log of a generation, and an agent knows another one: what it should
-    /// have known.
+    /// Describes why a statement is from another log of the same generation than the one
+    /// that the agent knows, if it is.
     pub fn is_of_another_log(&self, code: Code, known: Option<LogId>) -> Option<String> {
         let known = known?;
         let stated = self
             .of_place_in(code.partition, code.place, Some(known))?
             .log?;
         let now = self.ruled[code.partition as usize].log?;
-        // Both logs may have said something there: then it is taken to be the one that the agent knows.
+        // Both logs may have a statement there: then it is taken to be that of the log that the agent knows.
         let is_gone = now == known && stated.generation == now.generation && stated != now;
         is_gone.then(|| format!("it is of {stated:?}, the log is {known:?}"))
     }
 
-    /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent
-    /// that takes the log to be `known` and has heard everything below `heard`.
+    /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent that takes
+    /// the log to be `known` and has received everything below `heard`.
     ///
     /// # Errors
     ///
-    /// Why it does not at all.
+    /// Why it does not justify the refusal at all.
     pub fn justified_until(
         &self,
         code: Code,
@@ -76,8 +76,8 @@ impl Watch {
             let statements = ruled.model.statements(scope);
             let mut known = statements.partition_point(|one| one.place <= upto);
             let shown_us = ruled.log_shown_us(now_us, self.behind_us) + self.ticks_late_us;
-            // What was over by the log's clock when it was ruled is told to nobody, and who runs down what was
-            // said before goes on with that: where the log's clock was put forward, for as long as by that.
+            // A denial that was over by the log's clock at its ruling is not published, and an agent that counts
+            // down an earlier statement continues with it, by as much as the log's clock was put forward.
             while let Some(newest) = known.checked_sub(1).map(|at| &statements[at])
                 && code.place.offset < newest.place.offset
                 && newest
@@ -86,8 +86,8 @@ impl Watch {
             {
                 known -= 1;
             }
-            // A record that brings several versions is told slice by slice: who has not heard all of it may know
-            // any of what it says of the scope.
+            // Statements of a record that brings several versions are published in slices: an agent that has not
+            // received all of them may know any of them about the scope.
             let of_it = |at: &usize| statements[*at].place.offset == code.place.offset;
             let is_heard = heard.is_some_and(|heard| {
                 heard.generation == generation && code.place.offset < heard.offset
@@ -103,7 +103,7 @@ impl Watch {
                 why.push(format!("it was opened at {:?}", newest.place));
                 continue;
             };
-            // Who names an older place has let an older statement win.
+            // A refusal that names an older position shows that an older statement won.
             if code.place.offset < newest.place.offset {
                 why.push(format!("it was denied anew at {:?}", newest.place));
                 continue;

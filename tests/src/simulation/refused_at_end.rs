@@ -1,13 +1,13 @@
-//! At the end, when all faults are over: nobody refuses what is open, of rates and copies, and nobody lets through
-//! copies that are denied.
+//! At the end, when all faults are over: no agent refuses an open scope, of rates or copies, and no agent lets
+//! through copies that are denied.
 //!
 //! ```text
-//! @17 denied, @23 open     a second later, all faults are over: who refuses by @17 has not heard what everybody should
+//! @17 denied, @23 open     a second later, without faults: an agent that refuses by @17 lacks a statement due
 //! ```
 //!
-//! Calls show what an agent refuses although it knows better (`refusals`); here it is held to what it should know,
-//! whatever it has heard. Knows nothing of how agents hear. What stays true: what the log took in the last second says
-//! nothing against anybody.
+//! Calls show what an agent refuses although it knows better (`refusals`); here it is judged by what it should
+//! know, whatever it has received. Does not know how statements reach agents. What stays true: records of the last
+//! second are not held against an agent.
 
 use tollgate_agent::{Cause, Refused, Scope as DeniedScope};
 use tollgate_shared::names::partition_of_resource;
@@ -22,22 +22,23 @@ use super::ending::HEARD_WITHIN_US;
 use super::held::is_member;
 use super::world::World;
 
-/// How far into the calm everybody has heard of what copies are full.
+/// How far into the quiescent phase every agent has received which copies are full.
 const ALL_HEARD_US: u64 = 8_500_000;
 
-/// What is counted at the end.
+/// The coverage counter of the check at the end.
 pub(super) const FULL_AT_END: &str = "checked: full copies are refused at the end";
 
 impl World {
-    /// While nobody takes or gives anything, and most of what was taken is held still: the same as at the end, when
-    /// little is full but what is banned or staged.
+    /// The same check as at the end, while no service takes or returns copies and most holds are still in use: at
+    /// the end few scopes are full except banned or staged ones.
     pub(super) fn check_full_copies_in_the_pause(&mut self, agent: usize) {
         let into_us = self.now_us.saturating_sub(self.plan.calm_us());
         let host = &self.agents[agent];
         if !(ALL_HEARD_US..PAUSE_US.end).contains(&into_us) || host.process.is_none() {
             return;
         }
-        // Whom an owner's present process has not answered hears nothing of it, and what is late is taken off leases.
+        // An agent whose hello the aggregator's present process has not answered receives no statements,
+        // and lateness shortens leases.
         let hears_us = self.hears_in_order_since(agent);
         if hears_us.is_none_or(|since_us| self.now_us < since_us + HEARD_WITHIN_US) {
             return;
@@ -49,8 +50,8 @@ impl World {
         }
     }
 
-    /// Every denial of copies that is in force is in the deny list, for each member of a group that is full, too.
-    /// As the second engine says, whose words are held to the model's (`copies_compare`).
+    /// Checks that every denial of copies that is in force is in the deny list, for each member of a full group
+    /// too. The denials are the second engine's, which `copies_compare` compares with the model's.
     pub(super) fn check_full_copies(&mut self, agent: usize, counter: &'static str) {
         for (resource, copies) in self.agents[agent].holding.copies.iter().enumerate() {
             let partition = partition_of_resource(COPIES[resource], self.plan.partitions);
@@ -86,7 +87,8 @@ impl World {
         }
     }
 
-    /// Nobody refuses at the end but by what holds for who has heard everything that should have been heard by now.
+    /// Checks that an agent refuses at the end only by denials that hold for an agent that
+    /// has received everything due.
     pub(super) fn check_refused_at_end(&mut self, agent: usize) {
         let rates = (0..RESOURCES.len()).flat_map(|r| DOMAINS.map(|domain| (r, domain)));
         let copies = 0..self.agents[agent].holding.copies.len();
@@ -104,7 +106,7 @@ impl World {
         let resource = RESOURCES[r];
         let denied = self.agents[agent].rates[r].peek(domain).err()?;
         let Some(code) = denied.code() else {
-            // What the newest version never grants an agent may refuse by itself.
+            // An agent may refuse on its own a call that the newest version never grants.
             let by_itself = denied.cause() != Cause::Blind
                 && self.watch.is_granted_nothing_now(resource, domain);
             return (!by_itself).then(|| format!("{resource} for {domain}: {:?}", denied.cause()));
@@ -135,7 +137,7 @@ impl World {
             other => return Some(format!("{name} for {domain}: {other}")),
         };
         let Some(code) = denied.code() else {
-            // One that does something as seldom as the calm is quiet may not have come to give back.
+            // An agent that acts more rarely than the quiet time lasts may not have returned its copies.
             let d = DOMAINS.iter().position(|one| *one == domain)?;
             if denied.cause() != Cause::Full {
                 return Some(format!("{name} for {domain}: {:?}", denied.cause()));
@@ -152,7 +154,7 @@ impl World {
         Some(format!("{name} for {domain} by {code}: {why}"))
     }
 
-    /// What everybody should know of a partition by now: its log, and everything below a place.
+    /// What every agent should know of a partition by now: its log, and all records below a log position.
     fn should_be_known(&self, partition: u32) -> (Option<LogId>, Option<Place>) {
         let ruled = &self.watch.ruled[partition as usize];
         let known = ruled.log.map(|log| Place {
@@ -170,8 +172,8 @@ mod tests {
     use super::super::watch::Watch;
     use super::*;
 
-    /// A world at its end, in which somebody is refused something; and what is found there once nothing of that was
-    /// ever in the log.
+    /// Runs a world to its end in which an agent is refused something; returns what the check finds after the
+    /// reason was removed from the log.
     fn found_without_a_log(refused: impl Fn(&World, usize) -> bool) -> String {
         let is_short = |plan: &Plan| plan.length_us < 20_000_000 && plan.uses_copies();
         for plan in (1..).map(Plan::draw).filter(is_short) {
@@ -234,7 +236,7 @@ mod tests {
         let (of, domain) = open.next().expect("something is open");
         world.check_full_copies(0, FULL_AT_END);
         assert_eq!(world.violation, None);
-        // Of that the agents have heard nothing.
+        // The agents have received nothing of this partition.
         let partition = partition_of_resource(COPIES[of], world.plan.partitions);
         let ruled = &mut world.watch.ruled[partition as usize];
         let place = Place {

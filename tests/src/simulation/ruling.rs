@@ -1,12 +1,14 @@
-//! One record, ruled beside the owners: by a second engine and by the independent model, and what they say of it.
+//! Rules one record beside the aggregators, by a second engine and by the independent
+//! model, and compares their answers.
 //!
 //! ```text
 //! record ──> engine ──> rulings ─┐
 //!        └─> model  ──> outcome ─┴─> the same (`compare`)
-//!        └─> model of copies ──> outcome, what is held, what is denied ──> the same (`copies_compare`)
+//!        └─> model of copies ──> outcome, holds, denials ──> the same (`copies_compare`)
 //! ```
 //!
-//! Knows nothing of who appended it. What stays true: each record is ruled once by each, in the order of the log.
+//! Does not know who appended the record. What stays true: each record is ruled once by
+//! each, in the order of the log.
 
 use std::fmt::Display;
 
@@ -22,7 +24,7 @@ use super::feeding::{Brought, feed_hits, feed_pointer, feed_sender, feed_totals}
 use super::trace::Violation;
 use super::watch::{Kept, Ruled, Watch};
 
-/// Where a record stands, for what is said of it.
+/// The log position of a record.
 #[derive(Clone, Copy)]
 struct At {
     partition: u32,
@@ -45,11 +47,11 @@ impl At {
 }
 
 impl Watch {
-    /// A record of hits stands in the log.
+    /// Rules a record of hits that the log accepted.
     ///
     /// # Errors
     ///
-    /// What it violates.
+    /// The law that the record violates.
     pub(super) fn rule(
         &mut self,
         partition: u32,
@@ -92,7 +94,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What the model says of a record; none: it knows no such records.
+    /// The model's answer to a record; `None`: the model does not know such records.
     fn feed(&mut self, at: At, kept: &Kept, record: &Record<'_>) -> Option<RecordOutcome> {
         let offset = at.offset;
         let ruled = &mut self.ruled[at.partition as usize];
@@ -124,7 +126,7 @@ impl Watch {
                     &mut self.cover,
                 ))
             }
-            // Copies have a model of their own, but their records count among their agent's.
+            // Copies have a separate model, but their records count among their agent's.
             Record::Holds(batch) => {
                 Some(feed_sender(&mut ruled.model, offset, kept, &batch.sender))
             }
@@ -166,7 +168,7 @@ impl Watch {
         copies_compare::verdicts(record, outcome, rulings)
             .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
         ruled.note_copies();
-        // What a batch of hits has done to copies is seen at the next tick: nothing puts them right by itself.
+        // The effect of a batch of hits on copies is checked at the next tick: nothing corrects it by itself.
         if !matches!(record, Record::Hits(_)) {
             copies_compare::held(&ruled.engine, &ruled.copies)
                 .map_err(|what| at.violation(6, "engine and model hold the same", what))?;

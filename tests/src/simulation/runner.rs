@@ -1,14 +1,14 @@
-//! Many seeds, on several cores: a line of JSON for each, and what all of them come to.
+//! Runs many seeds on several cores: a line of JSON for each, and their sum.
 //!
 //! ```text
 //! {"seed":118,"ok":true,"decisions":16021,"refusals":411,...,"hash":"9f0e…","faults":{"cut":2},"met":{"hit excess":90}}
 //! {"seed":119,"ok":false,"law":4,"at_us":3200000,"check":"the replay goes on","what":"…","decisions":80,...}
 //! ```
 //!
-//! Each worker takes the next plan, runs it alone, and hands its line over. Knows nothing of where lines go. What stays
-//! true: a line is a function of its plan, and has no times of this machine in it; the sum does not depend on how many
-//! workers there are; a plan that panics is one that fails, and ends no other; kept plans run first, however little
-//! time there is; nobody is held to a situation by fewer seeds than it takes to meet it.
+//! Each worker takes the next plan, runs it alone, and hands its line over. Knows nothing of where lines go. What
+//! stays true: a line is a function of its plan, and contains no times of this machine; the sum does not depend on
+//! the number of workers; a plan that panics fails, and ends no other; kept plans run first, however little time
+//! there is; a situation is required only of as many seeds as it takes to occur.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,34 +25,35 @@ use super::plan::Plan;
 use super::trace::Violation;
 use super::{Run, run};
 
-/// From so many new seeds on each situation has to have been met, but for what is seldom.
+/// From this number of new seeds on each situation must have occurred, except seldom ones.
 const SEEDS_THAT_MEET_ALL: u64 = 3_000;
 
-/// From so many new seeds on what nearly every seed meets has to have been met.
+/// From this number of new seeds on the common situations must have occurred.
 const SEEDS_THAT_MEET_THE_COMMON: u64 = 100;
 
-/// From so many new seeds on what is seldom has to have been met, too: ten times as many as one meeting takes.
+/// From this number of new seeds on seldom situations must have occurred too: ten times as
+/// many as one occurrence takes.
 const SEEDS_THAT_MEET_THE_SELDOM: u64 = 40_000;
 
-/// What is to be run.
+/// The order for a run.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Plans to run first.
     pub kept: Vec<Plan>,
     /// The first new seed.
     pub from: u64,
-    /// How many new seeds at most.
+    /// The greatest number of new seeds.
     pub seeds: u64,
-    /// How long new seeds are begun.
+    /// How long new seeds are started.
     pub time: Option<Duration>,
-    /// How many run at once.
+    /// The number of plans that run at once.
     pub workers: NonZeroUsize,
     /// Whether plans are about agents that die while they hold copies.
     pub kills: bool,
 }
 
 impl Order {
-    /// So many seeds from one on, and nothing else.
+    /// An order of a range of seeds, and nothing else.
     pub fn of(from: u64, seeds: u64) -> Self {
         Self {
             kept: Vec::new(),
@@ -64,7 +65,7 @@ impl Order {
         }
     }
 
-    /// What a seed stands for in this order.
+    /// The plan of a seed in this order.
     pub fn draw(&self, seed: u64) -> Plan {
         match self.kills {
             true => Plan::draw_kills(seed),
@@ -73,32 +74,32 @@ impl Order {
     }
 }
 
-/// What one seed came to.
+/// The result of one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedLine {
     /// The seed.
     pub seed: u64,
-    /// Why its plan is kept; empty: it is new.
+    /// Why its plan is kept; empty for a new seed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub story: String,
-    /// Whether no law was broken.
+    /// Whether no law was violated.
     pub ok: bool,
-    /// What was against a law.
+    /// The violation.
     #[serde(flatten)]
     pub violation: Option<Violation>,
     /// Calls decided.
     pub decisions: u64,
-    /// Calls refused under denials.
+    /// Calls refused because of denials.
     pub refusals: u64,
     /// Agents that died while they held copies.
     pub died_holding: u64,
-    /// The longest time until those copies were back, where nothing else went wrong.
+    /// The longest time until those copies were free again, if nothing else went wrong.
     pub back_within_us: u64,
-    /// Stands for everything that happened.
+    /// A hash of all events.
     pub hash: String,
     /// Faults that were planned, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What was met.
+    /// The coverage.
     pub met: Coverage,
 }
 
@@ -135,28 +136,28 @@ impl SeedLine {
     }
 }
 
-/// What all seeds came to.
+/// The sum of all seeds.
 #[derive(Debug, Default)]
 pub struct SeedSum {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Those of them whose plans are kept.
+    /// Those of them with kept plans.
     pub kept: u64,
     /// Calls decided.
     pub decisions: u64,
-    /// Calls refused under denials.
+    /// Calls refused because of denials.
     pub refusals: u64,
     /// Agents that died while they held copies.
     pub died_holding: u64,
-    /// The longest time until those copies were back.
+    /// The longest time until those copies were free again.
     pub back_within_us: u64,
-    /// Whether plans were about such agents, so that little else was met.
+    /// Whether plans were about such agents, so that little else occurred.
     pub kills: bool,
     /// Faults that were planned for new seeds, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What new seeds met.
+    /// The coverage of new seeds.
     pub met: Coverage,
-    /// All that failed, by their seeds.
+    /// All failures, by seed.
     pub failed: Vec<(u64, Violation)>,
 }
 
@@ -171,7 +172,7 @@ impl SeedSum {
             self.failed.push((line.seed, violation.clone()));
             self.failed.sort_by_key(|(seed, _)| *seed);
         }
-        // Kept plans would meet what is not drawn any more.
+        // Kept plans may cover situations that are not drawn any more.
         if !line.story.is_empty() {
             self.kept += 1;
             return;
@@ -182,7 +183,7 @@ impl SeedSum {
         }
     }
 
-    /// What so many new seeds should have met and have not.
+    /// Situations that this many new seeds should have covered and have not.
     pub fn never_met(&self) -> Vec<String> {
         let new = self.seeds - self.kept;
         let is_required = |what: &str| match what {
@@ -200,7 +201,7 @@ impl SeedSum {
             .collect()
     }
 
-    /// Whether nothing is wrong. Where nobody was refused nothing is proved.
+    /// Whether nothing failed. A sum without refusals proves nothing, and is not good.
     pub fn is_good(&self) -> bool {
         self.failed.is_empty() && self.never_met().is_empty() && 0 < self.refusals
     }
@@ -237,12 +238,12 @@ impl fmt::Display for SeedSum {
     }
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct Common<'a, E> {
     order: &'a Order,
     kept: std::slice::Iter<'a, Plan>,
     next: u64,
-    /// When the first new seed was begun.
+    /// When the first new seed was started.
     new_since: Option<Instant>,
     sum: SeedSum,
     each: E,
@@ -276,11 +277,11 @@ impl<E: FnMut(&SeedLine) -> io::Result<()>> Common<'_, E> {
     }
 }
 
-/// Runs what is ordered, and hands over each line when its seed is done.
+/// Runs an order, and hands over each line when its seed is done.
 ///
 /// # Errors
 ///
-/// The first of `each`, after which no seed is begun.
+/// The first error of `each`, after which no seed is started.
 pub fn run_all(
     order: &Order,
     each: impl FnMut(&SeedLine) -> io::Result<()> + Send,
@@ -325,7 +326,7 @@ fn run_all_by(
 }
 
 fn lock<T>(common: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Another worker has panicked, which ends the scope by a panic, too.
+    // If another worker has panicked, the scope panics too.
     common.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -336,10 +337,10 @@ mod tests {
     use super::super::trace::{NO_LAW, PANICKED};
     use super::*;
 
-    /// The second of some seeds that are short.
+    /// The second of some seeds with short runs.
     const PANICS: u64 = 3;
 
-    /// One seed is told of a document that there is not, which panics.
+    /// Runs a plan; for one seed it adds an index of a document that does not exist, which panics.
     fn one_panics(mut plan: Plan) -> Run {
         if plan.seed == PANICS {
             plan.episodes.push(Episode {
@@ -376,7 +377,7 @@ mod tests {
             lines
         };
         let one = lines(1);
-        // What a line says does not depend on how many are run at once.
+        // A line does not depend on how many plans run at once.
         assert_eq!(one, lines(2));
         let read = |line: &String| serde_json::from_str(line).expect("JSON");
         let read: Vec<serde_json::Value> = one.iter().map(read).collect();
@@ -423,7 +424,7 @@ mod tests {
         assert_eq!(sum.expect("nothing is written").seeds, 0);
     }
 
-    /// A sum that has met everything but one thing.
+    /// A sum with everything covered except one situation.
     fn without(what: &str, seeds: u64) -> SeedSum {
         let mut met = Coverage::default();
         let others = WANTED.into_iter().filter(|of| *of != what);

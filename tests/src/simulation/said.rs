@@ -1,6 +1,7 @@
-//! What the watch knows of what was said: who would say it, where, and whether the log has it.
+//! Queries to the watch about statements: which aggregator could make them, at which position,
+//! and whether the log has them.
 //!
-//! Knows nothing of how it came to be said. What stays true: nothing is changed by looking.
+//! Knows nothing of how statements arise. What stays true: a query changes nothing.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,13 +19,13 @@ use super::trace::Violation;
 use super::watch::{Kept, Ruled, TotalName, Watch};
 
 impl Ruled {
-    /// The offset of the first record that the log took at an instant or later.
+    /// The offset of the first record that the log accepted at an instant or later.
     pub(super) fn first_since(&self, at_us: u64) -> u64 {
         self.taken
             .partition_point(|(taken_us, _)| *taken_us < at_us) as u64
     }
 
-    /// How many statements records have caused that the log took at an instant or later.
+    /// How many statements were caused by records that the log accepted at an instant or later.
     pub fn said_since(&self, at_us: u64) -> u64 {
         let caused = self.said.range((self.first_since(at_us), 0)..);
         caused.map(|(_, said)| said.len() as u64).sum()
@@ -32,15 +33,15 @@ impl Ruled {
 }
 
 impl Watch {
-    /// Statements that one record of a partition has caused, at most.
+    /// The greatest number of statements that one record of a partition has caused.
     pub(super) fn most_said(&self, partition: u32) -> usize {
         let all = self.ruled.iter().chain(&self.past);
         let of_it = all.filter(|ruled| ruled.index == partition);
         of_it.map(|ruled| ruled.most_said).max().unwrap_or(0)
     }
 
-    /// The partition as it was ruled where this place was given. One that a power cut took stands in the
-    /// past alone, though the generation may go on.
+    /// The partition as it was ruled when this log position was assigned. A position that a power cut removed is
+    /// found only in the past, though its generation may continue.
     pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {
         let all = || self.ruled.iter().chain(self.past.iter().rev());
         let is_of = |ruled: &&Ruled| {
@@ -57,8 +58,8 @@ impl Watch {
         all().find(has).or_else(|| all().find(is_of))
     }
 
-    /// The same for somebody who takes the partition's log to be `known`: of two logs of one generation, of
-    /// which one took the other's place, both may have said something there.
+    /// The same for an agent that takes the partition's log to be `known`: if one of two logs of a generation
+    /// replaced the other, both may have a statement at the position.
     pub fn of_place_in(
         &self,
         partition: u32,
@@ -77,7 +78,7 @@ impl Watch {
             .or_else(|| self.of_place(partition, place))
     }
 
-    /// The partition as it was ruled where this was said.
+    /// The partition as it was ruled when this statement was made.
     pub fn of_statement(
         &self,
         partition: u32,
@@ -95,8 +96,8 @@ impl Watch {
         })
     }
 
-    /// The partition as it was ruled from the log whose id has this random part, in hexadecimal: where a
-    /// topic was made anew, who has not heard of it goes by the one before.
+    /// The partition as it was ruled from the log whose id has this random part, in hexadecimal: after a topic was
+    /// recreated, an aggregator that does not know it yet goes by the previous one.
     pub fn of_log(&self, partition: u32, random: &str) -> &Ruled {
         let is_it = |ruled: &&Ruled| {
             let named = ruled.log.map(|log| format!("{:016x}", log.random));
@@ -112,7 +113,7 @@ impl Watch {
         versions.any(|limits| grants_nothing(limits, resource, domain))
     }
 
-    /// Whether some version grants a pair no more than `most` of so many copies at once, by the model.
+    /// Whether some version never grants a pair more than `most` of this many copies at once, by the model.
     pub fn is_never_granted_at_once(
         &self,
         (resource, domain): (&str, &str),
@@ -129,29 +130,29 @@ impl Watch {
         })
     }
 
-    /// Whether the newest version does so.
+    /// Whether the newest version grants a pair nothing at all.
     pub fn is_granted_nothing_now(&self, resource: &str, domain: &str) -> bool {
         let newest = self.limits.last_key_value();
         newest.is_some_and(|(_, limits)| grants_nothing(limits, resource, domain))
     }
 
-    /// What the second engine says at a place.
+    /// The second engine's statements at a log position.
     pub fn said_at(&self, partition: u32, place: Place) -> Vec<ResourceStatement> {
         let ruled = self.of_place(partition, place);
         let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
         said.cloned().unwrap_or_default()
     }
 
-    /// Whether the second engine says this.
+    /// Whether the second engine makes this statement.
     pub fn says(&self, partition: u32, resource: &str, statement: &Statement) -> bool {
         self.of_statement(partition, resource, statement).is_some()
     }
 
-    /// A record of `denials` says what the second engine says at that place.
+    /// Checks that a record of `denials` has the second engine's statement at that position.
     ///
     /// # Errors
     ///
-    /// What it says in place of that.
+    /// If it has another statement.
     pub(super) fn announcement(&mut self, partition: u32, kept: &Kept) -> Result<(), Violation> {
         if kept.bytes.get(1) == Some(&kind::GENESIS) {
             return Ok(());
@@ -178,7 +179,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes note of what a record asked for, or applied.
+    /// Notes the totals that a record asked for, or applied.
     pub(super) fn note_totals(
         &mut self,
         partition: u32,
@@ -203,10 +204,11 @@ impl Watch {
         }
     }
 
-    /// A total that was asked for at such a time, and was not applied yet.
+    /// A total that was asked for in this time and has not been applied yet.
     pub fn total_overdue(&self, asked_us: Range<u64>) -> Option<String> {
         let partitions = self.partitions;
-        // After a power cut a target may have one from beyond the source's end: none follows it before.
+        // After a power cut a target may have a total from beyond the source's end: no other total follows it
+        // until the source gets there.
         let is_passed = |(resource, source, offset): &TotalName| {
             let target = partition_of_resource(resource, partitions);
             let engine = &self.ruled[target as usize].engine;
@@ -221,8 +223,8 @@ impl Watch {
         ))
     }
 
-    /// Statements caused at such a time whose evidence the log does not have. What was ruled before the log had an
-    /// identity is told to nobody, and said again with that.
+    /// Statements caused in this time whose decision records the log lacks. Rulings from before the log had an
+    /// identity are not published; they are stated again with the identity.
     pub fn unannounced(&self, caused_us: &Range<u64>) -> Option<String> {
         for ruled in &self.ruled {
             let at = |at_us| (ruled.first_since(at_us), 0);

@@ -1,6 +1,6 @@
-//! The log that several owners share, in the world: appends, answers and deliveries on their way.
+//! The shared log in the simulated world: appends, answers and deliveries under way.
 //!
-//! Knows nothing of what records say. What stays true: what is in it stands in the watch first.
+//! Knows nothing of the content of records. What stays true: the watch has every record of the log first.
 
 use tollgate_log::{LogEvent, Stream};
 
@@ -10,16 +10,16 @@ use super::random::CERTAIN_PPM;
 use super::shared_log::refused;
 use super::world::{Event, World};
 
-/// Until when nothing comes through one way between an owner and the log.
+/// The end of a cut of one direction between an aggregator and the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogCut {
     pub until_us: u64,
-    /// Whether the owner gives up what waits, and takes it for refused.
+    /// Whether the aggregator drops waiting requests and treats them as refused.
     pub lost: bool,
 }
 
 impl World {
-    /// What does not come through between an owner and the log.
+    /// The cut of a direction between an aggregator and the log.
     fn cut_off(&mut self, owner: usize, way: LogWay) -> Option<LogCut> {
         let cut = self.owners[owner].log_cuts[way as usize];
         if cut.is_some() {
@@ -37,15 +37,15 @@ impl World {
         }
     }
 
-    /// What holds up everything that an owner appends, if anything does.
+    /// The cut that holds up an aggregator's appends, if there is one.
     fn held_up(&mut self, owner: usize) -> Option<LogCut> {
         let now_us = self.now_us;
         let cut = self.cut_off(owner, LogWay::Appends);
         cut.filter(|cut| !cut.lost && now_us < cut.until_us)
     }
 
-    /// The log takes what is on its way from an owner, or does not: the answers, and what they do not come through.
-    /// Nothing where nothing comes through to it, or a law is violated.
+    /// Accepts or refuses the appends under way from an aggregator. Returns the answers, and the cut that holds
+    /// these up. `None` if the appends are cut off, or a law is violated.
     pub(super) fn take_appends(&mut self, owner: usize) -> Option<(Vec<LogEvent>, Option<LogCut>)> {
         if self.held_up(owner).is_some() {
             return None;
@@ -107,7 +107,7 @@ impl World {
     }
 
     pub(super) fn shared_appends(&mut self, owner: usize, life: u64) {
-        // What was on its way arrives even if the one who sent it is gone; but a session ends with it.
+        // Appends under way arrive even if their sender is gone; but a session ends with its process.
         if self.owners[owner].life != life {
             return;
         }
@@ -122,7 +122,7 @@ impl World {
         {
             return self.hand_on(owner, answers);
         }
-        // They stay in order, and what is delivered may come before them.
+        // Answers stay in order; deliveries may arrive before them.
         let came_us = match answers_cut {
             Some(LogCut {
                 until_us,
@@ -151,14 +151,14 @@ impl World {
         }
     }
 
-    /// The topic of the hits is made anew: what was in it is void, for the watch as for everybody.
+    /// Recreates the topic of the hits: its old records are void, also for the watch.
     pub(super) fn topic_anew(&mut self) {
         let LogHost::Shared(log) = &mut self.log else {
             return;
         };
         log.make_anew(Stream::Hits);
         self.watch.cover.see("topic made anew");
-        // Snapshots of the log before may reach further than this one does.
+        // Snapshots of the previous log may cover more offsets than the new log has.
         self.state_is_of_the_log = false;
         let records = self.watch.records.iter();
         let left = records
@@ -178,8 +178,8 @@ impl World {
         }
     }
 
-    /// The log lets go of what the newest snapshots hold, but for so many records: who reads there is
-    /// overtaken, and no end is lost.
+    /// Deletes the records that the newest snapshots cover, except for some: readers there are
+    /// overtaken, and no log loses its end.
     pub(super) fn retention(&mut self, records: u64) {
         let LogHost::Shared(log) = &mut self.log else {
             return;

@@ -1,7 +1,7 @@
-//! The log of a fleet, as the simulation has it: ordered, partitioned, and everybody's.
+//! The log of a fleet in the simulation: ordered, partitioned and shared.
 //!
-//! What Kafka is to several owners. It never loses what it has; it may refuse, or take and say that it did
-//! not. Delivery may go over the same records again in a new follow, never within one.
+//! It stands in for Kafka. It never loses a record; it may refuse an append, or store it and answer that it did
+//! not. A new follow may deliver the same records again, one follow never does.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,20 +9,20 @@ use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::MESSAGE_BYTES_MAX;
 
-/// An append on its way.
+/// An append under way.
 #[derive(Clone, Debug)]
 pub struct Append {
     /// The stream.
     pub stream: Stream,
     /// The partition.
     pub partition: u32,
-    /// Names the answer.
+    /// The ticket of its answer.
     pub ticket: Ticket,
     /// The record.
     pub record: Vec<u8>,
 }
 
-/// Where an owner reads a partition.
+/// The position at which an aggregator reads a partition.
 #[derive(Clone, Debug)]
 struct Following {
     from: u64,
@@ -30,20 +30,20 @@ struct Following {
     target: u64,
     begun: bool,
     caught_up: bool,
-    /// As which it was made when it was last delivered from.
+    /// The incarnation of the topic at the last delivery.
     made: u64,
 }
 
-/// What one owner has at the log.
+/// The session of one aggregator at the log.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     follows: BTreeMap<(Stream, u32), Following>,
-    /// On their way to the log, in order.
+    /// Appends under way to the log, in order.
     pub appends: VecDeque<Append>,
 }
 
 impl Session {
-    /// An owner follows a partition no more.
+    /// Ends an aggregator's following of a partition.
     pub fn unfollow(&mut self, stream: Stream, partition: u32) {
         self.follows.remove(&(stream, partition));
     }
@@ -54,14 +54,14 @@ impl Session {
 pub struct SharedLog {
     partitions: u32,
     records: BTreeMap<(Stream, u32), Vec<Delivered>>,
-    /// How often a topic was made anew.
+    /// How many times each topic was recreated.
     made: BTreeMap<Stream, u64>,
-    /// What is below is gone by age.
+    /// Records below this offset were deleted by age.
     first: BTreeMap<(Stream, u32), u64>,
 }
 
 impl SharedLog {
-    /// One with nothing in it.
+    /// An empty log.
     pub fn new(partitions: u32) -> Self {
         Self {
             partitions,
@@ -77,11 +77,11 @@ impl SharedLog {
         partition < count
     }
 
-    /// Takes a record; its offset and append time.
+    /// Stores a record. Returns its offset and append time.
     ///
     /// # Errors
     ///
-    /// [`AppendError::Never`] where there is no such partition, or the record is too long.
+    /// [`AppendError::Never`] if there is no such partition, or the record is too long.
     pub fn put(&mut self, append: &Append, wall: Timestamp) -> Result<Delivered, AppendError> {
         if !self.has(append.stream, append.partition) {
             let (stream, partition) = (append.stream, append.partition);
@@ -105,14 +105,14 @@ impl SharedLog {
         Ok(record)
     }
 
-    /// A topic is deleted and made again: empty, and offsets count from 0.
+    /// Deletes and recreates a topic: it is empty, and offsets start at 0.
     pub fn make_anew(&mut self, stream: Stream) {
         self.records.retain(|(of, _), _| *of != stream);
         self.first.retain(|(of, _), _| *of != stream);
         *self.made.entry(stream).or_default() += 1;
     }
 
-    /// Lets go of what is below an offset, as a log does by age. What is gone stays gone.
+    /// Deletes the records below an offset, as a log does by age. They never come back.
     pub fn let_go(&mut self, stream: Stream, partition: u32, below: u64) {
         let at = (stream, partition);
         let below = below.min(self.end(at));
@@ -120,7 +120,7 @@ impl SharedLog {
         *first = below.max(*first);
     }
 
-    /// Whether a session follows a partition of a topic that is gone, and has not been told yet.
+    /// Whether a session follows a partition of a topic that is gone, and has not been notified yet.
     pub fn is_gone(&self, session: &Session, stream: Stream, partition: u32) -> bool {
         let following = session.follows.get(&(stream, partition));
         following.is_some_and(|following| following.made != self.made_of(stream))
@@ -136,7 +136,7 @@ impl SharedLog {
             .map_or(0, |records| records.len() as u64)
     }
 
-    /// An owner begins to follow.
+    /// Starts an aggregator's following of a partition.
     pub fn follow(&self, session: &mut Session, stream: Stream, partition: u32, from: u64) {
         let at = (stream, partition);
         let following = Following {
@@ -150,7 +150,7 @@ impl SharedLog {
         session.follows.insert(at, following);
     }
 
-    /// What an owner is told next of what it follows, up to so many records of each partition.
+    /// The next events for an aggregator's followed partitions, up to this many records of each partition.
     pub fn deliver(&self, session: &mut Session, records_max: usize) -> Vec<LogEvent> {
         let mut events = Vec::new();
         session.follows.retain(|(stream, partition), following| {
@@ -175,7 +175,8 @@ impl SharedLog {
             let mut there = records.map_or(0, Vec::len) as u64;
             let made = self.made_of(stream);
             if std::mem::replace(&mut following.made, made) != made {
-                // Whoever reads a topic by name and is told that it is another begins with its first record.
+                // A reader that follows a topic by name and learns that it was recreated
+                // starts with its first record.
                 there = 0;
             }
             if there < following.next {
@@ -223,7 +224,7 @@ impl SharedLog {
         events
     }
 
-    /// Whether an owner has everything that it follows.
+    /// Whether an aggregator still lacks records that it follows.
     pub fn is_behind(&self, session: &Session) -> bool {
         session.follows.iter().any(|(at, following)| {
             !following.caught_up

@@ -1,8 +1,8 @@
-//! From a failing seed to the shortest history that fails in the same way.
+//! Shrinks a failing plan to the shortest history that fails in the same way.
 //!
-//! Faults are left out, first half of them at once, then ever fewer; what is left out stays out where the
-//! same check still fails. Each part of the world draws from a stream of its own, so that the rest of the
-//! history stays much the same. What stays true: the result fails by the same check as the seed did.
+//! Faults are left out, first half of them at once, then ever fewer; a fault stays left out if the same check still
+//! fails. Each part of the world draws from its own stream, so that the rest of the history stays much the same.
+//! What stays true: the result fails by the same check as the seed.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ use super::plan::Plan;
 use super::trace::Violation;
 use super::{Run, run};
 
-/// What shrinking came to.
+/// The result of shrinking.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// The plan with the fewest faults that were found to do.
+    /// The plan with the fewest faults found that still fails.
     pub plan: Plan,
-    /// How it fails.
+    /// Its violation.
     pub violation: Violation,
-    /// How many runs that took.
+    /// The number of runs.
     pub runs: u64,
 }
 
-/// Shrinks a plan that fails, for so long at most.
+/// Shrinks a failing plan, within the time `patience`.
 pub fn shrink(plan: &Plan, violation: &Violation, patience: Duration) -> Shrunk {
     let until = Instant::now() + patience;
     let mut best = Shrunk {
@@ -29,7 +29,7 @@ pub fn shrink(plan: &Plan, violation: &Violation, patience: Duration) -> Shrunk 
         violation: violation.clone(),
         runs: 0,
     };
-    // What comes after the end cannot matter.
+    // Faults after the violation cannot matter.
     let at_us = violation.at_us;
     best.plan
         .episodes

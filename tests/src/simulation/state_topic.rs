@@ -1,7 +1,7 @@
-//! The `state` topic of a simulated fleet: snapshots are written and read record by record, by the shipped code.
+//! The `state` topic of a simulated fleet: the shipped code writes and reads snapshots record by record.
 //!
-//! Kafka alone is replaced. Of what was sent and not acknowledged when a writer dies, or when the topic takes nothing,
-//! each record stands or does not. What stays true: a manifest in the topic has all its chunks before it.
+//! Only Kafka is replaced. When a writer dies, or the topic stops accepting, each unacknowledged record is either
+//! stored or not. What stays true: a manifest in the topic has all its chunks before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use tollgate_shared::place::LogId;
 
 use super::random::Random;
 
-/// Who writes a snapshot, and of what.
+/// The writer of a snapshot: its group, and its number of partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct By {
     pub group: usize,
@@ -25,7 +25,7 @@ pub struct By {
 #[derive(Debug, Default)]
 pub struct StateTopic {
     partitions: BTreeMap<u32, Partition>,
-    /// How many snapshots were begun to be written.
+    /// The number of snapshots whose writing began.
     written: u64,
 }
 
@@ -42,12 +42,12 @@ struct Stored {
     value: Vec<u8>,
 }
 
-/// Where a writer comes to its end, or the topic takes no more.
+/// The point at which a writer ends, or the topic stops accepting.
 #[derive(Debug)]
 pub struct Cut {
-    /// After it has waited so often: for the chunks, for the manifest, and for what drops others.
+    /// After this many waits: for the chunks, for the manifest, and for the tombstones of others.
     pub after: u64,
-    /// Draws which of the records under way stand.
+    /// Draws which of the records under way are stored.
     pub random: Random,
 }
 
@@ -58,12 +58,12 @@ struct Client<'a> {
     cut: Option<Cut>,
 }
 
-/// Nothing is taken any more.
+/// The error of a topic that accepts nothing any more.
 #[derive(Debug)]
 struct IsCut;
 
 impl Partition {
-    /// Compacted at once: a key has one record, and what was dropped none.
+    /// Compacts at once: a key has one record, and none after its tombstone.
     fn append(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> u64 {
         let offset = self.next;
         self.next += 1;
@@ -82,7 +82,7 @@ impl Partition {
         })
     }
 
-    /// What a reader sees.
+    /// What a reader finds.
     fn looked_at(&self, partition: u32) -> Catalogue {
         let mut seen = Catalogue::default();
         for record in self.read() {
@@ -109,8 +109,8 @@ impl Medium for Client<'_> {
         match &mut self.cut {
             Some(Cut { after: 0, random }) => {
                 for (key, value) in under_way {
-                    // What drops comes in order, and what was not taken ends it: what loses its chunks has lost
-                    // its manifest.
+                    // Tombstones are stored in order, and stop at the first that is not accepted: a snapshot whose
+                    // chunks are dropped has lost its manifest before.
                     let is_drop = value.is_none();
                     match random.one_in(2) {
                         true => drop(self.partition.append(key, value)),
@@ -132,10 +132,10 @@ impl Medium for Client<'_> {
 }
 
 impl StateTopic {
-    /// Writes a snapshot; whether it is whole.
+    /// Writes a snapshot. Returns whether it is whole.
     ///
-    /// With `cut`, its writer dies before something of it is acknowledged, or the topic takes no more; what was to be
-    /// dropped may stay, and the snapshot is whole all the same.
+    /// With `cut`, its writer dies before some record is acknowledged, or the topic stops accepting; then old
+    /// snapshots may stay, and the new one may still be whole.
     pub fn write(
         &mut self,
         by: By,
@@ -147,7 +147,7 @@ impl StateTopic {
         self.written += 1;
         let source = SnapshotSource {
             group: by.group.to_string().into(),
-            // Of no order, as a random one.
+            // Random, and so in no order.
             writing: Random::of(self.written, "writing", 0).draw().into(),
             partitions: by.partitions,
             rules: RULES,
@@ -169,12 +169,12 @@ impl StateTopic {
         };
         let mut seen = client.partition.looked_at(partition);
         let outlived = seen.take_over(partition, whole, 0, 0);
-        // What is not dropped takes room, and is dropped with the next.
+        // Old snapshots that are not dropped take room, and are dropped with the next one.
         let _ = writing::drop_all(&mut client, &outlived);
         true
     }
 
-    /// Where the newest whole one of each partition ends.
+    /// The end of the newest whole snapshot of each partition.
     pub fn newest(&self) -> impl Iterator<Item = (u32, u64)> {
         self.partitions.iter().filter_map(|(partition, of)| {
             let (whole, _) = of.looked_at(*partition).candidates();
@@ -182,7 +182,7 @@ impl StateTopic {
         })
     }
 
-    /// Those of a partition that look whole, newest first.
+    /// The snapshots of a partition that look whole, newest first.
     pub fn candidates(&self, partition: u32) -> Vec<Candidate> {
         let of = self.partitions.get(&partition);
         of.map(|of| of.looked_at(partition).candidates().0)
@@ -206,7 +206,7 @@ impl StateTopic {
         found.whole(&candidate.manifest)
     }
 
-    /// A manifest that stands in a partition without all its chunks before it.
+    /// A manifest in a partition without all its chunks before it.
     pub fn manifest_alone(&self, partition: u32) -> Option<String> {
         let mut seen = BTreeSet::new();
         for record in self.read(partition) {

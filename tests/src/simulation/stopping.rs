@@ -1,8 +1,7 @@
-//! Owners' processes between one and the next: those that stop in order, and those that come to their end while
-//! they open the journal.
+//! Ends of aggregators' processes: orderly shutdowns, and processes that end while they open the journal.
 //!
-//! Knows nothing of how a journal is opened or closed. What stays true: what a process that stopped in order was
-//! asked to append is in the log, and answered, but where nothing comes through to the log.
+//! Knows nothing of how a journal is opened or closed. What stays true: after an orderly shutdown every append that
+//! the process accepted is in the log and answered, unless the log is cut off.
 
 use tollgate_log::LogEvent;
 use tollgate_server::core::event::Event as CoreEvent;
@@ -12,15 +11,15 @@ use super::log_host::LogHost;
 use super::owner_host::Doom;
 use super::world::World;
 
-/// How long it takes until a process that came to its end while it opened the journal is started again.
+/// How long it takes until a process that ended while it opened the journal is started again.
 const AGAIN_AFTER_US: u64 = 300_000;
 
 impl World {
-    /// An owner's process is asked to end: it has everything appended that it has accepted, closes the log, and
-    /// leaves its group.
+    /// Shuts an aggregator's process down in order: it completes the appends that it has accepted, closes
+    /// the log, and leaves its group.
     pub(super) fn owner_stops(&mut self, owner: usize, power: bool) {
         let host = &self.owners[owner];
-        // Who stands still is asked in vain.
+        // A frozen process does not react.
         if !host.is_up() || self.now_us < host.stalled_until_us {
             return;
         }
@@ -29,7 +28,7 @@ impl World {
             LogHost::Journal { .. } => self.journal_closes(owner),
             LogHost::Shared(_) => self.take_appends(owner).map(|(answers, _)| answers),
         };
-        // What is delivered now is ruled by whoever comes next; who waits for an answer gets it.
+        // The next process rules what is delivered now; agents that wait for an answer get it.
         for answer in answers.unwrap_or_default() {
             self.step(owner, CoreEvent::Log(answer));
         }
@@ -45,7 +44,7 @@ impl World {
         self.after(1_000, Event::OwnerMissed { owner, life });
     }
 
-    /// What the journal answers while it is closed; none: nobody has it open, or the machine stopped in that.
+    /// Closes the journal, and returns its last answers. `None`: no process has it open, or the machine stopped.
     fn journal_closes(&mut self, owner: usize) -> Option<Vec<LogEvent>> {
         let wall = self.log_clock.wall(self.now_us);
         let commands = std::mem::take(&mut self.owners[owner].commands);
@@ -55,7 +54,7 @@ impl World {
         let mut journal = core.take()?;
         let mut events = Vec::new();
         journal.turn(commands, wall, &mut |event| events.push(event));
-        // Where it fails the next opening sees an end that was not in order.
+        // If closing fails, the next opening finds that the end was not orderly.
         let _ = journal.close();
         if disk.has_crashed() {
             self.watch.cover.see("crash in a disk operation");
@@ -67,7 +66,7 @@ impl World {
         Some(events)
     }
 
-    /// The process ends, and so many of those that come next while they open the journal.
+    /// Ends the process, and some of the next ones while they open the journal.
     pub(super) fn owner_is_to_crash_in_opening(
         &mut self,
         owner: usize,
@@ -87,7 +86,7 @@ impl World {
         self.after(AGAIN_AFTER_US, Event::OwnerStarts(owner));
     }
 
-    /// Whether the journal can be opened is seen by who opens it.
+    /// Sets a crash for an opening of the journal, if one is due; the opening process finds out.
     pub(super) fn may_crash_in_opening(&mut self, owner: usize) {
         let host = &mut self.owners[owner];
         let (times, within) = host.crashes_in_opening;
@@ -97,12 +96,12 @@ impl World {
         }
     }
 
-    /// The process came to its end.
+    /// Handles a process that ended while it opened the journal.
     pub(super) fn crashed_in_opening(&mut self, owner: usize) {
         self.watch.cover.see("crash while a journal opens");
         let host = &mut self.owners[owner];
         host.crashes_in_opening.0 = host.crashes_in_opening.0.saturating_sub(1);
-        // It may be that of another fault, which came while nobody was up.
+        // The doom may belong to another fault, which began while no process was up.
         let doom = host.doom.take();
         let power = doom.map_or(host.opening_power, |doom| doom.power);
         self.trace.event(self.now_us, &[23, owner as u64], || {
@@ -113,14 +112,14 @@ impl World {
         self.after(AGAIN_AFTER_US, Event::OwnerStarts(owner));
     }
 
-    /// The journal is open: who was to come to its end in that did not.
+    /// The journal is open: a crash that was set for the opening did not occur.
     pub(super) fn has_opened(&mut self, owner: usize) {
         if 0 < self.owners[owner].crashes_in_opening.0 {
             self.log.forget_crash();
         }
     }
 
-    /// The snapshot of a log that is gone is removed; in a plain world it stays, as where a file cannot be removed.
+    /// Removes the snapshot of a log that is gone. In a plain world it stays, as if the file could not be removed.
     pub(super) fn drop_snapshot(&mut self, owner: usize, partition: u32, upto: u64) {
         if self.plan.is_plain || self.plan.fleet {
             return;

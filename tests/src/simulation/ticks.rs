@@ -1,34 +1,34 @@
-//! What an owner may take the log's time to be, at the least and at the most.
+//! The least and the greatest log time that an aggregator may assume.
 //!
 //! ```text
-//! its own tick, sent at 9.0, taken by the log at 9.2        ahead by 0.2 until the next one comes
-//! it stands still, and the log's clock is put forward       behind by that until the next one comes
+//! its own tick, sent at 9.0, accepted by the log at 9.2        ahead by 0.2 until the next tick arrives
+//! it is frozen, and the log's clock is put forward             behind by that until the next tick arrives
 //! ```
 //!
-//! An owner goes by its newest own tick; what keeps ticks back, or makes them late, is read from the plan. Knows
-//! nothing of denials. What stays true: faults that follow one another, or go together, add up.
+//! An aggregator goes by its newest own tick; the plan tells which faults hold ticks up or make them late. Knows
+//! nothing of denials. What stays true: faults that follow one another, or overlap, add up.
 
 use super::faults::{Episode, Fault, LogWay};
 use super::plan::{LogPlan, Plan};
 use super::watch::Ruled;
 
-/// What two clocks may be apart, each way, over the time that is run down on them.
+/// By how much two clocks may differ, each way, over the time counted down on them.
 const SLACK_PPM: u64 = 400;
 
-/// A millisecond is what append times are rounded to, and one more.
+/// Append times are rounded to a millisecond; one more millisecond as a margin.
 const SLACK_US: u64 = 2_000;
 
-/// How far back the tick may lie that an owner goes by: as long as one may stand still, in most plans.
+/// How old the tick that an aggregator goes by may be: in most plans the longest freeze.
 const BEHIND_US: u64 = 30_000_000;
 
-/// How long an append takes where nothing is wrong.
+/// The time of an append without faults.
 const APPEND_US: u64 = 3_000;
 
-/// Until an owner that goes on has seen a tick of its own.
+/// The time until an aggregator that continues has seen a tick of its own.
 const SOON_US: u64 = 2_000_000;
 
-/// How late ticks of owners may be: who goes by them takes the log's time to be ahead by so much. `is_meant` says which
-/// faults count, each with by how much it makes ticks late: what is held up may have been slow before.
+/// How late aggregators' ticks may be: an aggregator takes log time to be ahead by as much. `is_meant` decides
+/// which faults count, each with the lateness that it causes: appends that are held up may have been slow before.
 pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode, u64) -> bool) -> u64 {
     let (mut held_us, mut slow_us) = (0, 0);
     for one in &plan.episodes {
@@ -39,7 +39,7 @@ pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode, u64) -> boo
                 ..
             } => (&mut held_us, one.to_us - one.from_us),
             Fault::SlowAppends { by_us } => (&mut slow_us, by_us),
-            // A journal stamps what it takes in its turn.
+            // A journal stamps records in its turn.
             Fault::SlowLog { by_us } if matches!(plan.log, LogPlan::Journal { .. }) => {
                 (&mut slow_us, by_us)
             }
@@ -52,8 +52,8 @@ pub(super) fn ticks_late_us(plan: &Plan, is_meant: impl Fn(&Episode, u64) -> boo
     held_us + slow_us + APPEND_US
 }
 
-/// From when to when, in order, ticks do not come to the log, or not back from it, by one fault after another: with no
-/// time between them in which one would.
+/// The times, in order, in which no tick reaches the log or returns from it, because of one fault after another
+/// with no room for a tick between them.
 pub(super) fn without_ticks(plan: &Plan) -> Vec<(u64, u64)> {
     let is_one = |one: &&Episode| {
         matches!(
@@ -82,13 +82,14 @@ pub(super) fn without_ticks(plan: &Plan) -> Vec<(u64, u64)> {
     spans
 }
 
-/// How far back that is where ticks do not come for longer: until one of its own does an owner goes by the last one.
+/// How old the tick may be that an aggregator goes by, if ticks fail for longer: it goes by the last one
+/// until one of its own arrives.
 pub(super) fn behind_us(without_ticks: &[(u64, u64)]) -> u64 {
     let longest = without_ticks.iter().map(|(from_us, to_us)| to_us - from_us);
     BEHIND_US.max(longest.max().unwrap_or(0) + SOON_US)
 }
 
-/// When ticks come again, where the log's clock is right since then: at once, if nothing keeps them back.
+/// When ticks come again after the log's clock is right: at once, if no fault holds them up.
 pub(super) fn ticks_come_again_us(without_ticks: &[(u64, u64)], since_us: u64) -> u64 {
     let is_then =
         |(from_us, to_us): &&(u64, u64)| *from_us <= since_us + SOON_US && since_us < *to_us;
@@ -97,7 +98,7 @@ pub(super) fn ticks_come_again_us(without_ticks: &[(u64, u64)], since_us: u64) -
 }
 
 impl Ruled {
-    /// The latest time that the log's clock may have shown to an owner by now.
+    /// The latest time that the log's clock may have shown to an aggregator by now.
     pub(super) fn log_shown_us(&self, now_us: u64, behind_us: u64) -> u64 {
         let since_us = now_us.saturating_sub(behind_us);
         let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
@@ -106,9 +107,9 @@ impl Ruled {
         shown.max().unwrap_or(0) + SLACK_US
     }
 
-    /// The latest true time at which the log's clock may still be taken to show less than `end_us`, by
-    /// somebody who heard of the denial at any time since the record that caused it, from an owner whose newest tick
-    /// lay so far behind.
+    /// The latest true time at which an agent may still take the log's clock to show less than `end_us`,
+    /// if it received the denial at any time since the record that caused it, from an aggregator whose
+    /// newest tick was `behind_us` old.
     pub(super) fn true_time_of(
         &self,
         end_us: u64,
@@ -124,7 +125,7 @@ impl Ruled {
         let since = self.ticks.partition_point(|(at, _)| *at <= since_us);
         let mut latest = end_us.saturating_add(caused_us).saturating_sub(log_us);
         let mut begin_us = caused_us;
-        // Where the log's clock is put forward, an owner knows that from its next own tick.
+        // If the log's clock is put forward, an aggregator learns it from its next own tick.
         for (at_us, log_us) in &self.ticks[since.saturating_sub(1)..] {
             latest = latest.max(end_us.saturating_add(*at_us).saturating_sub(*log_us));
             begin_us = begin_us.min(*at_us);

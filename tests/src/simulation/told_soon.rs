@@ -1,13 +1,14 @@
-//! In the calm whoever is denied is refused soon: pairs and whole resources of rates, however short a denial is.
+//! In the quiescent phase a denial takes effect soon: pairs and whole resources of rates,
+//! however short the denial is.
 //!
 //! ```text
 //! global = 5/s, a sixth hit ──> all of api.search denied @31 for 600 ms
-//! 400 ms later              ──> every agent refuses everybody
+//! 400 ms later              ──> every agent refuses every domain
 //! ```
 //!
-//! What a hard or a global limit denies is over within a second, and so is never in force at the end, when nobody calls
-//! any more; nor does it last for what `heard` leaves out. Knows nothing of frames. What stays true: it looks only
-//! while nothing is wrong, and at what was stated since nothing was.
+//! A denial by a hard or a global limit is over within a second. So it is never in force at the end, when no
+//! service calls any more, and it does not last long enough for `heard`. Knows nothing of frames. What stays true:
+//! the check looks only while no fault is active, and only at denials stated since then.
 
 use tollgate_model::log::ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
@@ -19,19 +20,19 @@ use super::heard::ROOM;
 use super::held::SETTLED_AFTER_US;
 use super::world::World;
 
-/// How soon after its record stands in the log everybody refuses: the log, an owner's turn and the network take some
-/// milliseconds each.
+/// How soon after its record is in the log every agent refuses: the log, an aggregator's turn and the network
+/// take some milliseconds each.
 const SOON_US: u64 = 400_000;
 
-/// How far into the calm it was stated: by then owners go by ticks that were not late, and agents have asked owners for
-/// their clocks again, as they do every second.
+/// How far into the quiescent phase a denial must be stated: by then aggregators go by ticks that were not late,
+/// and agents have asked for aggregators' clocks again, as they do every second.
 const CALM_SINCE_US: u64 = 2_000_000;
 
-/// How long a denial has still to last: what clocks may be apart, and what is rounded.
+/// How long a denial must still last: the difference of clocks, and rounding.
 const LEFT_US: u64 = 60_000;
 
 impl World {
-    /// Looks in the calm, once owners have caught up, for denials that an agent does not refuse by.
+    /// Looks in the quiescent phase, once aggregators have caught up, for denials that an agent ignores.
     pub(super) fn check_told_soon(&mut self, agent: usize) {
         let host = &self.agents[agent];
         let is_settled = self.plan.calm_us() + SETTLED_AFTER_US <= self.now_us;
@@ -72,15 +73,16 @@ impl World {
         }
     }
 
-    /// Since when what owners say in the calm comes to an agent in time, and it listens to all of them; none: not yet.
+    /// Since when aggregators' statements of the quiescent phase reach an agent in time, and it listens to all
+    /// aggregators; `None`: not yet.
     pub(super) fn hears_in_order_since(&self, agent: usize) -> Option<u64> {
         let welcomed_us = self.welcomed_everywhere_since(agent)?;
         Some(self.calm_of(agent).max(welcomed_us))
     }
 
-    /// Since when an agent has heard from the process of every owner that runs now what its clock shows; none: some has
-    /// not answered. What went down with its machine tells nobody, and until a silence shows it the agent says its
-    /// hellos to who is no more, and does not listen to the frames of the process that came then.
+    /// Since when an agent has received the clock of every aggregator's present process; `None`: some have not
+    /// answered. A process that went down with its machine closes no connection; until a silence shows its end, the
+    /// agent sends its hellos to the old process, and does not listen to frames of the new one.
     fn welcomed_everywhere_since(&self, agent: usize) -> Option<u64> {
         let welcomed = &self.agents[agent].welcomed;
         let mut owners = self.owners.iter().enumerate();
@@ -90,9 +92,9 @@ impl World {
         })
     }
 
-    /// A hello of an agent was answered. Welcome is who said it in the calm, to the process that runs now: what an
-    /// earlier one said may be on its way for long, and by an answer that was slow an agent may go on for as long as
-    /// the next hello is lost.
+    /// Notes an answer to an agent's hello. It counts if the hello was sent in the quiescent phase, to the
+    /// present process: an earlier answer may be under way for long, and an agent may use a slow answer for as
+    /// long as the next hello is lost.
     pub(super) fn note_welcome(&mut self, agent: usize, (peer, asked_us): (usize, u64)) {
         let owner = &self.owners[peer];
         let (life, started_us) = (owner.life, owner.started_us);
@@ -106,8 +108,8 @@ impl World {
         }
     }
 
-    /// When all has come to an agent, and from it, that was delayed before the calm: until then each message waits for
-    /// those before it, and by how long it takes to be answered the agent knows how late frames are.
+    /// When all messages to and from an agent that were delayed before the quiescent phase have arrived. Until then
+    /// each message waits for those before it, and the agent takes frames to be as late as its answers were slow.
     fn calm_of(&self, agent: usize) -> u64 {
         let delays = self.plan.episodes.iter().filter_map(|one| match one.fault {
             Fault::Delay(edge, by_us) if edge.agent == agent => Some((one, edge, by_us)),
@@ -122,7 +124,8 @@ impl World {
         last.fold(self.plan.calm_us(), u64::max)
     }
 
-    /// The place of the newest denial of a scope, where it was stated in the calm, some time ago, and lasts.
+    /// The log position of the newest denial of a scope, if it was stated in the quiescent
+    /// phase, some time ago, and lasts.
     fn should_be_told(
         &self,
         partition: u32,

@@ -1,17 +1,17 @@
-//! The run as a readable log of events, and a number that stands for all of it.
+//! The run as a readable log of events, and a hash of all of it.
 //!
-//! Two runs of one seed give the same text byte for byte, on any build. What is costly to write down is
-//! written only where somebody reads it; the number is always there.
+//! Two runs of one seed give the same text byte for byte, on any build. The text is written only if it is wanted;
+//! the hash is always computed.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-/// The law that a panic is against: design has no number for it.
+/// The law of a panic: the design has no number for it.
 pub const NO_LAW: u8 = 0;
 
-/// What is checked where the program gives up by itself.
+/// The check of a panic.
 pub const PANICKED: &str = "the program panicked";
 
 /// The trace of one run.
@@ -23,7 +23,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that is kept as text, or only as a number.
+    /// A trace that is kept as text, or only hashed.
     pub fn new(kept: bool) -> Self {
         Self {
             text: kept.then(String::new),
@@ -32,7 +32,7 @@ impl Trace {
         }
     }
 
-    /// An event: numbers that tell it from others, and what people read of it.
+    /// Notes an event: numbers for the hash, and a text for people.
     pub fn event(&mut self, now_us: u64, numbers: &[u64], text: impl FnOnce() -> String) {
         self.lines += 1;
         for number in [now_us].iter().chain(numbers) {
@@ -46,17 +46,17 @@ impl Trace {
         }
     }
 
-    /// The number that stands for everything that happened.
+    /// The hash of all events.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many events there were.
+    /// The number of events.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The text, where it was kept.
+    /// The text, if it was kept.
     pub fn into_text(self) -> Option<String> {
         self.text
     }
@@ -74,16 +74,16 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// What was found to be against a law.
+/// A violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// Which law, as design numbers them; [`NO_LAW`]: the program panicked.
+    /// The law's number in the design; [`NO_LAW`] if the program panicked.
     pub law: u8,
-    /// When, in microseconds of true time.
+    /// The instant, in microseconds of true time.
     pub at_us: u64,
-    /// What was checked: the same for all findings of one kind.
+    /// The check: the same for all violations of one kind.
     pub check: Cow<'static, str>,
-    /// Where, expected and found.
+    /// The place, and what was expected and found.
     pub what: String,
 }
 

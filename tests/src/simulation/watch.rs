@@ -1,11 +1,11 @@
-//! The log as it is, ruled beside the owners: by a second engine, and by the independent model.
+//! The actual log, ruled beside the aggregators: by a second engine, and by the independent model.
 //!
-//! What stands in the log is told to the watch the moment it stands there. Each record is ruled by an
-//! engine that never crashes and by the slow model, and both must say the same; what owners say later is
-//! held against that. Laws 3, 4 and 5 are checked here as far as the log shows them.
+//! The watch gets every record at the moment at which the log accepts it. An engine that never crashes and the slow
+//! model rule each record, and both must agree; the aggregators' later statements are compared with theirs. Laws 3,
+//! 4 and 5 are checked here as far as the log shows them.
 //!
-//! Knows nothing of agents' insides and owners' insides. What stays true: a place once given is never
-//! given to another record, unless a power cut took it and a new generation has begun.
+//! Knows nothing of the internals of agents and aggregators. What stays true: an offset is never assigned to
+//! another record, unless a power cut removed it and a new generation has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,16 +34,16 @@ use super::trace::{Violation, hash_of};
 /// A record of the log.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// When the log says that it took it.
+    /// The log's append time.
     pub appended: Timestamp,
-    /// When that truly was.
+    /// The true time of the append.
     pub at_us: u64,
     /// Its bytes.
     pub bytes: Bytes,
 }
 
 impl fmt::Display for Kept {
-    /// Of what kind it is, how long, and when it was taken: enough to tell two apart.
+    /// Its kind, length and append time: enough to tell two records apart.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, bytes) = (self.bytes.get(1).copied(), self.bytes.len());
         let (hash, appended_us) = (hash_of(&self.bytes), self.appended.as_micros());
@@ -54,41 +54,41 @@ impl fmt::Display for Kept {
     }
 }
 
-/// A partition of hits, ruled.
+/// A partition of hits, as ruled.
 pub struct Ruled {
     /// Its number.
     pub index: u32,
-    /// Rules it as owners should.
+    /// Rules it as aggregators should.
     pub engine: Engine,
     /// Rules it independently.
     pub model: model::PartitionModel,
     /// Rules its copies independently.
     pub(super) copies: model::copies::CopiesModel,
-    /// What the engine said, by place.
+    /// The engine's statements, by log position.
     pub said: BTreeMap<(u64, u32), Vec<ResourceStatement>>,
     /// The engine's digest after each record.
     pub digests: Vec<u128>,
     /// The versions in force after each record.
     pub versions: Vec<u64>,
-    /// Ticks: true time, and the log's.
+    /// Ticks: true time, and log time.
     pub ticks: Vec<(u64, u64)>,
-    /// The same of each record.
+    /// The same for each record.
     pub taken: Vec<(u64, u64)>,
     /// The log's identity.
     pub log: Option<LogId>,
-    /// Where each of its generations begins.
+    /// The first offset of each of its generations.
     pub generations: Vec<(u64, u32)>,
-    /// What was said about scopes of copies.
+    /// The statements about scopes of copies.
     pub stated: Stated,
-    /// What was said to agents about their holds, by place.
+    /// The verdicts on agents' holds, by log position.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
-    /// What was said last about scopes of copies that are denied.
+    /// The last statements about denied scopes of copies.
     pub(super) denied: DeniedCopies,
-    /// Copies that a hold has, at the most that was ever said: by resource, epoch and number.
+    /// The greatest number of copies ever granted to a hold, by resource, epoch and number.
     pub(super) granted: BTreeMap<(Box<str>, u128, u64), u32>,
-    /// Reserves that were granted nothing: their numbers, by resource and epoch.
+    /// The numbers of reserves that were granted nothing, by resource and epoch.
     pub(super) not_granted: BTreeMap<(Box<str>, u128), BTreeSet<u64>>,
-    /// Statements that one record has caused, at most.
+    /// The greatest number of statements that one record has caused.
     pub(super) most_said: usize,
     pub(super) rulings: Rulings,
     pub(super) times: compare::Times,
@@ -102,38 +102,38 @@ pub struct Watch {
     pub(super) partitions: u32,
     /// Records by stream and partition. Offsets count from 0.
     pub records: BTreeMap<(Stream, u32), Vec<Kept>>,
-    /// The partitions as they are now.
+    /// The partitions in their present generation.
     pub ruled: Vec<Ruled>,
     /// Partitions of generations that a power cut ended.
     pub past: Vec<Ruled>,
-    /// Who sent what.
+    /// The accounts of agents' calls.
     pub accounts: Accounts,
-    /// What was met.
+    /// The coverage.
     pub cover: Coverage,
-    /// Totals that records asked for and that have not been applied, with true time.
+    /// Totals that records asked for and that have not been applied, with the true time of the request.
     pub(super) totals_due: BTreeMap<TotalName, u64>,
-    /// Resources of copies whose denials some version ignored, by a switch or as the document says.
+    /// Resources of copies whose denials some version ignored, by a switch or by the document.
     pub(super) ever_ignored: BTreeSet<&'static str>,
     /// Partitions whose next record has to be the identity of a new generation.
     pub unbegun: BTreeSet<(Stream, u32)>,
-    /// Statements that the `denials` stream should have, and has.
+    /// The statements that the `denials` stream should have, and those that it has.
     pub(super) announced: Vec<BTreeSet<Vec<u8>>>,
     pub(super) book: LimitsBook,
-    /// The number of the newest version; 0: none.
+    /// The number of the newest version; 0 before the first.
     pub(super) newest_version: u64,
     pub(super) limits: BTreeMap<u64, model::Limits>,
-    /// What operators did by hand, by version.
+    /// Operators' acts by hand, by version.
     pub(super) made: BTreeMap<u64, Arc<Made>>,
     pub(super) texts: Vec<String>,
-    /// Limits of copies, by version.
+    /// Limits on copies, by version.
     pub(super) copies: BTreeMap<u64, model::copies::CopiesVersion>,
-    /// From when to when ticks do not come.
+    /// The times without ticks.
     pub(super) without_ticks: Vec<(u64, u64)>,
-    /// How far back the tick may lie that an owner goes by.
+    /// How old the tick may be that an aggregator goes by.
     pub(super) behind_us: u64,
-    /// How late ticks of owners may be.
+    /// How late aggregators' ticks may be.
     pub(super) ticks_late_us: u64,
-    /// Those of versions that the log has lost.
+    /// Limits on copies of versions that the log has lost.
     pub(super) lost_copies: Vec<model::copies::CopiesVersion>,
 }
 
@@ -221,14 +221,14 @@ impl Watch {
         self.book.latest_number()
     }
 
-    /// Whether an operator ever switched what is heeded.
+    /// Whether an operator ever set a switch that lets agents ignore denials.
     pub(super) fn was_ever_switched(&self) -> bool {
         let mut acts = self.made.values().map(|made| &*made.act);
         acts.any(|act| matches!(act, Act::Switch { .. }))
     }
 
-    /// Law 8: a scope in which more was let through than a constraint and what one denial delay brought
-    /// explain, in any log that there was.
+    /// Law 8: a scope in which more was let through than a constraint and the copies of one denial
+    /// delay explain, in any log so far.
     pub(super) fn without_effect(&self) -> Option<String> {
         let mut all = self.ruled.iter().chain(&self.past);
         all.find_map(|ruled| {
@@ -242,11 +242,11 @@ impl Watch {
         self.book.latest().map(|version| &*version.text)
     }
 
-    /// A record stands in the log, or is found there again.
+    /// Notes a record that the log accepted, or that is found there again.
     ///
     /// # Errors
     ///
-    /// What it violates.
+    /// The law that the record violates.
     pub fn take(
         &mut self,
         stream: Stream,
@@ -299,8 +299,8 @@ impl Watch {
         }
     }
 
-    /// What the log has, after its machine went down: how many records of each partition are left.
-    /// What was ruled beyond is void, and stays to be looked up under its generation.
+    /// Cuts the log after its machine went down to the number of records that are left of each partition. Rulings
+    /// beyond are void, and can still be looked up under their generation.
     pub fn cut_to(
         &mut self,
         left: &BTreeMap<(Stream, u32), u64>,
@@ -345,12 +345,13 @@ impl Watch {
         Ok(lost)
     }
 
-    /// Owners went by ticks that a log has lost with its end, and what they told then is still believed.
+    /// Keeps ticks that a log has lost with its end: aggregators went by them, and agents still
+    /// believe what they published then.
     fn keep_ticks_shown(&mut self) {
         for ruled in &mut self.ruled {
             let of_it = |past: &&Ruled| past.index == ruled.index;
             let before = self.past.iter().rev().find(of_it);
-            // Of a topic that was made anew nothing is left, and nothing of the one before counts.
+            // A recreated topic has no records left, and nothing of the previous one counts.
             if let Some(before) = before.filter(|_| !ruled.taken.is_empty()) {
                 ruled.ticks.extend(&before.ticks);
                 ruled.ticks.sort_unstable();

@@ -1,12 +1,12 @@
-//! The world: hosts, wires and the log on one clock, driven by one queue of events.
+//! The world: hosts, connections and the log on one clock, driven by one queue of events.
 //!
 //! ```text
-//! agents ── calls ──> links ──> owners ──> log ──> owners ──> feed ──> agents
+//! agents ── calls ──> links ──> aggregators ──> log ──> aggregators ──> feed ──> agents
 //! ```
 //!
-//! Everything that happens is an event with a time; events of one time happen in the order in which they
-//! were made. What stays true: a run is a function of its plan; nothing here reads a real clock, draws
-//! from anywhere but the seed, or waits.
+//! Everything that happens is an event with a time; events of one time happen in the order in which they were
+//! created. What stays true: a run is a function of its plan; nothing here reads a real clock, uses other
+//! randomness than the seed's, or waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,64 +28,64 @@ use super::watch::Watch;
 
 /// The world.
 pub struct World {
-    /// What it was made from.
+    /// Its plan.
     pub plan: Plan,
     /// True time.
     pub now_us: u64,
     queue: Queue<Event>,
     /// The agents.
     pub agents: Vec<AgentHost>,
-    /// The owners.
+    /// The aggregators.
     pub owners: Vec<OwnerHost>,
     /// The log.
     pub log: LogHost,
-    /// The clock that the log is stamped by.
+    /// The clock that stamps the log's records.
     pub log_clock: Clock,
     /// The network.
     pub net: Net,
-    /// The log, ruled beside.
+    /// The log as ruled beside the aggregators.
     pub watch: Watch,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
     /// Calls decided.
     pub decisions: u64,
-    /// Calls refused under denials.
+    /// Calls refused because of denials.
     pub refusals: u64,
     /// Connections made.
     pub connections: u64,
-    /// Copies that wait for somebody to take them over.
+    /// Transfers that wait to be seized.
     pub offered: Offered,
-    /// Agents that died while they held copies which count still.
+    /// Agents that died while they held copies which still count.
     pub deaths: Vec<Death>,
-    /// What became of such copies.
+    /// The return of such copies.
     pub returns: Returns,
-    /// When the log's time was seen to stand still last.
+    /// When log time was last seen to stand still.
     pub log_stood_us: u64,
-    /// When a partition was seen last with an owner that could rule it.
+    /// When a partition last had an aggregator that could rule it.
     pub(super) ruled_us: BTreeMap<u32, u64>,
-    /// Partitions to which nothing had come for long, or which nobody had ruled, and when that was seen last.
+    /// Partitions that got no record, or had no aggregator, for long, and when that was last seen.
     pub(super) still_us: BTreeMap<u32, u64>,
-    /// What operators asked for.
+    /// Operators' acts that are not answered yet.
     pub(super) operators: Operators,
-    /// What was called for in the calm.
+    /// The calls of the quiescent phase.
     pub(super) calm_calls: CalmCalls,
-    /// Draws what belongs to no host.
+    /// Draws for parts that belong to no host.
     pub random: Random,
-    /// Of a fleet: who is to rule each partition, by group.
+    /// In a fleet: the aggregator to which each partition is assigned, by group.
     pub assigned: Vec<Vec<Option<usize>>>,
-    /// Of a fleet: what owners restore from.
+    /// In a fleet: the snapshots from which aggregators restore.
     pub(super) state: StateTopic,
-    /// Of a fleet: whether those snapshots are of the log that is there.
+    /// In a fleet: whether those snapshots are of the present log.
     pub state_is_of_the_log: bool,
-    /// What refuses appends at the moment: of a million, refused, and of those taken.
+    /// Appends refused at the moment: refused of a million, and stored of a million refused.
     pub appends_refused: (u32, u32),
-    /// Whether snapshots can be written: counted, since faults may overlap.
+    /// The number of faults that prevent snapshots; a number, since faults may overlap.
     pub no_snapshots: u32,
-    /// By how much the log's answers are late.
+    /// By how much the log's answers are late, in microseconds.
     pub answers_late_us: u64,
-    /// By how much appends are late.
+    /// By how much appends are late, in microseconds.
     pub appends_late_us: u64,
-    /// The first thing that was against a law.
+    /// The first violation of a law.
     pub violation: Option<Violation>,
     pub(super) ended: bool,
 }
@@ -155,17 +155,17 @@ impl World {
         world
     }
 
-    /// Has something happen at a time.
+    /// Schedules an event at an instant.
     pub fn at(&mut self, at_us: u64, event: Event) {
         self.queue.push(at_us.max(self.now_us), event);
     }
 
-    /// Has something happen later.
+    /// Schedules an event after a time.
     pub fn after(&mut self, us: u64, event: Event) {
         self.at(self.now_us + us, event);
     }
 
-    /// Notes what is against a law; the run ends with the first.
+    /// Notes a violation of a law; the run ends with the first.
     pub fn violated(&mut self, law: u8, check: &'static str, what: String) {
         let at_us = self.now_us;
         self.violated_by(Violation {
@@ -176,7 +176,7 @@ impl World {
         });
     }
 
-    /// The same for what was found elsewhere.
+    /// The same for a violation that was found elsewhere.
     pub fn violated_by(&mut self, mut violation: Violation) {
         violation.at_us = self.now_us;
         if self.violation.is_none() {
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Whether the calm has begun.
+    /// Whether the quiescent phase has begun.
     pub fn is_calm(&self) -> bool {
         self.plan.calm_us() <= self.now_us
     }
@@ -203,7 +203,7 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        // A process that stands still handles what came meanwhile when it goes on, in order.
+        // A frozen process handles waiting events when it continues, in order.
         let now_us = self.now_us;
         if let Some((waiting, until_us)) = self.waiting_room(&event)
             && (now_us < until_us || !waiting.is_empty())
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Where what comes to a process waits while that stands still, and until when it does.
+    /// Where events for a frozen process wait, and the end of the freeze.
     fn waiting_room(&mut self, event: &Event) -> Option<(&mut VecDeque<Event>, u64)> {
         match event {
             Event::Calls(agent, _)

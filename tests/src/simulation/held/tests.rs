@@ -1,9 +1,9 @@
-//! What is held, looked after late.
+//! Tests of checks of holds that run late.
 
 use super::super::plan::{Episode, Fault, Plan};
 use super::*;
 
-/// What is found where an agent died at the beginning and was looked after so much later.
+/// The world after an agent died at the beginning and the check ran `later_us` later.
 fn looked_after(fault: Fault, later_us: u64) -> World {
     let mut plan = Plan::draw_kills(2);
     plan.episodes = vec![Episode {
