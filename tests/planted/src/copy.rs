@@ -1,7 +1,7 @@
-//! A copy of a tree, in which some files have other texts.
+//! A copy of a tree in which some files differ.
 //!
-//! Knows nothing of bugs. What stays true: a file that is in the copy as it is to be is not written, so that its time
-//! stays; and what the tree no longer has the copy loses.
+//! Knows nothing of bugs. What stays true: a file of the copy that is right already is not written, so that its
+//! time stays; and files that the tree no longer has are removed from the copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::PlantingFault;
 
-/// What is no source: results of builds and of runs. What begins with a dot is none either.
+/// Directories that are not source: results of builds and of runs. Names that begin with a dot are left out too.
 const LEFT_OUT: [&str; 3] = ["target", "tollgate-data", "__pycache__"];
 
 /// The files below a directory, in order.
@@ -34,7 +34,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>, PlantingFault> {
     Ok(files)
 }
 
-/// Copies a tree; `texts` are those of files that differ, or that the copy has alone.
+/// Copies a tree; `texts` are the files that differ, or that only the copy has.
 pub fn tree(
     root: &Path,
     to: &Path,
@@ -46,7 +46,7 @@ pub fn tree(
         if !texts.contains_key(below) {
             let bytes = fs::read(&file).map_err(at(&file))?;
             write(&to.join(below), &bytes)?;
-            // Scripts stay such.
+            // Scripts stay executable.
             let rights = fs::metadata(&file).map_err(at(&file))?.permissions();
             fs::set_permissions(to.join(below), rights).map_err(at(&to.join(below)))?;
         }
@@ -62,7 +62,7 @@ pub fn tree(
     Ok(())
 }
 
-/// Writes a file, unless it has these bytes.
+/// Writes a file, unless it has these bytes already.
 fn write(file: &Path, bytes: &[u8]) -> Result<(), PlantingFault> {
     if fs::read(file).is_ok_and(|found| found == bytes) {
         return Ok(());

@@ -1,14 +1,14 @@
-//! Puts known bugs into a copy of the tree, all of them at once, each behind a switch.
+//! Puts known bugs into a copy of the tree, all of them at once, each behind its own switch.
 //!
 //! ```text
-//! bugs/*.toml   the bugs: what is wrong, and which text of which source becomes which
-//! tree/         files that the copy has beside those of the tree: the switch, and the tests that turn it
+//! bugs/*.toml   the bugs: a description, and the replacements of text in sources
+//! tree/         files that only the copy has: the switch, and the tests that set it
 //! plant         writes the copy below target/planted
 //! ```
 //!
-//! In a text that is put in, `PLANTED` stands for "this bug is turned on". Knows nothing of what a bug does. What stays
-//! true: the sources themselves name no bug, a text that is to be replaced stands exactly once in its file, and no two
-//! of them overlap.
+//! In inserted text, `PLANTED` stands for "this bug is switched on". Knows nothing of the effects of a bug.
+//! What stays true: the sources themselves contain no bug, a text to be replaced occurs exactly once in its
+//! file, and no two of them overlap.
 
 mod copy;
 
@@ -21,16 +21,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// Where the bugs are, below the tree.
+/// The directory of the bugs in the tree.
 const BUGS: &str = "tests/planted/bugs";
 
-/// The files that the copy has beside those of the tree.
+/// The directory of files that only the copy has.
 const TREE: &str = "tests/planted/tree";
 
-/// The list of bugs that the switch includes.
+/// The list of bugs, included by the switch.
 const LIST: &str = "shared/src/bugs_list.rs";
 
-/// What stands in a text that is put in for "this bug is turned on".
+/// The placeholder in inserted text for "this bug is switched on".
 const PLANTED: &str = "PLANTED";
 
 /// Why a tree cannot be planted.
@@ -41,28 +41,28 @@ pub enum PlantingFault {
     Io {
         /// The file or directory.
         at: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// A file of bugs is not what it should be.
+    /// A file of bugs is invalid.
     #[error("{}: {why}", at.display())]
     Bugs {
         /// The file.
         at: PathBuf,
-        /// Why.
+        /// The cause.
         why: toml::de::Error,
     },
-    /// What the bugs say does not fit the tree, one line each.
+    /// The bugs do not fit the tree; one line for each reason.
     #[error("{}", .0.join("\n"))]
     Stale(Vec<String>),
 }
 
-/// All that is to be put in.
+/// All changes of the copy.
 #[derive(Debug)]
 pub struct Planting {
     /// The bugs, in the order of their files.
     pub bugs: Vec<Bug>,
-    /// What the copy needs besides.
+    /// Further edits that the copy needs.
     edits: Vec<Edit>,
 }
 
@@ -72,7 +72,7 @@ pub struct Planting {
 pub struct Bug {
     /// Its name: lowercase words with hyphens between them.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong with it, in one sentence.
     pub what: String,
     #[serde(rename = "edit")]
     edits: Vec<Edit>,
@@ -84,9 +84,9 @@ pub struct Bug {
 struct Edit {
     /// The source, below the tree.
     file: String,
-    /// What stands there exactly once.
+    /// The text to be replaced; it occurs exactly once.
     before: String,
-    /// What stands there in the copy.
+    /// The text in the copy.
     after: String,
 }
 
@@ -104,7 +104,7 @@ impl Planting {
     ///
     /// # Errors
     ///
-    /// Where they cannot be read, are no TOML, or have a field that is unknown.
+    /// If they cannot be read, are not TOML, or have an unknown field.
     pub fn read(root: &Path) -> Result<Self, PlantingFault> {
         let mut planting = Self {
             bugs: Vec::new(),
@@ -122,7 +122,7 @@ impl Planting {
         Ok(planting)
     }
 
-    /// What does not fit the tree, one line each: nothing, if it can be planted.
+    /// The reasons why the bugs do not fit the tree, one line each; empty if they fit.
     pub fn faults(&self, root: &Path) -> Vec<String> {
         let mut faults = self.faults_of_names();
         if let Err(of_edits) = self.edited(root) {
@@ -131,12 +131,12 @@ impl Planting {
         faults
     }
 
-    /// Writes the copy of the tree with all bugs. What stands there as it is to be is left alone, so that it is not
-    /// built again.
+    /// Writes the copy of the tree with all bugs. Files that are right already are not written, so
+    /// that they are not built again.
     ///
     /// # Errors
     ///
-    /// Where the bugs do not fit the tree, and then nothing is written; where a file cannot be read or written.
+    /// If the bugs do not fit the tree, and then nothing is written; if a file cannot be read or written.
     pub fn write(&self, root: &Path, to: &Path) -> Result<(), PlantingFault> {
         let faults = self.faults_of_names();
         if !faults.is_empty() {
@@ -172,7 +172,7 @@ impl Planting {
         faults
     }
 
-    /// The sources that differ in the copy; otherwise what does not fit, one line each.
+    /// The sources that differ in the copy, or the reasons why a bug does not fit, one line each.
     fn edited(&self, root: &Path) -> Result<BTreeMap<PathBuf, String>, Vec<String>> {
         let mut by_file: BTreeMap<&str, Vec<(String, &Edit)>> = BTreeMap::new();
         let of_bugs = self.bugs.iter().flat_map(|bug| {
@@ -200,7 +200,7 @@ impl Planting {
         }
     }
 
-    /// The list of bugs that the switch includes.
+    /// The list of bugs, included by the switch.
     fn list(&self) -> String {
         let mut list = String::from("// Written by `plant`.\nbugs! {\n");
         for Bug { name, what, .. } in &self.bugs {
@@ -245,7 +245,7 @@ fn edited(file: &str, text: &str, edits: &[(String, &Edit)]) -> Result<String, V
     Ok(text)
 }
 
-/// A line that says why an edit cannot be made.
+/// A line with the reason why an edit cannot be made.
 fn stale(file: &str, name: &str, why: &impl std::fmt::Display) -> String {
     match name {
         "" => format!("{file}: for the planted tree: {why}"),
@@ -253,7 +253,7 @@ fn stale(file: &str, name: &str, why: &impl std::fmt::Display) -> String {
     }
 }
 
-/// The expression that asks whether a bug is turned on.
+/// The expression that tests whether a bug is switched on.
 fn asked(name: &str) -> String {
     let variant = variant(name);
     format!("tollgate_shared::bugs::planted(tollgate_shared::bugs::Bug::{variant})")

@@ -1,6 +1,6 @@
-//! `plant`: writes the copy of the tree that has all bugs in it, below `target/planted`.
+//! `plant`: writes the copy of the tree with all bugs, below `target/planted`.
 //!
-//! Knows nothing of what a bug does. What stays true: the tree that it copies is only read.
+//! Knows nothing of the effects of a bug. What stays true: the tree itself is only read.
 
 use std::path::Path;
 use std::process::ExitCode;

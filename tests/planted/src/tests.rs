@@ -1,4 +1,4 @@
-//! What is refused, and what a planted tree looks like.
+//! Tests of refusals, and of the planted tree.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn a_copy_has_every_bug_behind_its_switch() {
     assert!(text(LIST).contains("    IsFull \"is-full\" \"it is wrong\"\n"));
     assert!(!to.join("target").exists() && !to.join("gone.rs").exists());
 
-    // What is as it is to be is not written again.
+    // A file that is right already is not written again.
     let written = |file: &str| fs::metadata(to.join(file)).and_then(|of| of.modified());
     let before = written("engine/src/lib.rs").expect("there");
     planting.write(dir.path(), &to).expect("written");

@@ -1,15 +1,15 @@
-//! The switch of the bugs that were put into this copy of the tree, one at a time.
+//! The switch of the bugs in this copy of the tree, one bug at a time.
 //!
-//! Each bug is behind [`planted`]. Knows nothing of what a bug does. What stays true: at most one is turned on, on one
-//! thread, and other threads do not notice; but for a process that is started with `TOLLGATE_PLANTED`, where the bug of
-//! that name is turned on everywhere.
+//! Each bug is behind [`planted`]. Knows nothing of the effects of a bug. What stays true: at most one bug is
+//! switched on, on one thread, and other threads do not notice. An exception is a process that is started with
+//! `TOLLGATE_PLANTED`: in it the bug of that name is switched on everywhere.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 
 macro_rules! bugs {
     ($($bug:ident $name:literal $what:literal)*) => {
-        /// A bug that was put in.
+        /// A bug in this copy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Bug {
             $(#[doc = $what] $bug,)*
@@ -26,7 +26,7 @@ macro_rules! bugs {
                 }
             }
 
-            /// What is wrong with it.
+            /// What is wrong with it, in one sentence.
             pub const fn what(self) -> &'static str {
                 match self {
                     $(Self::$bug => $what,)*
@@ -42,12 +42,12 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Turns a bug on for this thread in place of the one that was, or none.
+/// Switches a bug on for this thread in place of the previous one; `None` switches it off.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is turned on.
+/// Whether this bug is switched on.
 #[inline]
 pub fn planted(bug: Bug) -> bool {
     PLANTED.get() == Some(bug) || everywhere() == Some(bug)

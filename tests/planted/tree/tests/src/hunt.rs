@@ -1,11 +1,11 @@
-//! Whether bugs would be found: each of those that were put in is looked for, seed by seed.
+//! Looks for each planted bug, seed by seed, to see whether the checks find it.
 //!
 //! ```text
 //! older-wins     12 seeds    law 3, a refusal is justified
 //! ```
 //!
-//! Knows nothing of what a bug does. What stays true: after a search no bug is turned on, and a seed that fails
-//! without the bug has not found it.
+//! Knows nothing of the effects of a bug. What stays true: after a search no bug is switched on, and a seed that
+//! fails without the bug has not found it.
 
 use tollgate_shared::bugs::{Bug, plant};
 
@@ -15,15 +15,15 @@ use crate::simulation::run;
 /// How a bug was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// How many seeds that took.
+    /// The number of seeds it took.
     pub seeds: u64,
-    /// The law; [`crate::simulation::trace::NO_LAW`]: the program gave up by itself.
+    /// The violated law; [`crate::simulation::trace::NO_LAW`] if the program panicked.
     pub law: u8,
-    /// What was checked.
+    /// The check.
     pub check: String,
 }
 
-/// Looks for a bug in so many seeds at most; `None`: it was not found.
+/// Looks for a bug in at most this many seeds; `None`: it was not found.
 pub fn hunt(bug: Bug, first: u64, seeds_max: u64) -> Option<Found> {
     (0..seeds_max).find_map(|number| {
         let (law, check) = found(Some(bug), first + number)?;
@@ -36,7 +36,7 @@ pub fn hunt(bug: Bug, first: u64, seeds_max: u64) -> Option<Found> {
     })
 }
 
-/// What one seed finds with a bug in the code, or without.
+/// The law and check that one seed violates with a bug in the code, or without.
 fn found(bug: Option<Bug>, seed: u64) -> Option<(u8, String)> {
     plant(bug);
     let run = run(Plan::draw(seed), false);

@@ -1,16 +1,16 @@
-//! The simulation finds bugs that were put into this copy of the tree.
+//! The simulation finds bugs that were planted in this copy of the tree.
 
 use tollgate_shared::bugs::{Bug, plant, planted};
 use tollgate_tests::hunt::hunt;
 
-/// In so many seeds at most.
+/// The greatest number of seeds for each bug.
 const SEEDS_MAX: u64 = 40;
 
 #[test]
 fn bugs_that_are_put_in_by_hand_are_found() {
     for (bug, laws) in [
         (Bug::TierCleared, &[3][..]),
-        // A batch that is ruled twice is counted twice, too: which of the two is seen first is chance.
+        // A batch that is ruled twice is also counted twice: which of the two checks fails first is chance.
         (Bug::SequenceDropped, &[3, 5]),
         (Bug::SnapshotOff, &[4]),
         (Bug::MinMerged, &[5]),
@@ -20,7 +20,7 @@ fn bugs_that_are_put_in_by_hand_are_found() {
         (Bug::Overtakes, &[5]),
         (Bug::BanGrants, &[6]),
         (Bug::FullUnheard, &[7]),
-        // What engine and model misread alike only law 8 finds.
+        // Only law 8 finds a rule that engine and model both misread.
         (Bug::ExcessUncounted, &[8]),
         (Bug::DebtNotKept, &[8]),
         (Bug::DenialShort, &[8]),

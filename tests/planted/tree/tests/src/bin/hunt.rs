@@ -1,11 +1,11 @@
-//! Prints the table of all bugs that were put in, and of how many seeds it takes to find each.
+//! Prints the table of all planted bugs, and of how many seeds it takes to find each.
 //!
 //! ```text
-//! hunt                                   all of them
-//! hunt --bug tier-cleared --seeds 40     one of them, in 40 seeds at most
+//! hunt                                   all bugs
+//! hunt --bug tier-cleared --seeds 40     one bug, in at most 40 seeds
 //! ```
 //!
-//! Ends with 0 where every bug was found, with 1 where one was not, with 64 where there is no bug of a name.
+//! Exit codes: 0 if every bug was found, 1 if one was not, 64 if there is no bug of a given name.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tollgate_shared::bugs::Bug;
 use tollgate_tests::hunt::{Found, hunt};
 use tollgate_tests::simulation::trace::NO_LAW;
 
-/// A tenth of a run's time went into the system's allocator; what is allocated decides nothing.
+/// A tenth of a run's time was spent in the system's allocator; the allocator does not influence the results.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(64);
     }
-    // What panics is found; where it does is not of interest.
+    // A panic counts as found; its message is not needed.
     std::panic::set_hook(Box::new(|_| {}));
     println!("| bug | what is wrong | seeds | found by |\n|---|---|---|---|");
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             println!("{}", row(*bug, found));
         }
     };
-    // A bug is turned on for one thread.
+    // A bug is switched on for one thread.
     std::thread::scope(|scope| {
         for _ in 0..arguments.workers {
             scope.spawn(work);

@@ -1,7 +1,7 @@
-//! An aggregator with a bug is found out by those of another group, and by an audit of the log.
+//! Aggregators of another group, and an audit of the log, detect an aggregator with a bug.
 //!
-//! `aggregator/server/tests/core/pairs.rs` holds the same without Kafka and without a bug. What stays true: the
-//! audit is made by a program without the bug.
+//! `aggregator/server/tests/core/pairs.rs` tests the same without Kafka and without a bug. What stays true: a
+//! program without the bug makes the audit.
 
 use tollgate_tests::binary::tollgate;
 use tollgate_tests::kafka::LocalKafka;
@@ -9,7 +9,7 @@ use tollgate_tests::kafka::LocalKafka;
 use super::{agent, await_metric, await_refused, configure, start};
 use crate::fleet::{Aggregator, await_whole, directory};
 
-/// What a process is started with that has the bug.
+/// The environment variable that switches the bug on in a process.
 const WRONGLY: Option<(&str, &str)> = Some(("TOLLGATE_PLANTED", "batches-forgotten"));
 
 pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
@@ -40,7 +40,7 @@ pub fn a_wrong_aggregator_is_found_out_by_the_other_group(kafka: &LocalKafka) {
     an_audit_says_who_is_wrong(kafka, &prefix);
 }
 
-/// By what the wrong one said itself, without asking it.
+/// The audit uses the wrong aggregator's own records, without a query to it.
 fn an_audit_says_who_is_wrong(kafka: &LocalKafka, prefix: &str) {
     let output = tollgate()
         .args(["audit", "--format", "json", "--limit", "100000"])
