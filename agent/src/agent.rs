@@ -186,7 +186,7 @@ impl Agent {
     ///
     /// let search = agent.rate("api.search");
     /// if !agent.ready(Duration::from_millis(500)).await {
-    ///     println!("no aggregator is heard: calls are let through");
+    ///     println!("no aggregator is connected: calls are let through");
     /// }
     /// # let _ = search;
     /// # Ok(())

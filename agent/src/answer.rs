@@ -75,7 +75,7 @@ impl Allowed {
     /// # let kit = TestAgent::new();
     /// # kit.go_blind();
     /// let allowed = kit.agent().rate("api.search").hit("acme")?;
-    /// assert!(allowed.blind(), "no aggregator is heard, and the policy is open");
+    /// assert!(allowed.blind(), "no watermark arrived, and the policy is open");
     /// # Ok::<(), tollgate_agent::Denied>(())
     /// ```
     pub const fn blind(&self) -> bool {

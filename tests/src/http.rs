@@ -1,4 +1,4 @@
-//! Asks an aggregator over HTTP, as simply as can be. Knows nothing of what it is asked.
+//! Simple HTTP requests to an aggregator. Knows nothing of their content.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The text that is answered, if anybody answers.
+/// The text of the answer, if there is one.
 pub fn get_text(http: impl ToSocketAddrs, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(WITHIN)).ok()?;
@@ -24,11 +24,11 @@ pub fn get_text(http: impl ToSocketAddrs, path: &str) -> Option<String> {
     Some(body.to_owned())
 }
 
-/// The status and the text that answer a whole request, if anybody answers.
+/// The status and text of the answer to a whole request, if there is one.
 pub fn ask(http: impl ToSocketAddrs, request: &[u8]) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(WITHIN)).ok()?;
-    // Whoever refuses it may have answered before it is whole.
+    // A server that refuses the request may have answered before it is complete.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -38,7 +38,7 @@ pub fn ask(http: impl ToSocketAddrs, request: &[u8]) -> Option<(u16, String)> {
     Some((status, body.to_owned()))
 }
 
-/// What is answered, if anybody answers all of it.
+/// The answer, if it arrives completely.
 pub fn get(http: impl ToSocketAddrs, path: &str) -> Option<Value> {
     serde_json::from_str(&get_text(http, path)?).ok()
 }

@@ -1,4 +1,4 @@
-//! A real Kafka for tests, and trials that are ignored, with the reason, if there is none.
+//! A real Kafka for tests. Without one, its trials are ignored, with the reason.
 //!
 //! A target with such trials has `harness = false` in `Cargo.toml`, because the built-in harness
 //! cannot ignore a test at run time, and this `main`:

@@ -1,8 +1,7 @@
-//! An aggregator for the time of a test: `tollgate serve` with a journal in a directory of its own, or
-//! on a Kafka, on ports of the system's choice.
+//! An aggregator for the duration of a test: `tollgate serve` with a journal in its own directory, or on a Kafka,
+//! on ports that the system chooses.
 //!
-//! It ends with its handle, and by itself when this process is gone, because it also watches its
-//! standard input.
+//! It ends with its handle, and by itself when this process is gone, because it also watches its standard input.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -16,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::binary;
 use crate::kafka::LocalKafka;
 
-/// How long it may take to listen.
+/// How long it may take until it listens.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
 /// An address whose port the system chooses.
@@ -40,7 +39,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // Whoever reads that a promise was broken wants to know what the other side had to say.
+        // The reader of a failed promise also needs the other side's output.
         if std::thread::panicking() {
             self.said.extend(self.lines.iter());
             eprintln!("the aggregator said:\n{}", self.said.join("\n"));
@@ -49,17 +48,17 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Starts one that rules by these limits, with its journal in `dir`.
+    /// Starts an aggregator with these limits, with its journal in `dir`.
     ///
     /// # Panics
     ///
-    /// Where it does not start, or does not listen in time.
+    /// If it does not start, or does not listen in time.
     pub fn start(dir: &Path, limits: &str, partitions: u32) -> Self {
         let partitions = partitions.to_string();
         Self::start_at(dir, limits, ANY, &["--partitions", &partitions])
     }
 
-    /// The same with an address for agents, and with more arguments.
+    /// The same with an address for agents, and with further arguments.
     ///
     /// # Panics
     ///
@@ -71,7 +70,7 @@ impl Serving {
         Self::launch(dir, limits, agents, &[&log[..], &more].concat())
     }
 
-    /// Starts one that rules by these limits, on topics of a Kafka that begin with `prefix`.
+    /// Starts an aggregator with these limits, on topics of a Kafka that begin with `prefix`.
     ///
     /// # Panics
     ///
@@ -114,7 +113,7 @@ impl Serving {
             .expect("an aggregator");
         let log = process.stderr.take().expect("its log");
         let (sender, lines) = channel();
-        // Its log is read to the end, or it would stop at a full pipe.
+        // Its output is read to the end, or it would block at a full pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -145,25 +144,25 @@ impl Serving {
         }
     }
 
-    /// Its number in the operating system.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Has it stand still, as a machine that hangs: connections stay, and nothing is answered.
+    /// Freezes it, as a machine that hangs: connections stay open, and nothing is answered.
     ///
     /// # Panics
     ///
-    /// Where it is gone.
+    /// If the process is gone.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Has it go on.
+    /// Lets it continue.
     ///
     /// # Panics
     ///
-    /// Where it is gone.
+    /// If the process is gone.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -175,11 +174,11 @@ impl Serving {
         kill_process(pid.expect("a process"), signal).expect("it lives");
     }
 
-    /// Ends it by `kill -9`; what it said.
+    /// Ends it by `kill -9`. Returns its output.
     ///
     /// # Panics
     ///
-    /// Where it is gone already.
+    /// If the process is gone already.
     pub fn kill(mut self) -> Vec<String> {
         self.process.kill().expect("it lives");
         self.process.wait().expect("it has ended");
@@ -187,11 +186,11 @@ impl Serving {
         std::mem::take(&mut self.said)
     }
 
-    /// Ends it as an operator does; what it said.
+    /// Ends it as an operator does. Returns its output.
     ///
     /// # Panics
     ///
-    /// Where it does not end well.
+    /// If it does not end successfully.
     pub fn stop(mut self) -> Vec<String> {
         let pid = self.process.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &pid]).status();

@@ -172,7 +172,7 @@ impl Hold {
     /// # let kit = TestAgent::new();
     /// # let reports = kit.agent().copies("reports");
     /// let mut hold = reports.reserve("acme", 3)?;
-    /// // Whoever works off the queue has two of them, and ten minutes to take them over.
+    /// // The worker that takes the job gets two of them, and has ten minutes to seize them.
     /// let id = hold.transfer(2, Duration::from_secs(600))?;
     /// println!("job 17, copies {id}");
     /// assert_eq!(hold.copies(), 1);

@@ -215,7 +215,7 @@ impl Transport for Sockets {
             }
             return None;
         };
-        // If there is none, the last of the sockets' tasks has ended.
+        // The channel is gone once the last of the sockets' tasks has ended.
         let events = self.events.upgrade()?;
         if let Some(unsaid) = self.lines.followed.may() {
             let address = excerpt(&address);

@@ -15,7 +15,7 @@ pub(crate) const UNLIMITED: u64 = u64::MAX;
 /// The urgency of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Hurry {
-    /// The least limit of any domain, in copies; [`UNLIMITED`] if there is none; 0 if unknown.
+    /// The least limit of any domain, in copies; [`UNLIMITED`] without a limit; 0 if unknown.
     least: AtomicU64,
     /// The same for all domains together.
     global: AtomicU64,

@@ -48,7 +48,7 @@ impl From<Unit> for TimeUnit {
     }
 }
 
-/// What is said of the files.
+/// The options about the form of files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FormArgs {
     /// The format of access logs: combined, common, vhost_combined, forwarded_first, combined_forwarded, alb, elb,

@@ -41,7 +41,7 @@ impl Inbox {
         self.last_log.iter()
     }
 
-    /// The next news, or `None` if there is none in time.
+    /// The next news, or `None` if no news arrives in time.
     pub fn next(&mut self, within: Duration) -> anyhow::Result<Option<News>> {
         if let Some(news) = self.put_by.pop_front() {
             return Ok(Some(news));

@@ -17,11 +17,11 @@ use crate::exit::Failure;
 
 const DAY: u64 = 86_400;
 
-/// Creates a CA if there is none; returns lines for the operator.
+/// Creates a CA; returns lines for the operator.
 ///
 /// # Errors
 ///
-/// If there is one, or a file cannot be written.
+/// If the directory has a CA already, or a file cannot be written.
 pub fn make_ca(dir: &Path, days: u32) -> Result<Vec<String>, Failure> {
     let (cert, key) = (dir.join("ca.pem"), dir.join("ca.key"));
     for path in [&cert, &key] {

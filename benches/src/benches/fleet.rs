@@ -7,7 +7,7 @@
 //! catch-up    no aggregator for a minute, 100,000 hits/s; from the start of the process to the log's end
 //! ```
 //!
-//! Each needs a Kafka that this machine can run, and reports if there is none. What stays true: figures count
+//! Each needs a Kafka that this machine can run, and reports if it finds no Kafka. What stays true: figures count
 //! what the aggregator reports as ruled, not what was sent.
 
 use std::time::{Duration, Instant};

@@ -50,7 +50,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not listen.
+    /// If this machine has no Redis, or the server does not listen.
     pub fn start() -> Result<Self, StartError> {
         let failed = |error: anyhow::Error| StartError::Failed(error);
         // The port is free again at once; nothing else asks for one at this moment.

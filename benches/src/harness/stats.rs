@@ -11,7 +11,7 @@
 
 pub use tollgate::demo::figures::percentile;
 
-/// The median of some values, and the least and the greatest of them.
+/// The median of some values, with the least and the greatest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median; of an even number of values the mean of the middle two.
@@ -25,7 +25,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of some values; `None` if there are none.
+    /// The spread of some values; `None` without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -36,7 +36,7 @@ thread_local! {
     static DIR: RefCell<TempDir> = RefCell::new(tempfile::tempdir().expect("a directory"));
 }
 
-/// `[kind of input][bytes of a file…]`, or `[kind of input][blocks, to be digested and joined…]`
+/// Input: `[kind of input][bytes of a file…]`, or `[kind of input][blocks, to be digested and joined…]`
 pub fn run(bytes: &[u8]) {
     let (mode, bytes) = choice(bytes);
     let digested = mode & 1 != 0;
@@ -118,7 +118,7 @@ fn cut_short(path: &std::path::Path, file: &[u8]) {
 }
 
 /// A file with correct digests, made of blocks: `[kind][stream and partition][first][last][flags][length
-/// (u16)][bytes…]`. The end block, and a description if there is none, are appended.
+/// (u16)][bytes…]`. The end block, and a description if it is missing, are appended.
 fn built(mut bytes: &[u8]) -> Vec<u8> {
     let mut file = File::begun();
     let mut is_described = false;

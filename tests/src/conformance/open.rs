@@ -1,7 +1,7 @@
-//! An open log under test: tells it what to do, and finds among its events what a promise is about.
+//! An open log under test: performs requests, and finds the events that a promise is about.
 //!
-//! Knows no promises. What stays true: every wait has a deadline; an event that was passed over is
-//! found by whoever asks for it later.
+//! Knows no promises. What stays true: every wait has a deadline; an event that was passed
+//! over is found by a later search.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use tollgate_log::{AppendError, Delivered, Log, LogEvent, Stream, Ticket};
 
 use super::{Medium, PARTITIONS};
 
-/// How long one event may take: far above what a loaded machine needs.
+/// The longest wait for one event: far above what a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An open log and what it said.
+/// An open log and its events.
 pub struct Open {
     pub log: Box<dyn Log>,
     inbox: Receiver<LogEvent>,
-    /// Events that nobody has asked for yet.
+    /// Events that no search has picked yet.
     pub passed_over: Vec<LogEvent>,
     tickets: u64,
     clock: tokio::runtime::Runtime,
 }
 
 impl Open {
-    /// Opens a log and waits until it takes appends: the first events of Kafka take a moment.
+    /// Opens a log and waits until it accepts appends: the first events of Kafka take a moment.
     pub fn of(medium: &dyn Medium) -> Self {
         let (events, inbox) = channel(64);
         let mut open = Self {
@@ -48,7 +48,7 @@ impl Open {
         event.expect("the log is open")
     }
 
-    /// The first event that is picked; those before it are kept for whoever asks later.
+    /// The first event that is picked; those before it are kept for later searches.
     pub fn find<T>(&mut self, pick: impl Fn(&LogEvent) -> Option<T>) -> T {
         if let Some(at) = self.passed_over.iter().position(|e| pick(e).is_some()) {
             return pick(&self.passed_over.remove(at)).expect("as before");
@@ -83,7 +83,7 @@ impl Open {
         self.answer(ticket).expect("appended")
     }
 
-    /// Follows, and gives what is delivered until it is caught up, and where that was.
+    /// Follows a partition. Returns the records delivered until it is caught up, and the offset at that point.
     pub fn read(&mut self, stream: Stream, partition: u32, from: u64) -> (Vec<Delivered>, u64) {
         self.log.follow(stream, partition, from);
         self.find(|event| {
@@ -94,7 +94,7 @@ impl Open {
             };
             (*event == begun).then_some(())
         });
-        // What was said of the partition before belongs to an earlier follow.
+        // Earlier events of the partition belong to an earlier follow.
         self.passed_over
             .retain(|event| place_of(event) != Some((stream, partition)));
         let mut read = Vec::new();
@@ -112,7 +112,7 @@ impl Open {
         self.find(|event| (place_of(event) == Some((stream, partition))).then(|| event.clone()))
     }
 
-    /// The next `count` records of a partition; nothing else may be said of it.
+    /// The next `count` records of a partition; no other event about it may come between.
     pub fn next_records(&mut self, stream: Stream, partition: u32, count: usize) -> Vec<Delivered> {
         let mut read = Vec::new();
         while read.len() < count {

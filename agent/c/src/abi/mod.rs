@@ -316,7 +316,7 @@ unsafe fn answered(
     code
 }
 
-/// The same with a place for a handle; the handle is 0 if there is none.
+/// The same with a place for a handle, which becomes 0 if the call returns no handle.
 ///
 /// # Safety
 ///

@@ -174,7 +174,7 @@ fn take_lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Box<dyn Send>, OpenErro
     })
 }
 
-/// Reads the description of the journal in a directory; `None` if there is none.
+/// Reads the description of the journal in a directory; `None` without a description.
 pub(super) fn read_description(
     disk: &dyn Disk,
     dir: &Path,

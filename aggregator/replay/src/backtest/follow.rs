@@ -70,7 +70,7 @@ pub struct FollowInputs {
     pub batches: u64,
     /// Records that retention removed before they could be read.
     pub records_gone: u64,
-    /// The stamp of the first call that was played; 0 if there is none.
+    /// The stamp of the first call that was played; 0 before the first call.
     pub first_us: u64,
     /// The stamp of the last one.
     pub last_us: u64,

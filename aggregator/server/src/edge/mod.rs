@@ -222,7 +222,7 @@ impl Edge {
         }
     }
 
-    /// Ends the connection that has the most of something; returns false if there is none.
+    /// Ends the connection that has the most of something; returns false if no connection has any.
     fn end_greatest(
         &self,
         of: impl Fn(&Connection) -> &AtomicUsize,

@@ -131,7 +131,7 @@ struct Shown {
 /// The log, and what an explanation needs to read it.
 #[derive(Clone, Debug)]
 pub struct LogAccess {
-    /// What clients are told.
+    /// The log's description, as clients get it.
     pub view: LogView,
     /// Kafka's client properties for the connection. They may hold secrets, and are not shown.
     pub properties: std::collections::BTreeMap<String, String>,

@@ -52,7 +52,7 @@ impl GrantScope {
         (&self.namespaces, &self.agents) == (&grant.namespaces, &grant.agents)
     }
 
-    /// Whether a link has to ask for a topic before it is heard. Agents' own topics always need that.
+    /// Whether a link has to ask for a topic before it receives frames of it. Agents' own topics always need that.
     pub const fn bounds(&self, topic: &Topic) -> bool {
         self.namespaces.is_some() || topic.as_bytes()[0] == b'a'
     }
