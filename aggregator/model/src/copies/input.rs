@@ -115,10 +115,13 @@ pub struct ModelPart<'a> {
     pub asked: Vec<u64>,
 }
 
+/// Whether numbers, each with its copies, have a digest.
+pub type DigestCheck<'a> = Box<dyn Fn(&BTreeMap<u64, u64>) -> bool + 'a>;
+
 /// The holds of a process, as a digest or as a list.
 pub enum PartHolds<'a> {
     /// Whether these numbers, each with its copies, have the digest that the process sent.
-    Digest(Box<dyn Fn(&BTreeMap<u64, u64>) -> bool + 'a>),
+    Digest(DigestCheck<'a>),
     /// All holds with numbers from `from` to `upto`.
     List {
         /// The first number.
