@@ -3,6 +3,7 @@
 mod dependencies;
 mod planted;
 mod structure;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

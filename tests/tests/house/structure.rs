@@ -15,13 +15,13 @@ const FUNCTION_LINES_MAX: usize = 70;
 const DEFINITIONS_MAX: usize = 2;
 
 /// A source, its path in the workspace, and its text.
-struct Source {
-    path: String,
-    text: String,
+pub(super) struct Source {
+    pub(super) path: String,
+    pub(super) text: String,
 }
 
 impl Source {
-    fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let (root, mut files) = (root(), Vec::new());
         sources(&root, &mut files);
         files.sort();
