@@ -204,9 +204,7 @@ impl fmt::Display for FaultKind {
             Self::OutOfPlace { reason } => write!(f, "not allowed here, {reason}"),
             Self::Name(fault) => fault.fmt(f),
             Self::Rule(fault) => fault.fmt(f),
-            Self::Beside { other } => {
-                write!(f, "given together with `{other}`, expected one of the two")
-            }
+            Self::Beside { other } => beside(f, other),
             Self::TwoPlans { first, second } => write!(
                 f,
                 "in the plans {first:?} and {second:?}, which both configure this resource, \
@@ -258,7 +256,10 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// An unknown name, and the one that may have been meant.
+fn beside(f: &mut fmt::Formatter<'_>, other: &str) -> fmt::Result {
+    write!(f, "given together with `{other}`, expected one of the two")
+}
+
 fn too_long(f: &mut fmt::Formatter<'_>, found: usize) -> fmt::Result {
     write!(
         f,

@@ -323,8 +323,7 @@ impl Core {
             .append(records, now.as_millis(), terms, &mut self.buffer);
         match appended {
             Ok(appended) => {
-                // If the clock was set back, append times stand still, and the log's time is the append
-                // time.
+                // If the clock was set back, append times stand still, and the log's time with them.
                 let taken = (appended.append_ms == now.as_millis()).then_some(now);
                 let mut tickets = Vec::with_capacity(staged.len());
                 let mut records = Vec::with_capacity(staged.len());
@@ -340,8 +339,7 @@ impl Core {
                 slot.deliver_new(appended.base, records, emit);
                 let failed = !self.failing.is_empty();
                 self.failing.remove(&at);
-                // Forget failures of partitions that nobody has tried since: another partition accepts
-                // appends.
+                // Forget failures of partitions that nobody has tried since: another one accepts appends.
                 let now_ms = now.as_millis();
                 self.failing
                     .retain(|_, failed_ms| now_ms.abs_diff(*failed_ms) < FAILING_MS);
