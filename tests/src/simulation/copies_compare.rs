@@ -318,17 +318,23 @@ fn counts(copies: &Copies, model: &HoldsModel) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the denied scopes.
+/// Compares the denied scopes after a record that the log took at `appended_us`. A ban that ends by then needs no lift
+/// any more: an act counts as of its record, and an agent's denial ends by itself.
 ///
 /// # Errors
 ///
 /// If they differ.
-pub(super) fn denied(said: &DeniedCopies, model: &CopiesModel) -> Result<(), String> {
-    let now_us = model.now_us();
+pub(super) fn denied(
+    said: &DeniedCopies,
+    model: &CopiesModel,
+    appended_us: u64,
+) -> Result<(), String> {
+    let now_us = model.now_us().max(appended_us);
     let is_over =
         |of: &CopyStanding| matches!(of, CopyStanding::Banned(end_us) if *end_us <= now_us);
     let said = said.iter().filter(|(_, standing)| !is_over(standing));
-    let expected = model.denied();
+    let mut expected = model.denied();
+    expected.retain(|_, standing| !is_over(standing));
     if said.clone().eq(&expected) {
         return Ok(());
     }

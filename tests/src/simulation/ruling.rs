@@ -29,6 +29,9 @@ use super::watch::{Kept, Ruled, Watch};
 struct At {
     partition: u32,
     offset: u64,
+    /// The log's append time.
+    appended_us: u64,
+    /// The true time of the append.
     at_us: u64,
 }
 
@@ -61,6 +64,7 @@ impl Watch {
         let at = At {
             partition,
             offset,
+            appended_us: kept.appended.as_micros(),
             at_us: kept.at_us,
         };
         let record = Record::decode(&kept.bytes)
@@ -172,9 +176,9 @@ impl Watch {
         if !matches!(record, Record::Hits(_)) {
             copies_compare::held(&ruled.engine, &ruled.copies)
                 .map_err(|what| at.violation(6, "engine and model hold the same", what))?;
-            copies_compare::denied(&ruled.denied, &ruled.copies).map_err(|what| {
-                at.violation(6, "what is full is said to be, and nothing else", what)
-            })?;
+            copies_compare::denied(&ruled.denied, &ruled.copies, at.appended_us).map_err(
+                |what| at.violation(6, "what is full is said to be, and nothing else", what),
+            )?;
         }
         let cover = &mut self.cover;
         cover.see_if("checked: a record of holds in turn", fate.is_some());
