@@ -291,6 +291,7 @@ fn subscriptions_without_end_are_not_read() {
     assert!(!churning.try_send(&both.repeat(200_000)));
     let honest = reads_all(feed.subscriber());
     feed.publish(16);
+    feed.until("everything is sent", || feed.edge.queued.get() == 0);
     drop((churning, feed));
     assert!(16 * (64 << 10) <= honest.join().unwrap());
 }
