@@ -238,8 +238,8 @@ async fn an_address_that_is_typed_is_hashed_as_agents_hash_it() {
     drop(served);
     let journal = ["explain", "web.login", typed, "--journal", "tollgate-data"];
     let key = ["--domain-key", "domain.key"];
-    let (code, why, _) = run(dir, &[&journal[..], &key].concat());
-    assert!(code == 0 && why.contains("had banned it"), "{why}");
+    let (code, why, err) = run(dir, &[&journal[..], &key].concat());
+    assert!(code == 0 && why.contains("had banned it"), "{why}{err}");
 }
 
 #[test]

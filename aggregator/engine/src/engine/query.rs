@@ -13,6 +13,7 @@ use tollgate_shared::wire::statement::{Scope, Statement};
 use super::Engine;
 use super::denials::LiveDenial;
 use super::holders::Who;
+use super::pointers::rule_of_amended;
 use super::rule::Rule;
 use super::rulings::Stop;
 use super::scopes::name_of;
@@ -181,6 +182,13 @@ impl Engine {
     pub fn now(&self) -> Timestamp {
         let log = self.log_time.unwrap_or_default();
         log.max(self.steps.newest().at)
+    }
+
+    /// Whether a hit of a domain at an instant is banned: all of its copies are excess then.
+    pub fn is_banned(&self, resource: &str, domain: &str, at: Timestamp) -> bool {
+        let identity = self.identities.of_resource(resource).of(domain);
+        let amended = self.amended.of(identity, resource, domain);
+        rule_of_amended(&self.steps.newest().limits, resource, amended).is_banned(at)
     }
 
     /// Why it has stopped, if it has.

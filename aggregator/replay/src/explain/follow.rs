@@ -301,7 +301,9 @@ impl PairFollow {
         // A correction moves the stamps of estimates in the same way.
         let moved_us = at.signed_micros_since(hit.at);
         let event = event_of(hit, |stamp| stamp.saturating_offset(moved_us));
-        let ruled = self.pair.rule(&self.class, at, event, false);
+        let engine = self.replay.engine();
+        let banned = engine.is_banned(&self.resource, &self.domain, at);
+        let ruled = self.pair.rule(&self.class, at, event, banned);
         let by_tier = held(&self.pair)
             .iter()
             .zip(&held_before)
@@ -410,6 +412,10 @@ impl PairFollow {
                 self.class = class;
             }
             self.version = Some(version.number);
+        }
+        // A version may also be an operator's act that resets, refunds or lifts. The engine has applied it.
+        if let Some(pair) = self.replay.engine().look(&self.resource, &self.domain) {
+            self.pair = pair;
         }
     }
 
