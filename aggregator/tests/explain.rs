@@ -358,6 +358,39 @@ async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hits_after_a_reset_and_under_a_ban_are_explained_as_they_were_ruled() {
+    let mut world = World::new().await;
+    let acme = ("api.quota", "acme");
+    let url = format!("http://{}", world.served.http);
+    let act = |world: &World, verb: &str| {
+        let args = [verb, acme.0, acme.1, "--reason", "a test", "--url", &url];
+        let (exit, stdout, stderr) = run(world.dir.path(), &args);
+        assert_eq!(exit, 0, "{stdout}{stderr}");
+        assert!(!stdout.contains("not in force"), "{stdout}");
+    };
+    world.batch("alpha", acme, &[0, 100, 200, 300], None).await;
+    act(&world, "reset");
+    world.batch("beta", acme, &[1_000], None).await;
+    act(&world, "ban");
+    world.batch("alpha", acme, &[2_000], None).await;
+    let at = world.at_us(1_000);
+    let found = loop {
+        let found = world.explain(&[acme.0, acme.1, "--at", &at]);
+        if found["excess"]["hits"] == 1 {
+            break found;
+        }
+        assert!(wall() < world.at(60_000), "{found:#}");
+    };
+    // Of the four hits before the reset none counts any more.
+    let call = &found["call"];
+    assert_eq!((number(&call["granted"]), number(&call["excess"])), (1, 0));
+    assert_eq!(number(&found["constraints"][0]["counted"]), 1);
+    // There was room for the hit that came after the ban, and it is excess all the same.
+    assert_eq!(found["denial"]["cause"], "banned");
+    assert_eq!(found["excess"]["by_agent"][0]["agent"], "alpha");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_log_does_not_have_is_said() {
     let mut world = World::new().await;
     let code = world.denied().await;
