@@ -37,7 +37,7 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "cost",
-        about: "CPU of all processes a decision, at everyday rates and at none, beside Redis in line",
+        about: "CPU of all processes a decision, at everyday rates and at none, beside its peers",
         run: cost::run,
     },
     Bench {
@@ -158,6 +158,14 @@ pub const CHILDREN: &[ChildPart] = &[
     ChildPart {
         name: "cost-redis",
         run: cost::child_redis,
+    },
+    ChildPart {
+        name: "cost-gubernator",
+        run: cost::child_gubernator,
+    },
+    ChildPart {
+        name: "cost-ratelimit",
+        run: cost::child_ratelimit,
     },
     ChildPart {
         name: "copies-holder",

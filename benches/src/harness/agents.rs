@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tokio::runtime::Runtime;
 use tollgate_agent::{Agent, AgentBuilder};
 
 use super::secured;
@@ -47,14 +48,23 @@ pub fn builder(name: &str, place: &[String]) -> anyhow::Result<AgentBuilder> {
     })
 }
 
+/// A runtime of the calling thread.
+///
+/// # Errors
+///
+/// If none can be created.
+pub fn current_thread() -> anyhow::Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime)
+}
+
 /// Waits for a future of the agent.
 ///
 /// # Errors
 ///
 /// If no runtime can be created.
 pub fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(future))
+    Ok(current_thread()?.block_on(future))
 }

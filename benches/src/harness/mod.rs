@@ -9,7 +9,7 @@
 //! calls     the cost of a call                      aggregator   an aggregator during a benchmark
 //! kafka     a Kafka during a benchmark              owner    an aggregator that is killed and restarted
 //! paced     an agent that offers calls at given instants
-//! secured   keys for a fleet with TLS and tokens
+//! secured   keys for a fleet with TLS and tokens            peers    other limiters beside ours
 //! ```
 
 pub mod agents;
@@ -27,7 +27,7 @@ pub mod machine;
 pub mod memory;
 pub mod owner;
 pub mod paced;
-pub mod redis;
+pub mod peers;
 pub mod report;
 pub mod results;
 pub mod secured;

@@ -1,4 +1,4 @@
-//! Processes that call at a pace: an agent, or Redis in line.
+//! Processes that call at a pace: an agent, or a peer that is asked about each call.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,10 @@ use crate::harness::clock::thread_cpu_ns;
 use crate::load::names::domain;
 
 use super::{DOMAINS, RESOURCE};
-use crate::harness::redis::ScriptClient;
+use crate::harness::peers::PeerClient;
+use crate::harness::peers::gubernator::GubernatorClient;
+use crate::harness::peers::ratelimit::RateLimitClient;
+use crate::harness::peers::redis::ScriptClient;
 
 /// The task of a caller.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -56,7 +59,32 @@ pub fn child_agent(args: &[String]) -> anyhow::Result<()> {
 ///
 /// If Redis cannot be reached, or the parent sends an unexpected line.
 pub fn child_redis(args: &[String]) -> anyhow::Result<()> {
-    let mut client = ScriptClient::connect(&argument::<String>(args, 0, "address")?)?;
+    ask(args, ScriptClient::connect)
+}
+
+/// The child that asks gubernator.
+///
+/// # Errors
+///
+/// If gubernator cannot be reached, or the parent sends an unexpected line.
+pub fn child_gubernator(args: &[String]) -> anyhow::Result<()> {
+    ask(args, GubernatorClient::connect)
+}
+
+/// The child that asks envoyproxy/ratelimit.
+///
+/// # Errors
+///
+/// If the service cannot be reached, or the parent sends an unexpected line.
+pub fn child_ratelimit(args: &[String]) -> anyhow::Result<()> {
+    ask(args, RateLimitClient::connect)
+}
+
+fn ask<C: PeerClient>(
+    args: &[String],
+    connect: fn(&str) -> anyhow::Result<C>,
+) -> anyhow::Result<()> {
+    let mut client = connect(&argument::<String>(args, 0, "address")?)?;
     say(&true)?;
     obey(|domain| client.hit(domain))
 }

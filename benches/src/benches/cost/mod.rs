@@ -1,17 +1,21 @@
 //! The cost of a decision: CPU microseconds of all processes together, at everyday rates and at none.
 //!
 //! ```text
-//! ours     a process that calls its agent, and an aggregator with a journal and 16 partitions
-//! Redis    a process that runs a script (INCR, and EXPIRE at the first) over a connection, and redis-server
-//! cost     CPU of both processes while calls are made − what the pace alone takes the caller, ÷ decisions
+//! ours         a process that calls its agent, and an aggregator with a journal and 16 partitions
+//! Redis        a process that runs a script (INCR, and EXPIRE at the first) over a connection, and redis-server
+//! gubernator   a process that asks by gRPC (tonic), and one node
+//! ratelimit    a process that asks by gRPC as Envoy does, envoyproxy/ratelimit, and redis-server
+//! cost         CPU of all these processes while calls are made − what the pace alone takes the caller, ÷ decisions
 //! ```
+//!
+//! limitador-server comes neither by crates.io nor by another package registry; so it is not among them.
 //!
 //! One thread makes calls when they are due, each on a random domain; a late call at once. The CPU time that a
 //! thread takes to wait for the next call is not part of the cost; it is measured separately, just before, without
 //! calls. CPU time is what the scheduler counts, in nanoseconds, of every thread of a process. Rounds of all sides
-//! and rates alternate. If an offered rate is not reached, there is no figure for it.
+//! and rates alternate. If a peer does not reach an offered rate, it has no figure, and is not offered that rate again.
 //!
-//! Idle is the same over some seconds without calls.
+//! Idle is the same over some seconds without calls, of all sides at once.
 
 mod caller;
 
@@ -24,10 +28,13 @@ use crate::harness::aggregator::Aggregator;
 use crate::harness::child::Part;
 use crate::harness::figure::{Figure, Target};
 use crate::harness::owner::process_cpu_ns;
-
-use crate::harness::redis::{Redis, StartError};
+use crate::harness::peers::gubernator::Gubernator;
+use crate::harness::peers::ratelimit::RateLimit;
+use crate::harness::peers::redis::Redis;
+use crate::harness::peers::{Peer, StartError};
+use crate::harness::stats::Spread;
 use caller::{CallOrder, Spent};
-pub use caller::{child_agent, child_redis};
+pub use caller::{child_agent, child_gubernator, child_ratelimit, child_redis};
 
 /// Decisions a second, and the allowed cost of one, in microseconds of CPU.
 const RATES: [(u64, f64); 4] = [(1_000, 25.0), (10_000, 12.0), (30_000, 8.0), (100_000, 4.0)];
@@ -56,10 +63,50 @@ const SETTLES_IN: Duration = Duration::from_millis(200);
 /// From this percentage on an offered rate counts as reached.
 const REACHED: f64 = 98.0;
 
-/// A caller and the process that it asks.
+/// A kind of peer: its name in figures, its name in remarks, its caller's part, and how to start its servers.
+struct PeerKind {
+    name: &'static str,
+    short: &'static str,
+    caller: &'static str,
+    start: fn() -> Result<Box<dyn Peer>, StartError>,
+}
+
+const PEERS: [PeerKind; 3] = [
+    PeerKind {
+        name: "Redis, a script in line",
+        short: "Redis",
+        caller: "cost-redis",
+        start: || Ok(Box::new(Redis::start()?)),
+    },
+    PeerKind {
+        name: "gubernator, one node",
+        short: "gubernator",
+        caller: "cost-gubernator",
+        start: || Ok(Box::new(Gubernator::start()?)),
+    },
+    PeerKind {
+        name: "envoyproxy/ratelimit, Redis",
+        short: "ratelimit",
+        caller: "cost-ratelimit",
+        start: || Ok(Box::new(RateLimit::start()?)),
+    },
+];
+
+/// A caller and the processes that it asks.
 struct Side {
     caller: Part,
-    server: u32,
+    servers: Vec<u32>,
+}
+
+/// A peer during the benchmark.
+struct BesidePeer {
+    kind: &'static PeerKind,
+    /// Its running processes; the reason, if this machine lacks it.
+    side: Result<(Side, Box<dyn Peer>), String>,
+    /// By rates.
+    costs: Vec<Costs>,
+    /// The share of a core that its servers take while idle, in percent.
+    idle: Vec<f64>,
 }
 
 /// Runs the benchmark.
@@ -70,57 +117,86 @@ struct Side {
 pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let aggregator = Aggregator::start(LIMITS, PARTITIONS)?;
     let caller = Part::start("cost-agent", std::slice::from_ref(&aggregator.agents))?;
-    let mut ours = Side::ready(caller, aggregator.id())?;
-    let (redis, why_none) = match Redis::start() {
-        Ok(redis) => (Some(redis), None),
-        Err(StartError::Absent { reason }) => (None, Some(reason)),
-        Err(StartError::Failed(error)) => return Err(error).context("starting Redis"),
-    };
-    let mut theirs = match &redis {
-        Some(redis) => {
-            let caller = Part::start("cost-redis", &[redis.address().to_owned()])?;
-            Some(Side::ready(caller, redis.id())?)
-        }
-        None => None,
-    };
+    let mut ours = Side::ready(caller, vec![aggregator.id()])?;
+    let mut peers = Vec::new();
+    for kind in &PEERS {
+        peers.push(BesidePeer::start(kind).with_context(|| format!("starting {}", kind.name))?);
+    }
     let seconds = if session.is_full() { 10 } else { 2 };
-    let mut costs = vec![(Costs::default(), Costs::default()); RATES.len()];
+    let mut costs = vec![Costs::default(); RATES.len()];
     let mut idle: (Vec<f64>, Vec<f64>) = Default::default();
     for round in 1..=ROUNDS {
         session.step(&format!("round {round} of {ROUNDS}"));
-        for ((rate, _), (of_ours, of_theirs)) in RATES.iter().zip(&mut costs) {
+        for (at, ((rate, _), of_ours)) in RATES.iter().zip(&mut costs).enumerate() {
             of_ours.add(&ours.spend(*rate, seconds)?);
-            if let Some(theirs) = &mut theirs {
-                of_theirs.add(&theirs.spend(*rate, seconds)?);
+            for peer in &mut peers {
+                peer.spend(at, seconds)?;
             }
         }
-        let (agent, aggregator) = ours.idle(Duration::from_secs(2 * seconds))?;
+        let (agent, aggregator) = idle_of(&ours, &mut peers, Duration::from_secs(2 * seconds))?;
         idle.0.push(agent);
         idle.1.push(aggregator);
     }
-    for ((rate, target), (of_ours, of_theirs)) in RATES.iter().zip(&costs) {
-        session.add(figure(
-            *rate,
-            *target,
-            of_ours,
-            of_theirs,
-            why_none.as_deref(),
-        ));
+    for (at, of_ours) in costs.iter().enumerate() {
+        session.add(figure(at, of_ours, &peers));
     }
-    let shares = [
-        ("an idle agent", &idle.0, IDLE_AGENT),
-        (
-            "an idle aggregator, 16 partitions",
-            &idle.1,
-            IDLE_AGGREGATOR,
-        ),
-    ];
-    for (name, rounds, most) in shares {
-        if let Some(figure) = Figure::of_rounds(name, "% of a core", rounds) {
-            session.add(figure.target(Target::AtMost(most)));
-        }
+    if let Some(figure) = Figure::of_rounds("an idle agent", "% of a core", &idle.0) {
+        session.add(figure.target(Target::AtMost(IDLE_AGENT)));
+    }
+    let name = format!("an idle aggregator, {PARTITIONS} partitions");
+    if let Some(figure) = Figure::of_rounds(name, "% of a core", &idle.1) {
+        let figure = figure.target(Target::AtMost(IDLE_AGGREGATOR));
+        session.add(peers.iter().fold(figure, |figure, peer| {
+            figure.peer(peer.kind.name, &peer.idle)
+        }));
     }
     Ok(())
+}
+
+impl BesidePeer {
+    fn start(kind: &'static PeerKind) -> anyhow::Result<Self> {
+        let side = match (kind.start)() {
+            Ok(servers) => {
+                let caller = Part::start(kind.caller, &[servers.address()])?;
+                Ok((Side::ready(caller, servers.ids())?, servers))
+            }
+            Err(StartError::Absent { reason }) => Err(reason),
+            Err(StartError::Failed(error)) => return Err(error),
+        };
+        Ok(Self {
+            kind,
+            side,
+            costs: vec![Costs::default(); RATES.len()],
+            idle: Vec::new(),
+        })
+    }
+
+    /// Has its caller make calls at the rate with this index, unless it has failed to reach it.
+    fn spend(&mut self, at: usize, seconds: u64) -> anyhow::Result<()> {
+        let costs = &mut self.costs[at];
+        if let Ok((side, _)) = &mut self.side
+            && costs.misses_none()
+        {
+            costs.add(&side.spend(RATES[at].0, seconds)?);
+        }
+        Ok(())
+    }
+
+    /// What a remark says of it at the rate with this index.
+    fn remark(&self, at: usize) -> String {
+        let (name, costs) = (self.kind.short, &self.costs[at]);
+        match &self.side {
+            Err(why) => format!("no {name} beside it: {why}"),
+            Ok(_) if !costs.is_reached() => {
+                format!("{name}: one connection does not reach the rate")
+            }
+            Ok(_) => format!(
+                "{name}: caller {:.1}, server {:.1}",
+                median(&costs.caller),
+                median(&costs.server)
+            ),
+        }
+    }
 }
 
 /// Costs of one side at one rate, by rounds.
@@ -154,11 +230,21 @@ impl Costs {
 
     /// Whether the rate was reached in every round.
     fn is_reached(&self) -> bool {
-        !self.reached.is_empty() && self.reached.iter().all(|percent| REACHED <= *percent)
+        !self.reached.is_empty() && self.misses_none()
+    }
+
+    /// Whether no round so far failed to reach the rate.
+    fn misses_none(&self) -> bool {
+        self.reached.iter().all(|percent| REACHED <= *percent)
     }
 }
 
-fn figure(rate: u64, target: f64, ours: &Costs, theirs: &Costs, why_none: Option<&str>) -> Figure {
+fn median(rounds: &[f64]) -> f64 {
+    Spread::of(rounds).map_or(0.0, |of| of.median)
+}
+
+fn figure(at: usize, ours: &Costs, peers: &[BesidePeer]) -> Figure {
+    let (rate, target) = RATES[at];
     let name = format!("a decision at {}/s", thousands(rate));
     let unit = "us of CPU";
     if !ours.is_reached() {
@@ -168,28 +254,23 @@ fn figure(rate: u64, target: f64, ours: &Costs, theirs: &Costs, why_none: Option
     let Some(figure) = Figure::of_rounds(&*name, unit, &ours.whole) else {
         return Figure::absent(name, unit, "no round");
     };
-    let median =
-        |rounds: &[f64]| crate::harness::stats::Spread::of(rounds).map_or(0.0, |of| of.median);
-    let beside = match (why_none, theirs.is_reached()) {
-        (Some(why), _) => format!("no Redis beside it: {why}"),
-        (None, false) => "Redis: one connection does not reach the rate".to_owned(),
-        (None, true) => format!(
-            "Redis: caller {:.1}, server {:.1}",
-            median(&theirs.caller),
-            median(&theirs.server)
-        ),
-    };
-    let note = format!(
-        "{DOMAINS} domains by chance under 100/s; agent {:.1}, aggregator {:.1}; {beside}",
+    let mut note = format!(
+        "{DOMAINS} domains by chance under 100/s; agent {:.1}, aggregator {:.1}",
         median(&ours.caller),
         median(&ours.server)
     );
-    let peers: &[f64] = match theirs.is_reached() {
-        true => &theirs.whole,
-        false => &[],
-    };
+    for peer in peers {
+        note.push_str("; ");
+        note.push_str(&peer.remark(at));
+    }
     let figure = figure.target(Target::AtMost(target)).note(note);
-    figure.peer("Redis, a script in line", peers)
+    peers.iter().fold(figure, |figure, peer| {
+        let rounds = &peer.costs[at];
+        match rounds.is_reached() {
+            true => figure.peer(peer.kind.name, &rounds.whole),
+            false => figure,
+        }
+    })
 }
 
 fn thousands(rate: u64) -> String {
@@ -197,9 +278,9 @@ fn thousands(rate: u64) -> String {
 }
 
 impl Side {
-    fn ready(mut caller: Part, server: u32) -> anyhow::Result<Self> {
+    fn ready(mut caller: Part, servers: Vec<u32>) -> anyhow::Result<Self> {
         ensure!(caller.hear::<bool>()?, "a caller has heard of nobody");
-        Ok(Self { caller, server })
+        Ok(Self { caller, servers })
     }
 
     fn order(&mut self, order: CallOrder) -> anyhow::Result<Spent> {
@@ -215,46 +296,54 @@ impl Side {
             calls: false,
         })?;
         std::thread::sleep(SETTLES_IN);
-        let before = (
-            process_cpu_ns(self.caller.id()),
-            process_cpu_ns(self.server),
-        );
+        let before = self.cpu_ns();
         let spent = self.order(CallOrder {
             rate,
             seconds,
             calls: true,
         })?;
         std::thread::sleep(SETTLES_IN);
-        let after = (
-            process_cpu_ns(self.caller.id()),
-            process_cpu_ns(self.server),
-        );
+        let after = self.cpu_ns();
         ensure!(spent.refused == 0, "{spent:?}: calls far below a limit");
         Ok(CostRun {
             decisions: spent.decisions,
             reached: 100.0 * spent.decisions as f64 / (rate * seconds) as f64
                 * (seconds as f64 / spent.seconds).min(1.0),
             caller_ns: (after.0 - before.0).saturating_sub(pace.thread_ns * seconds),
-            server_ns: after.1 - before.1,
+            server_ns: after.1.saturating_sub(before.1),
         })
     }
 
-    /// The share of a core that both processes take while nothing happens, in percent.
-    fn idle(&self, span: Duration) -> anyhow::Result<(f64, f64)> {
-        std::thread::sleep(Duration::from_secs(1));
-        let before = (
-            process_cpu_ns(self.caller.id()),
-            process_cpu_ns(self.server),
-        );
-        std::thread::sleep(span);
-        let after = (
-            process_cpu_ns(self.caller.id()),
-            process_cpu_ns(self.server),
-        );
-        let percent = |ns: u64| 100.0 * ns as f64 / 1e9 / span.as_secs_f64();
-        ensure!(0 < after.1, "this kernel says nothing of a process's CPU");
-        Ok((percent(after.0 - before.0), percent(after.1 - before.1)))
+    /// CPU of the caller, and of its servers together, since they started.
+    fn cpu_ns(&self) -> (u64, u64) {
+        let of_servers = self.servers.iter().map(|id| process_cpu_ns(*id)).sum();
+        (process_cpu_ns(self.caller.id()), of_servers)
     }
+}
+
+/// The share of a core that an agent and an aggregator take while nothing happens, in percent; each peer adds its own.
+fn idle_of(ours: &Side, peers: &mut [BesidePeer], span: Duration) -> anyhow::Result<(f64, f64)> {
+    let percent = |ns: u64| 100.0 * ns as f64 / 1e9 / span.as_secs_f64();
+    let of_peers = |peers: &[BesidePeer]| -> Vec<u64> {
+        let sides = peers.iter().map(|peer| peer.side.as_ref());
+        sides
+            .map(|side| side.map_or(0, |(side, _)| side.cpu_ns().1))
+            .collect()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let (before, peers_before) = (ours.cpu_ns(), of_peers(peers));
+    std::thread::sleep(span);
+    let (after, peers_after) = (ours.cpu_ns(), of_peers(peers));
+    ensure!(0 < after.1, "this kernel says nothing of a process's CPU");
+    for (peer, (before, after)) in peers
+        .iter_mut()
+        .zip(peers_before.into_iter().zip(peers_after))
+    {
+        if peer.side.is_ok() {
+            peer.idle.push(percent(after.saturating_sub(before)));
+        }
+    }
+    Ok((percent(after.0 - before.0), percent(after.1 - before.1)))
 }
 
 #[cfg(test)]
@@ -277,12 +366,20 @@ mod tests {
         );
         let mut theirs = Costs::default();
         theirs.add(&run(60.0));
-        let good = figure(30_000, 8.0, &ours, &theirs, None);
+        let peer = |costs: &Costs, side| BesidePeer {
+            kind: &PEERS[0],
+            side,
+            costs: vec![costs.clone(); RATES.len()],
+            idle: Vec::new(),
+        };
+        let absent = || Err("redis-server is not installed".to_owned());
+        let good = figure(2, &ours, &[peer(&theirs, absent())]);
         assert_eq!(good.is_met(), Some(true));
         assert!(
             good.remark()
-                .is_some_and(|text| text.contains("does not reach"))
+                .is_some_and(|text| text.contains("no Redis beside it"))
         );
-        assert_eq!(figure(30_000, 8.0, &theirs, &ours, None).is_met(), None);
+        assert_eq!(figure(2, &theirs, &[peer(&ours, absent())]).is_met(), None);
+        assert!(ours.misses_none() && !theirs.misses_none());
     }
 }

@@ -22,7 +22,7 @@ use super::{ROUNDS, UNCHANGED};
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::figure::{Figure, Target};
-use crate::harness::redis::StartError;
+use crate::harness::peers::StartError;
 
 const LIMITS: &str = "version = 1\nrules = 2\n[rate.\"api.free\"]\nrate = \"100000000/s\"\n";
 const ROUNDS_FULL: usize = 7;

@@ -13,10 +13,9 @@
 
 mod gateway;
 mod languages;
-mod ratelimit;
 mod rls;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -26,6 +25,7 @@ use anyhow::Context as _;
 use crate::harness::Session;
 use crate::harness::beside;
 use crate::harness::figure::{Figure, Target};
+use crate::harness::peers::free_address;
 use crate::harness::stats::percentile;
 
 pub use gateway::run as gateway;
@@ -85,11 +85,6 @@ impl Drop for RunningGateway {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A loopback address without a listener a moment ago.
-fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 fn time_of(session: &Session) -> Duration {

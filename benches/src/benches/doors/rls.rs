@@ -1,23 +1,19 @@
 //! gRPC over loopback, as Envoy's rate limit filter sends it.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use tonic::transport::Channel;
 
-use super::ratelimit::RateLimit;
 use super::{CONNECTIONS, DOMAINS, DoorRounds, FOUND_AGAIN, LIMITS, ROUNDS, RunningGateway};
-use super::{START_WITHIN, WARM_UP, time_of};
+use super::{WARM_UP, time_of};
 use crate::harness::Session;
 use crate::harness::aggregator::Aggregator;
 use crate::harness::figure::{Figure, Target};
-use crate::harness::redis::StartError;
+use crate::harness::peers::ratelimit::{RateLimit, request_about};
+use crate::harness::peers::{Peer as _, StartError, grpc_channel};
 use crate::load::names::domain;
 
 const PEER: &str = "envoyproxy/ratelimit, Redis";
@@ -31,6 +27,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     let time = time_of(session);
     let mut aggregator = Aggregator::start(LIMITS, 16)?;
     let gateway = RunningGateway::start(&aggregator.agents)?;
+    let of_gateway = gateway.rls.to_string();
     let (peer, why_none) = match RateLimit::start() {
         Ok(peer) => (Some(peer), None),
         Err(StartError::Absent { reason }) => (None, Some(reason)),
@@ -45,12 +42,12 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
     runtime.block_on(async {
         for round in 1..=ROUNDS {
             session.step(&format!("round {round} of {ROUNDS}"));
-            measure(gateway.rls, time, &mut ours).await?;
+            measure(&of_gateway, time, &mut ours).await?;
             if let Some(peer) = &peer {
-                measure(peer.address, time, &mut theirs).await?;
+                measure(&peer.address(), time, &mut theirs).await?;
             }
             aggregator.kill()?;
-            measure(gateway.rls, time, &mut without).await?;
+            measure(&of_gateway, time, &mut without).await?;
             aggregator.again()?;
             tokio::time::sleep(FOUND_AGAIN).await;
         }
@@ -96,7 +93,7 @@ pub fn run(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// One round against one address.
-async fn measure(address: SocketAddr, time: Duration, into: &mut DoorRounds) -> anyhow::Result<()> {
+async fn measure(address: &str, time: Duration, into: &mut DoorRounds) -> anyhow::Result<()> {
     let mut client = connect(address).await?;
     for number in 0..WARM_UP {
         decide(&mut client, number).await?;
@@ -130,35 +127,13 @@ async fn measure(address: SocketAddr, time: Duration, into: &mut DoorRounds) -> 
     Ok(())
 }
 
-async fn connect(address: SocketAddr) -> anyhow::Result<RateLimitServiceClient<Channel>> {
-    let endpoint = Channel::from_shared(format!("http://{address}"))?;
-    let until = Instant::now() + START_WITHIN;
-    loop {
-        match endpoint.connect().await {
-            Ok(channel) => return Ok(RateLimitServiceClient::new(channel)),
-            Err(error) if until < Instant::now() => return Err(error).context("the service"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
+async fn connect(address: &str) -> anyhow::Result<RateLimitServiceClient<Channel>> {
+    let channel = grpc_channel(address).await?;
+    Ok(RateLimitServiceClient::new(channel))
 }
 
 async fn decide(client: &mut RateLimitServiceClient<Channel>, number: u32) -> anyhow::Result<()> {
-    let entry = |key: &str, value: String| Entry {
-        key: key.to_owned(),
-        value,
-    };
-    let descriptor = RateLimitDescriptor {
-        entries: vec![
-            entry("resource", "api.search".to_owned()),
-            entry("domain", domain(number % DOMAINS)),
-        ],
-        ..RateLimitDescriptor::default()
-    };
-    let request = RateLimitRequest {
-        domain: "edge".to_owned(),
-        descriptors: vec![descriptor],
-        hits_addend: 0,
-    };
+    let request = request_about(domain(number % DOMAINS));
     let answer = client.should_rate_limit(request).await?.into_inner();
     ensure!(
         answer.overall_code == Code::Ok as i32,
