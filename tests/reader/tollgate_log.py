@@ -197,6 +197,7 @@ def beat(values):
 def totals(values):
     fields = ["resource", "source_partition", "source_offset", "previous_offset", "first_ms", "counted"]
     record = named(fields, values, "totals")
+    del record["previous_offset"]
     first = record.pop("first_ms")
     record["counted"] = [named(["ms", "copies", "unguarded"], total, "total") for total in record["counted"]]
     for total in record["counted"]:

@@ -177,7 +177,7 @@ fn a_resource_s_own_pair_is_ruled_at_the_cap_as_well() {
     play.hits("api.search", &["a"]);
     let due = play.rulings.totals_due[0].clone();
     let from = (due.source_partition, due.source_offset);
-    let total = pen().totals(&due.resource, from, due.previous_offset, &due.counted);
+    let total = pen().totals(&due.resource, from, &due.counted);
     assert_eq!(play.apply(&total), Fate::Applied);
     assert_eq!(play.said(), ["api.search *: 1000001, global"]);
 }
@@ -236,7 +236,7 @@ fn at_the_bound_an_agent_is_given_up_and_counted_from_then_on() {
 }
 
 #[test]
-fn totals_name_the_record_totalled_before_them_and_are_applied_in_that_order() {
+fn a_total_is_applied_once_and_not_after_a_later_one() {
     let global = "[rate.\"api.search\"]\nrate = \"9/s\"\nglobal = \"3/s\"\n";
     let mut source = Play::of(global);
     let mut due = Vec::new();
@@ -245,20 +245,18 @@ fn totals_name_the_record_totalled_before_them_and_are_applied_in_that_order() {
         due.append(&mut source.rulings.totals_due);
     }
     assert_eq!(due.len(), 2, "nothing granted, nothing to total");
-    assert_eq!(due[0].previous_offset, None);
-    assert_eq!(due[1].previous_offset, Some(due[0].source_offset));
     let record = |due: &tollgate_engine::engine::TotalDue| {
         let from = (due.source_partition, due.source_offset);
-        pen().totals(&due.resource, from, due.previous_offset, &due.counted)
+        pen().totals(&due.resource, from, &due.counted)
     };
     let mut play = Play::of(global);
-    assert_eq!(play.apply(&record(&due[1])), Fate::TotalOutOfOrder);
     assert_eq!(play.apply(&record(&due[0])), Fate::Applied);
     assert_eq!(play.apply(&record(&due[0])), Fate::TotalOutOfOrder);
     assert_eq!(play.apply(&record(&due[1])), Fate::Applied);
     assert_eq!(play.said(), ["api.search *: 1000001, global"]);
     let counts = play.rulings.global_counts[0].counts;
     assert_eq!((counts.granted, counts.excess), (1, 1));
+    assert_eq!(play.apply(&record(&due[0])), Fate::TotalOutOfOrder);
     let view = play.engine.everybody("api.search").expect("totalled");
     // Copies that were let through count, granted or not.
     assert_eq!((view.last_second, view.remaining), (4, 0));

@@ -122,7 +122,7 @@ fn known_versions_are_ignored_and_a_pointer_brings_in_every_version_up_to_it() {
 #[test]
 fn a_resource_that_a_version_drops_is_denied_no_more() {
     let mut log = Log::new(global(1));
-    log.total(1, None, &[(START / MS, 1)]);
+    log.total(1, &[(START / MS, 1)]);
     let closed = of_resource(limits(&[]), Some(1));
     log.version(START, 2, closed);
     log.hits(START, &[hit("d", START)]);
@@ -157,9 +157,9 @@ fn totals_due_hold_what_counts_by_millisecond() {
 fn a_global_limit_denies_the_whole_resource_until_a_second_after() {
     let mut log = Log::new(global(3));
     let ms = START / MS;
-    let first = log.total(10, None, &[(ms, 2)]);
+    let first = log.total(10, &[(ms, 2)]);
     assert!(first.changes.is_empty());
-    let second = log.total(11, Some(10), &[(ms + 400, 2)]);
+    let second = log.total(11, &[(ms + 400, 2)]);
     let ruling = TotalRuling::Ruled {
         granted: 1,
         excess: 1,
@@ -193,10 +193,10 @@ fn a_global_limit_denies_the_whole_resource_until_a_second_after() {
 fn excess_of_a_global_limit_counts_up_to_twice_the_limit() {
     let mut log = Log::new(global(2));
     let ms = START / MS;
-    let first = log.total(1, None, &[(ms, 2), (ms + 900, 50)]);
+    let first = log.total(1, &[(ms, 2), (ms + 900, 50)]);
     let end = Some(End::At(START + 1900 * MS + 1));
     assert_eq!(changes(&first), [change(None, 2, 0, end)], "four count");
-    let later = log.total(2, Some(1), &[(ms + 1001, 1)]);
+    let later = log.total(2, &[(ms + 1001, 1)]);
     assert!(later.changes.is_empty(), "three count, of which two leave");
 }
 
@@ -214,12 +214,11 @@ fn unguarded_excess_of_a_global_limit_counts_nowhere() {
         resource: "r",
         source_partition: 7,
         source_offset: 1,
-        previous_offset: None,
         parts: vec![part(ms, false, 2), part(ms + 900, true, 50)],
     };
     let totals = vec![total];
     log.feed(LogInput::Totals { offset, totals });
-    let later = log.total(2, Some(1), &[(ms + 1001, 1)]);
+    let later = log.total(2, &[(ms + 1001, 1)]);
     assert!(later.changes.is_empty(), "one of two");
 }
 
@@ -265,15 +264,15 @@ fn a_settlement_downwards_lifts_a_denial() {
 fn late_on_a_whole_resource_means_only_that_the_hit_has_left_its_second() {
     let mut log = Log::new(global(5));
     let ms = START / MS;
-    log.total(1, None, &[(ms + 2000, 1)]);
-    let late = log.total(2, Some(1), &[(ms + 999, 7), (ms + 1000, 2)]);
+    log.total(1, &[(ms + 2000, 1)]);
+    let late = log.total(2, &[(ms + 999, 7), (ms + 1000, 2)]);
     let ruling = TotalRuling::Ruled {
         granted: 2,
         excess: 0,
         late: 7,
     };
     assert_eq!(late.totals, [ruling]);
-    let filled = log.total(3, Some(2), &[(ms + 1500, 2)]);
+    let filled = log.total(3, &[(ms + 1500, 2)]);
     let end = End::At(START + 2 * SECOND + 1);
     assert_eq!(
         changes(&filled),
@@ -283,50 +282,34 @@ fn late_on_a_whole_resource_means_only_that_the_hit_has_left_its_second() {
 }
 
 #[test]
-fn a_total_is_applied_only_if_it_names_the_last_applied_one() {
+fn a_total_is_applied_only_if_it_is_after_the_last_applied_one() {
     let mut log = Log::new(global(9));
     let ms = START / MS;
+    let out_of_order = [TotalRuling::OutOfOrder];
+    assert_ne!(log.total(5, &[(ms, 1)]).totals, out_of_order);
+    assert_eq!(log.total(5, &[(ms, 1)]).totals, out_of_order, "a repeat");
+    assert_eq!(log.total(4, &[(ms, 1)]).totals, out_of_order, "late");
+    let later = log.total(8, &[(ms, 8)]);
     assert_eq!(
-        log.total(5, Some(4), &[(ms, 1)]).totals,
-        [TotalRuling::OutOfOrder]
-    );
-    assert_ne!(
-        log.total(5, None, &[(ms, 1)]).totals,
-        [TotalRuling::OutOfOrder]
-    );
-    assert_eq!(
-        log.total(5, None, &[(ms, 1)]).totals,
-        [TotalRuling::OutOfOrder],
-        "a repeat"
-    );
-    assert_eq!(
-        log.total(8, Some(6), &[(ms, 1)]).totals,
-        [TotalRuling::OutOfOrder],
-        "a gap"
-    );
-    let follows = log.total(8, Some(5), &[(ms, 8)]);
-    assert_eq!(
-        follows.changes.len(),
+        later.changes.len(),
         1,
         "two totals were applied, so nine hits count"
     );
-    assert_eq!(log.model.counters().totals_out_of_order, 3);
+    assert_eq!(log.model.counters().totals_out_of_order, 2);
 }
 
 #[test]
-fn the_chain_of_totals_goes_on_while_there_is_no_limit_and_outlives_the_pair() {
+fn the_last_total_is_known_without_a_limit_and_outlives_the_pair() {
     let mut log = Log::new(per_second(9));
     let ms = START / MS;
-    assert_eq!(
-        log.total(1, None, &[(ms, 1)]).totals,
-        [TotalRuling::Unlimited]
-    );
+    assert_eq!(log.total(1, &[(ms, 1)]).totals, [TotalRuling::Unlimited]);
     log.version(START, 2, global(1));
-    assert_eq!(log.total(2, Some(1), &[(ms, 1)]).changes.len(), 1);
+    assert_eq!(log.total(2, &[(ms, 1)]).changes.len(), 1);
     assert_eq!(log.model.pairs_count(), 1);
     log.tick(START + 11 * MINUTE);
     assert_eq!(log.model.pairs_count(), 0);
-    let back = log.total(3, Some(2), &[(ms, 1)]);
+    assert_eq!(log.total(2, &[(ms, 1)]).totals, [TotalRuling::OutOfOrder]);
+    let back = log.total(3, &[(ms, 1)]);
     assert_ne!(back.totals, [TotalRuling::OutOfOrder]);
 }
 
@@ -334,7 +317,7 @@ fn the_chain_of_totals_goes_on_while_there_is_no_limit_and_outlives_the_pair() {
 fn a_global_denial_is_ruled_again_by_a_version() {
     let mut log = Log::new(global(2));
     let ms = START / MS;
-    log.total(1, None, &[(ms, 1), (ms + 300, 1)]);
+    log.total(1, &[(ms, 1), (ms + 300, 1)]);
     let lowered = log.version(START + 400 * MS, 2, global(1));
     let end = Some(End::At(START + 300 * MS + SECOND + 1));
     assert_eq!(changes(&lowered), [change(None, 3, 0, end)]);
@@ -352,7 +335,7 @@ fn a_whole_resource_is_ruled_at_the_cap_as_well() {
         ..global(1)
     });
     log.hits(START, &[hit("d", START)]);
-    let ruled = log.total(1, None, &[(START / MS, 1)]);
+    let ruled = log.total(1, &[(START / MS, 1)]);
     assert!(matches!(
         ruled.totals[..],
         [TotalRuling::Ruled { granted: 1, .. }]

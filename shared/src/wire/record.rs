@@ -6,8 +6,8 @@
 //! holds    3  see `holds`
 //! beat     4  see `beat`
 //! tick     5  [generation, random, owner, instance (16 bytes), number] tag
-//! totals   6  [resource, source partition, source offset, nil | previous offset,
-//!              first millisecond, [[milliseconds later, copies, unguarded], ...]] tag
+//! totals   6  [resource, source partition, source offset, nil, first millisecond,
+//!              [[milliseconds later, copies, unguarded], ...]] tag
 //! pointer  7  [version, digest (32 bytes)]                             tag
 //! testimony 136  see `testimony`                                       tag
 //! ```
@@ -114,8 +114,6 @@ pub struct Totals<'a> {
     pub source_partition: u32,
     /// That record's offset.
     pub source_offset: u64,
-    /// The offset of the record totalled before it for this resource, if there was one.
-    pub previous: Option<u64>,
     first_ms: u64,
     counted: (u32, Reader<'a>),
 }
@@ -260,19 +258,9 @@ impl<'a> Totals<'a> {
         let resource = reader.text("resource", 1, NAME_BYTES_MAX)?;
         let source_partition = reader.u32("source partition")?;
         let source_offset = reader.u64("source offset")?;
-        let before = *reader;
-        let previous = if reader.nil() {
-            None
-        } else {
-            Some(reader.u64("previous offset")?)
-        };
-        if previous.is_some_and(|previous| source_offset <= previous) {
-            return Err(before.error(
-                "previous offset",
-                FieldFault::Range {
-                    expected: "less than the source offset",
-                },
-            ));
+        // Earlier builds wrote the offset of the record totalled before this one.
+        if !reader.nil() {
+            reader.u64("previous offset")?;
         }
         let first_ms = reader.u64("first millisecond")?;
         let counted = (reader.array("totals by millisecond")?, *reader);
@@ -283,7 +271,6 @@ impl<'a> Totals<'a> {
             resource,
             source_partition,
             source_offset,
-            previous,
             first_ms,
             counted,
         })
@@ -354,23 +341,14 @@ impl<'k> RecordPen<'k> {
     }
 
     /// Totals; `counted` must be ordered by millisecond.
-    pub fn totals(
-        mut self,
-        resource: &str,
-        source: (u32, u64),
-        previous: Option<u64>,
-        counted: &[Total],
-    ) -> Vec<u8> {
+    pub fn totals(mut self, resource: &str, source: (u32, u64), counted: &[Total]) -> Vec<u8> {
         let first_ms = counted.first().map_or(0, |total| total.ms);
         self.writer.begin(kind::TOTALS);
         self.writer.array(6);
         self.writer.text(resource);
         self.writer.u64(u64::from(source.0));
         self.writer.u64(source.1);
-        match previous {
-            Some(offset) => self.writer.u64(offset),
-            None => self.writer.nil(),
-        }
+        self.writer.nil();
         self.writer.u64(first_ms);
         self.writer.array(counted.len());
         for total in counted {

@@ -208,7 +208,6 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             pen().totals(
                 "api.search",
                 (2, 500),
-                Some(490),
                 &[
                     Total::guarded(1000, 3),
                     Total {

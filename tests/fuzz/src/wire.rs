@@ -66,7 +66,7 @@ enum Seen<'a> {
     Holds(Sender<'a>, Vec<&'a str>, Vec<HoldOp<'a>>),
     Beat(Sender<'a>, Vec<&'a str>, BeatHead, Vec<SeenPart<'a>>),
     Tick(Tick<'a>),
-    Totals(&'a str, (u32, u64), Option<u64>, Vec<Total>),
+    Totals(&'a str, (u32, u64), Vec<Total>),
     Pointer(LimitsActivation),
     Testimony(StateDigest<'a>),
 }
@@ -94,7 +94,6 @@ impl<'a> Seen<'a> {
             Record::Totals(totals) => Self::Totals(
                 totals.resource,
                 (totals.source_partition, totals.source_offset),
-                totals.previous,
                 in_order(totals.counted().collect())?,
             ),
             Record::Pointer(pointer) => Self::Pointer(*pointer),
@@ -155,8 +154,8 @@ impl<'a> Seen<'a> {
         match self {
             Self::Genesis(log) => return pen.genesis(*log),
             Self::Tick(tick) => return pen.tick(tick),
-            Self::Totals(resource, source, previous, counted) => {
-                return pen.totals(resource, *source, *previous, counted);
+            Self::Totals(resource, source, counted) => {
+                return pen.totals(resource, *source, counted);
             }
             Self::Pointer(pointer) => return pen.pointer(pointer),
             Self::Testimony(testimony) => return pen.testimony(testimony),

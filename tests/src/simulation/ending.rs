@@ -13,7 +13,7 @@ use tollgate_shared::place::Place;
 use super::compare::end_us;
 use super::documents::{DOMAINS, RESOURCES};
 use super::faults::Fault;
-use super::plan::{CALM_US, QUIET_US};
+use super::plan::QUIET_US;
 use super::refused_at_end::FULL_AT_END;
 use super::trace::hash_of;
 use super::world::{Event, World};
@@ -31,16 +31,6 @@ const EARLY_US: u64 = 60_000;
 /// How far an aggregator's estimate of log time may be ahead of a log whose clock was set back: the estimate
 /// advances from the newest tick, and log time stands still until the next tick is accepted.
 const TICKED_WITHIN_US: u64 = 300_000;
-
-/// How long a chain of totals may stay broken in the quiescent phase: aggregators catch up
-/// first, and wait two seconds.
-const BRIDGED_WITHIN_US: u64 = 7_000_000;
-
-/// How long it takes to bridge a chain that breaks later: half a second until this is noticed, two seconds in which
-/// it does not advance, half a second until the next look, and the time of the bridging record.
-const BRIDGED_SINCE_US: u64 = 3_500_000;
-
-const _: () = assert!(BRIDGED_WITHIN_US + BRIDGED_SINCE_US < CALM_US);
 
 /// How long a decision record may be under way in the quiescent phase. After the log's clock was set back, log time
 /// may continue only at the very end, and copies held long before are released then.
@@ -146,12 +136,8 @@ impl World {
         if let Some(missing) = self.watch.unannounced(&caused_us) {
             self.violated(5, "the log has all evidence", missing);
         }
-        // After a loss of records, chains must first be bridged. And a target with a total from beyond its source's
-        // end is detected only when the source has come as far.
-        let asked_us = match lost_us.is_some() {
-            true => self.plan.calm_us() + BRIDGED_WITHIN_US..self.now_us - BRIDGED_SINCE_US,
-            false => 0..self.now_us - QUIET_US,
-        };
+        // Totals that were asked for before a loss of records may be lost with them.
+        let asked_us = lost_us.map_or(0, |lost_us| lost_us + 1)..self.now_us - QUIET_US;
         if let Some(overdue) = self.watch.total_overdue(asked_us) {
             self.violated(5, "each total counts once", overdue);
         }

@@ -76,7 +76,6 @@ pub(super) fn feed_totals(
         resource: totals.resource,
         source_partition: totals.source_partition,
         source_offset: totals.source_offset,
-        previous_offset: totals.previous,
         parts: totals.counted().map(part_to_model).collect(),
     };
     model.apply(&LogInput::Totals {

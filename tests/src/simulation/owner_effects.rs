@@ -335,11 +335,10 @@ fn kind_of(record: &[u8]) -> String {
         Some(&kind::TICK) => "a tick".to_owned(),
         Some(&kind::TOTALS) => match Record::decode(record) {
             Ok(Record::Totals(total)) => format!(
-                "a total of {}, partition {}, offset {} after {:?}, {} milliseconds",
+                "a total of {}, partition {}, offset {}, {} milliseconds",
                 total.resource,
                 total.source_partition,
                 total.source_offset,
-                total.previous,
                 total.counted().count()
             ),
             _ => "a total that cannot be read".to_owned(),

@@ -207,8 +207,8 @@ impl Watch {
     /// A total that was asked for in this time and has not been applied yet.
     pub fn total_overdue(&self, asked_us: Range<u64>) -> Option<String> {
         let partitions = self.partitions;
-        // After a power cut a target may have a total from beyond the source's end: no other total follows it
-        // until the source gets there.
+        // A total that was appended after a later one counts nothing. So do, after a power cut, those of a source
+        // that has lost its end, until it comes as far as the last total that the target has.
         let is_passed = |(resource, source, offset): &TotalName| {
             let target = partition_of_resource(resource, partitions);
             let engine = &self.ruled[target as usize].engine;

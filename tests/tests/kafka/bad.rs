@@ -106,7 +106,7 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
     let forged = [
         pen().tick(&tick),
         pen().pointer(&pointer),
-        pen().totals("wide", (0, 1), None, &[total]),
+        pen().totals("wide", (0, 1), &[total]),
     ];
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -38,16 +38,16 @@ pub fn whoever_may_write_to_the_topic_of_hits_stops_no_partition(kafka: &LocalKa
     let ruled = digest(&one, source);
     until("it is ruled on", || ruled < digest(&one, source));
     let key = MacKey::UNPROTECTED;
-    let forged = |offset, previous| {
+    let forged = |offset| {
         let granted = Total::guarded(now_ms(), 2_000_000_000);
-        RecordPen::new(&key, wide).totals("wide", (source, offset), previous, &[granted])
+        RecordPen::new(&key, wide).totals("wide", (source, offset), &[granted])
     };
     // A source record that exists but granted nothing, and one in a partition that does not exist.
     let of_nobody = {
         let granted = Total::guarded(now_ms(), 1);
-        RecordPen::new(&key, wide).totals("wide", (PARTITIONS, 1), None, &[granted])
+        RecordPen::new(&key, wide).totals("wide", (PARTITIONS, 1), &[granted])
     };
-    produce_to(kafka, &topic, wide, &[forged(1, None), of_nobody]);
+    produce_to(kafka, &topic, wide, &[forged(1), of_nobody]);
     until("forged totals are counted", || {
         metric(&one, "tollgate_totals_forged_total ") == 2
     });

@@ -429,12 +429,12 @@ impl Engine {
         if context.told.is_empty() {
             return;
         }
-        let previous = self.chains.total(&self.identities, context.name, offset);
+        self.last_totals
+            .total(&self.identities, context.name, offset);
         rulings.totals_due.push(TotalDue {
             resource: context.name.into(),
             source_partition: self.partition,
             source_offset: offset,
-            previous_offset: previous,
             counted: by_millisecond(context.told),
         });
     }

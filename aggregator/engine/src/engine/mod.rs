@@ -13,7 +13,7 @@
 //! hits  holds  beats                       records of agents
 //! totals  pointers  ticks                  records of aggregators
 //! senders                                  whether an agent's record is ruled
-//! epochs  versions  denials  chains        state beside the pairs
+//! epochs  versions  denials  last_totals   state beside the pairs
 //! holders  scopes                          which agents hold copies, and what is full
 //! amendments  amended                      what operators do by hand, and its lasting effects
 //! candidates                               limits that are ruled beside the real ones
@@ -28,7 +28,6 @@ mod amended;
 mod amendments;
 mod beats;
 mod candidates;
-mod chains;
 mod copy_bans;
 mod crowd;
 mod denials;
@@ -37,6 +36,7 @@ mod epochs;
 mod hits;
 mod holders;
 mod holds;
+mod last_totals;
 mod near;
 mod network_bans;
 mod pointers;
@@ -58,10 +58,10 @@ use tollgate_shared::wire::record::Record;
 
 use crate::pairs::{Identities, Table, mix};
 use amended::Amended;
-use chains::Chains;
 use denials::Denials;
 use epochs::Epochs;
 use holders::Holders;
+use last_totals::LastTotals;
 use pointers::RulingAgain;
 use versions::Steps;
 
@@ -108,7 +108,7 @@ pub struct Engine {
     amended: Amended,
     epochs: Epochs,
     holders: Holders,
-    chains: Chains,
+    last_totals: LastTotals,
     /// Set while the versions of an activation are not wholly in force yet.
     ruling_again: Option<RulingAgain>,
     stopped: Option<Stop>,
@@ -133,7 +133,7 @@ impl Engine {
             amended: Amended::default(),
             epochs: Epochs::default(),
             holders: Holders::default(),
-            chains: Chains::default(),
+            last_totals: LastTotals::default(),
             ruling_again: None,
             stopped: None,
         }
@@ -266,6 +266,6 @@ impl Engine {
         digest = mix(digest, self.candidates.alive().room_made());
         digest = wide(digest, self.epochs.digest());
         digest = wide(digest, self.holders.digest(&self.identities));
-        wide(digest, self.chains.digest())
+        wide(digest, self.last_totals.digest())
     }
 }

@@ -250,12 +250,12 @@ impl Engine {
     /// Resources with totals of this partition's records, each with the offset of the last record
     /// totalled.
     pub fn totalled(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.chains.due()
+        self.last_totals.due()
     }
 
     /// The source offset of the last total of a partition that was applied here.
     pub fn applied_total(&self, resource: &str, source: u32) -> Option<u64> {
-        self.chains.last_applied(resource, source)
+        self.last_totals.last_applied(resource, source)
     }
 
     /// How many agents' epochs beat, and how many are gone but not forgotten.

@@ -186,8 +186,6 @@ pub struct TotalDue {
     pub source_partition: u32,
     /// The hits record's offset.
     pub source_offset: u64,
-    /// The offset of the record totalled before it for this resource, if there was one.
-    pub previous_offset: Option<u64>,
     /// Copies that count, by millisecond, ascending.
     pub counted: Vec<Total>,
 }
@@ -358,7 +356,7 @@ pub enum Fate {
     TickIgnored,
     /// A tick or a genesis of another log, or of an older generation of this one: ignored.
     OfAnotherLog,
-    /// A total that does not follow the last applied one of its source.
+    /// A total that is not after the last applied one of its source: it counts nothing.
     TotalOutOfOrder,
     /// A total of a resource that has no global limit here.
     TotalUnlimited,

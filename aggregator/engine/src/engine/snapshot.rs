@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! chunk   54 47 53 4E  version  kind  number   content of the kind
-//! kinds   1 head   2 pairs   3 denials   4 agents   5 chains   6 copies   7 holders
+//! kinds   1 head   2 pairs   3 denials   4 agents   5 last totals   6 copies   7 holders
 //!         8 amended   9 candidates' pairs   10 end: digest, sum of all before
 //! ```
 //!
 //! `freeze` takes a copy that shares the memory of pairs and holds with the engine, so that another thread can
-//! write the chunks while the engine goes on. Names are only those of denials and chains. Knows nothing of
+//! write the chunks while the engine goes on. Names are only those of denials and last totals. Knows nothing of
 //! where chunks are kept. What stays true: a restored engine has the digest of its original, otherwise it is
 //! not restored.
 
@@ -43,7 +43,7 @@ mod kind {
     pub const PAIRS: u8 = 2;
     pub const DENIALS: u8 = 3;
     pub const AGENTS: u8 = 4;
-    pub const CHAINS: u8 = 5;
+    pub const LAST_TOTALS: u8 = 5;
     pub const COPIES: u8 = 6;
     pub const HOLDERS: u8 = 7;
     pub const AMENDED: u8 = 8;
@@ -210,12 +210,12 @@ impl Engine {
             epochs: self.epochs.iter().collect(),
             given_up: self.epochs.given_up().collect(),
             due: self
-                .chains
+                .last_totals
                 .due()
                 .map(|(name, offset)| (name.into(), offset))
                 .collect(),
             applied: self
-                .chains
+                .last_totals
                 .applied()
                 .map(|(name, partition, offset)| (name.into(), partition, offset))
                 .collect(),

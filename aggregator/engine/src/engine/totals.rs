@@ -1,8 +1,8 @@
 //! Totals: what other partitions let through of a resource that is limited globally.
 //!
 //! ```text
-//! total of partition 3, record 17, previous 10: 40 hits in ms 500, 7 in ms 501
-//!   10 was the last applied total of that source: the hits count on (api.search, *)
+//! total of partition 3, record 17: 40 hits in ms 500, 7 in ms 501
+//!   the last applied total of that source was of record 10: the hits count on (api.search, *)
 //!   afterwards one statement, if the end of everybody's denial changed
 //! ```
 //!
@@ -65,13 +65,10 @@ impl Engine {
         rulings: &mut Rulings,
     ) -> Fate {
         let source = (totals.source_partition, totals.source_offset);
-        let (resource, previous) = (totals.resource, totals.previous);
-        // The chain advances even without a limit; otherwise a limit that is restored would find it
-        // broken.
-        if !self
-            .chains
-            .apply(&self.identities, resource, source, previous, self.began)
-        {
+        let resource = totals.resource;
+        // Noted even without a limit: otherwise a total that is sent again would count under a limit that came
+        // meanwhile.
+        if !self.last_totals.apply(&self.identities, resource, source) {
             return Fate::TotalOutOfOrder;
         }
         let limits = self.steps.newest().limits.clone();

@@ -14,12 +14,7 @@ fn full() -> Play {
         play.hits("api.search", &some[..200]);
         play.hits("api.search", &[some[0]; 90]);
     }
-    let totals = pen().totals(
-        "api.search",
-        (3, 10),
-        None,
-        &[Total::guarded(play.now_ms, 7)],
-    );
+    let totals = pen().totals("api.search", (3, 10), &[Total::guarded(play.now_ms, 7)]);
     play.apply(&totals);
     play
 }

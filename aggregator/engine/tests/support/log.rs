@@ -52,7 +52,6 @@ pub enum Input {
     Totals {
         resource: &'static str,
         source: (u32, u64),
-        previous: Option<u64>,
         granted: Vec<(u64, u32)>,
     },
     Limits(Vec<u64>),
@@ -127,7 +126,7 @@ enum Step {
     Totals {
         resource: usize,
         source: u32,
-        broken: bool,
+        late: bool,
         granted: Vec<(u64, u32)>,
     },
     Pointer {
@@ -226,7 +225,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         12 => hits.prop_map(|(agent, sequence, entries)| Step::Hits { agent, sequence, entries }),
         4 => Just(Step::Tick),
         2 => (0..RESOURCES.len(), 0u32..2, prop::bool::weighted(0.2), granted).prop_map(
-            |(resource, source, broken, granted)| Step::Totals { resource, source, broken, granted },
+            |(resource, source, late, granted)| Step::Totals { resource, source, late, granted },
         ),
         1 => (0usize..3).prop_map(|skip| Step::Pointer { skip }),
         3 => prop::collection::vec(any_act(), 1..4).prop_map(Step::Amend),
@@ -310,7 +309,7 @@ struct Builder {
     known: u64,
     version_numbers: Vec<u64>,
     sequences: [u64; AGENTS.len()],
-    chains: BTreeMap<(usize, u32), u64>,
+    last_totals: BTreeMap<(usize, u32), u64>,
     ticks: u64,
 }
 
@@ -333,7 +332,7 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
         known: 0,
         version_numbers: numbers,
         sequences: [1; AGENTS.len()],
-        chains: BTreeMap::new(),
+        last_totals: BTreeMap::new(),
         ticks: 0,
     };
     let genesis = builder.pen().genesis(LOG);
@@ -351,9 +350,9 @@ fn build(versions: &[Written], steps: &[(u64, Step)]) -> Log {
             Step::Totals {
                 resource,
                 source,
-                broken,
+                late,
                 granted,
-            } => builder.totals(*resource, *source, *broken, granted),
+            } => builder.totals(*resource, *source, *late, granted),
             Step::Pointer { skip } => builder.pointer(*skip),
             Step::Amend(acts) => builder.amend(acts),
         }
@@ -433,16 +432,14 @@ impl Builder {
         self.push(bytes, Some(Input::Tick));
     }
 
-    fn totals(&mut self, resource: usize, source: u32, broken: bool, granted: &[(u64, u32)]) {
-        let before = self.chains.get(&(resource, source)).copied();
-        let offset = before.unwrap_or(0) + 5;
-        let previous = match broken {
-            true => before.map_or(Some(1), |_| None),
-            false => before,
+    fn totals(&mut self, resource: usize, source: u32, late: bool, granted: &[(u64, u32)]) {
+        let last = self.last_totals.entry((resource, source)).or_insert(0);
+        // One that is not after the last: the same again, or an earlier one.
+        let offset = match late {
+            true => last.saturating_sub(u64::from(source % 2)),
+            false => *last + 5,
         };
-        if !broken {
-            self.chains.insert((resource, source), offset);
-        }
+        *last = offset.max(*last);
         let mut by_ms: BTreeMap<u64, u32> = BTreeMap::new();
         for (ago_ms, hits) in granted {
             *by_ms.entry(self.now_ms - ago_ms).or_default() += hits;
@@ -451,13 +448,10 @@ impl Builder {
         let name = RESOURCES[resource];
         let counted = granted.iter().map(|(ms, hits)| Total::guarded(*ms, *hits));
         let counted: Vec<Total> = counted.collect();
-        let bytes = self
-            .pen()
-            .totals(name, (source, offset), previous, &counted);
+        let bytes = self.pen().totals(name, (source, offset), &counted);
         let input = Input::Totals {
             resource: name,
             source: (source, offset),
-            previous,
             granted,
         };
         self.push(bytes, Some(input));

@@ -164,8 +164,6 @@ pub struct Total<'a> {
     pub source_partition: u32,
     /// The offset of the hits record.
     pub source_offset: u64,
-    /// The source offset of the previous total of this resource and source partition.
-    pub previous_offset: Option<u64>,
     /// The copies, in the record's order.
     pub parts: Vec<TotalPart>,
 }
@@ -242,9 +240,9 @@ pub enum TotalRuling {
         /// Hits that are no longer in the current second.
         late: u64,
     },
-    /// It follows the last applied total, but its resource has no global limit here.
+    /// It is after the last applied one, but its resource has no global limit here.
     Unlimited,
-    /// It does not follow the last applied total.
+    /// It is not after the last applied total of its resource and source partition.
     OutOfOrder,
 }
 

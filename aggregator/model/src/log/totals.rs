@@ -1,7 +1,7 @@
-//! Totals: the hits that hits records add to globally limited resources, each applied once and in order.
+//! Totals: the hits that hits records add to globally limited resources, each applied at most once.
 //!
-//! Knows nothing of the hits records behind the totals. What stays true: a total is applied only if it names the
-//! last applied total of its resource and source partition.
+//! Knows nothing of the hits records behind the totals. What stays true: a total is applied only if its record
+//! is after that of the last applied total of its resource and source partition.
 
 use super::input::{ModelPlace, RecordOutcome, ScopeChange, Total, TotalRuling};
 use super::whole::WholeResource;
@@ -29,14 +29,14 @@ impl PartitionModel {
         total: &Total<'_>,
         outcome: &mut RecordOutcome,
     ) -> TotalRuling {
-        // The chain continues whatever the limits here are. Otherwise a limit that comes back would
-        // find the chain broken for ever.
-        let chain = (total.resource.to_owned(), total.source_partition);
-        if self.last_totals.get(&chain).copied() != total.previous_offset {
+        // Noted whatever the limits here are. Otherwise a repeated total would count once a limit comes back.
+        let whose = (total.resource.to_owned(), total.source_partition);
+        let last = self.last_totals.get(&whose).copied();
+        if last.is_some_and(|last| total.source_offset <= last) {
             self.counters.totals_out_of_order += 1;
             return TotalRuling::OutOfOrder;
         }
-        self.last_totals.insert(chain, total.source_offset);
+        self.last_totals.insert(whose, total.source_offset);
         let limits = self.limits.of(total.resource);
         let Some(limit) = limits.and_then(|limits| limits.global) else {
             return TotalRuling::Unlimited;

@@ -87,18 +87,12 @@ impl Log {
     }
 
     /// One total of "r" from partition 7.
-    pub fn total(
-        &mut self,
-        source: u64,
-        previous: Option<u64>,
-        by_ms: &[(u64, u64)],
-    ) -> RecordOutcome {
+    pub fn total(&mut self, source: u64, by_ms: &[(u64, u64)]) -> RecordOutcome {
         let offset = self.offset;
         let total = Total {
             resource: "r",
             source_partition: 7,
             source_offset: source,
-            previous_offset: previous,
             parts: by_ms
                 .iter()
                 .map(|(ms, copies)| TotalPart {

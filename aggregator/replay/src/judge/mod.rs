@@ -144,7 +144,6 @@ pub fn feed<'a>(
                 resource: totals.resource,
                 source_partition: totals.source_partition,
                 source_offset: totals.source_offset,
-                previous_offset: totals.previous,
                 parts: totals.counted().map(part_to_model).collect(),
             };
             let totals_of = vec![total];

@@ -18,15 +18,9 @@ use super::view::Reply;
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
     Genesis(Stream, u32),
-    /// A failed bridge is not repeated: if one is still needed, another is made.
-    Bridge,
     Document(u128),
     Amendment(u128),
-    Agent {
-        peer: Peer,
-        id: u64,
-        partition: u32,
-    },
+    Agent { peer: Peer, id: u64, partition: u32 },
 }
 
 /// What all parts of the core share.

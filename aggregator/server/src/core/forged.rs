@@ -7,14 +7,15 @@
 //!
 //! Without a key a record's tag is a checksum, which anybody who can write to the log can make. A forged total
 //! is applied all the same, since rulings depend on the log alone and other aggregators may not recognise it.
-//! It is counted, so that operators check who may write to the log. Its effect ends within a second. Knows
+//! It is counted, so that operators check who may write to the log. The hits that it counts leave within a second; but
+//! totals of records before the one that it names count nothing from then on. Only record keys prevent that. Knows
 //! nothing of keys. What stays true: no ruling depends on what is found here.
 
 use super::partition::{Partition, Stage};
-use super::totals::ChainKey;
+use super::totals::TotalsKey;
 
 /// Logs that a partition has met a forged total, and how many before it were not logged.
-pub(super) fn say(partition: u32, key: &ChainKey, offset: u64, unsaid: u64) {
+pub(super) fn say(partition: u32, key: &TotalsKey, offset: u64, unsaid: u64) {
     tracing::warn!(
         partition,
         resource = ?key.resource,
@@ -26,7 +27,7 @@ pub(super) fn say(partition: u32, key: &ChainKey, offset: u64, unsaid: u64) {
 }
 
 /// Whether a total names a record for which its source made no total, as far as is known here.
-pub(super) fn is_forged(partitions: &[Partition], key: &ChainKey, offset: u64) -> bool {
+pub(super) fn is_forged(partitions: &[Partition], key: &TotalsKey, offset: u64) -> bool {
     let source = partitions.get(key.source as usize);
     source.is_none_or(|source| source.never_totalled(&key.resource, offset))
 }

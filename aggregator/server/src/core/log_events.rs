@@ -137,7 +137,7 @@ impl Core {
             (Purpose::Amendment(push), Err(error)) => {
                 self.proposals.failed(push, &error.to_string(), env);
             }
-            (Purpose::Bridge | Purpose::Document(_) | Purpose::Amendment(_), _) => {}
+            (Purpose::Document(_) | Purpose::Amendment(_), _) => {}
         }
     }
 

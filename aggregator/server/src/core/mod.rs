@@ -7,7 +7,7 @@
 //!                                          limits_desk versions, the limits file, activations
 //!                                          broadcast   the feed        giving   snapshots for agents that ask
 //!                                          queries     views for operators   amendments   acts of operators
-//!                                          identities  of the logs             bridges   broken chains of totals
+//!                                          identities  of the logs
 //! ```
 //!
 //! One loop owns it, hands it events one after the other, and carries out its effects; a simulation
@@ -19,7 +19,6 @@
 pub mod amendments;
 pub mod announce;
 pub mod assignment;
-mod bridges;
 pub mod candidates;
 pub mod counters;
 pub mod event;
@@ -64,7 +63,6 @@ use std::num::NonZeroUsize;
 
 use tollgate_log::{RETRY_AFTER, Stream};
 use tollgate_shared::log_lines::LineInterval;
-use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::time::Span;
 
 use environment::Environment;
@@ -75,9 +73,8 @@ use partition::event::{
 };
 use queries::Views;
 use ready::ReadyPartitions;
-use ruler::Met;
 pub use settings::{Settings, Start};
-use totals::ChainKey;
+use totals::TotalsKey;
 use view::Query;
 
 /// The core.
@@ -89,7 +86,6 @@ pub struct Core {
     givings: giving::SnapshotResponder,
     proposals: amendments::Proposals,
     agent_appends: agents::AgentAppends,
-    bridges: bridges::Bridges,
     identities: identities::Identities,
     withheld: withheld::Withheld,
     clocks: clocks::Clocks,
@@ -125,7 +121,6 @@ impl Core {
             givings: giving::SnapshotResponder::default(),
             proposals: amendments::Proposals::default(),
             agent_appends: agents::AgentAppends::default(),
-            bridges: bridges::Bridges::default(),
             identities: identities::Identities::default(),
             withheld: withheld::Withheld::default(),
             clocks: clocks::Clocks::default(),
@@ -285,8 +280,10 @@ impl Core {
             PartitionEffect::TotalForged { key, offset } => {
                 self.count_forged(now, index, &key, offset);
             }
-            PartitionEffect::TotalMet { key, met, applied } => {
-                self.total_met(now, index, key, met, applied);
+            PartitionEffect::TotalApplied { key, offset } => {
+                let resource = &*key.resource;
+                let event = PartitionEvent::TotalApplied { resource, offset };
+                self.hears(now, key.source, event);
             }
             PartitionEffect::TotalRefused => {
                 self.totals_not_before = now.clock.saturating_add(RETRY_AFTER);
@@ -299,24 +296,9 @@ impl Core {
         }
     }
 
-    /// A partition has met a total: the total's source learns what was applied, and broken chains are noted.
-    fn total_met(&mut self, now: Now, index: u32, key: ChainKey, met: Met, applied: Option<u64>) {
-        if let Met::Applied { offset, .. } = met
-            && key.source != index
-        {
-            let resource = &*key.resource;
-            let event = PartitionEvent::TotalApplied { resource, offset };
-            self.hears(now, key.source, event);
-        }
-        self.bridges.met(now.clock, key, met, applied);
-    }
-
     /// Forgets the statements of a partition, and what it applied.
     fn forget(&mut self, now: Now, index: u32) {
         self.feed.announcer.forget(index);
-        let count = self.env.settings.partitions;
-        let is_its = |resource: &str| partition_of_resource(resource, count) == index;
-        self.bridges.forget(index, is_its);
         self.all_hear(now, |_| Some(PartitionEvent::TargetForgotten(index)));
     }
 
@@ -401,9 +383,6 @@ impl Core {
         let feed = (&self.feed.announcer, &ready);
         self.givings.give_part(now, feed, &self.limits, env);
         self.send_totals(now);
-        let book = &self.limits.book;
-        self.bridges
-            .turn(now, &self.partitions, book, &mut self.env);
         self.proposals.turn(now, &self.partitions, &mut self.env);
         self.all_hear(now, |_| Some(PartitionEvent::Retry));
         self.limits.turn(now, &mut self.env);
@@ -415,7 +394,7 @@ impl Core {
     }
 
     /// Counts a forged total, and logs it, at most once a second.
-    fn count_forged(&mut self, now: Now, partition: u32, key: &ChainKey, offset: u64) {
+    fn count_forged(&mut self, now: Now, partition: u32, key: &TotalsKey, offset: u64) {
         self.env.out.tally.counters.totals_forged += 1;
         if let Some(unsaid) = self.forged.may(now.clock) {
             forged::say(partition, key, offset, unsaid);

@@ -26,8 +26,8 @@ use super::event::{Aside, Effect};
 use super::partition::appends::AppendPurpose;
 use super::partition::event::{PartitionEffect, PartitionStep, TotalsTarget};
 use super::partition::{Partition, Stage};
-use super::ruler::{Met, RuledRecord};
-use super::totals::ChainKey;
+use super::ruler::RuledRecord;
+use super::totals::TotalsKey;
 use tollgate_log::{Delivered, Stream, Ticket};
 
 impl Partition {
@@ -219,25 +219,13 @@ impl Partition {
             let appended = self.position.appended;
             self.candidates.note(appended, &limits, ruled.beside);
         }
-        if let Some((key, met)) = ruled.total {
-            self.total_met(key, met, step);
+        if let Some((key, offset)) = ruled.total {
+            if key.source == self.index {
+                self.totals.applied(&key.resource, offset);
+            } else {
+                step.push(PartitionEffect::TotalApplied { key, offset });
+            }
         }
-    }
-
-    fn total_met(&mut self, key: ChainKey, met: Met, step: &mut PartitionStep<'_>) {
-        let applied = match met {
-            Met::Applied { offset, .. } => {
-                if key.source == self.index {
-                    self.totals.applied(&key.resource, offset);
-                }
-                None
-            }
-            Met::Stray { .. } if self.announcing => {
-                self.ruler.applied_total(&key.resource, key.source)
-            }
-            Met::Stray { .. } => return,
-        };
-        step.push(PartitionEffect::TotalMet { key, met, applied });
     }
 
     fn record_statement(
@@ -360,11 +348,7 @@ impl Partition {
 
     /// Checks a total that was met: its source may never have made it.
     fn look_for_forgery(&self, totals: &Totals<'_>, step: &mut PartitionStep<'_>) {
-        // A total without hits is a bridge.
-        if totals.counted().next().is_none() {
-            return;
-        }
-        let (key, offset) = (ChainKey::of(totals), totals.source_offset);
+        let (key, offset) = (TotalsKey::of(totals), totals.source_offset);
         if key.source != self.index {
             step.push(PartitionEffect::TotalRead { key, offset });
         } else if self.never_totalled(&key.resource, offset) {
@@ -390,7 +374,7 @@ impl Partition {
         ticket
     }
 
-    /// Appends totals that are due, in the order of their chains, to targets that are open to them.
+    /// Appends totals that are due, each resource's in the order of their records, to targets that are open to them.
     pub(super) fn send_totals(&mut self, targets: &[TotalsTarget], step: &mut PartitionStep<'_>) {
         let context = step.context;
         let partitions = context.settings.partitions;
@@ -423,12 +407,8 @@ impl Partition {
         totals.send(may_send, |resource, due| {
             let target = target_of(resource);
             let key = context.writer(version_of(target));
-            let record = RecordPen::new(key, target).totals(
-                resource,
-                (*index, due.offset),
-                due.previous,
-                &due.counted,
-            );
+            let record =
+                RecordPen::new(key, target).totals(resource, (*index, due.offset), &due.counted);
             let ticket = appends.send(AppendPurpose::Total(resource.into()));
             step.counters().totals += 1;
             step.ask(Effect::Append {

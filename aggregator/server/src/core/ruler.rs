@@ -24,7 +24,7 @@ use super::candidates::RuledBeside;
 use super::counters::Counters;
 use super::following::mark_of;
 use super::snapshots::Moment;
-use super::totals::{ChainKey, Due};
+use super::totals::{Due, TotalsKey};
 use tollgate_limits::versions::LimitsBook;
 use tollgate_log::Chunks;
 use tollgate_log::Delivered;
@@ -42,31 +42,14 @@ pub struct RuledRecord {
     pub corrections: Vec<Correction>,
     /// Totals to be appended, by resource.
     pub totals: Vec<(Box<str>, Due)>,
-    /// If the record is a total: its chain, and whether it was applied.
-    pub total: Option<(ChainKey, Met)>,
+    /// If the record is a total that was applied: whose it is, and its source offset.
+    pub total: Option<(TotalsKey, u64)>,
     /// Why nothing more can be ruled, if that is so.
     pub stopped: Option<String>,
     /// The counts of resources that have candidates.
     pub beside: RuledBeside,
     /// The number of entries of hits.
     pub entries: u64,
-}
-
-/// Whether a total was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    /// It continued its chain.
-    Applied {
-        /// Its source offset.
-        offset: u64,
-        /// It has no hits, and only bridges a gap.
-        is_bridge: bool,
-    },
-    /// It follows no applied total.
-    Stray {
-        /// Its source offset.
-        offset: u64,
-    },
 }
 
 /// The engine of one partition.
@@ -194,7 +177,7 @@ impl Ruler {
             .begin(offset, appended, record, book, &mut self.rulings);
         let mut ruled = self.ruled(counters);
         if let Record::Totals(totals) = record {
-            ruled.total = met(&self.rulings.fates, totals);
+            ruled.total = applied(&self.rulings.fates, totals);
         }
         ruled
     }
@@ -389,25 +372,22 @@ fn statement(live: &LiveDenial) -> (Arc<str>, Statement) {
 fn due(due: TotalDue) -> (Box<str>, Due) {
     let of = Due {
         offset: due.source_offset,
-        previous: due.previous_offset,
         counted: due.counted,
     };
     (due.resource, of)
 }
 
-fn met(fates: &[Fate], totals: &Totals<'_>) -> Option<(ChainKey, Met)> {
-    let met = fates.iter().find_map(|fate| match fate {
-        // Whatever the limits make of it, the chain has continued.
-        Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap => Some(Met::Applied {
-            offset: totals.source_offset,
-            is_bridge: totals.counted().next().is_none(),
-        }),
-        Fate::TotalOutOfOrder => Some(Met::Stray {
-            offset: totals.source_offset,
-        }),
-        _ => None,
-    })?;
-    Some((ChainKey::of(totals), met))
+/// The total that was applied, if the record was one and was: whose it is, and its source offset.
+fn applied(fates: &[Fate], totals: &Totals<'_>) -> Option<(TotalsKey, u64)> {
+    // Whatever the limits make of it.
+    let is_applied = |fate: &Fate| {
+        matches!(
+            fate,
+            Fate::Applied | Fate::TotalUnlimited | Fate::TotalAtCap
+        )
+    };
+    let found = fates.iter().any(is_applied);
+    found.then(|| (TotalsKey::of(totals), totals.source_offset))
 }
 
 /// Entries of hits and operations on holds.

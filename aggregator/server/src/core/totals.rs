@@ -2,21 +2,21 @@
 //! those resources.
 //!
 //! ```text
-//! source 3, resource api.search      due 17 <- 12 <- 9      (each names its predecessor)
+//! source 3, resource api.search      due 9, 12, 17
 //! append 9, append 12, append 17     in this order, several on their way at once
-//! 12 fails                           12 and 17 are appended again; the copy of 17 that arrived
-//!                                    without its predecessor was ignored by the engine
+//! 12 fails                           12 and 17 are appended again; the engine counts no total twice, and none
+//!                                    after a later one: if 17 had got through, 12 counts nothing
 //! ```
 //!
-//! A total is removed when the log has it and everything before it in its chain. In catch-up the engine
+//! A total is removed when the log has it and every earlier one of its resource. In catch-up the engine
 //! reports again totals that were due long ago; those that the target has applied already are dropped before
 //! they are sent. Knows nothing of hits and limits.
 //!
 //! At most a bound and one delivery wait. Beyond it the source rules nothing, and totals that are due are sent
 //! although their target is not caught up; the target ignores those that it has.
 //!
-//! What stays true: at any time the unsent part of a chain is a suffix of it, so that the target applies
-//! each total once and in order, whatever fails.
+//! What stays true: at any time the unsent totals of a resource are its last ones, so that they are appended in
+//! order, whatever fails.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,23 +29,21 @@ use tollgate_log::Ticket;
 pub struct Due {
     /// The offset of the hits record that was totalled.
     pub offset: u64,
-    /// The offset of the record before it with a total for this resource.
-    pub previous: Option<u64>,
     /// The hits that count, by millisecond.
     pub counted: Vec<Total>,
 }
 
-/// A chain: one resource's totals from one source partition.
+/// Whose totals: one resource's, from one source partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChainKey {
+pub struct TotalsKey {
     /// The partition that grants.
     pub source: u32,
     /// The resource.
     pub resource: Box<str>,
 }
 
-impl ChainKey {
-    /// The chain of a total.
+impl TotalsKey {
+    /// Whose a total is.
     pub(super) fn of(total: &record::Totals<'_>) -> Self {
         Self {
             source: total.source_partition,
@@ -61,14 +59,14 @@ enum TotalsState {
     Acknowledged(Ticket),
 }
 
-/// The index in a chain of the total that was sent under a ticket and not answered yet. Tickets rise along a chain.
-fn position(chain: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usize> {
+/// The index of the total that was sent under a ticket and not answered yet, among one resource's. Their tickets rise.
+fn position(queue: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usize> {
     let is_before = |state: &TotalsState| match state {
         TotalsState::Sent(sent) | TotalsState::Acknowledged(sent) => *sent < ticket,
         TotalsState::Due => false,
     };
-    let at = chain.partition_point(|(_, state)| is_before(state));
-    let found = chain.get(at);
+    let at = queue.partition_point(|(_, state)| is_before(state));
+    let found = queue.get(at);
     found
         .is_some_and(|(_, state)| matches!(state, TotalsState::Sent(sent) if *sent == ticket))
         .then_some(at)
@@ -77,9 +75,10 @@ fn position(chain: &VecDeque<(Due, TotalsState)>, ticket: Ticket) -> Option<usiz
 /// Totals of one source partition.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// The chains, by resource.
-    chains: BTreeMap<Box<str>, VecDeque<(Due, TotalsState)>>,
-    /// The last total that its target has applied, by resource. There are as many entries as the engine has chains.
+    /// By resource, ascending by offset.
+    waiting: BTreeMap<Box<str>, VecDeque<(Due, TotalsState)>>,
+    /// The last total that its target has applied, by resource. There are as many entries as
+    /// resources were ever totalled.
     applied: BTreeMap<Box<str>, u64>,
 }
 
@@ -93,53 +92,53 @@ impl Totals {
         {
             return;
         }
-        let chain = self.chains.entry(resource).or_default();
-        if chain
+        let queue = self.waiting.entry(resource).or_default();
+        if queue
             .back()
             .is_none_or(|(last, _)| last.offset < due.offset)
         {
-            chain.push_back((due, TotalsState::Due));
+            queue.push_back((due, TotalsState::Due));
         }
     }
 
-    /// Drops what the target has applied: everything in the chain up to `offset`.
+    /// Drops what the target has applied: everything of this resource up to `offset`.
     pub fn applied(&mut self, resource: &str, offset: u64) {
         match self.applied.get_mut(resource) {
             Some(known) => *known = offset.max(*known),
             None => drop(self.applied.insert(resource.into(), offset)),
         }
-        let Some(chain) = self.chains.get_mut(resource) else {
+        let Some(queue) = self.waiting.get_mut(resource) else {
             return;
         };
         // A total that is on its way stays: its answer is still to come.
-        while let Some((due, TotalsState::Due)) = chain.front() {
+        while let Some((due, TotalsState::Due)) = queue.front() {
             if offset < due.offset {
                 break;
             }
-            chain.pop_front();
+            queue.pop_front();
         }
-        if chain.is_empty() {
-            self.chains.remove(resource);
+        if queue.is_empty() {
+            self.waiting.remove(resource);
         }
     }
 
-    /// Sends everything that is due and not on its way, in order. `may_send` returns whether a chain may be sent at
-    /// all; `send` appends a total and returns its ticket.
+    /// Sends everything that is due and not on its way, in order. `may_send` returns whether a resource's may be
+    /// sent at all; `send` appends a total and returns its ticket.
     pub fn send(
         &mut self,
         may_send: impl Fn(&str) -> bool,
         mut send: impl FnMut(&str, &Due) -> Ticket,
     ) {
-        for (resource, chain) in &mut self.chains {
+        for (resource, queue) in &mut self.waiting {
             if !may_send(resource) {
                 continue;
             }
-            let unsent = chain
+            let unsent = queue
                 .iter()
                 .rev()
                 .take_while(|(_, state)| matches!(state, TotalsState::Due))
                 .count();
-            for (due, state) in chain.range_mut(chain.len() - unsent..) {
+            for (due, state) in queue.range_mut(queue.len() - unsent..) {
                 *state = TotalsState::Sent(send(resource, due));
             }
         }
@@ -147,42 +146,36 @@ impl Totals {
 
     /// The log has the total of this ticket.
     pub fn acknowledged(&mut self, resource: &str, ticket: Ticket) {
-        let Some(chain) = self.chains.get_mut(resource) else {
+        let Some(queue) = self.waiting.get_mut(resource) else {
             return;
         };
-        if let Some(at) = position(chain, ticket)
-            && let Some((_, state)) = chain.get_mut(at)
+        if let Some(at) = position(queue, ticket)
+            && let Some((_, state)) = queue.get_mut(at)
         {
             *state = TotalsState::Acknowledged(ticket);
         }
-        while let Some((_, TotalsState::Acknowledged(_))) = chain.front() {
-            chain.pop_front();
+        while let Some((_, TotalsState::Acknowledged(_))) = queue.front() {
+            queue.pop_front();
         }
-        if chain.is_empty() {
-            self.chains.remove(resource);
+        if queue.is_empty() {
+            self.waiting.remove(resource);
         }
     }
 
-    /// The log does not have the total of this ticket: it and everything after it in its chain is due again. Returns
+    /// The log does not have the total of this ticket: it and every later one of its resource is due again. Returns
     /// whether the ticket was awaited.
     pub fn failed(&mut self, resource: &str, ticket: Ticket) -> bool {
         // A ticket of an earlier attempt is not found: its total is due again already.
-        let Some(chain) = self.chains.get_mut(resource) else {
+        let Some(queue) = self.waiting.get_mut(resource) else {
             return false;
         };
-        let Some(at) = position(chain, ticket) else {
+        let Some(at) = position(queue, ticket) else {
             return false;
         };
-        for (_, state) in chain.range_mut(at..) {
+        for (_, state) in queue.range_mut(at..) {
             *state = TotalsState::Due;
         }
         true
-    }
-
-    /// Whether a total waits or is on its way that follows the one at `applied`.
-    pub fn goes_on_from(&self, resource: &str, applied: Option<u64>) -> bool {
-        let chain = self.chains.get(resource);
-        chain.is_some_and(|chain| chain.iter().any(|(due, _)| due.previous == applied))
     }
 
     /// Drops everything: the aggregator that rules the partition next reports again what was due, and offsets may
@@ -199,8 +192,8 @@ impl Totals {
 
     /// The least offset whose total the log may not have yet.
     pub fn oldest(&self) -> Option<u64> {
-        let chains = self.chains.values();
-        let oldest = chains.filter_map(|chain| chain.front().map(|(due, _)| due.offset));
+        let waiting = self.waiting.values();
+        let oldest = waiting.filter_map(|queue| queue.front().map(|(due, _)| due.offset));
         oldest.min()
     }
 
@@ -216,12 +209,12 @@ impl Totals {
 
     /// How many totals the log may not have yet.
     pub fn len(&self) -> usize {
-        self.chains.values().map(VecDeque::len).sum()
+        self.waiting.values().map(VecDeque::len).sum()
     }
 
     /// Whether the log has them all.
     pub fn is_empty(&self) -> bool {
-        self.chains.is_empty()
+        self.waiting.is_empty()
     }
 }
 
@@ -231,18 +224,17 @@ mod tests {
 
     const RESOURCE: &str = "api.search";
 
-    fn due(offset: u64, previous: Option<u64>) -> Due {
+    fn due(offset: u64) -> Due {
         Due {
             offset,
-            previous,
             counted: vec![Total::guarded(0, 1)],
         }
     }
 
     fn with_three() -> Totals {
         let mut totals = Totals::default();
-        for (offset, previous) in [(9, None), (12, Some(9)), (17, Some(12))] {
-            totals.due(RESOURCE.into(), due(offset, previous));
+        for offset in [9, 12, 17] {
+            totals.due(RESOURCE.into(), due(offset));
         }
         totals
     }
@@ -261,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_append_the_chain_goes_on_from_there_in_order() {
+    fn after_a_failed_append_the_totals_from_there_on_go_again() {
         let (mut totals, mut next) = (with_three(), 0);
         assert_eq!(sent(&mut totals, &mut next), [(9, 1), (12, 2), (17, 3)]);
         assert_eq!(sent(&mut totals, &mut next), []);
@@ -288,7 +280,7 @@ mod tests {
             let (mut totals, mut next) = (Totals::default(), 0);
             totals.applied(RESOURCE, 1_500);
             forget(&mut totals);
-            totals.due(RESOURCE.into(), due(9, None));
+            totals.due(RESOURCE.into(), due(9));
             assert_eq!(sent(&mut totals, &mut next), [(9, 1)]);
         }
     }
@@ -299,10 +291,10 @@ mod tests {
         totals.applied(RESOURCE, 12);
         assert_eq!(sent(&mut totals, &mut next), [(17, 1)]);
         // A total that the engine reports again is known, in either order.
-        totals.due(RESOURCE.into(), due(17, Some(12)));
+        totals.due(RESOURCE.into(), due(17));
         assert_eq!(totals.len(), 1);
         totals.acknowledged(RESOURCE, Ticket(1));
-        totals.due(RESOURCE.into(), due(12, Some(9)));
+        totals.due(RESOURCE.into(), due(12));
         assert!(totals.is_empty());
     }
 }

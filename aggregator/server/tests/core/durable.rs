@@ -1,6 +1,8 @@
 //! What outlives a core: totals and decision records in the log, snapshots, and the same state in its successor.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use tollgate_log::Chunks;
 use tollgate_log::{Delivered, LogEvent, Stream};
@@ -63,10 +65,19 @@ fn totals_are_applied_once_and_in_order_whatever_becomes_of_their_appends() {
         let mut world = World::new(LIMITS);
         let mut random = Random(seed);
         let mut fates = Random(seed + 100);
-        world.fate = Box::new(move |_, record| match (record[1], fates.below(4)) {
-            (kind::TOTALS, 0) => Fate::Refused,
-            (kind::TOTALS, 1) => Fate::Denied,
-            _ => Fate::Taken,
+        // A log that is away took a first part of what was sent, but could not say so, and takes nothing behind that
+        // until it is back.
+        let (is_away, refuses) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let (away, refusing) = (Rc::clone(&is_away), Rc::clone(&refuses));
+        world.fate = Box::new(move |_, record| {
+            if record[1] != kind::TOTALS || !away.get() {
+                return Fate::Taken;
+            }
+            refusing.set(refusing.get() || fates.below(2) == 0);
+            match refusing.get() {
+                true => Fate::Refused,
+                false => Fate::Denied,
+            }
         });
         let mut hits = 0;
         for _ in 0..60 {
@@ -75,6 +86,8 @@ fn totals_are_applied_once_and_in_order_whatever_becomes_of_their_appends() {
             hits += n as u64;
             if random.below(4) == 0 {
                 world.settle();
+                is_away.set(random.below(2) == 0);
+                refuses.set(false);
             }
         }
         world.fate = Box::new(|_, _| Fate::Taken);

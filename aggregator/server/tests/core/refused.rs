@@ -260,7 +260,6 @@ fn totals_that_their_source_never_had_are_counted() {
         let total = pen.totals(
             resource,
             source,
-            None,
             &[Total::guarded(1_700_000_000_000, 2_000)],
         );
         world.put(Stream::Hits, target, total);

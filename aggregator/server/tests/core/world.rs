@@ -597,18 +597,15 @@ impl World {
         self.frames.iter().map(|frame| frame.told.len()).sum()
     }
 
-    /// Totals in the log, as their targets see them: resource, source, source offset, previous.
-    pub fn totals(&self) -> Vec<(String, u32, u64, Option<u64>)> {
+    /// Totals in the log, as their targets see them: resource, source, source offset.
+    pub fn totals(&self) -> Vec<(String, u32, u64)> {
         let hits = (0..PARTITIONS).filter_map(|p| self.log.streams.get(&(Stream::Hits, p)));
         hits.flatten()
             .filter(|record| record.bytes[1] == kind::TOTALS)
             .map(|record| match Record::decode(&record.bytes) {
-                Ok(Record::Totals(t)) => (
-                    t.resource.to_owned(),
-                    t.source_partition,
-                    t.source_offset,
-                    t.previous,
-                ),
+                Ok(Record::Totals(t)) => {
+                    (t.resource.to_owned(), t.source_partition, t.source_offset)
+                }
                 other => panic!("{other:?}"),
             })
             .collect()

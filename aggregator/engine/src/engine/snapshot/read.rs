@@ -54,7 +54,7 @@ pub(super) fn read<B: AsRef<[u8]>>(
             kind::PAIRS => cursor.pairs(engine.steps.newest().ordinal, &mut engine.table)?,
             kind::DENIALS => cursor.denials(&mut engine)?,
             kind::AGENTS => cursor.agents(&mut engine)?,
-            kind::CHAINS => cursor.chains(&mut engine)?,
+            kind::LAST_TOTALS => cursor.last_totals(&mut engine)?,
             kind::COPIES => copies.read(&mut cursor, &mut engine)?,
             kind::HOLDERS => copies.done(&cursor)?.read(&mut cursor, &mut engine)?,
             kind::AMENDED => cursor.amended(&mut engine)?,
@@ -272,25 +272,23 @@ impl Cursor<'_> {
         })
     }
 
-    fn chains(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
+    fn last_totals(&mut self, engine: &mut Engine) -> Result<(), SnapshotFault> {
         while self.at < self.bytes.len() {
             let resource = self.text("resource")?;
             let identities = engine.identities;
-            if self.flag("end of chain")? {
+            if self.flag("whether it was applied")? {
                 let source = (
                     self.small("source partition")?,
                     self.number("source offset")?,
                 );
-                let taken = engine
-                    .chains
-                    .apply(&identities, resource, source, None, true);
-                if !taken {
-                    return Err(self.broken("chain"));
+                if !engine.last_totals.apply(&identities, resource, source) {
+                    return Err(self.broken("last total"));
                 }
             } else {
                 let offset = self.number("source offset")?;
-                if engine.chains.total(&identities, resource, offset).is_some() {
-                    return Err(self.broken("chain"));
+                let last = &mut engine.last_totals;
+                if last.total(&identities, resource, offset).is_some() {
+                    return Err(self.broken("last total"));
                 }
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn write(frozen: &Frozen, sink: &mut dyn FnMut(Vec<u8>)) {
     write_pairs(kind::PAIRS, &frozen.table, &mut chunks);
     write_denials(frozen, &mut chunks);
     write_agents(frozen, &mut chunks);
-    write_chains(frozen, &mut chunks);
+    write_last_totals(frozen, &mut chunks);
     super::holders::write(&frozen.holders, &mut chunks);
     write_amended(&frozen.amended, &mut chunks);
     write_pairs(kind::CANDIDATES, &frozen.candidates, &mut chunks);
@@ -111,8 +111,8 @@ fn write_agents(frozen: &Frozen, chunks: &mut Chunks<'_>) {
     }
 }
 
-fn write_chains(frozen: &Frozen, chunks: &mut Chunks<'_>) {
-    chunks.begin(kind::CHAINS);
+fn write_last_totals(frozen: &Frozen, chunks: &mut Chunks<'_>) {
+    chunks.begin(kind::LAST_TOTALS);
     for (resource, offset) in &frozen.due {
         chunks.item(|bytes| {
             write_text(resource, bytes);

@@ -90,7 +90,6 @@ impl Input {
             Self::Totals {
                 resource,
                 source,
-                previous,
                 granted,
             } => slow.apply(&model::log::LogInput::Totals {
                 offset,
@@ -98,7 +97,6 @@ impl Input {
                     resource,
                     source_partition: source.0,
                     source_offset: source.1,
-                    previous_offset: *previous,
                     parts: granted
                         .iter()
                         .map(|(ms, n)| model::log::TotalPart {

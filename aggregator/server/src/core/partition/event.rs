@@ -20,10 +20,9 @@ use super::super::assignment::Restored;
 use super::super::counters::Counters;
 use super::super::event::{Effect, Now};
 use super::super::limits_desk::LimitsDesk;
-use super::super::ruler::Met;
 use super::super::settings::Settings;
 use super::super::tally::Tally;
-use super::super::totals::ChainKey;
+use super::super::totals::TotalsKey;
 
 /// What can happen to a partition.
 #[derive(Debug)]
@@ -146,26 +145,24 @@ pub enum PartitionEffect {
     Corrected(Correction),
     /// A total of another partition was read.
     TotalRead {
-        /// The chain.
-        key: ChainKey,
+        /// Whose it is.
+        key: TotalsKey,
         /// The source offset.
         offset: u64,
     },
     /// A total that names this partition as its source was read, and this partition never made it.
     TotalForged {
-        /// The chain.
-        key: ChainKey,
+        /// Whose it is.
+        key: TotalsKey,
         /// The source offset.
         offset: u64,
     },
-    /// A total was met.
-    TotalMet {
-        /// The chain.
-        key: ChainKey,
-        /// Whether it was applied.
-        met: Met,
-        /// For a stray total: the source offset of the last total that was applied.
-        applied: Option<u64>,
+    /// A total of another partition was applied.
+    TotalApplied {
+        /// Whose it is.
+        key: TotalsKey,
+        /// The source offset.
+        offset: u64,
     },
     /// The log has refused a total: send none for a while.
     TotalRefused,
