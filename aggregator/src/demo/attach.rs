@@ -55,7 +55,6 @@ pub fn attach(url: &str) -> Result<Attached, Failure> {
         ("kafka", _) => AttachedLog::Kafka {
             bootstrap: log.bootstrap.join(","),
             prefix: log.topic_prefix.unwrap_or_default(),
-            partitions: log.partitions,
         },
         (kind, _) => {
             return Err(Failure::Data(format!(

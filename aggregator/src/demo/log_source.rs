@@ -1,184 +1,63 @@
-//! Reads a whole log once, for the verdict: a journal beside its writer, or Kafka's topics.
-//!
-//! Limits are read first, since records of partitions refer to them. Knows nothing of verdicts.
+//! The log that the verdict reads, once and whole: a journal beside its writer, or Kafka's topics.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::Context as _;
-
-use tollgate_limits::versions::{Entered, LimitsBook};
-use tollgate_log::journal::JournalReader;
-use tollgate_log::journal::disk::OsDisk;
-use tollgate_log::journal::reader::JournalRead;
 use tollgate_log::{Delivered, Stream};
-use tollgate_replay::judge::Versions;
+use tollgate_replay::source::journal::JournalSource;
+use tollgate_replay::source::{ReadStep, Source, SourceError};
 
-/// A log that can be read from its beginning.
-pub trait LogSource {
-    /// How many partitions hits have.
-    fn partitions(&self) -> u32;
+use super::plan::{AttachedLog, Log, Plan};
 
-    /// Passes every record of a partition to the callback, in order, to its present end.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
-    fn read(
-        &mut self,
-        stream: Stream,
-        partition: u32,
-        each: &mut dyn FnMut(&Delivered),
-    ) -> anyhow::Result<()>;
-
-    /// Every limits version in the log.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
-    fn versions(&mut self) -> anyhow::Result<Versions> {
-        let (mut book, mut versions) = (LimitsBook::default(), Versions::default());
-        self.read(Stream::Limits, 0, &mut |delivered| {
-            if let Ok(Some(Entered::Version { version, .. })) =
-                book.read(delivered.offset, delivered.appended, &delivered.bytes)
-            {
-                versions.insert(&version);
-            }
-        })?;
-        Ok(versions)
-    }
-}
-
-/// A journal, read without disturbing its writer.
-pub struct JournalSource(JournalReader);
-
-impl JournalSource {
-    /// Opens a journal's directory.
-    ///
-    /// # Errors
-    ///
-    /// If there is no journal that this build can read.
-    pub fn open(dir: &Path) -> anyhow::Result<Self> {
-        let reader = JournalReader::open(dir, Arc::new(OsDisk))
-            .with_context(|| dir.display().to_string())?;
-        Ok(Self(reader))
-    }
-}
-
-impl LogSource for JournalSource {
-    fn partitions(&self) -> u32 {
-        self.0.partitions()
-    }
-
-    fn read(
-        &mut self,
-        stream: Stream,
-        partition: u32,
-        each: &mut dyn FnMut(&Delivered),
-    ) -> anyhow::Result<()> {
-        let mut reader = self.0.read(stream, partition, 0);
-        loop {
-            match reader.read()? {
-                JournalRead::Records(records) => records.iter().for_each(&mut *each),
-                JournalRead::Gone { .. } => {}
-                JournalRead::End => return Ok(()),
-            }
-        }
-    }
-}
-
-/// Topics of Kafka, read to their present ends.
+/// The log of a plan; `own` is the directory of its own journal.
 ///
 /// # Errors
 ///
-/// Always: this build has no Kafka.
+/// If there is no log that this build can read.
+pub fn open(plan: &Plan, own: &Path) -> Result<Box<dyn Source>, SourceError> {
+    match &plan.log {
+        Log::Journal => Ok(Box::new(JournalSource::open(own)?)),
+        Log::Attached {
+            log: AttachedLog::Journal(dir),
+            ..
+        } => Ok(Box::new(JournalSource::open(dir)?)),
+        Log::Kafka { bootstrap, prefix }
+        | Log::Attached {
+            log: AttachedLog::Kafka { bootstrap, prefix },
+            ..
+        } => kafka(bootstrap, prefix, plan),
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(bootstrap: &str, prefix: &str, plan: &Plan) -> Result<Box<dyn Source>, SourceError> {
+    use tollgate_replay::source::kafka::KafkaSource;
+
+    let properties = plan.kafka_properties.clone();
+    Ok(Box::new(KafkaSource::open(bootstrap, prefix, properties)?))
+}
+
 #[cfg(not(feature = "kafka"))]
-pub fn kafka(
-    _bootstrap: &str,
-    _prefix: &str,
-    _partitions: u32,
-    _properties: BTreeMap<String, String>,
-) -> anyhow::Result<Box<dyn LogSource>> {
-    anyhow::bail!("this build has no Kafka (feature `kafka`)")
+fn kafka(_: &str, _: &str, _: &Plan) -> Result<Box<dyn Source>, SourceError> {
+    let text = "this build has no Kafka (feature `kafka`)";
+    Err(SourceError::Settings(text.to_owned()))
 }
 
-/// Topics of Kafka, read to their present ends.
+/// Passes every record of a partition's hits to the callback, in order, to its present end.
 ///
 /// # Errors
 ///
-/// If its settings are invalid.
-#[cfg(feature = "kafka")]
-pub fn kafka(
-    bootstrap: &str,
-    prefix: &str,
-    partitions: u32,
-    properties: BTreeMap<String, String>,
-) -> anyhow::Result<Box<dyn LogSource>> {
-    use tollgate_log::kafka::{KafkaConfig, KafkaLog};
-
-    let config = KafkaConfig {
-        topic_prefix: prefix.to_owned(),
-        partitions,
-        properties,
-        group: format!("{prefix}-reader"),
-        ..KafkaConfig::new(bootstrap)
-    };
-    let (sender, events) = tokio::sync::mpsc::channel(64);
-    let log = KafkaLog::open(config, sender)?;
-    Ok(Box::new(Followed {
-        log: Box::new(log),
-        events,
-    }))
-}
-
-/// Any log that can be followed, read partition by partition.
-#[cfg(feature = "kafka")]
-struct Followed {
-    log: Box<dyn tollgate_log::Log>,
-    events: tokio::sync::mpsc::Receiver<tollgate_log::LogEvent>,
-}
-
-#[cfg(feature = "kafka")]
-impl LogSource for Followed {
-    fn partitions(&self) -> u32 {
-        self.log.partitions()
-    }
-
-    fn read(
-        &mut self,
-        stream: Stream,
-        partition: u32,
-        each: &mut dyn FnMut(&Delivered),
-    ) -> anyhow::Result<()> {
-        use tollgate_log::LogEvent;
-
-        let ours = (stream, partition);
-        self.log.follow(stream, partition, 0);
-        let mut following = false;
-        loop {
-            match self.events.blocking_recv() {
-                Some(LogEvent::Following {
-                    stream, partition, ..
-                }) => following |= (stream, partition) == ours,
-                Some(LogEvent::Delivered {
-                    stream,
-                    partition,
-                    records,
-                }) if following && (stream, partition) == ours => {
-                    records.iter().for_each(&mut *each);
-                }
-                Some(LogEvent::CaughtUp {
-                    stream, partition, ..
-                }) if following && (stream, partition) == ours => {
-                    return Ok(());
-                }
-                Some(LogEvent::Broken { why, .. } | LogEvent::Down { why }) => anyhow::bail!(why),
-                Some(LogEvent::Closed) | None => {
-                    anyhow::bail!("the log was closed under the reader")
-                }
-                Some(_) => {}
-            }
+/// If the log cannot be read.
+pub fn each_of_hits(
+    source: &dyn Source,
+    partition: u32,
+    mut each: impl FnMut(&Delivered),
+) -> Result<(), SourceError> {
+    let mut cursor = source.open(Stream::Hits, partition, 0)?;
+    loop {
+        match cursor.read()? {
+            ReadStep::Records(records) => records.iter().for_each(&mut each),
+            ReadStep::Gone { .. } => {}
+            ReadStep::End => return Ok(()),
         }
     }
 }

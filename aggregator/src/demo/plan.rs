@@ -42,8 +42,6 @@ pub enum AttachedLog {
         bootstrap: String,
         /// The prefix.
         prefix: String,
-        /// How many partitions the topics have.
-        partitions: u32,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Runs a demonstration: prepares, starts, plays, kills and restarts the aggregator, and checks the result.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use super::clock::wall_us;
 use super::copies::{Returned, Scene, Subject};
 use super::fleet::{Addresses, CHILDREN_FIND, ChildGuard, News, Who, arg, place};
 use super::inbox::Inbox;
-use super::log_source::{JournalSource, LogSource};
-use super::plan::{AttachedLog, Log, Plan, TrafficSource};
+use super::log_source;
+use super::plan::{Log, Plan, TrafficSource};
 use super::player::{PlayerNotice, read_seen};
 use super::replayed::BusyStretch;
 use super::report::{AgentCounts, DemoReport};
@@ -21,8 +21,8 @@ use super::schedule::Schedule;
 use super::secured;
 use super::verdict::{Bench, Evidence};
 use super::view::View;
-use tollgate_log::Stream;
-use tollgate_replay::judge::ModelCheck;
+use tollgate_replay::judge::{ModelCheck, Versions};
+use tollgate_replay::source::limits_of;
 use tollgate_server::http::client::{Client, explained};
 
 /// Agent processes of a demonstration.
@@ -452,15 +452,15 @@ impl DemoStage {
             start_us,
             outage_us: outage.as_ref().map_or(u64::MAX, |outage| outage.began_us),
         };
-        let mut source = self.source()?;
-        let versions = source.versions()?;
+        let source = log_source::open(&self.plan, &self.journal())?;
+        let versions = Versions::of(&limits_of(&*source)?);
         // It has no keys of a fleet that it was attached to.
         let keys = Keyring::default().trusting_missing();
         let judge = ModelCheck::new(source.partitions(), keys);
         let mut bench = Bench::new(&evidence, judge);
         for partition in 0..source.partitions() {
-            source.read(Stream::Hits, partition, &mut |record| {
-                bench.record(partition, record, &versions)
+            log_source::each_of_hits(&*source, partition, |record| {
+                bench.record(partition, record, &versions);
             })?;
         }
         let (verdict, unread) = bench.verdict();
@@ -482,34 +482,6 @@ impl DemoStage {
             report.topic_prefix = Some(prefix.clone());
         }
         Ok(report)
-    }
-
-    fn source(&self) -> anyhow::Result<Box<dyn LogSource>> {
-        let journal =
-            |dir: &Path| anyhow::Ok(Box::new(JournalSource::open(dir)?) as Box<dyn LogSource>);
-        match &self.plan.log {
-            Log::Journal => journal(&self.journal()),
-            Log::Attached {
-                log: AttachedLog::Journal(dir),
-                ..
-            } => journal(dir),
-            Log::Kafka { bootstrap, prefix } => {
-                let properties = self.plan.kafka_properties.clone();
-                super::log_source::kafka(bootstrap, prefix, KAFKA_PARTITIONS, properties)
-            }
-            Log::Attached {
-                log:
-                    AttachedLog::Kafka {
-                        bootstrap,
-                        prefix,
-                        partitions,
-                    },
-                ..
-            } => {
-                let properties = self.plan.kafka_properties.clone();
-                super::log_source::kafka(bootstrap, prefix, *partitions, properties)
-            }
-        }
     }
 }
 

@@ -25,7 +25,7 @@ use tollgate_shared::wire::record::{Record, needs_tag};
 
 pub use entries::{cause_to_wire, kind_to_model, part_to_model};
 pub use limits::{act_to_model, to_model};
-use tollgate_limits::versions::Version;
+use tollgate_limits::versions::{LimitsBook, Version};
 use tollgate_log::Delivered;
 
 /// Versions by number, as in the log: limits, and operators' acts beside them.
@@ -41,6 +41,16 @@ enum Brought {
 }
 
 impl Versions {
+    /// All versions that a log has.
+    pub fn of(book: &LimitsBook) -> Self {
+        let (mut all, mut last) = (Self::default(), 0);
+        while let Some(version) = book.after(last) {
+            all.insert(version);
+            last = version.number;
+        }
+        all
+    }
+
     /// Adds a version.
     pub fn insert(&mut self, version: &Version) {
         let made = version.made.as_ref().map(|made| &made.act);
