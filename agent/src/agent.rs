@@ -83,9 +83,9 @@ impl AgentInner {
 
 impl Drop for AgentInner {
     fn drop(&mut self) {
-        // The hub notices that its channel of orders is closed; the flusher is asked here.
+        // The driver notices that its channel of orders is closed; the flusher is asked here.
         self.ending.ask_to_end();
-        self.shared.clock.wake_keeper();
+        self.shared.clock.wake_timekeeper();
         self.shared.ended.store(true, Ordering::Release);
     }
 }
@@ -329,7 +329,7 @@ impl Agent {
     pub async fn shutdown(&self, deadline: Duration) -> Flushed {
         if let Some(orders) = &self.inner.orders {
             self.inner.ending.ask_to_flush();
-            self.inner.shared.clock.wake_keeper();
+            self.inner.shared.clock.wake_timekeeper();
             let (done, wait) = oneshot::channel();
             let deadline = tokio::time::Instant::now() + deadline;
             // Fails if the network thread has ended, or another call is shutting the agent down.

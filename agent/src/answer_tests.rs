@@ -71,7 +71,7 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
-fn a_limit_on_copies_is_told_in_its_unit() {
+fn a_limit_on_copies_is_shown_in_its_unit() {
     let full = denied(Span::MAX, Cause::Full, 10, Span::ZERO);
     let headers = full.headers();
     let policy = "\"copies\";q=10;qu=\"concurrent-requests\"";

@@ -57,7 +57,7 @@ pub(crate) struct Clock {
     mono_us: AtomicU64,
     wall_us: AtomicU64,
     /// The thread that updates the cached numbers: the flusher's.
-    keeper: OnceLock<Thread>,
+    timekeeper: OnceLock<Thread>,
     source: ClockSource,
 }
 
@@ -82,7 +82,7 @@ impl Clock {
         let clock = Self {
             mono_us: AtomicU64::new(0),
             wall_us: AtomicU64::new(0),
-            keeper: OnceLock::new(),
+            timekeeper: OnceLock::new(),
             source: ClockSource::Machine {
                 origin: Instant::now(),
             },
@@ -97,7 +97,7 @@ impl Clock {
         Self {
             mono_us: AtomicU64::new(BEGIN_US),
             wall_us: AtomicU64::new(wall.as_micros()),
-            keeper: OnceLock::new(),
+            timekeeper: OnceLock::new(),
             source: ClockSource::Hand {
                 mono_us: AtomicU64::new(BEGIN_US),
                 wall_us: AtomicU64::new(wall.as_micros()),
@@ -127,7 +127,7 @@ impl Clock {
         self.mono_us.store(self.read().0, Ordering::Relaxed);
         let before = self.wall_us.swap(wall.as_micros(), Ordering::Relaxed);
         if before == ASLEEP {
-            self.wake_keeper();
+            self.wake_timekeeper();
         }
         wall
     }
@@ -135,18 +135,18 @@ impl Clock {
     /// Declares that this thread updates the cached numbers.
     pub(crate) fn keep_by_this_thread(&self) {
         // There is one flusher.
-        let _ = self.keeper.set(std::thread::current());
+        let _ = self.timekeeper.set(std::thread::current());
     }
 
     /// Wakes the thread that updates the cached numbers.
-    pub(crate) fn wake_keeper(&self) {
-        if let Some(keeper) = self.keeper.get() {
-            keeper.unpark();
+    pub(crate) fn wake_timekeeper(&self) {
+        if let Some(timekeeper) = self.timekeeper.get() {
+            timekeeper.unpark();
         }
     }
 
-    /// Stops updating the wall clock until a call reads it. Only the keeper may call this. A call that has read the
-    /// clock just before records itself some nanoseconds later, so the keeper then looks for records once more.
+    /// Stops updating the wall clock until a call reads it. Only the timekeeper may call this. A call that has read the
+    /// clock just before records itself some nanoseconds later, so the timekeeper then looks for records once more.
     pub(crate) fn fall_asleep(&self) {
         self.wall_us.store(ASLEEP, Ordering::Relaxed);
     }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cached_clock_stands_until_it_is_refreshed_and_is_never_ahead() {
+    fn a_cached_clock_is_never_ahead_and_stands_until_refreshed() {
         let clock = Clock::of_the_machine();
         let cached = clock.cached();
         let read = clock.read();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_clock_is_woken_by_the_first_stamp_and_wakes_its_keeper() {
+    fn the_first_stamp_wakes_a_sleeping_clock_and_its_thread() {
         let clock = Clock::of_the_machine();
         clock.keep_by_this_thread();
         clock.fall_asleep();

@@ -36,7 +36,7 @@ pub(crate) struct Guards(Arc<[Stretch]>);
 pub(crate) struct Guard {
     guards: RwLock<Guards>,
     /// By partition, the greatest watermark received, current or not.
-    heard: RwLock<Vec<Option<Place>>>,
+    newest: RwLock<Vec<Option<Place>>>,
 }
 
 impl Guards {
@@ -53,8 +53,8 @@ impl Guard {
     pub(crate) fn set_partitions(&self, partitions: u32) {
         let stretches = (0..partitions).map(|_| Stretch::default()).collect();
         *self.guards.write().unwrap_or_else(PoisonError::into_inner) = Guards(stretches);
-        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
-        *heard = vec![None; partitions as usize];
+        let mut newest_of = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        *newest_of = vec![None; partitions as usize];
     }
 
     /// The stretches; valid as long as the number of partitions stays the same.
@@ -64,7 +64,7 @@ impl Guard {
     }
 
     /// The agent received a partition's watermark, on a frame that was delayed by `late`.
-    pub(crate) fn hear(
+    pub(crate) fn note_watermark(
         &self,
         partition: u32,
         watermark: Place,
@@ -73,15 +73,15 @@ impl Guard {
         now: Mono,
     ) {
         let index = partition as usize;
-        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(newest) = heard.get_mut(index) else {
+        let mut newest_of = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(newest) = newest_of.get_mut(index) else {
             return;
         };
         if newest.is_some_and(|newest| watermark <= newest) {
             return;
         }
         *newest = Some(watermark);
-        drop(heard);
+        drop(newest_of);
         if !current || GUARDED_FOR <= late {
             return;
         }
@@ -103,8 +103,8 @@ impl Guard {
 
     /// The partition has another log: its watermarks start again.
     pub(crate) fn forget(&self, partition: u32) {
-        let mut heard = self.heard.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(newest) = heard.get_mut(partition as usize) {
+        let mut newest_of = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = newest_of.get_mut(partition as usize) {
             *newest = None;
         }
     }
@@ -139,11 +139,11 @@ mod tests {
         let guard = guard();
         let is_guarded = |partition, at| guard.guards().is_guarded(partition, at);
         assert!(!is_guarded(0, NOW), "nothing was heard");
-        guard.hear(0, place(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
         assert!(is_guarded(0, NOW) && is_guarded(0, at(999)));
         assert!(!is_guarded(0, at(1_000)) && !is_guarded(1, NOW));
         assert!(!is_guarded(2, NOW), "there is none");
-        guard.hear(0, place(6), true, Span::ZERO, at(300));
+        guard.note_watermark(0, place(6), true, Span::ZERO, at(300));
         assert!(is_guarded(0, NOW) && is_guarded(0, at(1_299)));
         assert!(!is_guarded(0, at(1_300)));
     }
@@ -151,22 +151,22 @@ mod tests {
     #[test]
     fn repeats_and_news_of_who_is_behind_guard_nothing() {
         let guard = guard();
-        guard.hear(0, place(5), true, Span::ZERO, NOW);
-        guard.hear(0, place(5), true, Span::ZERO, at(900));
-        guard.hear(0, place(4), true, Span::ZERO, at(900));
-        guard.hear(0, place(6), false, Span::ZERO, at(900));
-        guard.hear(0, place(6), true, Span::ZERO, at(900));
+        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, place(5), true, Span::ZERO, at(900));
+        guard.note_watermark(0, place(4), true, Span::ZERO, at(900));
+        guard.note_watermark(0, place(6), false, Span::ZERO, at(900));
+        guard.note_watermark(0, place(6), true, Span::ZERO, at(900));
         assert!(!guard.guards().is_guarded(0, at(1_000)));
         guard.forget(0);
-        guard.hear(0, place(1), true, Span::ZERO, at(1_500));
+        guard.note_watermark(0, place(1), true, Span::ZERO, at(1_500));
         assert!(guard.guards().is_guarded(0, at(1_500)));
     }
 
     #[test]
     fn calls_before_the_news_that_end_a_silence_stay_unguarded() {
         let guard = guard();
-        guard.hear(0, place(5), true, Span::ZERO, NOW);
-        guard.hear(0, place(6), true, Span::ZERO, at(5_000));
+        guard.note_watermark(0, place(5), true, Span::ZERO, NOW);
+        guard.note_watermark(0, place(6), true, Span::ZERO, at(5_000));
         let guards = guard.guards();
         assert!(!guards.is_guarded(0, at(4_999)) && guards.is_guarded(0, at(5_000)));
     }
@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn what_comes_late_guards_for_as_much_less() {
         let guard = guard();
-        guard.hear(0, place(5), true, Span::from_millis(400), NOW);
+        guard.note_watermark(0, place(5), true, Span::from_millis(400), NOW);
         let guards = guard.guards();
         assert!(guards.is_guarded(0, at(599)) && !guards.is_guarded(0, at(600)));
-        guard.hear(0, place(6), true, Span::from_secs(1), at(700));
+        guard.note_watermark(0, place(6), true, Span::from_secs(1), at(700));
         assert!(!guards.is_guarded(0, at(700)));
     }
 }

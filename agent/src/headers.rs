@@ -210,7 +210,7 @@ mod tests {
     use crate::testing::TestAgent;
 
     #[test]
-    fn older_fields_are_told_to_those_who_ask_for_them() {
+    fn older_fields_are_shown_on_request() {
         let mut headers = Headers::of_policy("tier-2", 100, 10);
         headers.set_limit("tier-2", 0, Some(5));
         assert!(headers.iter().all(|(name, _)| !name.starts_with("x-")));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn all_windows_are_told_of_and_what_is_left_of_one() {
+    fn all_windows_are_shown_and_the_remainder_of_one() {
         let kit = TestAgent::new();
         let second = Duration::from_secs(1);
         kit.windows("api.search", &[(50, second), (1_000, 60 * second)]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_a_limit_in_shadow() {
+    fn a_limit_in_shadow_is_not_shown() {
         let kit = TestAgent::new();
         let minute = Duration::from_secs(60);
         kit.windows("api.search", &[(50, minute)]);

@@ -18,7 +18,7 @@ macro_rules! totals {
 pub(crate) const EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Publishes the counters.
-pub(crate) fn tell(agent: &str, stats: &Stats) {
+pub(crate) fn report(agent: &str, stats: &Stats) {
     let counters = totals![stats:
         hits_accepted
         hits_unguarded
@@ -144,7 +144,7 @@ mod tests {
         let mut stats = Stats::default();
         (stats.hits_accepted, stats.gaps, stats.blind_for) =
             (7, 2, Some(Duration::from_millis(1_500)));
-        metrics::with_local_recorder(&kept, || tell("a", &stats));
+        metrics::with_local_recorder(&kept, || report("a", &stats));
         let kept = kept.0.lock().unwrap();
         assert_eq!(kept["tollgate_agent_hits_accepted_total"], 7.0);
         assert_eq!(kept["tollgate_agent_gaps_total"], 2.0);

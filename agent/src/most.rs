@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_denial_said_ends_after_ten_minutes_or_with_newer_limits() {
+    fn a_denials_limit_ends_after_ten_minutes_or_with_newer_limits() {
         let (mosts, resource) = (Mosts::default(), Resource::new(ResourceId(0), "r", 1));
         resource.learn(&limits(3, None));
         mosts.remember(&resource, "acme", (4, 10), NOW);

@@ -27,8 +27,8 @@ pub(crate) struct Shared {
     /// The most copies that pairs can be granted at once, as denials state it.
     pub(crate) mosts: Arc<Mosts>,
     pub(crate) recorder: Recorder,
-    pub(crate) desk: HoldTable,
-    pub(crate) struck: Arc<RevokedHolds>,
+    pub(crate) hold_table: HoldTable,
+    pub(crate) revoked: Arc<RevokedHolds>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) kill_switch: AtomicBool,
     /// The key with which domains are hashed. `None`: the log contains domains' names.
@@ -85,7 +85,7 @@ impl Shared {
         stats.refused_dropped = stats
             .refused_dropped
             .saturating_add(recorded.refused_dropped);
-        stats.holds_unrecorded = self.desk.unrecorded();
+        stats.holds_unrecorded = self.hold_table.unrecorded();
         stats.filter_stuck = self.view.stuck();
         stats.blind_for = self
             .sight

@@ -141,10 +141,10 @@ impl Liveness {
 
 fn state_of(leases: &RwLock<Vec<Lease>>, now: Mono) -> u8 {
     let leases = leases.read().unwrap_or_else(PoisonError::into_inner);
-    let heard = leases.iter().filter(|lease| now < lease.until()).count();
-    match heard {
+    let in_force = leases.iter().filter(|lease| now < lease.until()).count();
+    match in_force {
         0 => NONE,
-        heard if heard == leases.len() => ALL,
+        in_force if in_force == leases.len() => ALL,
         _ => SOME,
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     use tollgate_shared::time::Span;
 
     #[test]
-    fn a_pair_is_blind_while_the_lease_of_its_partition_has_not_begun_or_has_run_out() {
+    fn a_pair_is_blind_without_a_lease_of_its_partition() {
         let sight = Liveness::new(Mono(5));
         assert!(sight.is_blind("r", "acme", Mono(5)));
         let leases: Vec<Lease> = (0..4).map(|_| Lease::default()).collect();

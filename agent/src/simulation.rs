@@ -1,6 +1,6 @@
 //! An agent without its threads and sockets, driven step by step: the agent of the simulation.
 //!
-//! Calls, recorder, packer, courier, listener and deny list are those of any agent, and so is the hub that connects
+//! Calls, recorder, packer, courier, listener and deny list are those of any agent, and so is the driver that connects
 //! them; only clock, threads and sockets belong to the driver. What stays true: its behaviour is a function of its
 //! identity and of the driver's calls, in order.
 
@@ -25,8 +25,8 @@ use crate::timer::Timer;
 /// Messages that a link's queue takes, like the real one.
 const LINK_MESSAGES_MAX: usize = 256;
 
-/// Batches between flusher and hub, as many as the real channel takes.
-const PARCELS_MAX: usize = 1_024;
+/// Batches between flusher and driver, as many as the real channel takes.
+const BATCHES_MAX: usize = 1_024;
 
 /// Events of sockets. Aggregators and resources are numbered.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl Transport for Queues {
         self.messages.len()
     }
 
-    fn say(&mut self, peer: usize, message: Bytes) {
+    fn send(&mut self, peer: usize, message: Bytes) {
         if let Some(messages) = self.messages.get_mut(peer)
             && messages.len() < LINK_MESSAGES_MAX
         {
@@ -182,9 +182,9 @@ impl Transport for Queues {
 #[derive(Debug)]
 pub struct SimulatedAgent {
     agent: Agent,
-    hub: Driver<Queues>,
+    driver: Driver<Queues>,
     flusher: Flusher,
-    parcels: VecDeque<CallBatch>,
+    batches: VecDeque<CallBatch>,
     /// Notices of the hold table.
     words: Vec<HoldNotice>,
 }
@@ -202,12 +202,12 @@ impl SimulatedAgent {
             messages: vec![VecDeque::new(); aggregators],
             wishes: Vec::new(),
         };
-        let (agent, hub, flusher) = builder.simulated(identity, aggregators, wall, queues);
+        let (agent, driver, flusher) = builder.simulated(identity, aggregators, wall, queues);
         Self {
             agent,
-            hub,
+            driver,
             flusher,
-            parcels: VecDeque::new(),
+            batches: VecDeque::new(),
             words: Vec::new(),
         }
     }
@@ -220,105 +220,109 @@ impl SimulatedAgent {
     /// Sets both clocks: microseconds since the agent's start, and wall time. Calls see the wall clock
     /// as the flusher last cached it.
     pub fn set_clocks(&self, since_start_us: u64, wall: Timestamp) {
-        self.hub.shared().clock.set(since_start_us, wall);
+        self.driver.shared().clock.set(since_start_us, wall);
     }
 
     /// A visit of the flusher.
     pub fn flush(&mut self) {
-        let parcels = &mut self.parcels;
-        let shared = self.hub.shared();
+        let batches = &mut self.batches;
+        let shared = self.driver.shared();
         // Like the flusher: while notices wait to be accepted, further ones wait in the hold table.
         if self.words.is_empty() {
-            shared.desk.sweep(&mut self.words);
+            shared.hold_table.sweep(&mut self.words);
         }
-        self.flusher.come_by(shared, false, |parcel| {
-            if PARCELS_MAX <= parcels.len() {
-                return Some(parcel);
+        self.flusher.come_by(shared, false, |batch| {
+            if BATCHES_MAX <= batches.len() {
+                return Some(batch);
             }
-            parcels.push_back(parcel);
+            batches.push_back(batch);
             None
         });
     }
 
-    /// The hub takes what the flusher handed over.
+    /// The driver takes what the flusher handed over.
     pub fn take_parcels(&mut self) {
-        if self.parcels.is_empty() && self.words.is_empty() {
+        if self.batches.is_empty() && self.words.is_empty() {
             return;
         }
         if !self.words.is_empty() {
-            self.hub.take_words(std::mem::take(&mut self.words));
+            self.driver.take_notices(std::mem::take(&mut self.words));
         }
-        for parcel in self.parcels.drain(..) {
-            self.hub.take_parcel(parcel);
+        for batch in self.batches.drain(..) {
+            self.driver.take_batch(batch);
         }
-        self.hub.turn();
+        self.driver.turn();
     }
 
     /// A socket reported an event.
     pub fn hear(&mut self, happening: Happening) {
         if let Happening::LinkUp { peer } = happening
-            && let Some(messages) = self.hub.wires().messages.get_mut(peer)
+            && let Some(messages) = self.driver.transport().messages.get_mut(peer)
         {
             // Waiting messages were meant for the previous connection.
             messages.clear();
         }
-        self.hub.take(event_of(happening));
-        self.hub.turn();
+        self.driver.take(event_of(happening));
+        self.driver.turn();
     }
 
     /// Time passes; every 20 ms.
     pub fn tick(&mut self) {
-        self.hub.tick();
-        self.hub.turn();
+        self.driver.tick();
+        self.driver.turn();
     }
 
     /// A resource was used for the first time.
     pub fn look_for_new_resources(&mut self) {
-        self.hub.turn();
+        self.driver.turn();
     }
 
     /// Waiting calls with a deadline look at the clock again.
     pub fn wake(&self) {
-        if let Timer::Hand(moved) = &self.hub.shared().timer {
+        if let Timer::Hand(moved) = &self.driver.shared().timer {
             moved.notify_waiters();
         }
     }
 
     /// The agent's own topic, for a subscription on every feed.
     pub fn topic(&self) -> Topic {
-        self.hub.listener().topic()
+        self.driver.listener().topic()
     }
 
     /// The next message that waits for a link.
     pub fn next_message(&mut self, peer: usize) -> Option<Bytes> {
-        self.hub.wires().messages.get_mut(peer)?.pop_front()
+        self.driver.transport().messages.get_mut(peer)?.pop_front()
     }
 
     /// Messages that wait for a link.
     pub fn messages_waiting(&mut self, peer: usize) -> usize {
-        self.hub.wires().messages.get(peer).map_or(0, VecDeque::len)
+        self.driver
+            .transport()
+            .messages
+            .get(peer)
+            .map_or(0, VecDeque::len)
     }
 
     /// What the agent wants of its sockets.
     pub fn take_wishes(&mut self) -> Vec<Wish> {
-        std::mem::take(&mut self.hub.wires().wishes)
+        std::mem::take(&mut self.driver.transport().wishes)
     }
 
     /// Whether nothing waits for the log any more.
     pub fn is_idle(&self) -> bool {
-        self.parcels.is_empty() && self.words.is_empty() && self.hub.is_empty()
+        self.batches.is_empty() && self.words.is_empty() && self.driver.is_empty()
     }
 
     /// Up to which log position the agent has received a resource's statements about a partition without a gap: it
     /// knows everything below.
     pub fn heard_upto(&self, resource: &str, partition: u32) -> Option<Place> {
-        let resource = self.hub.shared().resources.find(resource)?;
-        self.hub.listener().heard_upto(resource.id, partition)
+        let resource = self.driver.shared().resources.find(resource)?;
+        self.driver.listener().heard_upto(resource.id, partition)
     }
 
     /// The log of a partition, as far as the agent knows.
     pub fn known_log(&self, partition: u32) -> Option<LogId> {
-        self.hub.listener().known_log(partition)
+        self.driver.listener().known_log(partition)
     }
 }
 

@@ -58,11 +58,11 @@ const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 pub struct TestAgent {
     agent: Agent,
     moved: Arc<Notify>,
-    said: Mutex<WhatIsSaid>,
+    said: Mutex<TestState>,
 }
 
 #[derive(Debug)]
-struct WhatIsSaid {
+struct TestState {
     deny: DenyList,
     near: NearList,
     lease: Lease,
@@ -70,7 +70,7 @@ struct WhatIsSaid {
     next_offset: u64,
     drain: Drain,
     recorded: Vec<Recorded>,
-    keeper: HoldSession,
+    session: HoldSession,
 }
 
 /// What a blind agent does with the calls of a resource.
@@ -155,15 +155,15 @@ impl TestAgent {
             epoch: copies::EPOCH,
             replaces: None,
         };
-        let mut keeper = builder.keeper(&shared, origin);
-        keeper.set_partitions(PARTITIONS, shared.clock.read());
+        let mut session = builder.session(&shared, origin);
+        session.set_partitions(PARTITIONS, shared.clock.read());
         let agent = Agent::of(AgentInner::new(
             shared,
             "test".to_owned(),
             Arc::new(Ending::default()),
             None,
         ));
-        let said = WhatIsSaid {
+        let said = TestState {
             deny,
             near,
             lease,
@@ -171,7 +171,7 @@ impl TestAgent {
             next_offset: 1,
             drain: Drain::default(),
             recorded: Vec::new(),
-            keeper,
+            session,
         };
         let kit = Self {
             agent,
@@ -383,7 +383,7 @@ impl TestAgent {
     pub fn recorded(&self) -> Vec<Recorded> {
         let shared = self.agent.shared();
         let mut said = self.said();
-        let WhatIsSaid {
+        let TestState {
             drain, recorded, ..
         } = &mut *said;
         drain.drain(&shared.recorder, |event| {
@@ -418,7 +418,7 @@ impl TestAgent {
     /// ```
     pub fn discard(&self) {
         let mut said = self.said();
-        let WhatIsSaid {
+        let TestState {
             drain, recorded, ..
         } = &mut *said;
         drain.drain(&self.agent.shared().recorder, |_| {});
@@ -444,7 +444,7 @@ impl TestAgent {
             domain,
             partition,
             place,
-            said: what,
+            change: what,
             lease: &lease,
             settled: None,
         };
@@ -468,7 +468,7 @@ impl TestAgent {
         resource
     }
 
-    fn said(&self) -> MutexGuard<'_, WhatIsSaid> {
+    fn said(&self) -> MutexGuard<'_, TestState> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

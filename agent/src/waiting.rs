@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_comes_before_the_end_and_not_all_come_at_once() {
+    fn waiting_calls_resume_after_the_end_and_not_all_at_once() {
         let denied = Denied::by_policy(Cause::Tier(1), Span::from_millis(400));
         let waits: Vec<Wait> = (0..100)
             .filter_map(|_| Backoff::new().next(&denied))

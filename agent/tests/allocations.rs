@@ -43,7 +43,7 @@ fn a_known_threads_calls_allocate_nothing() {
 }
 
 #[test]
-fn a_known_pairs_copies_are_taken_and_given_back_without_allocating() {
+fn copies_of_a_known_pair_are_taken_without_allocating() {
     let kit = TestAgent::new();
     let sandbox = kit.agent().copies("sandbox");
     kit.copies_limit("sandbox", 3);

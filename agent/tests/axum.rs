@@ -86,7 +86,7 @@ fn a_denied_tenant_gets_429_with_everything_that_is_known() {
 }
 
 #[test]
-fn a_refusal_of_many_is_answered_as_one_of_one_and_misuse_is_the_services_own_fault() {
+fn a_refusal_of_many_is_answered_like_a_refusal_of_one() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", Duration::from_secs(5));

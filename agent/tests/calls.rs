@@ -60,7 +60,7 @@ fn a_denial_refuses_its_pair_alone_and_ends_by_itself() {
 }
 
 #[test]
-fn a_lift_ends_a_denial_and_a_denial_of_everybody_refuses_everybody() {
+fn a_lift_ends_a_denial_and_a_global_denial_refuses_all() {
     let kit = TestAgent::new();
     let search = kit.agent().rate("api.search");
     kit.deny("api.search", "acme", 5 * SECOND);
@@ -109,7 +109,7 @@ fn every_call_is_recorded_as_what_it_was() {
 }
 
 #[test]
-fn a_call_that_makes_no_sense_is_told_so_whatever_is_in_force_and_recorded_nowhere() {
+fn an_invalid_call_is_an_error_and_is_not_recorded() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     let reversed = || std::ops::RangeInclusive::new(5, 4);
@@ -261,7 +261,7 @@ fn a_blind_agent_follows_the_resources_policy() {
 }
 
 #[test]
-fn a_call_for_several_pairs_takes_nothing_of_a_blind_rate_where_one_is_refused() {
+fn a_refused_call_for_several_pairs_takes_no_blind_rate() {
     let kit = TestAgent::new();
     let (agent, one, other) = (
         kit.agent(),
@@ -329,7 +329,7 @@ fn poll<F: Future>(future: &mut std::pin::Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn who_waits_is_let_through_when_the_denial_has_ended_and_not_before() {
+fn a_waiting_call_passes_when_the_denial_has_ended() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", SECOND);
@@ -347,7 +347,7 @@ fn who_waits_is_let_through_when_the_denial_has_ended_and_not_before() {
 }
 
 #[test]
-fn who_would_wait_too_long_is_told_at_once() {
+fn a_wait_that_would_be_too_long_is_refused_at_once() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", 10 * SECOND);
@@ -360,7 +360,7 @@ fn who_would_wait_too_long_is_told_at_once() {
 }
 
 #[test]
-fn who_waits_in_vain_is_told_in_the_end() {
+fn a_wait_in_vain_ends_with_a_refusal() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.deny("r", "acme", SECOND);

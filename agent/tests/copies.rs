@@ -86,7 +86,7 @@ fn a_hold_may_be_dropped_on_any_thread_and_kept_across_awaits() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_and_changes_nothing() {
+fn an_invalid_call_is_an_error_and_changes_nothing() {
     let (kit, sandbox) = kit();
     let misuse = |result: Result<Hold, Refused>| match result {
         Err(Refused::Misuse(misuse)) => misuse,
@@ -179,7 +179,7 @@ fn a_full_domain_group_or_resource_refuses_until_it_is_lifted() {
 }
 
 #[test]
-fn whoever_hears_nobody_follows_the_blind_policy_and_takes_the_least() {
+fn a_blind_agent_follows_the_policy_and_takes_the_least() {
     let (kit, sandbox) = kit();
     kit.full("sandbox", "acme");
     let _ten = sandbox.reserve("beta", 10).unwrap();
@@ -194,7 +194,7 @@ fn whoever_hears_nobody_follows_the_blind_policy_and_takes_the_least() {
 }
 
 #[test]
-fn a_hold_hears_the_aggregators_word() {
+fn a_hold_gets_the_aggregators_verdict() {
     let (kit, sandbox) = kit();
     let hold = sandbox.reserve("acme", 2).unwrap();
     let number = hold.number().unwrap();
@@ -233,7 +233,7 @@ fn a_hold_hears_the_aggregators_word() {
 }
 
 #[test]
-fn whoever_asked_for_it_is_called_back_with_all_that_becomes_of_holds() {
+fn the_callback_gets_every_change_of_a_hold() {
     let heard: Arc<Mutex<Vec<(String, u64, HoldChange)>>> = Arc::default();
     let hear = Arc::clone(&heard);
     let kit = TestAgent::with_on_hold(move |news: &HoldNews<'_>| {
@@ -262,7 +262,7 @@ fn whoever_asked_for_it_is_called_back_with_all_that_becomes_of_holds() {
 }
 
 #[test]
-fn a_hold_that_counts_no_more_is_not_given_back_in_parts_nor_passed_on() {
+fn a_revoked_hold_is_neither_split_nor_transferred() {
     let (kit, sandbox) = kit();
     let by = |by| (HoldFault::Ended(by), Revoked::Ended(by));
     let why = Why::AtCapacity;
@@ -366,7 +366,7 @@ fn copies_go_from_hand_to_hand_by_an_id() {
 }
 
 #[test]
-fn whoever_waits_is_let_through_after_a_lift_and_refused_at_the_end() {
+fn a_waiting_reserve_passes_after_a_lift_or_times_out() {
     let (kit, sandbox) = kit();
     kit.full("sandbox", "acme");
     let mut waits = pin!(sandbox.until_ready("acme", 1, 3 * SECOND));
@@ -395,7 +395,7 @@ fn whoever_waits_is_let_through_after_a_lift_and_refused_at_the_end() {
 }
 
 #[test]
-fn nobody_waits_for_more_than_a_domain_may_have() {
+fn no_call_waits_for_more_than_a_domain_may_have() {
     let (_kit, sandbox) = kit();
     let Poll::Ready(refused) = poll(pin!(sandbox.until_ready("acme", 1_000, SECOND))) else {
         panic!("waits");
@@ -404,7 +404,7 @@ fn nobody_waits_for_more_than_a_domain_may_have() {
 }
 
 #[test]
-fn nothing_is_said_of_a_hold_without_copies() {
+fn a_hold_without_copies_is_not_recorded() {
     let (kit, sandbox) = kit();
     let mut hold = sandbox.reserve("acme", 2).unwrap();
     hold.release(2).unwrap();

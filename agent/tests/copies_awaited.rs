@@ -23,7 +23,7 @@ use sandbox::{kit, poll};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_seize_asks_for_its_transfer_for_as_long_as_it_was_told_to_wait() {
+fn a_seize_asks_for_its_transfer_until_its_deadline() {
     let (kit, sandbox) = kit();
     let mut giver = sandbox.reserve("acme", 3).unwrap();
     let id = giver.transfer(2, SECOND).unwrap();

@@ -51,7 +51,11 @@ async fn built_beside(aggregator: &Aggregator, reserve: Reserving, builder: Agen
 }
 
 fn texts(aggregator: &Aggregator) -> Vec<String> {
-    aggregator.said().into_iter().map(|one| one.text).collect()
+    aggregator
+        .hold_records()
+        .into_iter()
+        .map(|one| one.text)
+        .collect()
 }
 
 async fn until_said(aggregator: &Aggregator, text: &str) {
@@ -61,7 +65,7 @@ async fn until_said(aggregator: &Aggregator, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_is_told_confirmed_beaten_and_given_back() {
+async fn a_hold_is_recorded_confirmed_listed_and_released() {
     let aggregator = Aggregator::start(1).await;
     let agent = beside(&aggregator, Reserving::Optimistic).await;
     let sandbox = agent.copies("sandbox");
@@ -92,7 +96,7 @@ async fn a_hold_is_told_confirmed_beaten_and_given_back() {
         })
         .await;
     let partition = partition_of_resource("sandbox", support::PARTITIONS);
-    let all = aggregator.said();
+    let all = aggregator.hold_records();
     assert!(all.iter().all(|one| one.partition == partition));
     assert!(all.iter().map(|one| one.sequence).is_sorted());
     agent.shutdown(SOON).await;
@@ -148,7 +152,7 @@ async fn a_lost_record_is_followed_by_a_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_whose_callbacks_panic_beats_on_and_says_how_often() {
+async fn panicking_callbacks_are_counted_and_heartbeats_go_on() {
     let aggregator = Aggregator::start(1).await;
     let builder = Agent::builder()
         .on_hold(|news| panic!("of {}", news.number()))

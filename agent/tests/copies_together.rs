@@ -67,7 +67,7 @@ fn a_look_says_what_a_reserve_would_with_the_kill_switch_on() {
 }
 
 #[test]
-fn a_look_says_what_a_reserve_would_while_nobody_is_heard() {
+fn a_look_foretells_a_reserve_while_blind() {
     let (kit, sandbox, _) = kit();
     let wanted = [(&sandbox, "acme", 1)];
     let _ten = sandbox.reserve("acme", 10).unwrap();
@@ -91,7 +91,7 @@ fn a_look_says_what_a_reserve_would_while_nobody_is_heard() {
 }
 
 #[test]
-fn a_look_at_a_strict_resource_says_what_is_known_against_a_domain() {
+fn a_look_at_a_strict_resource_shows_known_denials() {
     let (kit, sandbox, _) = kit();
     kit.strict("sandbox");
     sandbox.peek("acme").unwrap();

@@ -69,7 +69,7 @@ fn get(address: &str) -> String {
 }
 
 #[test]
-fn the_example_serves_while_nobody_can_be_heard() {
+fn the_example_serves_without_aggregators() {
     // A port without a listener: bound, and released.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|one| one.local_addr())
@@ -96,7 +96,7 @@ fn get_until(address: &str, status: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_example_refuses_a_tenant_that_is_denied_and_says_for_how_long() {
+async fn the_example_refuses_a_denied_tenant_and_shows_how_long() {
     let aggregator = Aggregator::start(1).await;
     let service = start(&aggregator.agents.to_string());
     let address = service.address.clone();

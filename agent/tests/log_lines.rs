@@ -151,7 +151,7 @@ fn serve(number: u64, mut stream: TcpStream) -> Option<()> {
 }
 
 #[test]
-fn an_aggregator_neither_fills_the_log_nor_writes_lines_of_its_own() {
+fn an_aggregator_cannot_flood_or_forge_the_agents_log_lines() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

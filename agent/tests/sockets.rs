@@ -211,7 +211,7 @@ async fn not_now_is_tried_again_and_never_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hits_go_to_another_aggregator_when_one_is_gone_and_denials_come_from_all() {
+async fn hits_fail_over_and_denials_come_from_all_aggregators() {
     let one = Aggregator::start(1).await;
     let other = Aggregator::start(2).await;
     let agent = agent(&[&one, &other]);
@@ -250,7 +250,7 @@ fn agent_without_anybody() -> Agent {
 }
 
 #[test]
-fn without_anybody_and_without_a_runtime_calls_pass_and_are_accounted_for() {
+fn without_aggregators_calls_pass_and_are_accounted_for() {
     let agent = agent_without_anybody();
     let rate = agent.rate("r");
     for _ in 0..1_000 {

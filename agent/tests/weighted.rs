@@ -51,7 +51,7 @@ fn more_than_anybody_can_be_granted_is_too_many_at_once() {
 }
 
 #[test]
-fn what_a_denial_said_of_its_pair_holds_for_ten_minutes() {
+fn a_denials_limit_holds_for_its_pair_for_ten_minutes() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("r");
     kit.most_at_once("r", 1_000);
@@ -216,7 +216,7 @@ fn a_hold_of_a_resource_that_is_limited_by_rate_is_an_error() {
 }
 
 #[test]
-fn of_a_pair_near_its_limit_each_call_says_what_is_left_after_it() {
+fn near_its_limit_each_call_shows_what_is_left_after_it() {
     let kit = TestAgent::new();
     let rate = kit.agent().rate("api.search");
     let left = |domain| rate.hit(domain).expect("allowed").remaining();

@@ -154,9 +154,9 @@ pub fn unavailable(url: &str) -> impl Fn(ureq::Error) -> Failure {
 }
 
 /// The failure if an aggregator refuses the caller, with its message.
-pub fn not_authorised(url: &str, said: &str) -> Failure {
+pub fn not_authorised(url: &str, error: &str) -> Failure {
     Failure::Log {
         exit: Exit::NotAuthorised,
-        text: format!("{url}: {said}"),
+        text: format!("{url}: {error}"),
     }
 }

@@ -122,7 +122,7 @@ fn is_denied(rate: &Rate, domain: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_is_lifted_and_its_pair_pardoned_and_an_audit_says_who_did_it() {
+async fn an_audit_names_the_operator_of_a_lift_and_a_pardon() {
     let world = World::new().await;
     world.fill("acme", 5).await;
     world.fill("globex", 5).await;
@@ -319,7 +319,7 @@ async fn a_ban_everywhere_that_would_miss_a_resource_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_ends_a_hold_and_it_stays_ended_while_its_agent_lists_it() {
+async fn a_hold_ended_by_an_operator_stays_ended() {
     let world = World::new().await;
     let sandbox = world.agent.copies("sandbox");
     let kept = sandbox.reserve("acme", 1).expect("room");
@@ -415,7 +415,7 @@ async fn a_banned_domain_gets_no_copies_and_keeps_what_it_holds() {
 }
 
 #[test]
-fn what_is_not_said_is_asked_for_before_anybody_is_asked() {
+fn a_missing_argument_is_reported_before_any_request() {
     let here = Path::new(".");
     let cases: [&[&str]; 4] = [
         &["reset", "api.search", "acme"],
@@ -476,7 +476,7 @@ async fn a_domain_is_given_limits_of_its_own_by_asking_an_aggregator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resource_that_a_version_opens_is_open_to_agents_that_refused_it_by_themselves() {
+async fn agents_open_a_resource_that_a_version_opens() {
     let world = World::new().await;
     let closed = "[rate.closed]\ntiers = []\n";
     let write = |more: &str| {

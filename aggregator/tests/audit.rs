@@ -147,7 +147,7 @@ fn code(announced: &Announced) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_of_two_runs_and_a_kill_is_equal_and_so_is_its_export() {
+async fn an_audit_of_a_killed_journal_and_its_export_are_equal() {
     let dir = written().await;
     let (exit, report) = audit(dir.path(), &["--journal", "tollgate-data"]);
     assert_eq!((exit, &report["equal"]), (0, &true.into()), "{report:#}");
@@ -458,7 +458,7 @@ fn first_noted(source: &ExportSource, partition: u32, records: &[Delivered]) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_owners_said_of_their_states_is_compared_with_the_replay() {
+async fn recorded_state_digests_are_compared_with_the_replay() {
     let dir = written().await;
     let source = ExportSource::open(&dir.path().join("all")).unwrap();
     let partition = 2;

@@ -358,7 +358,7 @@ fn unreadable_rows_are_counted_and_shown_or_refused() {
 }
 
 #[test]
-fn what_cannot_be_answered_ends_with_its_exit_code_and_no_report() {
+fn an_impossible_backtest_has_an_exit_code_and_no_report() {
     let log = "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET / HTTP/1.1\" 200 5\n";
     let dir = directory(&[
         ("limits.toml", LIMITS),

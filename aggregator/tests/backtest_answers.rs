@@ -52,7 +52,7 @@ fn refused(calls: &[(u64, u64)], limit: usize, window_us: u64) -> u64 {
 }
 
 #[test]
-fn the_suggested_limit_is_the_least_that_refuses_no_more_than_was_allowed() {
+fn the_suggested_limit_is_the_least_within_the_allowance() {
     let limits = "[rate.api]\ntiers = [\n  { limit = 1, window = \"2s\", active = \"2s\" },\n  { limit = 500, window = \"10s\", active = \"20s\", cooldown = \"1m\" },\n]\n";
     for (seed, share, permille) in [(1, "0.1%", 1), (2, "1%", 10), (3, "20%", 200), (4, "0%", 0)] {
         let calls = calls(seed, 3_000);
@@ -374,7 +374,7 @@ fn a_report_is_json_whatever_a_client_is_called() {
 }
 
 #[test]
-fn the_client_is_found_or_named_and_what_was_guessed_is_told() {
+fn the_report_names_a_guessed_client() {
     let date = "[20/Feb/2016:05:00:45 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
     let limits = "version = 1\nrules = 2\n[rate.\"http.requests\"]\nrate = \"1/s\"\n";
     let of = |line: &dyn Fn(u64, usize) -> String| steady_log(line);

@@ -89,7 +89,7 @@ fn put(all: &mut All, stream: Stream, partition: u32, bytes: Vec<u8>) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_has_what_was_appended_in_it_and_an_export_says_what_its_journal_says() {
+async fn an_export_of_a_range_backtests_like_its_journal() {
     let dir = written().await;
     let of_export = report(dir.path(), &[&BACKTEST[..], &["all"]].concat());
     let journal = [
@@ -166,7 +166,7 @@ fn rows_of_files_lie_in_a_range_by_their_stamps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_beginning_that_retention_has_removed_is_said_with_what_there_is() {
+async fn a_backtest_reports_the_records_that_retention_removed() {
     let dir = written().await;
     let one = partition_of_pair("api.search", "tenant-0", PARTITIONS);
     altered(dir.path(), "cut", |all| {

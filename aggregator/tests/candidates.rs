@@ -55,7 +55,7 @@ async fn traffic(served: &Served) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_is_counted_beside_the_limits_and_announced_to_nobody() {
+async fn a_candidate_is_counted_and_never_announced() {
     let dir = directory(LIMITS);
     let mut served = serve(dir.path(), &[]);
     served.await_ready();

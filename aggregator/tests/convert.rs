@@ -339,7 +339,7 @@ fn each_descriptor_finds_the_limit_that_the_original_finds() {
 }
 
 #[test]
-fn what_a_tree_says_otherwise_is_named() {
+fn differences_of_a_converted_tree_are_named() {
     let limit = "rate_limit: { unit: minute, requests_per_unit: 1 }";
     for (nodes, expected) in [
         (

@@ -264,7 +264,7 @@ fn interrupted_it_leaves_no_process_behind() {
 }
 
 #[test]
-fn interrupted_while_copies_are_held_it_leaves_no_process_behind() {
+fn an_interrupted_demo_leaves_no_process_behind() {
     let (mut demo, _lines) = demo_that_says("4", "one process holds 5 copies of demo.sandbox");
     let children = children_of(demo.id());
     assert!(

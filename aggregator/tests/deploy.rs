@@ -106,7 +106,7 @@ fn alerts_and_panels_speak_of_metrics_that_an_aggregator_shows() {
 }
 
 #[test]
-fn every_alert_has_its_page_in_the_runbook_and_every_page_its_alert() {
+fn every_alert_has_a_runbook_section_and_the_reverse() {
     let runbook = read("RUNBOOK.md");
     let pages = runbook.lines().filter_map(|line| line.strip_prefix("### "));
     let mut alerts = BTreeSet::new();

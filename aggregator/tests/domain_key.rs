@@ -82,7 +82,7 @@ fn with_names(dir: &Path, found: &mut Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_domain_key_no_name_is_in_the_log_and_who_knows_one_finds_it() {
+async fn a_domain_key_hides_names_and_lookups_by_name_work() {
     let dir = directory(LIMITS);
     let dir = dir.path();
     write_key(dir, "domain.key", KEY);

@@ -252,7 +252,7 @@ async fn a_code_tells_the_limit_its_hits_and_the_burst_that_led_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn why_a_call_was_not_refused_is_told_as_well() {
+async fn a_call_that_was_not_refused_is_explained_too() {
     let mut world = World::new().await;
     let dark = ("api.dark", "acme");
     let late = ("api.search", "late");
@@ -358,7 +358,7 @@ async fn a_bucket_and_a_quota_name_the_newest_hits_that_used_them_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hits_after_a_reset_and_under_a_ban_are_explained_as_they_were_ruled() {
+async fn hits_after_a_reset_or_ban_are_explained_as_ruled() {
     let mut world = World::new().await;
     let acme = ("api.quota", "acme");
     let url = format!("http://{}", world.served.http);
@@ -391,7 +391,7 @@ async fn hits_after_a_reset_and_under_a_ban_are_explained_as_they_were_ruled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_log_does_not_have_is_said() {
+async fn records_that_the_log_lacks_are_reported() {
     let mut world = World::new().await;
     let code = world.denied().await;
     let dir = world.dir.path();

@@ -161,7 +161,7 @@ fn strict_copies_are_granted_by_an_aggregator() {
 }
 
 #[test]
-fn frames_that_nobody_asked_for_write_nothing_into_the_log() {
+fn unrequested_frames_write_no_log_lines() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let (_gateway, grpc) = Gateway::start_grpc(&log);

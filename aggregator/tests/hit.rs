@@ -53,7 +53,7 @@ fn hit_is_let_through_until_the_denial_comes_and_then_refused() {
 }
 
 #[test]
-fn hit_without_an_aggregator_says_so_and_goes_on_blind_only_when_told() {
+fn hit_goes_on_without_an_aggregator_only_when_asked() {
     let dir = directory(LIMITS);
     let nobody = [
         "hit",

@@ -83,7 +83,7 @@ fn row(of: (&str, &str, &str, u64, &str)) -> (String, String, String, u64, Strin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_process_holds_another_is_denied_until_it_is_given_back() {
+async fn copies_held_by_one_process_are_denied_to_another() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -173,7 +173,7 @@ async fn strict_copies_are_granted_before_use_and_never_too_many() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_second() {
+async fn copies_of_a_dead_process_are_free_after_its_timeout() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();
@@ -212,7 +212,7 @@ async fn copies_of_a_process_that_died_are_back_within_its_timeout_and_half_a_se
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_lets_staged_copies_go_by_their_id_or_with_their_domain() {
+async fn an_operator_releases_staged_copies_by_id_or_domain() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::{DEADLINE, Dealer, Served, directory, run, serve, wall};
 use tokio::sync::mpsc;
-use tollgate_log::journal::{Ground, Journal, JournalConfig};
+use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 use tollgate_shared::mac::MacKey;
 use tollgate_shared::names::partition_of_resource;
@@ -56,7 +56,7 @@ async fn forge(dir: &Path) {
         ..JournalConfig::new(dir.join("tollgate-data"))
     };
     let (events, mut inbox) = mpsc::channel(64);
-    let opened = Journal::open(config, Ground::of_this_machine(), events);
+    let opened = Journal::open(config, JournalContext::of_this_machine(), events);
     let mut journal = opened.expect("it was closed").0;
     let target = partition_of_resource("api.wide", PARTITIONS);
     let source = ((target + 1) % PARTITIONS, 1 << 40);
@@ -175,10 +175,10 @@ async fn an_audit_checks_tags_by_the_keys_and_says_where_it_has_none() {
             "{report:#}"
         );
     }
-    a_bad_key_file_is_told(dir.path());
+    a_bad_key_file_is_reported(dir.path());
 }
 
-fn a_bad_key_file_is_told(dir: &Path) {
+fn a_bad_key_file_is_reported(dir: &Path) {
     std::fs::write(dir.join("bad.keys"), "k1 short\n").unwrap();
     let (exit, _, why) = run(
         dir,
@@ -247,7 +247,7 @@ async fn a_rotation_under_load_refuses_no_record_and_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_key_that_counts_an_aggregator_is_not_ready_and_says_why() {
+async fn without_a_valid_key_an_aggregator_is_not_ready() {
     let dir = fleet("[\"k1\"]");
     let served = keyed(dir.path());
     served.await_ready();

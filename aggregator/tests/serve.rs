@@ -24,7 +24,7 @@ use tollgate_shared::wire::statement::{Cause, Says, Scope};
 const RESOURCE: &str = "api.search";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hits_of_one_process_become_a_denial_that_another_one_hears() {
+async fn hits_of_one_process_become_a_denial_for_another() {
     let dir = directory(LIMITS);
     let served = serve(dir.path(), &[]);
     served.await_ready();

@@ -142,7 +142,7 @@ fn a_viewer_looks_at_resources_of_its_namespaces() {
 }
 
 #[test]
-fn a_namespace_of_a_token_is_heard_of() {
+fn a_tokens_namespace_limits_its_subscriptions() {
     let dir_limits = "version = 1\nrules = 2\n[rate.\"web.page\"]\nrate = \"5/m\"\n";
     let fleet = Fleet::start();
     std::fs::write(fleet.path().join("limits.toml"), dir_limits).expect("written");
@@ -323,7 +323,7 @@ fn feed_tail_shows_a_token_over_tls() {
 }
 
 #[test]
-fn the_systems_cas_are_believed_where_that_is_said() {
+fn system_cas_are_trusted_where_configured() {
     let fleet = Fleet::start();
     let url = fleet.url();
     let words = [

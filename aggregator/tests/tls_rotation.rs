@@ -355,7 +355,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_before_anything_listens() {
+fn a_bad_file_is_reported_before_anything_listens() {
     let dir = files_of_every_kind();
     let path = dir.path();
     let mode = |file: &str| {

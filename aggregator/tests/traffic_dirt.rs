@@ -72,7 +72,7 @@ fn a_cut_or_foreign_line_costs_itself() {
 }
 
 #[test]
-fn an_encoding_is_told_with_and_without_its_mark() {
+fn encodings_are_recognised_with_and_without_a_mark() {
     let text: String = "t;domain\r\n1763632800;acmé\r\n1763632801;acmé\r\n".to_owned();
     let utf_16 =
         |encode: fn(u16) -> [u8; 2]| -> Vec<u8> { text.encode_utf16().flat_map(encode).collect() };

@@ -290,7 +290,7 @@ fn fault(line: &str, wanted: &Wanted) -> String {
 }
 
 #[test]
-fn what_a_form_lacks_is_told() {
+fn a_form_without_a_needed_field_is_reported() {
     for line in [
         "INFO:     203.0.113.7:51034 - \"GET / HTTP/1.1\" 200 OK",
         "203.0.113.7 - GET / HTTP/1.1 200 5 - 1.2 ms",

@@ -74,7 +74,7 @@ async fn what_is_taken_back_of_an_estimate_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_are_guarded_while_an_aggregator_is_heard_however_quiet() {
+async fn calls_are_guarded_while_a_quiet_aggregator_is_up() {
     let (_dir, mut served, agent) = world().await;
     let tokens = agent.rate("llm.tokens");
     let frames = agent.stats().frames;
@@ -94,7 +94,7 @@ async fn calls_are_guarded_while_an_aggregator_is_heard_however_quiet() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_hear_what_a_domain_near_its_limit_has_left() {
+async fn agents_get_notices_of_a_domain_near_its_limit() {
     let (_dir, served, agent) = world().await;
     let heard: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
     let calls = Arc::clone(&heard);
@@ -147,7 +147,7 @@ async fn agents_hear_what_a_domain_near_its_limit_has_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves() {
+async fn notices_share_the_room_near_a_limit_fairly() {
     // At most this many pairs of one partition wait; further ones are dropped, and counted.
     const WAITING: usize = 4_096;
     let (_dir, served, agent) = world().await;
@@ -180,7 +180,7 @@ async fn a_crowd_near_its_limits_is_told_what_there_is_room_for_and_none_starves
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_domains_near_the_global_limit_are_told_what_it_has_left() {
+async fn agents_get_notices_near_the_global_limit() {
     let (_dir, _served, agent) = world().await;
     let global = agent.rate("api.global");
     // There are no notices about a second that is over, so this is repeated until a notice comes within it.

@@ -73,7 +73,7 @@ mod tests {
             assert_eq!(check_secret(mode).is_ok(), keeps_a_secret, "{mode:o}");
             assert_eq!(check_believed(mode).is_ok(), is_believed, "{mode:o}");
         }
-        let said = check_secret(0o100_644).expect_err("exposed").to_string();
-        assert!(said.starts_with("mode 0644 lets every user"), "{said}");
+        let fault = check_secret(0o100_644).expect_err("exposed").to_string();
+        assert!(fault.starts_with("mode 0644 lets every user"), "{fault}");
     }
 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_copies_tell_holds_apart() {
+    fn numbers_and_copies_distinguish_holds() {
         let held = |number, copies| Holdings::default().with(number, copies);
         assert_ne!(held(1, 2), held(2, 1));
         assert_ne!(held(1, 2).with(1, 2), held(1, 4));

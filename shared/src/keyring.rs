@@ -124,8 +124,8 @@ impl Keyring {
     pub fn parse(file: &[u8]) -> Result<Self, KeyringFault> {
         let text = str::from_utf8(file).map_err(|_| KeyringFault::NotText)?;
         let mut keys = BTreeMap::new();
-        for (line, said) in (1..).zip(text.lines()) {
-            let words: Vec<&str> = said.split_ascii_whitespace().collect();
+        for (line, content) in (1..).zip(text.lines()) {
+            let words: Vec<&str> = content.split_ascii_whitespace().collect();
             match words[..] {
                 [] => {}
                 [first, ..] if first.starts_with('#') => {}
@@ -355,11 +355,14 @@ mod tests {
                 "line 1: the key of \"k1\" has 1 different",
             ),
         ] {
-            let said = Keyring::parse(text.as_bytes())
+            let content = Keyring::parse(text.as_bytes())
                 .expect_err(&text)
                 .to_string();
-            assert!(said.starts_with(expected), "{text:?}: {said}");
-            assert!(!said.contains(K1) && !said.contains("short"), "{said}");
+            assert!(content.starts_with(expected), "{text:?}: {content}");
+            assert!(
+                !content.contains(K1) && !content.contains("short"),
+                "{content}"
+            );
         }
         assert_eq!(Keyring::parse(&[0xff]), Err(KeyringFault::NotText));
         let shown = format!("{:?}", keyring(&format!("k1 {K1}")));

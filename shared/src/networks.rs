@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_from_names_and_from_mistakes() {
+    fn networks_are_distinguished_from_names_and_mistakes() {
         let net = |text: &str| text.parse::<IpNet>().expect("a network");
         for (text, expected) in [
             ("10.0.0.0/8", NetworkName::Network(net("10.0.0.0/8"))),

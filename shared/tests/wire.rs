@@ -219,7 +219,7 @@ fn a_limits_document_of_an_earlier_build_is_read_where_it_was_one_record() {
 /// A denial of `*` denies everybody: an agent that could record calls of it could have everybody
 /// refused.
 #[test]
-fn nobody_records_calls_of_everybody() {
+fn calls_without_a_domain_are_never_recorded() {
     let sender = Sender {
         agent: "a",
         epoch: 1,
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn owners_records_survive(
+    fn aggregators_records_survive(
         generation: u32, random: u64, owner in a_name(), instance: u128, number: u64,
         digest: [u8; 32], resource in a_name(), source: (u32, u64),
         first in 0u64..1 << 50, counted in prop::collection::vec((0u64..1000, 1u32.., any::<bool>()), 0..20), partition: u32,

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::serving::Serving;
 use crate::{binary, http};
-use process::Said;
+use process::HolderLine;
 
 /// Far more than anything here takes; the machine may be busy.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub struct Holder {
     pub name: String,
     child: Child,
     stdin: Option<ChildStdin>,
-    said: Receiver<Said>,
+    output: Receiver<HolderLine>,
 }
 
 /// Copies by domain.
@@ -209,7 +209,7 @@ impl Holder {
             name: name.to_owned(),
             stdin: child.stdin.take(),
             child,
-            said,
+            output: said,
         }
     }
 
@@ -220,7 +220,7 @@ impl Holder {
     /// If that takes too long.
     pub fn await_holding(&self) {
         let until = Instant::now() + SOON;
-        while self.next(until) != Said::Holding {}
+        while self.next(until) != HolderLine::Holding {}
     }
 
     /// Makes it stop churning. Returns what it then holds, and keeps holding.
@@ -232,7 +232,7 @@ impl Holder {
         self.tell("settle");
         let until = Instant::now() + SOON;
         loop {
-            if let Said::Holds(holds) = self.next(until) {
+            if let HolderLine::Holds(holds) = self.next(until) {
                 return holds;
             }
         }
@@ -272,21 +272,21 @@ impl Holder {
     /// # Panics
     ///
     /// If it had ended by itself.
-    pub fn kill(mut self) -> Vec<Said> {
+    pub fn kill(mut self) -> Vec<HolderLine> {
         self.child.kill().expect("killed");
         let status = self.child.wait().expect("it is gone");
         assert_eq!(status.code(), None, "{}: ended by itself", self.name);
-        self.said.iter().collect()
+        self.output.iter().collect()
     }
 
     /// The lines that it wrote since they were last read.
-    pub fn said(&self) -> Vec<Said> {
-        self.said.try_iter().collect()
+    pub fn output(&self) -> Vec<HolderLine> {
+        self.output.try_iter().collect()
     }
 
-    fn next(&self, until: Instant) -> Said {
+    fn next(&self, until: Instant) -> HolderLine {
         let left = until.saturating_duration_since(Instant::now());
-        let said = self.said.recv_timeout(left);
+        let said = self.output.recv_timeout(left);
         said.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 

@@ -26,7 +26,7 @@ pub const ANY: &str = "127.0.0.1:0";
 pub struct Serving {
     process: Child,
     lines: Receiver<String>,
-    said: Vec<String>,
+    output: Vec<String>,
     /// The address that agents need.
     pub agents: String,
     /// The address of its HTTP interface.
@@ -41,8 +41,8 @@ impl Drop for Serving {
         let _ = self.process.wait();
         // The reader of a failed promise also needs the other side's output.
         if std::thread::panicking() {
-            self.said.extend(self.lines.iter());
-            eprintln!("the aggregator said:\n{}", self.said.join("\n"));
+            self.output.extend(self.lines.iter());
+            eprintln!("the aggregator said:\n{}", self.output.join("\n"));
         }
     }
 }
@@ -122,7 +122,7 @@ impl Serving {
         let mut serving = Self {
             process,
             lines,
-            said: Vec::new(),
+            output: Vec::new(),
             agents: String::new(),
             http: String::new(),
             feed: String::new(),
@@ -134,13 +134,16 @@ impl Serving {
     fn await_addresses(&mut self) {
         while self.http.is_empty() {
             let Ok(line) = self.lines.recv_timeout(START_WITHIN) else {
-                panic!("the aggregator does not listen:\n{}", self.said.join("\n"));
+                panic!(
+                    "the aggregator does not listen:\n{}",
+                    self.output.join("\n")
+                );
             };
             if let (Some(agents), Some(http)) = (word(&line, "agents="), word(&line, "http=")) {
                 (self.agents, self.http) = (agents, http);
                 self.feed = word(&line, "feed=").unwrap_or_default();
             }
-            self.said.push(line);
+            self.output.push(line);
         }
     }
 
@@ -182,8 +185,8 @@ impl Serving {
     pub fn kill(mut self) -> Vec<String> {
         self.process.kill().expect("it lives");
         self.process.wait().expect("it has ended");
-        self.said.extend(self.lines.iter());
-        std::mem::take(&mut self.said)
+        self.output.extend(self.lines.iter());
+        std::mem::take(&mut self.output)
     }
 
     /// Ends it as an operator does. Returns its output.
@@ -196,9 +199,9 @@ impl Serving {
         let sent = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(sent.expect("a command").success());
         let status = self.process.wait().expect("it has ended");
-        self.said.extend(self.lines.iter());
-        assert_eq!(status.code(), Some(0), "{}", self.said.join("\n"));
-        std::mem::take(&mut self.said)
+        self.output.extend(self.lines.iter());
+        assert_eq!(status.code(), Some(0), "{}", self.output.join("\n"));
+        std::mem::take(&mut self.output)
     }
 }
 

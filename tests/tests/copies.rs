@@ -381,7 +381,7 @@ async fn releases_that_were_lost_are_healed_by_the_next_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_strict_reserve_that_nobody_answers_is_cancelled_at_its_deadline() {
+async fn an_unanswered_strict_reserve_ends_at_its_deadline() {
     let world = World::new(&nobody_is_missed());
     let one = world.agent("one", "licence").await;
     let other = world.agent("other", "licence").await;

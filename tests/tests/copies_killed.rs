@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use tollgate_tests::holders::kills::{LIMITS, Order, kill_holders};
-use tollgate_tests::holders::process::{Said, monotonic_ns};
+use tollgate_tests::holders::process::{HolderLine, monotonic_ns};
 use tollgate_tests::holders::{Counted, Holder, Place, SOON};
 use tollgate_tests::serving::Serving;
 
@@ -27,7 +27,7 @@ fn agents_that_hold_are_killed_and_no_copy_is_lost() {
 }
 
 #[test]
-fn an_agent_that_was_only_cut_off_gets_its_holds_counted_again_exactly() {
+fn holds_of_a_returning_agent_count_again_exactly() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), LIMITS, 4);
     let place = Place::of(&serving);
@@ -80,7 +80,7 @@ const GRANTS_OF_A_ROUND: usize = 40;
 type Uses = Vec<(u64, u64)>;
 
 #[test]
-fn strict_copies_are_never_too_many_whoever_is_killed() {
+fn strict_copies_never_exceed_the_limit_despite_kills() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let serving = Serving::start(dir.path(), STRICT, 4);
     let place = Place::of(&serving);
@@ -90,7 +90,7 @@ fn strict_copies_are_never_too_many_whoever_is_killed() {
         let more = ["--resource", "licence", "--strict"];
         Holder::start(&place, &format!("strict-{started}"), started, &more)
     };
-    let mut holders: Vec<(Holder, Vec<Said>)> =
+    let mut holders: Vec<(Holder, Vec<HolderLine>)> =
         (0..HOLDERS).map(|_| (start(), Vec::new())).collect();
     let (mut uses, mut killed_in_use) = (Uses::new(), 0);
     // Whether a killed agent is using a copy at that moment is chance: repeat until one was.
@@ -139,14 +139,14 @@ fn await_copies_back(place: &Place) {
 }
 
 /// Waits until this many more have been granted.
-fn await_grants(holders: &mut [(Holder, Vec<Said>)]) {
+fn await_grants(holders: &mut [(Holder, Vec<HolderLine>)]) {
     let until = Instant::now() + SOON;
     let mut grants = 0;
     while grants < GRANTS_OF_A_ROUND {
         assert!(Instant::now() < until, "{grants} grants in time");
         for (holder, said) in holders.iter_mut() {
-            let more = holder.said();
-            let is_grant = |said: &&Said| matches!(said, Said::Granted(_));
+            let more = holder.output();
+            let is_grant = |said: &&HolderLine| matches!(said, HolderLine::Granted(_));
             grants += more.iter().filter(is_grant).count();
             said.extend(more);
         }
@@ -155,12 +155,12 @@ fn await_grants(holders: &mut [(Holder, Vec<Said>)]) {
 }
 
 /// The uses of one agent, and whether it was using a copy when it was killed.
-fn uses_of(said: &[Said], killed: u64) -> (Uses, bool) {
+fn uses_of(said: &[HolderLine], killed: u64) -> (Uses, bool) {
     let (mut uses, mut since) = (Uses::new(), None);
     for one in said {
         match (one, since) {
-            (Said::Granted(at), None) => since = Some(*at),
-            (Said::Gives(at), Some(from)) => {
+            (HolderLine::Granted(at), None) => since = Some(*at),
+            (HolderLine::Gives(at), Some(from)) => {
                 uses.push((from, *at));
                 since = None;
             }

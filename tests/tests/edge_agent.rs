@@ -79,7 +79,7 @@ fn frames_of_terabytes_do_nothing_to_the_host() {
 }
 
 #[test]
-fn a_welcome_with_every_bit_flipped_and_every_byte_cut_harms_nobody() {
+fn no_mutation_of_a_welcome_harms_the_host() {
     let _alone = alone();
     // One connection each: the next begins while the previous one still exists.
     let whole = welcome(0, 4, 2).len();
@@ -199,7 +199,7 @@ fn a_log_of_four_billion_partitions_is_not_believed() {
 }
 
 #[test]
-fn a_flood_of_what_is_no_answer_neither_grows_the_host_nor_slows_its_calls() {
+fn a_flood_of_garbage_neither_grows_nor_slows_the_host() {
     let _alone = alone();
     let hostile = Hostile::start(|_, mut stream| {
         if hello(&mut stream).is_none() {
@@ -355,7 +355,7 @@ fn an_answer_that_never_ends_is_kept_within_a_bound() {
 }
 
 #[test]
-fn frames_and_answers_with_every_bit_flipped_deny_nobody_else() {
+fn no_flipped_bit_denies_another_domain() {
     let _alone = alone();
     let topic = Topic::of_resource(&[0; 16], "api.search");
     let frame = Frame {

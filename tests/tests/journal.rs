@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 use tokio::sync::mpsc::Sender;
-use tollgate_log::journal::{Ack, Ground, Journal, JournalConfig};
+use tollgate_log::journal::{Ack, Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log, LogEvent};
 use tollgate_tests::conformance::{self, Medium, PARTITIONS};
 
@@ -20,7 +20,7 @@ impl Medium for InDirectory {
             segment_bytes: self.segment_bytes,
             ..JournalConfig::new(self.dir.path().join("journal"))
         };
-        let opened = Journal::open(config, Ground::of_this_machine(), events);
+        let opened = Journal::open(config, JournalContext::of_this_machine(), events);
         Box::new(opened.expect("opens").0)
     }
 }

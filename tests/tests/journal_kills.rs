@@ -52,7 +52,7 @@ impl Report {
 }
 
 #[test]
-fn whoever_is_killed_whenever_the_journals_state_is_that_of_an_uninterrupted_twin() {
+fn kills_leave_the_journal_as_an_uninterrupted_twin_has_it() {
     let (kills, seed) = twin::asked(KILLS);
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("tollgate.toml"), CONFIG).expect("written");

@@ -91,7 +91,7 @@ fn one_seed_gives_one_trace_byte_by_byte_and_so_does_its_plan_as_text() {
 }
 
 #[test]
-fn owners_whose_wall_clocks_are_off_rule_the_same() {
+fn aggregators_with_wrong_wall_clocks_rule_the_same() {
     let is_jump = |one: &Episode| matches!(one.fault, Fault::OwnerClock { .. });
     let is_off = |plan: &Plan| plan.episodes.iter().any(is_jump);
     let plans = (1..).map(Plan::draw).filter(is_off);
@@ -207,7 +207,7 @@ fn a_plan_in_a_file_is_run_shown_and_shrunk() {
 }
 
 #[test]
-fn what_is_wrong_with_a_plan_or_an_option_is_told_with_a_fitting_code() {
+fn a_bad_plan_or_option_has_a_fitting_exit_code() {
     let dir = tempfile::tempdir().expect("a directory");
     let nowhere = dir.path().join("no/where");
     let bad = dir.path().join("bad.json");

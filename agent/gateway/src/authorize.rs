@@ -93,7 +93,7 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
     let mut response = match decide(shared, resource, asked, headers) {
         Ok(Ok(allowed)) => {
             Shared::note(if allowed.blind() { "blind" } else { "allowed" });
-            let headers = shared.settings.told(allowed.headers());
+            let headers = shared.settings.shown(allowed.headers());
             (StatusCode::OK, headers, ()).into_response()
         }
         Ok(Err(error)) => {
@@ -103,8 +103,8 @@ fn answer(shared: &Shared, resource: &str, asked: &Asked, headers: &HeaderMap) -
         }
         Err(why) => {
             Shared::note_undecided(why);
-            let said = [(UNDECIDED, HeaderValue::from_static(why.text()))];
-            (StatusCode::OK, said).into_response()
+            let undecided = [(UNDECIDED, HeaderValue::from_static(why.text()))];
+            (StatusCode::OK, undecided).into_response()
         }
     };
     let cached = HeaderValue::from_static("no-store");

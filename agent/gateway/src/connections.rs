@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_answered_longest_ago_makes_room() {
+    fn the_connection_answered_longest_ago_makes_room() {
         let all = Arc::new(Connections::new(3));
         let [
             (first, mut first_end),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_most_of_unfinished_requests_ends_first() {
+    fn the_peer_with_most_unfinished_requests_is_closed_first() {
         let all = Arc::new(Connections::new(10));
         let (small, mut small_end) = Connections::enter(&all);
         let (great, mut great_end) = Connections::enter(&all);

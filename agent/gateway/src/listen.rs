@@ -193,18 +193,18 @@ mod tests {
         let Accepted::Tcp(mut stream) = stream else {
             return;
         };
-        let mut told = [0; 4];
-        while stream.read_exact(&mut told).await.is_ok() {
+        let mut received = [0; 4];
+        while stream.read_exact(&mut received).await.is_ok() {
             connection.begin_request();
             connection.end_request();
-            if stream.write_all(&told).await.is_err() {
+            if stream.write_all(&received).await.is_err() {
                 return;
             }
         }
     }
 
     #[tokio::test]
-    async fn silent_connections_make_room_for_whoever_asks() {
+    async fn silent_connections_make_room_for_active_ones() {
         let address = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::bind(&Listen::Loopback(address)).await;
         let listener = listener.expect("it listens");
@@ -212,9 +212,9 @@ mod tests {
         let (stop, stopping) = watch::channel(false);
         let served = tokio::spawn(listener.serve(8, stopping, echo));
         let ask = async |stream: &mut TcpStream| {
-            let mut said = [0; 4];
+            let mut reply = [0; 4];
             stream.write_all(b"ping").await.expect("it reads");
-            stream.read_exact(&mut said).await.map(|_| said)
+            stream.read_exact(&mut reply).await.map(|_| reply)
         };
         let connect = async || TcpStream::connect(address).await.expect("it accepts");
         let mut known = connect().await;
@@ -226,8 +226,8 @@ mod tests {
             assert_eq!(ask(&mut newcomer).await.expect("it is let in"), *b"ping");
         }
         // The first of them was closed, and the last is open.
-        let mut said = [0; 1];
-        assert_eq!(silent[0].read(&mut said).await.unwrap_or(0), 0, "it ended");
+        let mut reply = [0; 1];
+        assert_eq!(silent[0].read(&mut reply).await.unwrap_or(0), 0, "it ended");
         let mut last = silent.pop().expect("there are some");
         assert_eq!(ask(&mut last).await.expect("it is there"), *b"ping");
         stop.send(true).expect("it listens");

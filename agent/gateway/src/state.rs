@@ -23,7 +23,7 @@ pub struct Settings {
 
 impl Settings {
     /// The header fields of a request that is let through.
-    pub(crate) fn told(&self, headers: Headers) -> Headers {
+    pub(crate) fn shown(&self, headers: Headers) -> Headers {
         match self.legacy_headers {
             true => headers.with_legacy(),
             false => headers,

@@ -66,10 +66,10 @@ pub fn no_doubt_is_lost() {
     every_order(|| {
         let doubts = Arc::new(Doubts::default());
         let marks = Arc::new([Doubt::default(), Doubt::default()]);
-        doubts.say(&marks[1]);
+        doubts.mark(&marks[1]);
         let caller = {
             let (doubts, marks) = (Arc::clone(&doubts), Arc::clone(&marks));
-            thread::spawn(move || doubts.say(&marks[0]))
+            thread::spawn(move || doubts.mark(&marks[0]))
         };
         let mut taken = take(&doubts, &marks, |one| one == 0);
         taken.extend(take(&doubts, &marks, |_| true));

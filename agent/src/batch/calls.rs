@@ -35,7 +35,7 @@ const REFUSED_BYTES: usize = 80;
 /// Batches of one partition queue that were handed over and are not done, and the bytes of all queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
-    pub(crate) lane: Arc<AtomicU32>,
+    pub(crate) queue: Arc<AtomicU32>,
     pub(crate) bytes: Arc<AtomicUsize>,
 }
 
@@ -48,7 +48,7 @@ struct Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.loads.lane.fetch_sub(1, Ordering::Relaxed);
+        self.loads.queue.fetch_sub(1, Ordering::Relaxed);
         self.loads.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
@@ -285,7 +285,7 @@ impl CallBatch {
     /// From here on the batch counts among those handed over.
     pub(crate) fn handed_over(&mut self, loads: &Loads) {
         let bytes = self.bytes();
-        loads.lane.fetch_add(1, Ordering::Relaxed);
+        loads.queue.fetch_add(1, Ordering::Relaxed);
         loads.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.load = Some(Load {
             loads: loads.clone(),

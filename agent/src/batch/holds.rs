@@ -163,11 +163,11 @@ pub(crate) struct BeatPart {
     pub(crate) name: Arc<str>,
     pub(crate) awaiting: Vec<u64>,
     pub(crate) asked: Vec<u64>,
-    pub(crate) says: BeatSays,
+    pub(crate) says: HeartbeatContent,
 }
 
 #[derive(Debug)]
-pub(crate) enum BeatSays {
+pub(crate) enum HeartbeatContent {
     Digest(Holdings),
     List {
         from: u64,
@@ -190,8 +190,8 @@ impl BeatPart {
     /// About as many bytes as it takes in a record.
     pub(crate) fn bytes(&self) -> usize {
         let listed: usize = match &self.says {
-            BeatSays::Digest(_) => 0,
-            BeatSays::List { listed, .. } => listed.iter().map(BeatHold::bytes).sum(),
+            HeartbeatContent::Digest(_) => 0,
+            HeartbeatContent::List { listed, .. } => listed.iter().map(BeatHold::bytes).sum(),
         };
         64 + self.name.len() + 9 * (self.awaiting.len() + self.asked.len()) + listed
     }
@@ -226,8 +226,8 @@ impl Heartbeat {
                 awaiting: &part.awaiting,
                 asked: &part.asked,
                 holds: match part.says {
-                    BeatSays::Digest(digest) => Holds::Digest(digest),
-                    BeatSays::List { from, upto, .. } => Holds::List { from, upto, listed },
+                    HeartbeatContent::Digest(digest) => Holds::Digest(digest),
+                    HeartbeatContent::List { from, upto, .. } => Holds::List { from, upto, listed },
                 },
             })
             .collect();
@@ -237,7 +237,7 @@ impl Heartbeat {
 
 impl BeatPart {
     fn listed(&self) -> Vec<Listed<'_>> {
-        let BeatSays::List { listed, .. } = &self.says else {
+        let HeartbeatContent::List { listed, .. } = &self.says else {
             return Vec::new();
         };
         listed

@@ -25,24 +25,24 @@ pub(crate) enum Payload {
 }
 
 impl From<CallBatch> for Payload {
-    fn from(parcel: CallBatch) -> Self {
-        Self::Hits(parcel)
+    fn from(batch: CallBatch) -> Self {
+        Self::Hits(batch)
     }
 }
 
 impl Payload {
     pub(crate) fn partition(&self) -> u32 {
         match self {
-            Self::Hits(parcel) => parcel.partition,
-            Self::Holds(cargo) => cargo.partition,
-            Self::Beat(cargo) => cargo.partition,
+            Self::Hits(batch) => batch.partition,
+            Self::Holds(payload) => payload.partition,
+            Self::Beat(payload) => payload.partition,
         }
     }
 
     /// Calls in this record that were let through.
     pub(crate) fn hits(&self) -> u64 {
         match self {
-            Self::Hits(parcel) => parcel.hits,
+            Self::Hits(batch) => batch.hits,
             Self::Holds(_) | Self::Beat(_) => 0,
         }
     }
@@ -50,7 +50,7 @@ impl Payload {
     /// Calls in this record that were refused.
     pub(crate) fn refused_calls(&self) -> u64 {
         match self {
-            Self::Hits(parcel) => parcel.refused_calls,
+            Self::Hits(batch) => batch.refused_calls,
             Self::Holds(_) | Self::Beat(_) => 0,
         }
     }
@@ -63,9 +63,9 @@ impl Payload {
     /// Writes the record.
     pub(crate) fn encode(&self, writer: &mut Writer, sender: &Sender<'_>, resources: &Resources) {
         match self {
-            Self::Hits(parcel) => parcel.encode(writer, sender, resources),
-            Self::Holds(cargo) => cargo.encode(writer, sender),
-            Self::Beat(cargo) => cargo.encode(writer, sender),
+            Self::Hits(batch) => batch.encode(writer, sender, resources),
+            Self::Holds(payload) => payload.encode(writer, sender),
+            Self::Beat(payload) => payload.encode(writer, sender),
         }
     }
 }

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_are_told_by_value_and_what_was_expected() {
+    fn bad_settings_are_named_with_what_was_expected() {
         let faults = [
             (
                 ("TOLLGATE_AGGREGATORS", "localhost"),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn kafka_is_told_what_a_file_says_and_then_what_was_said_one_by_one() {
+    fn kafka_properties_from_a_file_come_before_single_ones() {
         let name = format!("tollgate-properties-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
         let of_file_of = |mode, text: &str| {
@@ -364,7 +364,7 @@ mod tests {
 
     #[cfg(feature = "kafka")]
     #[test]
-    fn a_property_that_kafka_does_not_know_is_an_error_before_anything_connects() {
+    fn an_unknown_kafka_property_fails_before_any_connection() {
         let wrong = AgentBuilder::default()
             .kafka("127.0.0.1:9")
             .kafka_property("linger", "1");

@@ -27,7 +27,7 @@ use crate::stats::Counters;
 use crate::timer::Timer;
 
 /// The bound on batches between flusher and network thread: some for each partition.
-const PARCELS_MAX: usize = 1_024;
+const BATCHES_MAX: usize = 1_024;
 
 /// The bound on groups of hold operations between the two. Each group may be as long as the full hold table, and
 /// while groups wait, the hold table fills up to its bound.
@@ -79,15 +79,15 @@ impl AgentBuilder {
         let mut shared = self.shared(clock, seed, Timer::Runtime(runtime.handle().clone()));
         shared.domain_key = domain_key;
         let shared = Arc::new(shared);
-        let (listener, courier, keeper) =
+        let (listener, courier, session) =
             self.thinkers(&shared, &name, secrets, aggregators.len(), rand::random());
         let (events, event_receiver) = mpsc::channel(net::EVENTS_MAX);
-        let (parcels, parcel_receiver) = mpsc::channel(PARCELS_MAX);
+        let (batches, batch_receiver) = mpsc::channel(BATCHES_MAX);
         let (words, word_receiver) = mpsc::channel(WORDS_MAX);
         let (orders, order_receiver) = mpsc::channel(1);
         let ending = Arc::new(Ending::default());
         let (courier, carrier) = self.carrier(&name, courier, &events)?;
-        let hub = {
+        let driver = {
             let _runtime = runtime.enter();
             let sockets = Sockets::start(
                 &aggregators,
@@ -96,7 +96,7 @@ impl AgentBuilder {
                 &events,
                 (&shared.counters, credentials),
             );
-            Driver::new(Arc::clone(&shared), listener, (courier, keeper), sockets)
+            Driver::new(Arc::clone(&shared), listener, (courier, session), sockets)
         };
         // Tasks and Kafka have senders of their own: when the last of these is dropped, the channel of events closes.
         drop(events);
@@ -105,8 +105,8 @@ impl AgentBuilder {
             .spawn({
                 let ending = Arc::clone(&ending);
                 move || {
-                    let work = (parcel_receiver, word_receiver);
-                    runtime.block_on(hub.run(event_receiver, work, order_receiver, ending))
+                    let work = (batch_receiver, word_receiver);
+                    runtime.block_on(driver.run(event_receiver, work, order_receiver, ending))
                 }
             })
             .map_err(BuildError::Thread)?;
@@ -114,7 +114,7 @@ impl AgentBuilder {
         flusher::start(
             Arc::clone(&shared),
             packer,
-            (parcels, words),
+            (batches, words),
             Arc::clone(&ending),
         )
         .map_err(BuildError::Thread)?;
@@ -133,7 +133,7 @@ impl AgentBuilder {
         identity: &super::Identity,
         aggregators: usize,
         wall: tollgate_shared::time::Timestamp,
-        wires: W,
+        transport: W,
     ) -> (Agent, Driver<W>, flusher::Flusher) {
         let clock = Arc::new(Clock::by_hand(wall));
         let timer = Timer::Hand(Arc::new(Notify::new()));
@@ -146,9 +146,9 @@ impl AgentBuilder {
         let shared = Arc::new(shared);
         let name = identity.name.clone();
         let secrets = (identity.secret, None);
-        let (listener, courier, keeper) =
+        let (listener, courier, session) =
             self.thinkers(&shared, &name, secrets, aggregators, identity.nonce);
-        let hub = Driver::new(Arc::clone(&shared), listener, (courier, keeper), wires);
+        let driver = Driver::new(Arc::clone(&shared), listener, (courier, session), transport);
         let packer = self.packer(&shared);
         let agent = Agent::of(AgentInner::new(
             shared,
@@ -156,7 +156,7 @@ impl AgentBuilder {
             Arc::new(Ending::default()),
             None,
         ));
-        (agent, hub, flusher::Flusher::new(packer))
+        (agent, driver, flusher::Flusher::new(packer))
     }
 
     /// The packer of an agent's calls.
@@ -191,16 +191,16 @@ impl AgentBuilder {
         let near = NearList::new(Arc::clone(&shared.view), NEAR_MAX);
         let listener = Listener::new(around, (deny, near), aggregators, nonce);
         let courier = Courier::new(name, origin.epoch, Arc::clone(&shared.resources));
-        (listener, courier, self.keeper(shared, origin))
+        (listener, courier, self.session(shared, origin))
     }
 
     /// The agent's hold session.
-    pub(crate) fn keeper(&self, shared: &Shared, origin: Origin) -> HoldSession {
+    pub(crate) fn session(&self, shared: &Shared, origin: Origin) -> HoldSession {
         HoldSession::new(
             origin,
             Arc::clone(&shared.resources),
             Arc::clone(&shared.counters),
-            Arc::clone(&shared.struck),
+            Arc::clone(&shared.revoked),
             self.on_hold.clone(),
         )
     }
@@ -212,8 +212,8 @@ impl AgentBuilder {
             resources: Arc::new(Resources::new(seed, self.bounds.resources)),
             mosts: Arc::default(),
             recorder: Recorder::new(self.bounds.ring_bytes, self.bounds.threads),
-            desk: HoldTable::new(self.bounds.holds),
-            struck: Arc::default(),
+            hold_table: HoldTable::new(self.bounds.holds),
+            revoked: Arc::default(),
             counters: Arc::new(Counters::default()),
             kill_switch: AtomicBool::new(self.kill_switch),
             domain_key: None,

@@ -197,7 +197,7 @@ impl Copies {
         let Inner { resource, shared } = &*self.inner;
         let domain = shared.admit(domain);
         let fingerprint = resource.fingerprint(&domain);
-        shared.desk.held(resource, fingerprint, &domain)
+        shared.hold_table.held(resource, fingerprint, &domain)
     }
 
     /// Whether [`Copies::reserve`] of one copy would succeed now. On a strict resource: whether
@@ -264,7 +264,7 @@ impl Copies {
         let fingerprint = resource.fingerprint(domain);
         let leave = self.judge(fingerprint, domain, want, Asking::Look)?;
         let wanted = self.wanted(fingerprint, domain, leave);
-        let held = shared.desk.held(resource, fingerprint, domain);
+        let held = shared.hold_table.held(resource, fingerprint, domain);
         if wanted.fits_beside(held).is_some() || self.lets_all_through() {
             return Ok(());
         }
@@ -316,7 +316,7 @@ impl Copies {
     fn take_up_to(&self, fingerprint: u64, domain: &str, leave: Leave) -> Result<Hold, Refused> {
         let Inner { resource, shared } = &*self.inner;
         let wanted = self.wanted(fingerprint, domain, leave);
-        match shared.desk.take(resource, &wanted) {
+        match shared.hold_table.take(resource, &wanted) {
             Taken::Copies(ticket, copies) => Ok(Hold::new(Arc::clone(&self.inner), ticket, copies)),
             Taken::Full if leave.limit.is_some() && self.lets_all_through() => {
                 Counters::add(&shared.counters.kill_switch_grants, 1);

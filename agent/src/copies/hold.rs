@@ -152,7 +152,7 @@ impl Hold {
     pub fn release(&mut self, copies: u32) -> Result<(), HoldFault> {
         self.check(copies)?;
         self.copies -= copies;
-        self.tell(copies, self.copies == 0, || NoticeKind::Release { copies });
+        self.note(copies, self.copies == 0, || NoticeKind::Release { copies });
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Hold {
         self.copies -= copies;
         let to = self.inner.shared.transfers.draw();
         let ttl = Span::from_std(ttl);
-        self.tell(copies, self.copies == 0, || {
+        self.note(copies, self.copies == 0, || {
             NoticeKind::Seldom(Box::new(RareNotice::Transfer { copies, to, ttl }))
         });
         Ok(to)
@@ -209,7 +209,7 @@ impl Hold {
                 held,
             });
         }
-        match self.inner.shared.struck.why(self.ticket.number) {
+        match self.inner.shared.revoked.why(self.ticket.number) {
             Some(HoldStanding::Ended(by)) => Err(HoldFault::Ended(by)),
             Some(HoldStanding::Uncounted(_, why)) => Err(HoldFault::Uncounted(why)),
             Some(HoldStanding::Confirmed | HoldStanding::Excess(..)) | None => Ok(()),
@@ -279,16 +279,16 @@ impl Hold {
             return None;
         }
         let (answer, word) = oneshot::channel();
-        self.tell(0, false, || NoticeKind::Seldom(Box::new(question(answer))));
+        self.note(0, false, || NoticeKind::Seldom(Box::new(question(answer))));
         word.await.ok()
     }
 
     #[inline]
-    fn tell(&self, less: u32, over: bool, what: impl FnOnce() -> NoticeKind) {
+    fn note(&self, less: u32, over: bool, what: impl FnOnce() -> NoticeKind) {
         let shared = &self.inner.shared;
         shared
-            .desk
-            .tell(self.ticket, shared.clock.cached_wall(), less, over, what);
+            .hold_table
+            .note(self.ticket, shared.clock.cached_wall(), less, over, what);
     }
 }
 
@@ -297,7 +297,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let copies = self.copies;
         if copies != 0 {
-            self.tell(copies, true, || NoticeKind::Release { copies });
+            self.note(copies, true, || NoticeKind::Release { copies });
         }
     }
 }
@@ -324,7 +324,7 @@ impl Pending {
         let inner = Arc::clone(&self.inner);
         inner
             .shared
-            .desk
+            .hold_table
             .sum(&inner.resource, &mut self.ticket, domain, copies);
         Hold::new(inner, self.ticket, copies)
     }
@@ -336,8 +336,8 @@ impl Drop for Pending {
             let shared = &self.inner.shared;
             let at = shared.clock.cached_wall();
             shared
-                .desk
-                .tell(self.ticket, at, 0, true, || NoticeKind::Cancel);
+                .hold_table
+                .note(self.ticket, at, 0, true, || NoticeKind::Cancel);
         }
     }
 }

@@ -129,7 +129,7 @@ impl Copies {
                 answer,
             };
             let at = shared.clock.cached_wall();
-            let Some(ticket) = shared.desk.begin(resource, fingerprint, at, seldom) else {
+            let Some(ticket) = shared.hold_table.begin(resource, fingerprint, at, seldom) else {
                 break;
             };
             let pending = Pending::new(Arc::clone(&self.inner), ticket);
@@ -261,7 +261,7 @@ impl Copies {
             let at = shared.clock.cached_wall();
             let shard = resource.fingerprint(&id.to_string());
             let seldom = RareNotice::Seize { from: id, answer };
-            let ticket = shared.desk.begin(resource, shard, at, seldom);
+            let ticket = shared.hold_table.begin(resource, shard, at, seldom);
             let pending = Pending::new(Arc::clone(&self.inner), ticket.ok_or(SeizeError::NoRoom)?);
             match self.verdict(verdict, until).await {
                 Some(HoldAnswer::Granted { domain, copies }) => {

@@ -78,7 +78,7 @@ struct Sent {
     send_at: Option<Mono>,
     sent: Mono,
     /// Accounts for its partition queue and bytes until it is done.
-    cargo: Payload,
+    payload: Payload,
 }
 
 #[derive(Debug, Default)]
@@ -98,13 +98,13 @@ pub(crate) struct Courier {
     agent: Box<str>,
     epoch: u128,
     resources: Arc<Resources>,
-    lanes: BTreeMap<u32, CourierQueue>,
+    queues: BTreeMap<u32, CourierQueue>,
     by_id: HashMap<u64, (u32, u64)>,
     last_id: u64,
     /// Whether to send again what is not answered. A carrier that does so by itself reports what it lost.
     answers_are_awaited: bool,
     /// Where the next search for something to send begins, so that no partition queue starves another.
-    next_lane: u32,
+    next_queue: u32,
     writer: Writer,
     counts: CourierCounts,
     /// Partitions whose records about holds may have been overtaken by later ones, or lost.
@@ -117,11 +117,11 @@ impl Courier {
             agent: agent.into(),
             epoch,
             resources,
-            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             by_id: HashMap::new(),
             last_id: 0,
             answers_are_awaited: true,
-            next_lane: 0,
+            next_queue: 0,
             writer: Writer::new(),
             counts: CourierCounts::default(),
             shaken: BTreeSet::new(),
@@ -151,25 +151,25 @@ impl Courier {
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
             + self
-                .lanes
+                .queues
                 .values()
-                .map(|lane| lane.waiting.len())
+                .map(|queue| queue.waiting.len())
                 .sum::<usize>()
     }
 
-    pub(crate) fn take(&mut self, cargo: impl Into<Payload>) {
-        let cargo = cargo.into();
-        let lane = self.lanes.entry(cargo.partition()).or_default();
-        lane.holdings += usize::from(cargo.is_of_holdings());
-        lane.waiting.push_back(cargo);
+    pub(crate) fn take(&mut self, payload: impl Into<Payload>) {
+        let payload = payload.into();
+        let queue = self.queues.entry(payload.partition()).or_default();
+        queue.holdings += usize::from(payload.is_of_holdings());
+        queue.waiting.push_back(payload);
     }
 
     /// The state of a partition's records about holds.
     pub(crate) fn under_way(&self, partition: u32) -> UnderWay {
-        let lane = self.lanes.get(&partition);
-        lane.map_or_else(UnderWay::default, |lane| UnderWay {
-            holdings: lane.holdings,
-            acknowledged: lane.acknowledged,
+        let queue = self.queues.get(&partition);
+        queue.map_or_else(UnderWay::default, |queue| UnderWay {
+            holdings: queue.holdings,
+            acknowledged: queue.acknowledged,
         })
     }
 
@@ -180,16 +180,16 @@ impl Courier {
 
     /// The next record to send, if there is one; it then counts as sent.
     pub(crate) fn next(&mut self, now: Mono, wall: Timestamp) -> Option<Outgoing> {
-        let from = self.next_lane;
+        let from = self.next_queue;
         let order: Vec<u32> = self
-            .lanes
+            .queues
             .range(from..)
-            .chain(self.lanes.range(..from))
+            .chain(self.queues.range(..from))
             .map(|(p, _)| *p)
             .collect();
         for partition in order {
             if let Some(outgoing) = self.next_of(partition, now, wall) {
-                self.next_lane = partition.wrapping_add(1);
+                self.next_queue = partition.wrapping_add(1);
                 return Some(outgoing);
             }
         }
@@ -197,16 +197,16 @@ impl Courier {
     }
 
     fn next_of(&mut self, partition: u32, now: Mono, wall: Timestamp) -> Option<Outgoing> {
-        let lane = self.lanes.get_mut(&partition)?;
+        let queue = self.queues.get_mut(&partition)?;
         // A record that was sent before goes first: the window moves on with the oldest.
-        let again = lane
+        let again = queue
             .under_way
             .values_mut()
             .find(|one| one.send_at.is_some_and(|at| at <= now));
         if let Some(one) = again {
             (one.send_at, one.sent) = (None, now);
             self.counts.batches_sent_again += 1;
-            if one.cargo.is_of_holdings() {
+            if one.payload.is_of_holdings() {
                 self.shaken.insert(partition);
             }
             return Some(Outgoing {
@@ -215,13 +215,13 @@ impl Courier {
                 record: one.record.clone(),
             });
         }
-        let oldest = lane.under_way.keys().next().copied();
-        let sequence = lane.last_sequence + 1;
+        let oldest = queue.under_way.keys().next().copied();
+        let sequence = queue.last_sequence + 1;
         if oldest.is_some_and(|oldest| APART_MAX < sequence - oldest) {
             return None;
         }
-        let cargo = lane.waiting.pop_front()?;
-        lane.last_sequence = sequence;
+        let payload = queue.waiting.pop_front()?;
+        queue.last_sequence = sequence;
         self.last_id += 1;
         let id = self.last_id;
         let sender = Sender {
@@ -230,7 +230,7 @@ impl Courier {
             sequence,
             sent: wall,
         };
-        cargo.encode(&mut self.writer, &sender, &self.resources);
+        payload.encode(&mut self.writer, &sender, &self.resources);
         let record = Bytes::copy_from_slice(self.writer.as_slice());
         let outgoing = Outgoing {
             id,
@@ -243,9 +243,9 @@ impl Courier {
             first_sent: now,
             send_at: None,
             sent: now,
-            cargo,
+            payload,
         };
-        lane.under_way.insert(sequence, sent);
+        queue.under_way.insert(sequence, sent);
         self.by_id.insert(id, (partition, sequence));
         self.counts.batches_sent += 1;
         Some(outgoing)
@@ -255,9 +255,9 @@ impl Courier {
     pub(crate) fn acknowledged(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_acknowledged += 1;
-            self.counts.hits_acknowledged += done.cargo.hits();
-            if let Some(lane) = self.lanes.get_mut(&done.cargo.partition()) {
-                lane.acknowledged += u64::from(done.cargo.is_of_holdings());
+            self.counts.hits_acknowledged += done.payload.hits();
+            if let Some(queue) = self.queues.get_mut(&done.payload.partition()) {
+                queue.acknowledged += u64::from(done.payload.is_of_holdings());
             }
         }
     }
@@ -267,7 +267,7 @@ impl Courier {
         let done = self.remove(id);
         if let Some(done) = &done {
             self.counts.batches_refused += 1;
-            self.count_lost(&done.cargo);
+            self.count_lost(&done.payload);
         }
         done.is_some()
     }
@@ -277,7 +277,7 @@ impl Courier {
     pub(crate) fn failed(&mut self, id: u64) {
         if let Some(done) = self.remove(id) {
             self.counts.batches_given_up += 1;
-            self.count_lost(&done.cargo);
+            self.count_lost(&done.payload);
         }
     }
 
@@ -287,9 +287,9 @@ impl Courier {
             return;
         };
         let one = self
-            .lanes
+            .queues
             .get_mut(partition)
-            .and_then(|lane| lane.under_way.get_mut(sequence));
+            .and_then(|queue| queue.under_way.get_mut(sequence));
         if let Some(one) = one {
             one.send_at = Some(now.plus(NOT_NOW));
         }
@@ -298,9 +298,9 @@ impl Courier {
     /// The connection is lost: the records on it may have been lost.
     pub(crate) fn connection_lost(&mut self, now: Mono) {
         for one in self
-            .lanes
+            .queues
             .values_mut()
-            .flat_map(|lane| lane.under_way.values_mut())
+            .flat_map(|queue| queue.under_way.values_mut())
         {
             one.send_at.get_or_insert(now);
         }
@@ -311,9 +311,9 @@ impl Courier {
     pub(crate) fn tick(&mut self, now: Mono) {
         let mut late = Vec::new();
         for one in self
-            .lanes
+            .queues
             .values_mut()
-            .flat_map(|lane| lane.under_way.values_mut())
+            .flat_map(|queue| queue.under_way.values_mut())
         {
             if AGAIN_MAX <= now.since(one.first_sent) {
                 late.push(one.id);
@@ -327,43 +327,43 @@ impl Courier {
         for id in late {
             if let Some(given_up) = self.remove(id) {
                 self.counts.batches_given_up += 1;
-                self.count_lost(&given_up.cargo);
+                self.count_lost(&given_up.payload);
             }
         }
-        self.lanes
-            .retain(|_, lane| 0 < lane.last_sequence || !lane.waiting.is_empty());
+        self.queues
+            .retain(|_, queue| 0 < queue.last_sequence || !queue.waiting.is_empty());
     }
 
     /// Gives up everything, at the end.
     pub(crate) fn give_up(&mut self) {
-        let lanes = std::mem::take(&mut self.lanes);
+        let queues = std::mem::take(&mut self.queues);
         self.by_id.clear();
-        for lane in lanes.into_values() {
-            for cargo in lane
+        for queue in queues.into_values() {
+            for payload in queue
                 .under_way
                 .into_values()
-                .map(|one| one.cargo)
-                .chain(lane.waiting)
+                .map(|one| one.payload)
+                .chain(queue.waiting)
             {
                 self.counts.batches_given_up += 1;
-                self.count_lost(&cargo);
+                self.count_lost(&payload);
             }
         }
     }
 
-    fn count_lost(&mut self, cargo: &Payload) {
-        self.counts.hits_given_up += cargo.hits();
-        self.counts.refused_calls_given_up += cargo.refused_calls();
-        if cargo.is_of_holdings() {
-            self.shaken.insert(cargo.partition());
+    fn count_lost(&mut self, payload: &Payload) {
+        self.counts.hits_given_up += payload.hits();
+        self.counts.refused_calls_given_up += payload.refused_calls();
+        if payload.is_of_holdings() {
+            self.shaken.insert(payload.partition());
         }
     }
 
     fn remove(&mut self, id: u64) -> Option<Sent> {
         let (partition, sequence) = self.by_id.remove(&id)?;
-        let lane = self.lanes.get_mut(&partition)?;
-        let done = lane.under_way.remove(&sequence)?;
-        lane.holdings -= usize::from(done.cargo.is_of_holdings());
+        let queue = self.queues.get_mut(&partition)?;
+        let done = queue.under_way.remove(&sequence)?;
+        queue.holdings -= usize::from(done.payload.is_of_holdings());
         Some(done)
     }
 }

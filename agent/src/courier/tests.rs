@@ -98,7 +98,7 @@ fn what_is_under_way_is_at_most_127_apart() {
 }
 
 #[test]
-fn a_lost_connection_sends_the_same_bytes_again_and_only_what_is_unacknowledged() {
+fn after_a_lost_connection_only_unacknowledged_bytes_are_resent() {
     let mut bench = Bench::new(1);
     (0..5).for_each(|_| bench.hit("a"));
     let sent = bench.send_all(NOW);

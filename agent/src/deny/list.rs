@@ -34,7 +34,7 @@ pub(crate) struct ScopeNotice<'a> {
     pub(crate) is_group: bool,
     pub(crate) partition: u32,
     pub(crate) place: Place,
-    pub(crate) said: ScopeSays,
+    pub(crate) change: ScopeSays,
     pub(crate) lease: &'a Lease,
     /// Statements below this position about scopes without an entry are older than what is known.
     pub(crate) settled: Option<Place>,
@@ -179,7 +179,7 @@ impl DenyList {
                 }
             }
         }
-        match word.said {
+        match word.change {
             ScopeSays::Denied(until, denial) if now < until => {
                 self.deny(word, fingerprint, until, denial, before.is_some())
             }
@@ -192,7 +192,7 @@ impl DenyList {
 
     /// Whatever the result of a denial, calls of its scope are urgent from now on.
     fn remember(&self, word: &ScopeNotice<'_>, fingerprint: u64) {
-        if let ScopeSays::Denied(until, _) = word.said {
+        if let ScopeSays::Denied(until, _) = word.change {
             let until = until.plus(REMEMBERED);
             match *word.domain == *EVERYBODY {
                 true => word.resource.hurry().extend(until),
@@ -220,7 +220,7 @@ impl DenyList {
         until: Mono,
         now: Mono,
     ) -> StatementOutcome {
-        let ScopeSays::Denied(again, _) = word.said else {
+        let ScopeSays::Denied(again, _) = word.change else {
             return self.open(word, fingerprint, true);
         };
         if until <= again {

@@ -74,7 +74,7 @@ impl Bench {
             domain: DOMAINS[stated.domain],
             partition: 0,
             place: stated.place,
-            said: stated.until.map_or(ScopeSays::Open, |until| {
+            change: stated.until.map_or(ScopeSays::Open, |until| {
                 ScopeSays::Denied(Mono(until), denial())
             }),
             lease: &self.lease,
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn lost_statements_deny_nothing_that_was_never_stated_and_evidence_keeps_the_old_out(
+    fn lost_statements_never_deny_more_than_was_stated(
         (log, kept, order) in log().prop_flat_map(|log| {
             let len = log.len();
             (Just(log), prop::collection::vec(any::<bool>(), len), Just((0..len).collect::<Vec<_>>()).prop_shuffle())
@@ -214,7 +214,7 @@ fn what_has_ended_leaves_the_list_and_the_filter() {
 }
 
 #[test]
-fn what_was_opened_and_denied_for_a_while_is_not_closed_by_what_was_stated_before() {
+fn an_older_statement_never_closes_a_newer_lift() {
     let mut bench = Bench::new(10);
     let older = denied(0, 5, 9_000_000);
     bench.take(older);
@@ -234,7 +234,7 @@ fn what_was_opened_and_denied_for_a_while_is_not_closed_by_what_was_stated_befor
 }
 
 #[test]
-fn a_lease_that_has_run_out_refuses_nobody() {
+fn an_expired_lease_refuses_no_call() {
     let mut bench = Bench::new(10);
     bench.take(denied(0, 5, 9_000_000));
     bench.lease.renew(NOW);
@@ -264,7 +264,7 @@ fn a_snapshot_ends_what_it_does_not_list_up_to_its_place() {
 }
 
 #[test]
-fn a_new_generation_voids_what_was_said_under_older_ones() {
+fn a_new_generation_voids_statements_of_older_ones() {
     let mut bench = Bench::new(10);
     bench.take(denied(0, 5, 9_000_000));
     bench.list.void(1, 2);
@@ -300,7 +300,7 @@ fn at_the_bound_a_new_denial_finds_no_room() {
 }
 
 #[test]
-fn who_has_found_a_denial_is_not_let_through_by_the_filter_afterwards() {
+fn the_filter_never_hides_a_denial_that_was_found() {
     // A race: a caller looks for each denial while the writer is about to apply it.
     const DENIALS: u64 = 50_000;
     let names: Vec<String> = (0..DENIALS).map(|n| format!("d{n}")).collect();
@@ -316,7 +316,7 @@ fn who_has_found_a_denial_is_not_let_through_by_the_filter_afterwards() {
                         domain,
                         partition: 0,
                         place: place(offset),
-                        said: ScopeSays::Denied(Mono::MAX, denial()),
+                        change: ScopeSays::Denied(Mono::MAX, denial()),
                         lease: &bench.lease,
                         settled: None,
                     },

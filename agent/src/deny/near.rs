@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_was_told_as_near_is_urgent_as_long_as_that_holds() {
+    fn a_pair_with_a_notice_is_urgent_as_long_as_it_holds() {
         let kit = Kit::new(1);
         let is_urgent = |domain: &str, now| {
             let fingerprint = kit.resource.fingerprint(domain);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_voids_what_that_publisher_said_and_room_is_bounded() {
+    fn a_gap_voids_that_publishers_notices() {
         let kit = Kit::new(2);
         kit.take(&notice("acme", 20, 1_000), NOW);
         let other = &notice("globex", 20, 1_000);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_through_is_counted_for_too_long_rather_than_lost() {
+    fn calls_let_through_may_count_too_long_and_are_never_lost() {
         let mut recent = Recent::default();
         for n in 0..100 {
             recent.add(Timestamp::from_millis(1_000 + 10 * n), 1);

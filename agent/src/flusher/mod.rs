@@ -10,9 +10,9 @@
 //! which is bounded.
 
 mod ending;
-mod lane;
 mod pace;
 mod packer;
+mod partition_queue;
 mod urgency;
 
 use std::sync::Arc;
@@ -104,31 +104,31 @@ impl Flusher {
 pub(crate) fn run(
     shared: &Shared,
     packer: Packer,
-    (parcels, words): &(mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
+    (batches, words): &(mpsc::Sender<CallBatch>, mpsc::Sender<Vec<HoldNotice>>),
     ending: &Ending,
 ) {
     let clock = &shared.clock;
     clock.keep_by_this_thread();
     let mut flusher = Flusher::new(packer);
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     let mut pace = Pace::new(clock.cached());
     loop {
         // Read before the drain, so that the drain below includes everything recorded before the request to end.
         let last = ending.is_flushing();
         // While notices wait to be accepted, further ones wait in the hold table, where the bound on holds limits
         // them.
-        let mut all_told = tell(&mut told, words);
-        let mut said = 0;
-        if all_told {
-            shared.desk.sweep(&mut told);
-            said = told.len();
-            all_told = tell(&mut told, words);
+        let mut all_sent = send_notices(&mut notices, words);
+        let mut notice_count = 0;
+        if all_sent {
+            shared.hold_table.sweep(&mut notices);
+            notice_count = notices.len();
+            all_sent = send_notices(&mut notices, words);
         }
-        let flushed = flusher.come_by(shared, last, |parcel| match parcels.try_send(parcel) {
+        let flushed = flusher.come_by(shared, last, |batch| match batches.try_send(batch) {
             Ok(()) => None,
-            Err(TrySendError::Full(parcel) | TrySendError::Closed(parcel)) => Some(parcel),
+            Err(TrySendError::Full(batch) | TrySendError::Closed(batch)) => Some(batch),
         });
-        let all_gone = flushed.all_gone && all_told;
+        let all_gone = flushed.all_gone && all_sent;
         if ending.is_now() || (last && all_gone) {
             break;
         }
@@ -136,10 +136,10 @@ pub(crate) fn run(
             at: clock.cached(),
             events: flushed.events,
             filled: flushed.filled,
-            said,
+            notice_count,
             near_called: shared.view.near_called(),
             urgent_at: flusher.packer.urgent_at(),
-            is_empty: flushed.is_empty && all_told,
+            is_empty: flushed.is_empty && all_sent,
             is_woken: !clock.is_asleep(),
         };
         match pace.after(&visit) {
@@ -165,9 +165,9 @@ fn hand_over_due(
     now: Mono,
     last: bool,
 ) -> bool {
-    while let Some(parcel) = packer.next(now, last) {
-        if let Some(parcel) = hand_over(parcel) {
-            packer.take_back(parcel);
+    while let Some(batch) = packer.next(now, last) {
+        if let Some(batch) = hand_over(batch) {
+            packer.take_back(batch);
             return false;
         }
     }
@@ -175,14 +175,14 @@ fn hand_over_due(
 }
 
 /// Passes on notices of the hold table. Returns whether none is left.
-fn tell(told: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bool {
-    if told.is_empty() {
+fn send_notices(notices: &mut Vec<HoldNotice>, words: &mpsc::Sender<Vec<HoldNotice>>) -> bool {
+    if notices.is_empty() {
         return true;
     }
-    match words.try_send(std::mem::take(told)) {
+    match words.try_send(std::mem::take(notices)) {
         Ok(()) => true,
         Err(TrySendError::Full(back)) => {
-            *told = back;
+            *notices = back;
             false
         }
         // Nobody receives them any more.
@@ -260,12 +260,12 @@ mod tests {
         /// What is handed over after another millisecond: partitions and calls.
         fn come_by(&mut self) -> Vec<(u32, u64)> {
             self.shared.clock.advance(Span::from_millis(1));
-            let mut parcels = Vec::new();
-            self.flusher.come_by(&self.shared, false, |parcel| {
-                parcels.push((parcel.partition, parcel.hits));
+            let mut batches = Vec::new();
+            self.flusher.come_by(&self.shared, false, |batch| {
+                batches.push((batch.partition, batch.hits));
                 None
             });
-            parcels
+            batches
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_a_pair_that_was_heard_of_goes_within_a_millisecond() {
+    fn a_call_of_a_pair_with_a_notice_is_sent_at_once() {
         let mut bench = Bench::new(1_000);
         let fingerprint = { bench.shared.resources.find("r") }.map(|one| one.fingerprint("acme"));
         let lately = bench.shared.view.lately();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_from_nothing_goes_within_a_millisecond_and_goes_on_so() {
+    fn a_burst_is_sent_within_a_millisecond_from_its_first_call() {
         let mut bench = Bench::new(1_000);
         let acme = partition_of_pair("r", "acme", PARTITIONS);
         for _ in 0..10 {

@@ -62,7 +62,7 @@ pub(super) struct Visit {
     /// How full the fullest buffer was, in thousandths.
     pub(super) filled: usize,
     /// Notices of holds.
-    pub(super) said: usize,
+    pub(super) notice_count: usize,
     /// When a call of a pair near its limit was last made.
     pub(super) near_called: Mono,
     /// When an urgent call was last found.
@@ -110,7 +110,7 @@ impl Pace {
         let gathered = visit.at.since(self.came);
         self.came = visit.at;
         let is_woken = self.is_asleep && visit.is_woken;
-        if 0 < visit.events + visit.said || !visit.is_empty || is_woken {
+        if 0 < visit.events + visit.notice_count || !visit.is_empty || is_woken {
             self.found = visit.at;
             self.is_asleep = false;
         }
@@ -132,7 +132,7 @@ impl Pace {
     fn awake(&self, visit: &Visit, gathered: Span) -> Duration {
         let is_recent = |at: Mono| visit.at.since(at) < PRESSING_FOR;
         let is_near = is_recent(visit.near_called);
-        if 0 < visit.said {
+        if 0 < visit.notice_count {
             // Notices of holds have no large buffers, and callers wait for their results.
             return PAUSE_MIN;
         }
@@ -169,7 +169,7 @@ mod tests {
             at,
             events: 0,
             filled: 0,
-            said: 0,
+            notice_count: 0,
             near_called: Mono::ZERO,
             urgent_at: None,
             is_empty: true,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_urgent_calls_it_comes_by_often_unless_there_are_very_many() {
+    fn the_flusher_looks_often_after_a_few_urgent_calls() {
         // Some calls, however long ago the last ones were.
         assert_eq!(after(1_000, (1, 0), 1_100, true), 100);
         assert_eq!(after(100, (149, 5), 150, true), 100);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_call_of_a_pair_near_its_limit_it_comes_by_often_for_a_while() {
+    fn the_flusher_looks_often_after_a_call_near_its_limit() {
         let mut pace = Pace::new(NOW);
         let mut pause_at = |ms| {
             let at = NOW.plus(Span::from_millis(ms));
@@ -246,11 +246,11 @@ mod tests {
     fn after_a_silence_it_sleeps_until_a_call_wakes_it() {
         let mut pace = Pace::new(NOW);
         let at = |ms| NOW.plus(Span::from_millis(ms));
-        let said = Visit {
-            said: 1,
+        let with_notice = Visit {
+            notice_count: 1,
             ..nothing(at(0))
         };
-        assert_eq!(pace.after(&said), Pause::For(PAUSE_MIN));
+        assert_eq!(pace.after(&with_notice), Pause::For(PAUSE_MIN));
         assert_eq!(pace.after(&nothing(at(19))), Pause::For(PAUSE_MIN * 2));
         // It looks once more before it sleeps for long.
         let first = pace.after(&nothing(at(20)));

@@ -24,7 +24,7 @@ use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::hits::HitKind;
 
-use super::lane::PartitionQueue;
+use super::partition_queue::PartitionQueue;
 use super::urgency::Urgency;
 use crate::batch::calls::{CallBatch, Calls, RefusedSum};
 use crate::clock::Mono;
@@ -58,8 +58,8 @@ pub(crate) struct Packer {
     urgent_at: Option<Mono>,
     /// `None` while the number is unknown: then all entries wait in one queue.
     partitions: Option<u32>,
-    lanes: Vec<PartitionQueue>,
-    next_lane: usize,
+    queues: Vec<PartitionQueue>,
+    next_queue: usize,
     bytes_max: usize,
     /// Bytes in full batches of all queues.
     full_bytes: usize,
@@ -87,8 +87,8 @@ impl Packer {
             waits_since: None,
             urgent_at: None,
             partitions: None,
-            lanes: Vec::new(),
-            next_lane: 0,
+            queues: Vec::new(),
+            next_queue: 0,
             bytes_max,
             full_bytes: 0,
             handed_over_bytes: Arc::default(),
@@ -101,7 +101,7 @@ impl Packer {
             since: Mono::ZERO,
             unguarded: 0,
         };
-        packer.make_lanes(1);
+        packer.make_queues(1);
         packer
     }
 
@@ -174,7 +174,7 @@ impl Packer {
             self.dropped.hits += 1;
             return;
         }
-        let index = self.lane_index(event.resource, event.domain);
+        let index = self.queue_index(event.resource, event.domain);
         let made = now.0.saturating_sub(wall.since(event.at).as_micros());
         let made = Mono(made).max(self.since);
         let unguarded = unguarded || self.is_unguarded(event.resource, index, made);
@@ -221,7 +221,7 @@ impl Packer {
 
     /// Whether nothing waits here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.refused.is_empty() && self.lanes.iter().all(PartitionQueue::is_empty)
+        self.refused.is_empty() && self.queues.iter().all(PartitionQueue::is_empty)
     }
 
     /// Whether no aggregator could have denied the call in time, or denials were ignored. The switches are read now,
@@ -239,7 +239,7 @@ impl Packer {
 
     fn is_at_bound(&self) -> bool {
         let open: usize = if self.partitions.is_none() {
-            self.lanes.first().map_or(0, |lane| lane.open.bytes())
+            self.queues.first().map_or(0, |queue| queue.open.bytes())
         } else {
             // Open batches are bounded by their number.
             0
@@ -249,27 +249,27 @@ impl Packer {
 
     fn put(&mut self, calls: &Calls<'_>, index: usize, is_urgent: bool, now: Mono) {
         let hash = self.hash_of(calls);
-        let Some(lane) = self.lanes.get_mut(index) else {
+        let Some(queue) = self.queues.get_mut(index) else {
             self.dropped.hits += u64::from(calls.calls);
             return;
         };
-        if lane.open.is_empty() {
-            lane.opened = now;
+        if queue.open.is_empty() {
+            queue.opened = now;
         }
-        lane.is_urgent |= is_urgent;
-        if !lane.is_urgent {
+        queue.is_urgent |= is_urgent;
+        if !queue.is_urgent {
             self.waits_since.get_or_insert(now);
         }
         let merges = calls.may_merge();
         if merges
-            && let Some(number) = lane.index.get(&hash)
-            && lane.open.merge(*number, calls)
+            && let Some(number) = queue.index.get(&hash)
+            && queue.open.merge(*number, calls)
         {
             return;
         }
-        let number = lane.open.push(calls);
+        let number = queue.open.push(calls);
         if merges {
-            lane.index.insert(hash, number);
+            queue.index.insert(hash, number);
         }
         self.close_if_full(index);
     }
@@ -300,12 +300,12 @@ impl Packer {
     }
 
     fn put_sum(&mut self, resource: ResourceId, domain: &str, sum: RefusedSum, now: Mono) {
-        let index = self.lane_index(resource, domain);
-        if let Some(lane) = self.lanes.get_mut(index) {
-            if lane.open.is_empty() {
-                lane.opened = now;
+        let index = self.queue_index(resource, domain);
+        if let Some(queue) = self.queues.get_mut(index) {
+            if queue.open.is_empty() {
+                queue.opened = now;
             }
-            lane.open.push_refused(resource, domain, sum);
+            queue.open.push_refused(resource, domain, sum);
             self.close_if_full(index);
         }
     }
@@ -326,7 +326,7 @@ impl Packer {
         hasher.finish()
     }
 
-    fn lane_index(&mut self, resource: ResourceId, domain: &str) -> usize {
+    fn queue_index(&mut self, resource: ResourceId, domain: &str) -> usize {
         let Some(partitions) = self.partitions else {
             return 0;
         };
@@ -346,12 +346,16 @@ impl Packer {
         if self.partitions.is_none() {
             return;
         }
-        let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.open.is_full()) else {
+        let Some(queue) = self
+            .queues
+            .get_mut(index)
+            .filter(|queue| queue.open.is_full())
+        else {
             return;
         };
-        let parcel = lane.close();
-        let bytes = parcel.bytes();
-        lane.full.push_back(parcel);
+        let batch = queue.close();
+        let bytes = batch.bytes();
+        queue.full.push_back(batch);
         self.full_bytes += bytes;
     }
 
@@ -361,34 +365,34 @@ impl Packer {
             return;
         }
         self.partitions = Some(partitions);
-        let old = std::mem::take(&mut self.lanes);
+        let old = std::mem::take(&mut self.queues);
         self.full_bytes = 0;
-        self.make_lanes(partitions);
-        for lane in old {
-            for parcel in lane.full.into_iter().chain([lane.open]) {
-                self.put_again(&parcel, now);
+        self.make_queues(partitions);
+        for queue in old {
+            for batch in queue.full.into_iter().chain([queue.open]) {
+                self.put_again(&batch, now);
             }
         }
         // The entries have waited for long already.
         self.waits_since = Some(Mono::ZERO);
     }
 
-    fn put_again(&mut self, parcel: &CallBatch, now: Mono) {
-        for calls in parcel.entries() {
-            let index = self.lane_index(calls.resource, calls.domain);
+    fn put_again(&mut self, batch: &CallBatch, now: Mono) {
+        for calls in batch.entries() {
+            let index = self.queue_index(calls.resource, calls.domain);
             self.put(&calls, index, false, now);
         }
-        for (resource, domain, sum) in parcel.refused() {
+        for (resource, domain, sum) in batch.refused() {
             self.put_sum(resource, domain, sum, now);
         }
     }
 
-    fn make_lanes(&mut self, count: u32) {
+    fn make_queues(&mut self, count: u32) {
         let bytes = &self.handed_over_bytes;
-        self.lanes = (0..count)
+        self.queues = (0..count)
             .map(|partition| PartitionQueue::new(partition, self.hash.clone(), Arc::clone(bytes)))
             .collect();
-        self.next_lane = 0;
+        self.next_queue = 0;
     }
 
     /// The next batch that should go now; `last` empties everything, however much is in flight.
@@ -404,25 +408,25 @@ impl Packer {
         if refused_are_due || is_over(self.waits_since, self.urgency.relaxed()) {
             // All together, so that the network thread and the aggregator are woken once.
             self.waits_since = None;
-            for lane in &mut self.lanes {
-                lane.is_urgent = !lane.open.is_empty();
+            for queue in &mut self.queues {
+                queue.is_urgent = !queue.open.is_empty();
             }
         }
-        let lanes = self.lanes.len();
-        for step in 0..lanes {
-            let index = (self.next_lane + step) % lanes;
-            let Some(lane) = self.lanes.get_mut(index) else {
+        let queues = self.queues.len();
+        for step in 0..queues {
+            let index = (self.next_queue + step) % queues;
+            let Some(queue) = self.queues.get_mut(index) else {
                 continue;
             };
-            let Some(mut parcel) = lane.next(now, last) else {
+            let Some(mut batch) = queue.next(now, last) else {
                 continue;
             };
-            if parcel.is_full() {
-                self.full_bytes = self.full_bytes.saturating_sub(parcel.bytes());
+            if batch.is_full() {
+                self.full_bytes = self.full_bytes.saturating_sub(batch.bytes());
             }
-            parcel.handed_over(&lane.loads);
-            self.next_lane = index + 1;
-            return Some(parcel);
+            batch.handed_over(&queue.loads);
+            self.next_queue = index + 1;
+            return Some(batch);
         }
         None
     }
@@ -433,20 +437,24 @@ impl Packer {
     }
 
     /// Takes back a batch that could not be handed over.
-    pub(crate) fn take_back(&mut self, mut parcel: CallBatch) {
-        parcel.taken_back();
-        if let Some(lane) = self.lanes.get_mut(parcel.partition as usize) {
-            self.full_bytes += if parcel.is_full() { parcel.bytes() } else { 0 };
-            lane.full.push_front(parcel);
+    pub(crate) fn take_back(&mut self, mut batch: CallBatch) {
+        batch.taken_back();
+        if let Some(queue) = self.queues.get_mut(batch.partition as usize) {
+            self.full_bytes += if batch.is_full() { batch.bytes() } else { 0 };
+            queue.full.push_front(batch);
         }
     }
 
     /// Gives up everything, at the agent's end; it counts as dropped.
     pub(crate) fn give_up(&mut self) {
-        for lane in &mut self.lanes {
-            for parcel in lane.full.drain(..).chain([std::mem::take(&mut lane.open)]) {
-                self.dropped.hits += parcel.hits;
-                self.dropped.refused += parcel.refused_calls;
+        for queue in &mut self.queues {
+            for batch in queue
+                .full
+                .drain(..)
+                .chain([std::mem::take(&mut queue.open)])
+            {
+                self.dropped.hits += batch.hits;
+                self.dropped.refused += batch.refused_calls;
             }
         }
         self.dropped.refused += self.refused.drain().map(|(_, sum)| sum.calls).sum::<u64>();

@@ -1,6 +1,6 @@
 //! Tests of what the packer promises.
 
-use super::super::lane::GATHER;
+use super::super::partition_queue::GATHER;
 use super::*;
 use crate::deny::DenyView;
 use crate::guard::Guard;
@@ -120,7 +120,7 @@ fn hits_of(bytes: &[u8]) -> Vec<Hit<'_>> {
 }
 
 #[test]
-fn hits_of_one_pair_and_instant_are_one_entry_and_bulk_calls_stay_apart() {
+fn equal_hits_of_one_instant_are_one_entry_bulk_calls_are_not() {
     let mut packer = packer(1 << 20);
     packer.set_partitions(1, NOW);
     for event in [
@@ -212,7 +212,7 @@ fn guards(partitions: u32) -> Guards {
     let guard = Guard::default();
     guard.set_partitions(partitions);
     for partition in 0..partitions {
-        guard.hear(
+        guard.note_watermark(
             partition,
             Place::default(),
             true,
@@ -260,12 +260,12 @@ fn calls_are_marked_by_their_own_instant_and_partition() {
 }
 
 #[test]
-fn a_wall_clock_that_is_put_forward_makes_no_call_older_than_the_last_coming_by() {
+fn a_wall_clock_set_forward_ages_no_call_past_the_last_visit() {
     let mut packer = packer(1 << 20);
     packer.set_partitions(1, NOW);
     let news = Guard::default();
     news.set_partitions(1);
-    news.hear(0, Place::default(), true, Span::ZERO, Mono(2));
+    news.note_watermark(0, Place::default(), true, Span::ZERO, Mono(2));
     let ended = Mono(2).plus(Span::from_secs(1));
     let now = ended.plus(Span::from_millis(1));
     let mut is_guarded = |since| {
@@ -303,7 +303,7 @@ fn what_came_before_partitions_were_known_goes_where_it_belongs() {
 }
 
 #[test]
-fn a_busy_lane_gathers_and_a_quiet_one_does_not_wait() {
+fn a_busy_partition_gathers_and_a_quiet_one_does_not_wait() {
     let mut packer = packer(1 << 20);
     packer.set_partitions(1, NOW);
     let mut under_way = Vec::new();
@@ -346,7 +346,7 @@ fn what_is_not_urgent_waits_and_travels_together() {
 }
 
 #[test]
-fn an_urgent_call_goes_at_once_and_takes_along_what_waits_in_its_lane() {
+fn an_urgent_call_flushes_its_partition_queue_at_once() {
     let mut packer = relaxed_packer(1_000, 16);
     let of = |domain: &str| partition_of_pair("r", domain, 16);
     let domains: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
@@ -423,7 +423,7 @@ fn at_the_bound_the_newest_are_dropped_and_counted() {
 }
 
 #[test]
-fn every_parcel_fits_into_a_record() {
+fn every_batch_fits_into_a_record() {
     let mut packer = packer(64 << 20);
     packer.set_partitions(1, NOW);
     for n in 0..3_000u64 {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_quarter_of_the_limit_a_second_becomes_urgent_in_time() {
+    fn a_steady_quarter_of_the_limit_becomes_urgent_in_time() {
         // 10,000 a second: within 3 ms; 500 a second, twice what the level falls by: within 0.1 s.
         let within = |every| {
             let mut kit = Kit::new(Some(1_000), None);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_heard_of_lately_is_urgent() {
+    fn a_pair_with_a_recent_notice_is_urgent() {
         let mut kit = Kit::new(Some(1_000), None);
         let fingerprint = kit.resource.fingerprint("acme");
         let view = Arc::clone(&kit.urgency.view);

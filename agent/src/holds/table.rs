@@ -225,7 +225,7 @@ impl HoldTable {
 
     /// Records a notice about a hold: `less` copies are no longer in use, and the hold is over if `over`.
     #[inline]
-    pub(crate) fn tell(
+    pub(crate) fn note(
         &self,
         ticket: Ticket,
         at: Timestamp,

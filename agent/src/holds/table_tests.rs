@@ -6,7 +6,7 @@ use crate::resource::Resources;
 const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 struct Bench {
-    desk: HoldTable,
+    hold_table: HoldTable,
     resource: Arc<Resource>,
 }
 
@@ -14,7 +14,7 @@ impl Bench {
     fn new(holds_max: usize) -> Self {
         let resources = Resources::new(1, 10);
         Self {
-            desk: HoldTable::new(holds_max),
+            hold_table: HoldTable::new(holds_max),
             resource: resources.get("sandbox").0.expect("room"),
         }
     }
@@ -39,26 +39,26 @@ impl Bench {
             limit,
             at: AT,
         };
-        match self.desk.take(&self.resource, &wanted) {
+        match self.hold_table.take(&self.resource, &wanted) {
             Taken::Copies(ticket, copies) => Some((ticket, copies)),
             Taken::Full => None,
         }
     }
 
     fn give(&self, ticket: Ticket, copies: u32, over: bool) {
-        self.desk
-            .tell(ticket, AT, copies, over, || NoticeKind::Release { copies });
+        self.hold_table
+            .note(ticket, AT, copies, over, || NoticeKind::Release { copies });
     }
 
     fn held(&self, domain: &str) -> u64 {
         let fingerprint = self.resource.fingerprint(domain);
-        self.desk.held(&self.resource, fingerprint, domain)
+        self.hold_table.held(&self.resource, fingerprint, domain)
     }
 
     /// Number and kind of each notice.
     fn sweep(&self) -> Vec<(u64, &'static str)> {
         let mut words = Vec::new();
-        self.desk.sweep(&mut words);
+        self.hold_table.sweep(&mut words);
         let kind = |what: &NoticeKind| match what {
             NoticeKind::Hold { .. } => "hold",
             NoticeKind::Release { .. } => "release",
@@ -88,7 +88,7 @@ fn a_process_takes_no_more_than_a_domain_may_have() {
 }
 
 #[test]
-fn words_come_in_the_order_in_which_they_were_said_whatever_their_shards() {
+fn notices_keep_their_order_across_shards() {
     let bench = Bench::new(1 << 12);
     let mut said = Vec::new();
     let mut last: Option<Ticket> = None;
@@ -106,7 +106,7 @@ fn words_come_in_the_order_in_which_they_were_said_whatever_their_shards() {
 }
 
 #[test]
-fn a_release_is_swept_before_any_hold_that_came_after_it_on_another_thread() {
+fn a_release_is_swept_before_later_holds_of_other_threads() {
     let bench = Arc::new(Bench::new(HOLDS_MAX));
     let (sender, receiver) = std::sync::mpsc::channel::<(Ticket, u64)>();
     const ROUNDS: u64 = 20_000;
@@ -133,7 +133,7 @@ fn a_release_is_swept_before_any_hold_that_came_after_it_on_another_thread() {
     loop {
         let over = taker.is_finished() && giver.is_finished();
         let mut words = Vec::new();
-        bench.desk.sweep(&mut words);
+        bench.hold_table.sweep(&mut words);
         numbers += words.len();
         orders.extend(words.iter().map(|word| word.order));
         if over && words.is_empty() {
@@ -148,12 +148,12 @@ fn a_release_is_swept_before_any_hold_that_came_after_it_on_another_thread() {
 }
 
 #[test]
-fn beyond_the_bound_holds_are_granted_and_counted_and_recorded_ones_always_end() {
+fn beyond_the_bound_holds_are_granted_and_counted() {
     let bench = Bench::new(1);
     let first = bench.take("acme", 1, None).expect("on record");
     let second = bench.take("acme", 1, None).expect("granted all the same");
     assert_ne!(first.number, 0);
-    assert_eq!((second.number, bench.desk.unrecorded()), (0, 1));
+    assert_eq!((second.number, bench.hold_table.unrecorded()), (0, 1));
     assert_eq!(bench.held("acme"), 2);
     bench.give(second, 1, true);
     bench.give(first, 1, true);
@@ -166,14 +166,14 @@ fn beyond_the_bound_holds_are_granted_and_counted_and_recorded_ones_always_end()
 }
 
 #[test]
-fn while_nobody_sweeps_words_are_bounded_and_releases_are_kept() {
+fn without_sweeps_notices_are_bounded_and_releases_kept() {
     let bench = Bench::new(HOLDS_MAX);
     let held = bench.take("acme", 1, None).expect("on record");
     for _ in 0..WORDS_MAX {
         let ticket = bench.take("acme", 1, None).expect("granted");
         bench.give(ticket, 1, true);
     }
-    assert!(0 < bench.desk.unrecorded());
+    assert!(0 < bench.hold_table.unrecorded());
     bench.give(held, 1, true);
     let words = bench.sweep();
     assert_eq!(words.last(), Some(&(held.number, "release")));
@@ -190,17 +190,17 @@ fn pairs_that_are_idle_make_room_for_others() {
         bench.sweep();
     }
     let pairs: usize = bench
-        .desk
+        .hold_table
         .shards
         .iter()
         .map(|shard| shard.lock().pairs.len())
         .sum();
     assert!(pairs <= SHARDS * PAIRS_MIN, "{pairs}");
-    assert_eq!(bench.desk.unrecorded(), 0);
+    assert_eq!(bench.hold_table.unrecorded(), 0);
 }
 
 #[test]
-fn as_many_holds_as_may_be_are_recorded_whatever_their_domains_and_shards() {
+fn the_bound_on_holds_is_the_same_for_all_domains_and_shards() {
     const MAX: usize = 64;
     let bench = Bench::new(MAX);
     let scattered: Vec<String> = (0..2 * MAX).map(|n| format!("d{n}")).collect();
@@ -217,15 +217,15 @@ fn as_many_holds_as_may_be_are_recorded_whatever_their_domains_and_shards() {
         assert_eq!(bench.take(&fit[MAX - 1], 1, Some(1)), None, "it is summed");
         let more: Vec<Ticket> = beyond.iter().map(take).collect();
         unrecorded += MAX as u64;
-        assert_eq!(bench.desk.unrecorded(), unrecorded);
-        let shards = bench.desk.shards.iter();
+        assert_eq!(bench.hold_table.unrecorded(), unrecorded);
+        let shards = bench.hold_table.shards.iter();
         let pairs: usize = shards.map(|shard| shard.lock().pairs.len()).sum();
         assert!(pairs <= MAX + SHARDS * PAIRS_MIN, "{pairs}");
         for ticket in held.into_iter().chain(more) {
             bench.give(ticket, 1, true);
         }
         bench.sweep();
-        assert_eq!(bench.desk.pairs_beyond.load(Ordering::Relaxed), 0);
+        assert_eq!(bench.hold_table.pairs_beyond.load(Ordering::Relaxed), 0);
     }
 }
 
@@ -235,20 +235,20 @@ fn a_pair_that_is_refused_takes_no_room_beyond_the_bound() {
     for n in 0..10_000 {
         assert_eq!(bench.take(&format!("d{n}"), 1, Some(0)), None);
     }
-    let shards = bench.desk.shards.iter();
+    let shards = bench.hold_table.shards.iter();
     let most = shards.map(|shard| shard.lock().pairs.len()).max();
     assert_eq!(most, Some(PAIRS_MIN));
 }
 
 #[test]
-fn after_the_end_nothing_is_recorded_and_nobody_waits() {
+fn after_the_end_nothing_is_recorded_and_no_caller_waits() {
     let bench = Bench::new(1 << 10);
     let ticket = bench.take("acme", 2, None).expect("granted");
     let (answer, mut word) = tokio::sync::oneshot::channel();
-    bench.desk.tell(ticket, AT, 0, false, || {
+    bench.hold_table.note(ticket, AT, 0, false, || {
         NoticeKind::Seldom(Box::new(RareNotice::Watch { answer }))
     });
-    bench.desk.close();
+    bench.hold_table.close();
     assert!(word.try_recv().is_err());
     bench.give(ticket, 2, true);
     assert_eq!(bench.sweep(), []);

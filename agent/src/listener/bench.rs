@@ -129,8 +129,8 @@ impl ListenerBench {
     }
 
     /// Answers the open ask: valid at the publisher's sequences, ruled up to an offset.
-    pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
-        self.snapshot_part(peer, ruled, told, false);
+    pub(super) fn snapshot(&mut self, peer: usize, ruled: u64, notices: &[StatementNotice]) {
+        self.snapshot_part(peer, ruled, notices, false);
     }
 
     /// One part of the answer to the open ask.
@@ -138,7 +138,7 @@ impl ListenerBench {
         &mut self,
         peer: usize,
         ruled: u64,
-        told: &[StatementNotice],
+        notices: &[StatementNotice],
         more: bool,
     ) {
         let (control, sequence) = self.sequences[peer];
@@ -150,13 +150,13 @@ impl ListenerBench {
             more,
             instance: Self::instance(peer),
             clock: self.clock(),
-            evidence: evidence(self.log, ruled),
+            evidence: watermarks(self.log, ruled),
             control_sequence: control,
             topics: vec![TopicSnapshot {
                 resource: "r".into(),
                 sequence,
                 public: self.public.clone(),
-                told: told.to_vec(),
+                told: notices.to_vec(),
             }],
         };
         self.listener
@@ -167,8 +167,8 @@ impl ListenerBench {
         &mut self,
         peer: usize,
         resource: &str,
-        evidence: Vec<Watermark>,
-        told: &[StatementNotice],
+        watermarks: Vec<Watermark>,
+        notices: &[StatementNotice],
     ) -> Frame {
         let (control, of_resource) = &mut self.sequences[peer];
         let sequence = if resource.is_empty() {
@@ -183,8 +183,8 @@ impl ListenerBench {
             sequence,
             sent,
             resource: resource.into(),
-            evidence,
-            told: told.to_vec(),
+            evidence: watermarks,
+            told: notices.to_vec(),
         }
     }
 
@@ -201,20 +201,20 @@ impl ListenerBench {
     }
 
     /// A frame of the resource's topic that arrives at once.
-    pub(super) fn frame(&mut self, peer: usize, ruled: u64, told: &[StatementNotice]) {
-        let frame = self.next_frame(peer, "r", evidence(self.log, ruled), told);
+    pub(super) fn frame(&mut self, peer: usize, ruled: u64, notices: &[StatementNotice]) {
+        let frame = self.next_frame(peer, "r", watermarks(self.log, ruled), notices);
         self.hear(peer, &frame);
     }
 
     pub(super) fn heartbeat(&mut self, peer: usize, ruled: u64) {
-        let frame = self.next_frame(peer, "", evidence(self.log, ruled), &[]);
+        let frame = self.next_frame(peer, "", watermarks(self.log, ruled), &[]);
         self.hear(peer, &frame);
     }
 
     /// Loses a frame of a publisher, so that the listener asks; the publisher answers with these
     /// limits.
     pub(super) fn ask_again(&mut self, peer: usize, ruled: u64, public: Public) {
-        let _lost = self.next_frame(peer, "r", evidence(self.log, ruled), &[]);
+        let _lost = self.next_frame(peer, "r", watermarks(self.log, ruled), &[]);
         self.frame(peer, ruled, &[]);
         self.public = public;
         self.snapshot(peer, ruled, &[]);
@@ -244,7 +244,7 @@ impl ListenerBench {
     }
 }
 
-pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Watermark> {
+pub(super) fn watermarks(log: LogId, ruled: u64) -> Vec<Watermark> {
     (0..PARTITIONS)
         .map(|partition| Watermark {
             partition,
@@ -256,11 +256,11 @@ pub(super) fn evidence(log: LogId, ruled: u64) -> Vec<Watermark> {
         .collect()
 }
 
-pub(super) fn told(domain: &str, offset: u64, remaining: Option<Span>) -> StatementNotice {
-    told_in(1, domain, offset, remaining)
+pub(super) fn stated(domain: &str, offset: u64, remaining: Option<Span>) -> StatementNotice {
+    stated_in(1, domain, offset, remaining)
 }
 
-pub(super) fn told_in(
+pub(super) fn stated_in(
     generation: u32,
     domain: &str,
     offset: u64,
@@ -293,5 +293,5 @@ pub(super) fn told_in(
 }
 
 pub(super) fn denied(domain: &str, offset: u64) -> StatementNotice {
-    told(domain, offset, Some(second(30)))
+    stated(domain, offset, Some(second(30)))
 }

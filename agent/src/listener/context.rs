@@ -17,7 +17,7 @@ use crate::stats::Counters;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerAct {
     /// Send this over the link of an aggregator.
-    Say { peer: usize, message: Bytes },
+    Send { peer: usize, message: Bytes },
     /// Reopen the link of an aggregator.
     ReopenLink { peer: usize },
     /// Reopen the feed of an aggregator: at one of these addresses, with these topics.

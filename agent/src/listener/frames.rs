@@ -59,26 +59,27 @@ impl Listener {
             peer.take_heartbeat(frame.sequence, frame.sent);
             peer.take_ruled(&frame.evidence);
         }
-        let heard = peer.run(key).heard(frame.sequence, now);
+        let effect = peer.run(key).note_frame(frame.sequence, now);
         let late = peer.delay.late(frame.sent, now);
-        let anew = self.logs_anew(&frame.evidence);
+        let recreated = self.recreated_logs(&frame.evidence);
         let foreign = self.note_logs(&frame.evidence, now);
         self.take_watermarks(&frame.evidence, &foreign, late, now);
         if let Some(resource) = &resource {
-            for told in frame
+            for notice in frame
                 .told
                 .iter()
-                .filter(|told| !foreign.contains(&told.partition))
+                .filter(|notice| !foreign.contains(&notice.partition))
             {
-                let settled = self.ledger.ruled(key, told.partition);
-                self.take_told(index, resource, told, late, settled, now);
+                let settled = self.ledger.ruled(key, notice.partition);
+                self.take_statement(index, resource, notice, late, settled, now);
             }
         }
-        match heard {
+        match effect {
             RunHeard::Continues => {
-                let unheard = self.ask_of_unstated(index, resource.as_deref(), &frame, &anew, now);
-                let foreign = &foreign | &unheard;
-                self.take_evidence(key, &frame.evidence, &foreign, late, now);
+                let not_stated =
+                    self.ask_of_unstated(index, resource.as_deref(), &frame, &recreated, now);
+                let foreign = &foreign | &not_stated;
+                self.advance_topic(key, &frame.evidence, &foreign, late, now);
             }
             RunHeard::Gap => {
                 Counters::add(&self.around.counters.gaps, 1);
@@ -131,13 +132,13 @@ impl Listener {
         index: usize,
         resource: Option<&Resource>,
         frame: &Frame,
-        anew: &HashSet<u32>,
+        recreated: &HashSet<u32>,
         now: Mono,
     ) -> HashSet<u32> {
         let (Some(peer), Some(resource)) = (self.peers.get_mut(index), resource) else {
             return HashSet::new();
         };
-        let unstated = peer.unstated(resource.id, &frame.evidence, anew);
+        let unstated = peer.unstated(resource.id, &frame.evidence, recreated);
         if !unstated.is_empty() && peer.wanted.insert(resource.id) && peer.ask.is_none() {
             // If many partitions are taken over, they come one after the other.
             peer.next_ask = peer.next_ask.max(now.plus(super::ASK_AGAIN));
@@ -153,19 +154,19 @@ impl Listener {
     }
 
     /// Partitions with a new log that no message has named before.
-    fn logs_anew(&self, evidence: &[Watermark]) -> HashSet<u32> {
+    fn recreated_logs(&self, watermarks: &[Watermark]) -> HashSet<u32> {
         let is_anew = |one: &&Watermark| {
             let known = self.ledger.log_of(one.partition);
             known.is_some_and(|known| known != one.log)
         };
-        let anew = evidence.iter().filter(is_anew);
-        anew.map(|one| one.partition).collect()
+        let recreated = watermarks.iter().filter(is_anew);
+        recreated.map(|one| one.partition).collect()
     }
 
     /// Records the logs of watermarks. Returns the partitions whose log belongs to another fleet.
-    pub(super) fn note_logs(&mut self, evidence: &[Watermark], now: Mono) -> HashSet<u32> {
+    pub(super) fn note_logs(&mut self, watermarks: &[Watermark], now: Mono) -> HashSet<u32> {
         let mut foreign = HashSet::new();
-        for one in evidence {
+        for one in watermarks {
             match self.ledger.log(one, now) {
                 LogNews::Same => {}
                 LogNews::Anew(generation) => {
@@ -173,7 +174,7 @@ impl Listener {
                     self.deny.void(one.partition, generation);
                     self.near.void_partition(one.partition);
                     self.bans_asked.clear();
-                    if self.taught.give_up(one.partition) {
+                    if self.cached_limits.give_up(one.partition) {
                         self.forget_versions();
                     }
                     // While the log was not followed, the agent ignored statements about it.
@@ -192,32 +193,32 @@ impl Listener {
     /// aggregator is there to announce denials.
     pub(super) fn take_watermarks(
         &self,
-        evidence: &[Watermark],
+        watermarks: &[Watermark],
         foreign: &HashSet<u32>,
         late: Span,
         now: Mono,
     ) {
-        for one in evidence {
+        for one in watermarks {
             if !foreign.contains(&one.partition) {
                 let watermark = Place::of_record(one.log, one.ruled);
                 let guard = &self.around.sight.guard;
-                guard.hear(one.partition, watermark, one.current, late, now);
+                guard.note_watermark(one.partition, watermark, one.current, late, now);
             }
         }
     }
 
     /// Applies watermarks of a topic without a gap.
-    pub(super) fn take_evidence(
+    pub(super) fn advance_topic(
         &mut self,
         key: TopicKey,
-        evidence: &[Watermark],
+        watermarks: &[Watermark],
         foreign: &HashSet<u32>,
         late: Span,
         now: Mono,
     ) {
         let lease = self.lease_of(key);
         let mut news = false;
-        for one in evidence {
+        for one in watermarks {
             if one.partition < self.partitions && !foreign.contains(&one.partition) {
                 news |= self.ledger.advance(key, one, lease, late, now);
             }
@@ -237,24 +238,24 @@ impl Listener {
     }
 
     /// Drops watermarks of partitions that do not exist, because the sender chooses the numbers.
-    pub(super) fn drop_unknown_partitions(&self, evidence: &mut Vec<Watermark>) {
-        let before = evidence.len();
-        evidence.retain(|one| one.partition < self.partitions);
-        let dropped = (before - evidence.len()) as u64;
+    pub(super) fn drop_unknown_partitions(&self, watermarks: &mut Vec<Watermark>) {
+        let before = watermarks.len();
+        watermarks.retain(|one| one.partition < self.partitions);
+        let dropped = (before - watermarks.len()) as u64;
         Counters::add(&self.around.counters.statements_ignored, dropped);
     }
 
     /// Applies a statement. Returns the fingerprint of its scope, unless there was no room for it.
-    pub(super) fn take_told(
+    pub(super) fn take_statement(
         &mut self,
         index: usize,
         resource: &Arc<Resource>,
-        told: &StatementNotice,
+        notice: &StatementNotice,
         late: Span,
         settled: Option<Place>,
         now: Mono,
     ) -> Option<u64> {
-        let statement = &told.statement;
+        let statement = &notice.statement;
         let (domain, is_group) = match &statement.scope {
             Scope::Pair(domain) => (domain.as_ref(), false),
             Scope::Resource => (EVERYBODY, false),
@@ -262,41 +263,43 @@ impl Listener {
         };
         let void = self
             .ledger
-            .generation(told.partition)
+            .generation(notice.partition)
             .is_some_and(|known| statement.place.generation < known);
-        if void || self.partitions <= told.partition {
+        if void || self.partitions <= notice.partition {
             Counters::add(&self.around.counters.statements_ignored, 1);
             return None;
         }
-        let said = match statement.says {
+        let change = match statement.says {
             Says::Denied(denial) => {
-                let at = (told.partition, statement.place);
+                let at = (notice.partition, statement.place);
                 self.refresh_if_stale(index, resource, at, &denial, now);
                 // A ban contains nothing about limits.
                 let is_limit = denial.cause != Cause::Banned && !resource.is_of_copies();
                 if is_limit && matches!(statement.scope, Scope::Pair(_)) {
-                    let said = (denial.version, denial.most);
-                    self.around.mosts.remember(resource, domain, said, now);
+                    let change = (denial.version, denial.most);
+                    self.around.mosts.remember(resource, domain, change, now);
                 }
-                ScopeSays::Denied(Self::until(told.remaining, late, now), denial)
+                ScopeSays::Denied(Self::until(notice.remaining, late, now), denial)
             }
             Says::Open => ScopeSays::Open,
         };
-        let lease = self.ledger.lease(TopicKey::Of(resource.id), told.partition);
+        let lease = self
+            .ledger
+            .lease(TopicKey::Of(resource.id), notice.partition);
         let word = ScopeNotice {
             resource,
             domain,
             is_group,
-            partition: told.partition,
+            partition: notice.partition,
             place: statement.place,
-            said,
+            change,
             lease: &lease,
             settled,
         };
         let taken = self.deny.take(&word, now);
         let fingerprint = word.fingerprint();
         let code = Code {
-            partition: told.partition,
+            partition: notice.partition,
             place: statement.place,
         };
         self.note_outcome(taken, resource, (domain, is_group), code, now);
@@ -316,11 +319,11 @@ impl Listener {
         match taken {
             StatementOutcome::Denied => {
                 Counters::add(&counters.denials_taken, 1);
-                self.tell(resource, scope, code, Change::Denied, now);
+                self.call_back(resource, scope, code, Change::Denied, now);
             }
             StatementOutcome::Lifted => {
                 Counters::add(&counters.lifts_taken, 1);
-                self.tell(resource, scope, code, Change::Opened, now);
+                self.call_back(resource, scope, code, Change::Opened, now);
             }
             StatementOutcome::Known => Counters::add(&counters.statements_known, 1),
             StatementOutcome::NoRoom => Counters::add(&counters.denials_without_room, 1),
@@ -383,7 +386,7 @@ impl Listener {
         }
     }
 
-    pub(super) fn tell(
+    pub(super) fn call_back(
         &self,
         resource: &Resource,
         (name, is_group): (&str, bool),
@@ -394,7 +397,7 @@ impl Listener {
         let Some(on_heard) = &self.around.on_heard else {
             return;
         };
-        let heard = Heard {
+        let event = Heard {
             resource: &resource.name,
             domain: (!is_group && name != EVERYBODY).then_some(name),
             group: is_group.then_some(name),
@@ -402,7 +405,7 @@ impl Listener {
             change,
             at: self.around.clock.instant(now),
         };
-        callback::call(&self.around.counters, "on_heard", || (on_heard.0)(&heard));
+        callback::call(&self.around.counters, "on_heard", || (on_heard.0)(&event));
     }
 
     pub(super) fn resource(&self, id: ResourceId) -> Option<Arc<Resource>> {

@@ -60,14 +60,14 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Records a partition's log.
-    pub(crate) fn log(&mut self, evidence: &Watermark, now: Mono) -> LogNews {
-        let found = evidence.log;
-        let Some((log, heard)) = self.logs.get_mut(&evidence.partition) else {
-            self.logs.insert(evidence.partition, (found, now));
+    pub(crate) fn log(&mut self, watermark: &Watermark, now: Mono) -> LogNews {
+        let found = watermark.log;
+        let Some((log, last_stated)) = self.logs.get_mut(&watermark.partition) else {
+            self.logs.insert(watermark.partition, (found, now));
             return LogNews::Same;
         };
         if *log == found {
-            *heard = now;
+            *last_stated = now;
             return LogNews::Same;
         }
         let patience = match found.generation.cmp(&log.generation) {
@@ -77,7 +77,7 @@ impl Ledger {
             // holds any more.
             Ordering::Less => LEASE,
         };
-        if now.since(*heard) < patience {
+        if now.since(*last_stated) < patience {
             return LogNews::Foreign;
         }
         // Statements of the old log are void, even if its generation is not lower.
@@ -86,11 +86,11 @@ impl Ledger {
         } else {
             u32::MAX
         };
-        (*log, *heard) = (found, now);
+        (*log, *last_stated) = (found, now);
         let of_it = self
             .known
             .iter_mut()
-            .filter(|((_, partition), _)| *partition == evidence.partition);
+            .filter(|((_, partition), _)| *partition == watermark.partition);
         for (_, known) in of_it {
             known.ruled = None;
             known.lease.renew(Mono::ZERO);
@@ -113,13 +113,13 @@ impl Ledger {
     pub(crate) fn advance(
         &mut self,
         topic: TopicKey,
-        evidence: &Watermark,
+        watermarks: &Watermark,
         lease: Span,
         late: Span,
         now: Mono,
     ) -> bool {
-        let place = Place::of_record(evidence.log, evidence.ruled);
-        let known = self.known.entry((topic, evidence.partition)).or_default();
+        let place = Place::of_record(watermarks.log, watermarks.ruled);
+        let known = self.known.entry((topic, watermarks.partition)).or_default();
         if known.ruled.is_some_and(|ruled| place <= ruled) {
             return false;
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_generation_voids_and_an_old_one_is_not_heard() {
+    fn a_new_generation_voids_and_an_old_one_is_ignored() {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.log(&evidence(2, 1, 0), NOW), LogNews::Same);
         assert_eq!(ledger.log(&evidence(1, 9, 0), NOW), LogNews::Foreign);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_the_same_generation_is_taken_when_the_old_one_is_gone() {
+    fn a_new_log_of_the_same_generation_replaces_a_lost_one() {
         let mut ledger = Ledger::default();
         ledger.log(&evidence(1, 1, 0), NOW);
         assert_eq!(

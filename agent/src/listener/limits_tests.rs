@@ -21,7 +21,7 @@ fn a_newer_version_in_a_statement_asks_for_the_limits() {
 }
 
 #[test]
-fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
+fn a_ban_where_denials_are_ignored_asks_for_the_limits() {
     let mut bench = ListenerBench::joined(1);
     let ignored = Public {
         version: 9,
@@ -43,7 +43,7 @@ fn a_ban_where_denials_are_said_to_be_ignored_asks_for_the_limits() {
 }
 
 #[test]
-fn limits_that_refused_somebody_are_asked_for_again_now_and_then() {
+fn limits_that_refused_a_call_are_refreshed_now_and_then() {
     let mut bench = ListenerBench::joined(2);
     let doubt = |bench: &ListenerBench| {
         let resources = &bench.listener.around.resources;
@@ -100,7 +100,7 @@ fn is_refused(bench: &ListenerBench) -> bool {
 }
 
 #[test]
-fn limits_do_not_outlive_the_log_that_they_were_taught_with() {
+fn limits_do_not_outlive_the_log_of_their_snapshot() {
     let mut bench = ListenerBench::joined(1);
     bench.ask_again(0, 12, limits(5, true));
     assert!(is_refused(&bench));

@@ -15,6 +15,7 @@
 
 #[cfg(test)]
 mod bench;
+mod cached_limits;
 mod context;
 mod delay;
 mod doubts;
@@ -26,7 +27,6 @@ mod notices;
 mod peer;
 mod run;
 mod snapshots;
-mod taught;
 #[cfg(test)]
 mod tests;
 
@@ -46,10 +46,10 @@ use crate::clock::Mono;
 use crate::deny::{DenyList, NearList};
 use crate::resource::{Resource, ResourceId};
 use crate::stats::Counters;
+use cached_limits::CachedLimits;
 pub(crate) use context::{ListenerAct, ListenerContext};
 use ledger::{Ledger, TopicKey};
 use peer::{Ask, FeedState, OpenQuestion, Peer};
-use taught::CachedLimits;
 
 /// The key of topic names if the fleet has no key.
 const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
@@ -83,7 +83,7 @@ pub(crate) struct Listener {
     deny: DenyList,
     near: NearList,
     ledger: Ledger,
-    taught: CachedLimits,
+    cached_limits: CachedLimits,
     peers: Vec<Peer>,
     partitions: u32,
     last_nonce: u64,
@@ -121,7 +121,7 @@ impl Listener {
             deny,
             near,
             ledger: Ledger::default(),
-            taught: CachedLimits::default(),
+            cached_limits: CachedLimits::default(),
             peers: (0..peers).map(|_| Peer::new()).collect(),
             partitions: 0,
             last_nonce: nonce,
@@ -336,7 +336,7 @@ impl Listener {
         };
         hello.encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(ListenerAct::Say {
+        self.acts.push(ListenerAct::Send {
             peer: index,
             message,
         });
@@ -384,7 +384,7 @@ impl Listener {
             return;
         };
         if let Some(ask) = &peer.ask
-            && ASK_PATIENCE <= now.since(ask.heard)
+            && ASK_PATIENCE <= now.since(ask.last_part)
         {
             peer.ask_came_to_nothing();
         }
@@ -408,7 +408,7 @@ impl Listener {
         };
         peer.ask = Some(Ask {
             asked,
-            heard: now,
+            last_part: now,
             parts: 0,
             resources: known.iter().map(|one| one.id).collect(),
             listed: std::collections::HashSet::new(),
@@ -421,7 +421,7 @@ impl Listener {
         }
         .encode(&mut self.writer);
         let message = Bytes::copy_from_slice(self.writer.as_slice());
-        self.acts.push(ListenerAct::Say {
+        self.acts.push(ListenerAct::Send {
             peer: index,
             message,
         });
@@ -435,7 +435,7 @@ impl Listener {
         }
     }
 
-    /// From now on limits of any version are accepted: see [`taught`].
+    /// From now on limits of any version are accepted: see [`cached_limits`].
     fn forget_versions(&self) {
         let all = self.around.resources.all();
         all.iter().for_each(|one| one.forget_version());
@@ -449,7 +449,7 @@ impl Listener {
             // Pairs are in other partitions now, so no earlier statement can be confirmed.
             self.deny.void_all();
             self.ledger.end_all();
-            self.taught.give_up_all();
+            self.cached_limits.give_up_all();
             self.forget_versions();
             self.bans_asked.clear();
             self.peers.iter_mut().for_each(Peer::interrupt);

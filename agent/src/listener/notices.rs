@@ -141,7 +141,7 @@ mod tests {
     use tollgate_shared::wire::Writer;
     use tollgate_shared::wire::statement::Cause;
 
-    use super::super::bench::{ListenerBench, told};
+    use super::super::bench::{ListenerBench, stated};
     use super::*;
     use crate::deny::Taking;
     use crate::heard::OnNear;
@@ -197,7 +197,7 @@ mod tests {
             let text = format!("{} {}", near.domain(), near.remaining());
             calls.lock().unwrap().push(text);
         })));
-        bench.frame(0, 12, &[told("banned", 11, Some(Span::from_secs(600)))]);
+        bench.frame(0, 12, &[stated("banned", 11, Some(Span::from_secs(600)))]);
         hear(&mut bench, &frame(3, &["acme"]));
         hear(&mut bench, &frame(4, &["acme", "globex"]));
         hear(&mut bench, &frame(4, &["initech"]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_end_with_the_feed_that_told_them() {
+    fn notices_end_with_their_feed() {
         let mut bench = ListenerBench::joined(1);
         hear(&mut bench, &frame(3, &["acme"]));
         bench.listener.feed_down(0);

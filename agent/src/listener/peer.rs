@@ -34,7 +34,7 @@ pub(super) struct OpenQuestion {
 pub(super) struct Ask {
     pub(super) asked: OpenQuestion,
     /// When its last part arrived, or when it was sent.
-    pub(super) heard: Mono,
+    pub(super) last_part: Mono,
     /// How many parts have arrived.
     pub(super) parts: u32,
     pub(super) resources: HashSet<ResourceId>,
@@ -154,8 +154,8 @@ impl Peer {
     }
 
     /// A snapshot has stated what is in force for a resource in these partitions.
-    pub(super) fn has_stated(&mut self, resource: ResourceId, evidence: &[Watermark]) {
-        let logs = evidence
+    pub(super) fn has_stated(&mut self, resource: ResourceId, watermarks: &[Watermark]) {
+        let logs = watermarks
             .iter()
             .map(|one| (one.partition, one.log))
             .collect();
@@ -167,19 +167,19 @@ impl Peer {
     /// The aggregator rules them only since its snapshot. It announces what is in force in them as soon as it rules
     /// them, but not what was lifted while no aggregator ruled them. The same holds if another log has replaced the
     /// one of the snapshot, because other aggregators may have ruled the new log, and lifted denials since. The
-    /// exception are partitions in `anew`, whose new log no aggregator has named before.
+    /// exception are partitions in `recreated`, whose new log no aggregator has named before.
     pub(super) fn unstated(
         &mut self,
         resource: ResourceId,
-        evidence: &[Watermark],
-        anew: &HashSet<u32>,
+        watermarks: &[Watermark],
+        recreated: &HashSet<u32>,
     ) -> HashSet<u32> {
         let mut unstated = HashSet::new();
         let stated = self.stated.entry(resource).or_default();
-        for one in evidence {
+        for one in watermarks {
             match stated.get_mut(&one.partition) {
                 Some(log) if *log == one.log => {}
-                Some(log) if anew.contains(&one.partition) => *log = one.log,
+                Some(log) if recreated.contains(&one.partition) => *log = one.log,
                 Some(_) | None => drop(unstated.insert(one.partition)),
             }
         }
@@ -188,8 +188,8 @@ impl Peer {
 
     /// A heartbeat lists all partitions that the aggregator rules. For any others it will have to state again what is
     /// in force.
-    pub(super) fn take_ruled(&mut self, evidence: &[Watermark]) {
-        let ruled = || evidence.iter().map(|one| one.partition);
+    pub(super) fn take_ruled(&mut self, watermarks: &[Watermark]) {
+        let ruled = || watermarks.iter().map(|one| one.partition);
         let known = self.ruled.iter().flatten().copied();
         if self.ruled.is_some() && ruled().eq(known) {
             return;
@@ -217,7 +217,7 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bench::{ListenerBench, second, told};
+    use super::super::bench::{ListenerBench, second, stated};
     use super::*;
 
     #[test]
@@ -234,11 +234,11 @@ mod tests {
         assert_eq!(peer.silence, SILENCE_MIN);
     }
     #[test]
-    fn who_takes_a_partition_over_is_asked_once_what_was_lifted_while_nobody_ruled_it() {
+    fn a_new_ruling_aggregator_is_asked_once_for_missed_lifts() {
         let mut bench = ListenerBench::joined(2);
         let rules_nothing = bench.next_frame(1, "", Vec::new(), &[]);
         bench.hear(1, &rules_nothing);
-        let long = |domain, offset| told(domain, offset, Some(second(600)));
+        let long = |domain, offset| stated(domain, offset, Some(second(600)));
         bench.frame(0, 12, &[long("acme", 11)]);
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
@@ -255,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_says_nothing_of_what_it_denied_is_asked_about_once() {
+    fn a_topic_that_is_silent_about_its_denials_is_asked_once() {
         let mut bench = ListenerBench::joined(1);
-        bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
+        bench.frame(0, 12, &[stated("acme", 11, Some(second(600)))]);
         // The last denial is lifted, and nothing follows on the topic.
-        let _lost = bench.next_frame(0, "r", Vec::new(), &[told("acme", 13, None)]);
+        let _lost = bench.next_frame(0, "r", Vec::new(), &[stated("acme", 13, None)]);
         let waits = |bench: &mut ListenerBench, times: u64| {
             for ruled in 0..times {
                 bench.listener.link_alive(0, bench.now);
@@ -273,7 +273,7 @@ mod tests {
         assert!(bench.asked(0).is_some());
         assert!(bench.refused("acme").is_some());
         // It answers that the denial is still in force, and that it has sent frames since the last one received.
-        let still = [told("acme", 11, Some(second(600)))];
+        let still = [stated("acme", 11, Some(second(600)))];
         bench.snapshot(0, 12, &still);
         waits(&mut bench, 4);
         bench.snapshot(0, 12, &still);
@@ -294,8 +294,8 @@ mod tests {
         let beat = |bench: &mut ListenerBench, times: u64, partitions: u32| {
             for ruled in 0..times {
                 bench.advance(Span::from_millis(250));
-                let evidence = super::super::bench::evidence(bench.log, 14 + ruled);
-                let ruled = evidence
+                let watermarks = super::super::bench::watermarks(bench.log, 14 + ruled);
+                let ruled = watermarks
                     .into_iter()
                     .filter(|one| one.partition < partitions);
                 let frame = bench.next_frame(1, "", ruled.collect(), &[]);
@@ -303,7 +303,7 @@ mod tests {
             }
         };
         // The first announces it, and goes; the second rules none of its partitions, and has nothing to announce.
-        bench.frame(0, 12, &[told("acme", 11, Some(second(600)))]);
+        bench.frame(0, 12, &[stated("acme", 11, Some(second(600)))]);
         bench.listener.feed_down(0);
         bench.listener.link_down(0);
         beat(&mut bench, 9, 0);

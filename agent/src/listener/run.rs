@@ -36,9 +36,9 @@ pub(crate) struct Run {
     span: Option<(u64, u64)>,
     joined: bool,
     /// When the last frame arrived, or the run was joined.
-    heard: Mono,
+    last_frame: Mono,
     /// The listener has asked since the topic fell silent.
-    doubted: bool,
+    is_doubtful: bool,
 }
 
 impl Run {
@@ -47,7 +47,7 @@ impl Run {
     }
 
     pub(crate) fn frame(&mut self, sequence: u64) -> FrameEffect {
-        self.doubted = false;
+        self.is_doubtful = false;
         match self.span {
             Some((_, last)) if sequence <= last => FrameEffect::Again,
             Some((first, last)) if sequence == last.saturating_add(1) => {
@@ -80,7 +80,7 @@ impl Run {
             Some((first, _)) if sequence.saturating_add(1) < first => return self.joined,
             Some((first, last)) => {
                 // The publisher has sent frames that did not arrive.
-                self.doubted &= sequence <= last;
+                self.is_doubtful &= sequence <= last;
                 self.span = Some((first, last.max(sequence)));
             }
             None => self.span = Some((sequence.saturating_add(1), sequence)),
@@ -90,25 +90,25 @@ impl Run {
     }
 
     /// A frame arrived now.
-    pub(crate) fn heard(&mut self, sequence: u64, now: Mono) -> FrameEffect {
+    pub(crate) fn note_frame(&mut self, sequence: u64, now: Mono) -> FrameEffect {
         self.came(now);
         self.frame(sequence)
     }
 
     /// Something of the topic arrived now: a frame, or the snapshot that joins it.
     pub(crate) fn came(&mut self, now: Mono) {
-        self.heard = now;
+        self.last_frame = now;
     }
 
     /// The topic's silence may be doubted again.
     pub(crate) fn trust(&mut self) {
-        self.doubted = false;
+        self.is_doubtful = false;
     }
 
     /// Whether nothing has followed for this long: true once, until something follows.
     pub(crate) fn falls_silent(&mut self, silence: Span, now: Mono) -> bool {
-        let falls = self.joined && !self.doubted && silence <= now.since(self.heard);
-        self.doubted |= falls;
+        let falls = self.joined && !self.is_doubtful && silence <= now.since(self.last_frame);
+        self.is_doubtful |= falls;
         falls
     }
 

@@ -124,7 +124,7 @@ impl Listener {
         let Some(mut ask) = peer.ask.take() else {
             return;
         };
-        ask.heard = now;
+        ask.last_part = now;
         ask.parts = ask.parts.saturating_add(1);
         peer.delay.round_trip(ask.asked.at, snapshot.clock);
         let late = peer.delay.late(snapshot.clock, now);
@@ -135,7 +135,7 @@ impl Listener {
             .filter(|one| !foreign.contains(&one.partition))
             .map(|one| (one.partition, Place::of_record(one.log, one.ruled)))
             .collect();
-        let teaches = self.taught.take(&snapshot.evidence, &foreign);
+        let teaches = self.cached_limits.take(&snapshot.evidence, &foreign);
         for topic in &snapshot.topics {
             let resource = self.around.resources.find(&topic.resource);
             let Some(resource) = resource.filter(|one| ask.resources.contains(&one.id)) else {
@@ -145,17 +145,19 @@ impl Listener {
                 self.learn(&resource, &topic.public);
             }
             ask.sequences.insert(resource.id, topic.sequence);
-            for told in topic
+            for notice in topic
                 .told
                 .iter()
-                .filter(|told| !foreign.contains(&told.partition))
+                .filter(|notice| !foreign.contains(&notice.partition))
             {
                 // A snapshot from before what was received without a gap contains nothing new about open scopes. Any
                 // other snapshot fills a gap, whatever the age of its statements.
-                let ruled = self.ledger.ruled(TopicKey::Of(resource.id), told.partition);
+                let ruled = self
+                    .ledger
+                    .ruled(TopicKey::Of(resource.id), notice.partition);
                 let settled =
-                    ruled.filter(|ruled| below.get(&told.partition).is_none_or(|at| at < ruled));
-                let listed = self.take_told(index, &resource, told, late, settled, now);
+                    ruled.filter(|ruled| below.get(&notice.partition).is_none_or(|at| at < ruled));
+                let listed = self.take_statement(index, &resource, notice, late, settled, now);
                 // An answer that never ends must not take unbounded memory; scopes that are not remembered are open.
                 if ask.listed.len() < LISTED_MAX {
                     ask.listed.extend(listed);
@@ -193,7 +195,7 @@ impl Listener {
                     place: ended.place,
                 };
                 let name = (&*ended.domain, ended.is_group);
-                self.tell(&resource, name, code, Change::Opened, now);
+                self.call_back(&resource, name, code, Change::Opened, now);
             }
         }
     }
@@ -217,7 +219,7 @@ impl Listener {
             if sequence.is_some_and(|sequence| peer.run(key).snapshot(*sequence)) {
                 peer.run(key).came(now);
                 peer.has_stated(resource.id, &snapshot.evidence);
-                self.take_evidence(key, &snapshot.evidence, &foreign, late, now);
+                self.advance_topic(key, &snapshot.evidence, &foreign, late, now);
                 resource.set_joined();
             } else {
                 peer.wanted.insert(resource.id);
@@ -231,7 +233,7 @@ impl Listener {
             .run(TopicKey::Control)
             .snapshot(snapshot.control_sequence)
         {
-            self.take_evidence(TopicKey::Control, &snapshot.evidence, &foreign, late, now);
+            self.advance_topic(TopicKey::Control, &snapshot.evidence, &foreign, late, now);
         } else {
             peer.next_ask = now.plus(super::ASK_AGAIN);
         }

@@ -8,7 +8,7 @@ use tollgate_shared::wire::frame::Frame;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator, Member};
 
 use super::ListenerAct;
-use super::bench::{LOG, ListenerBench, denied, evidence, second, told, told_in};
+use super::bench::{LOG, ListenerBench, denied, second, stated, stated_in, watermarks};
 use super::ledger::TopicKey;
 
 #[test]
@@ -18,7 +18,7 @@ fn a_denial_holds_for_what_is_left_of_it_and_a_lift_ends_it() {
     assert_eq!(bench.refused("acme"), Some(second(30)));
     bench.advance(second(10));
     assert_eq!(bench.refused("acme"), Some(second(20)));
-    bench.frame(0, 13, &[told("acme", 12, None)]);
+    bench.frame(0, 13, &[stated("acme", 12, None)]);
     assert_eq!(bench.refused("acme"), None);
 }
 
@@ -28,8 +28,8 @@ fn what_a_frame_is_late_is_taken_off() {
     let frame = bench.next_frame(
         0,
         "r",
-        evidence(LOG, 12),
-        &[denied("acme", 11), told("beta", 11, Some(second(7)))],
+        watermarks(LOG, 12),
+        &[denied("acme", 11), stated("beta", 11, Some(second(7)))],
     );
     bench.advance(second(8));
     bench.hear(0, &frame);
@@ -42,21 +42,21 @@ fn what_a_frame_is_late_is_taken_off() {
 }
 
 #[test]
-fn of_two_owners_of_a_partition_either_may_fall_silent() {
+fn either_of_two_ruling_aggregators_may_fall_silent() {
     let mut bench = ListenerBench::joined(2);
     bench.frame(0, 12, &[denied("acme", 11)]);
     let until = bench.refused("acme");
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), until, "said twice, and one denial");
     // The aggregator that is ahead lifts it; the one behind repeats its earlier statement.
-    bench.frame(0, 13, &[told("acme", 12, None)]);
+    bench.frame(0, 13, &[stated("acme", 12, None)]);
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), None);
-    bench.frame(1, 13, &[told("acme", 12, None)]);
+    bench.frame(1, 13, &[stated("acme", 12, None)]);
     // One dies without announcing a denial; the other one announces it, and renews the lease alone.
     bench.listener.feed_down(0);
     bench.listener.link_down(0);
-    let long = told("acme", 14, Some(second(600)));
+    let long = stated("acme", 14, Some(second(600)));
     bench.frame(1, 15, std::slice::from_ref(&long));
     // Longer than a lease.
     for ruled in 16..216 {
@@ -70,10 +70,10 @@ fn of_two_owners_of_a_partition_either_may_fall_silent() {
 }
 
 #[test]
-fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
+fn a_gap_is_asked_about_and_renews_no_lease() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[told("acme", 12, None)]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[stated("acme", 12, None)]);
     bench.frame(0, 15, &[denied("beta", 14)]);
     assert_eq!((bench.gaps(), bench.asked(0).is_some()), (1, true));
     // The denials still hold, but no longer than the last watermark without a gap.
@@ -87,8 +87,8 @@ fn a_gap_is_asked_about_and_counts_as_nothing_heard() {
 #[test]
 fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
     let mut bench = ListenerBench::joined(1);
-    bench.frame(0, 12, &[told("acme", 11, Some(second(3_600)))]);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[]);
+    bench.frame(0, 12, &[stated("acme", 11, Some(second(3_600)))]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[]);
     for half in 1..=140 {
         bench.advance(Span::from_millis(500));
         bench.frame(0, 20 + half, &[]);
@@ -108,7 +108,7 @@ fn a_gap_that_is_never_filled_lets_the_lease_run_out() {
 #[test]
 fn evidence_that_does_not_advance_renews_nothing() {
     let mut bench = ListenerBench::joined(1);
-    bench.frame(0, 12, &[told("acme", 11, Some(second(3_600)))]);
+    bench.frame(0, 12, &[stated("acme", 11, Some(second(3_600)))]);
     for half in 1..=120 {
         bench.advance(Span::from_millis(500));
         bench.frame(0, 12, &[]);
@@ -123,25 +123,25 @@ fn evidence_that_does_not_advance_renews_nothing() {
 }
 
 #[test]
-fn an_older_statement_about_an_open_scope_says_nothing() {
+fn an_older_statement_about_an_open_scope_is_ignored() {
     let mut bench = ListenerBench::joined(2);
     bench.frame(0, 13, &[denied("acme", 11)]);
-    bench.frame(0, 14, &[told("acme", 13, None)]);
+    bench.frame(0, 14, &[stated("acme", 13, None)]);
     // The other aggregator is behind.
     bench.frame(1, 12, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), None);
     // So is its snapshot, which fills no gap, since the first one's topic has no gap.
-    let _lost = bench.next_frame(1, "r", evidence(LOG, 12), &[]);
+    let _lost = bench.next_frame(1, "r", watermarks(LOG, 12), &[]);
     bench.frame(1, 13, &[]);
     bench.snapshot(1, 13, &[denied("acme", 11)]);
     assert_eq!(bench.refused("acme"), None);
 }
 
 #[test]
-fn a_snapshot_that_fills_a_gap_is_heard_whatever_the_age_of_what_it_says() {
+fn a_snapshot_that_fills_a_gap_counts_whatever_its_age() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 20, &[]);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 21), &[]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 21), &[]);
     bench.frame(0, 22, &[]);
     bench.snapshot(0, 22, &[denied("acme", 15)]);
     assert!(bench.refused("acme").is_some());
@@ -155,7 +155,7 @@ fn a_snapshot_in_parts_ends_nothing_before_its_last() {
         13,
         &[denied("one", 11), denied("two", 12), denied("gone", 12)],
     );
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 14), &[]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 14), &[]);
     bench.frame(0, 15, &[]);
     bench.snapshot_part(0, 15, &[denied("one", 11)], true);
     assert!(bench.refused("two").is_some() && bench.refused("gone").is_some());
@@ -168,7 +168,7 @@ fn a_snapshot_in_parts_ends_nothing_before_its_last() {
 fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("one", 11)]);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 13), &[denied("two", 12)]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 13), &[denied("two", 12)]);
     bench.frame(0, 14, &[]);
     let torn = bench.asked(0);
     // The first part is lost.
@@ -187,7 +187,7 @@ fn a_snapshot_that_lacks_a_part_is_asked_for_again() {
 #[test]
 fn what_a_lost_link_was_asked_is_asked_again() {
     let mut bench = ListenerBench::joined(1);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[denied("acme", 11)]);
     bench.frame(0, 13, &[]);
     assert!(bench.asked(0).is_some());
     bench.listener.link_down(0);
@@ -198,9 +198,9 @@ fn what_a_lost_link_was_asked_is_asked_again() {
 }
 
 #[test]
-fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
+fn frames_of_a_peer_without_a_welcome_are_ignored() {
     let mut bench = ListenerBench::joined(1);
-    let mut frame = bench.next_frame(0, "r", evidence(LOG, 12), &[denied("acme", 11)]);
+    let mut frame = bench.next_frame(0, "r", watermarks(LOG, 12), &[denied("acme", 11)]);
     frame.instance = 1;
     bench.hear(0, &frame);
     assert_eq!(bench.refused("acme"), None);
@@ -232,18 +232,18 @@ fn frames_of_somebody_who_answered_no_hello_are_not_heard() {
 }
 
 #[test]
-fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
+fn a_recreated_log_voids_denials_and_an_old_one_is_ignored() {
     let mut bench = ListenerBench::joined(1);
     bench.frame(0, 12, &[denied("acme", 11)]);
-    let anew = LogId {
+    let recreated = LogId {
         generation: 2,
         random: 9,
     };
     let frame = bench.next_frame(
         0,
         "r",
-        evidence(anew, 3),
-        &[told_in(2, "beta", 2, Some(second(30)))],
+        watermarks(recreated, 3),
+        &[stated_in(2, "beta", 2, Some(second(30)))],
     );
     bench.hear(0, &frame);
     assert_eq!(bench.refused("acme"), None);
@@ -253,7 +253,7 @@ fn a_log_made_anew_voids_what_was_said_and_an_old_one_is_not_heard() {
 }
 
 #[test]
-fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
+fn a_silent_feed_or_link_is_reopened() {
     let mut bench = ListenerBench::joined(1);
     bench.advance(Span::from_millis(749));
     assert!(
@@ -294,12 +294,12 @@ fn a_silent_feed_is_made_anew_and_a_silent_link_too() {
 }
 
 #[test]
-fn a_hello_whose_answer_is_lost_is_said_again_although_the_link_is_alive() {
+fn a_hello_without_an_answer_is_sent_again_on_a_live_link() {
     let mut bench = ListenerBench::joined(1);
     bench.listener.take_acts();
     let says_hello = |bench: &mut ListenerBench| {
         bench.listener.take_acts().iter().any(|act| match act {
-            ListenerAct::Say { message, .. } => {
+            ListenerAct::Send { message, .. } => {
                 matches!(FromAgent::decode(message), Ok(FromAgent::Hello { .. }))
             }
             ListenerAct::ReopenLink { .. } => panic!("the link is alive"),
@@ -337,11 +337,11 @@ fn another_instance_at_the_address_is_joined_from_the_beginning() {
 }
 
 #[test]
-fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
+fn statements_about_a_replaced_log_do_not_hold_for_the_next() {
     let mut bench = ListenerBench::joined(2);
     bench.log.generation = 2;
-    bench.frame(1, 17, &[told_in(2, "acme", 16, Some(second(30)))]);
-    bench.snapshot(1, 18, &[told_in(2, "acme", 16, Some(second(30)))]);
+    bench.frame(1, 17, &[stated_in(2, "acme", 16, Some(second(30)))]);
+    bench.snapshot(1, 18, &[stated_in(2, "acme", 16, Some(second(30)))]);
     assert!(bench.refused("acme").is_some());
     bench.advance(Span::from_millis(100));
     // The other one has not yet received the log that replaces its own, and answers about its own.
@@ -360,7 +360,7 @@ fn what_an_owner_said_of_the_log_before_is_not_said_of_the_one_in_its_place() {
 #[test]
 fn an_ask_that_is_not_answered_is_asked_again() {
     let mut bench = ListenerBench::joined(1);
-    let _lost = bench.next_frame(0, "r", evidence(LOG, 12), &[]);
+    let _lost = bench.next_frame(0, "r", watermarks(LOG, 12), &[]);
     bench.frame(0, 13, &[]);
     let first = bench.asked(0).expect("asked");
     bench.heartbeat(0, 13);

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_to_the_longest_and_begin_anew_after_a_success() {
+    fn pauses_double_up_to_a_bound_and_reset_after_a_success() {
         let mut backoff = Backoff::new();
         let pauses: Vec<u128> = (0..11).map(|_| backoff.pause(0.0).as_millis()).collect();
         let expected = [

@@ -20,7 +20,7 @@ use crate::resource::ResourceId;
 /// The most orders that may wait: one for each new resource.
 const ORDERS_MAX: usize = 4_096;
 
-/// The hub's orders to a feed.
+/// The driver's orders to a feed.
 #[derive(Debug)]
 enum FeedOrder {
     /// A new socket, to one of these addresses, with these topics.
@@ -32,7 +32,7 @@ enum FeedOrder {
     Subscribe { resource: ResourceId, topic: Topic },
 }
 
-/// The hub's end of a feed.
+/// The driver's end of a feed.
 #[derive(Debug)]
 pub(super) struct FeedHandle {
     orders: mpsc::Sender<FeedOrder>,
@@ -144,14 +144,22 @@ async fn keep(
             if !events.send(DriverEvent::FeedUp { peer, subscribed }).await {
                 return;
             }
-            let mut heard = false;
+            let mut has_received = false;
             let (orders, followed) = (&mut orders, &mut followed);
-            let over = follow(peer, &mut socket, orders, followed, &events, &mut heard).await;
+            let over = follow(
+                peer,
+                &mut socket,
+                orders,
+                followed,
+                &events,
+                &mut has_received,
+            )
+            .await;
             drop(socket);
             if !events.send(DriverEvent::FeedDown { peer }).await {
                 return;
             }
-            if heard {
+            if has_received {
                 backoff.worked();
             }
             match over {
@@ -168,7 +176,7 @@ async fn keep(
     }
 }
 
-/// Waits, and applies orders meanwhile. Returns whether the hub still exists.
+/// Waits, and applies orders meanwhile. Returns whether the driver still exists.
 async fn wait(
     pause: Duration,
     orders: &mut mpsc::Receiver<FeedOrder>,
@@ -180,7 +188,7 @@ async fn wait(
         tokio::select! {
             () = &mut over => return true,
             order = orders.recv() => match order {
-                // The hub knows the address, or that the aggregator is there again: try at once.
+                // The driver knows the address, or that the aggregator is there again: try at once.
                 Some(order) => if followed.take(order) { return true },
                 None => return false,
             },
@@ -190,9 +198,9 @@ async fn wait(
 
 /// Why a working socket is no longer read.
 enum Over {
-    /// The hub wants another one.
+    /// The driver wants another one.
     Anew,
-    /// The hub has ended.
+    /// The driver has ended.
     Alone,
 }
 
@@ -203,16 +211,16 @@ async fn follow(
     orders: &mut mpsc::Receiver<FeedOrder>,
     followed: &mut Followed,
     events: &Inbox,
-    heard: &mut bool,
+    has_received: &mut bool,
 ) -> Result<Over, SocketFault> {
     loop {
         let has_room = socket.has_room();
         tokio::select! {
-            said = socket.next() => {
-                let Some((topic, frame)) = parts(said?) else {
+            received = socket.next() => {
+                let Some((topic, frame)) = parts(received?) else {
                     continue;
                 };
-                *heard = true;
+                *has_received = true;
                 if !events.send(DriverEvent::FeedSaid { peer, topic, frame }).await {
                     return Ok(Over::Alone);
                 }

@@ -1,7 +1,7 @@
-//! The channel from the sockets' tasks to the hub: bounded in events, and in bytes of messages.
+//! The channel from the sockets' tasks to the driver: bounded in events, and in bytes of messages.
 //!
-//! A peer decides how much it sends and how fast; while the hub is behind, sockets are not read. What stays true: at
-//! most [`BYTES_MAX`] of messages wait for the hub.
+//! A peer decides how much it sends and how fast; while the driver is behind, sockets are not read. What stays true: at
+//! most [`BYTES_MAX`] of messages wait for the driver.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::DriverEvent;
 
-/// The most bytes of messages and frames that may wait for the hub: sixteen of the greatest.
+/// The most bytes of messages and frames that may wait for the driver: sixteen of the greatest.
 const BYTES_MAX: usize = 16 << 20;
 
 /// A message's cost beside its bytes.
@@ -42,7 +42,7 @@ impl Inbox {
         Self { events, room }
     }
 
-    /// Passes an event to the hub, once there is room. Returns whether the hub still takes events.
+    /// Passes an event to the driver, once there is room. Returns whether the driver still takes events.
     pub(super) async fn send(&self, event: DriverEvent) -> bool {
         let bytes = u32::try_from(cost(&event)).unwrap_or(u32::MAX);
         if bytes != 0 {
@@ -72,23 +72,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_floods_waits_until_the_hub_has_handled_what_came() {
-        let (events, mut hub) = mpsc::channel(4_096);
+        let (events, mut received) = mpsc::channel(4_096);
         let room = InboxRoom::new();
         let inbox = Inbox::new(events, room.clone());
         let message = Bytes::from(vec![0; 1 << 20]);
-        let said = || DriverEvent::LinkSaid {
+        let make_event = || DriverEvent::LinkSaid {
             peer: 0,
             message: message.clone(),
         };
         let soon = std::time::Duration::from_secs(1);
         let mut sent = 0;
-        while tokio::time::timeout(soon, inbox.send(said())).await.is_ok() {
+        while tokio::time::timeout(soon, inbox.send(make_event()))
+            .await
+            .is_ok()
+        {
             sent += 1;
         }
         assert_eq!(sent, 15, "of a MiB and what it costs beside");
-        let handled = hub.recv().await.unwrap();
+        let handled = received.recv().await.unwrap();
         room.free(cost(&handled));
-        let next = tokio::time::timeout(soon, inbox.send(said())).await;
+        let next = tokio::time::timeout(soon, inbox.send(make_event())).await;
         assert_eq!(next, Ok(true));
     }
 }

@@ -45,16 +45,16 @@ const LIST_AGAIN: Duration = Duration::from_millis(500);
 /// After this long without any delivery report, although records were sent, another client is tried.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the hub may take to receive the reports of a client that is being replaced.
+/// How long the driver may take to receive the reports of a client that is being replaced.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often silence is checked while nothing is sent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A lasting problem is logged again after this long.
-const TOLD_EVERY: Duration = Duration::from_secs(30);
+const LOGGED_EVERY: Duration = Duration::from_secs(30);
 
-/// The hub's end.
+/// The driver's end.
 #[derive(Debug)]
 pub(crate) struct Kafka {
     pub(super) records: mpsc::Sender<Outgoing>,
@@ -177,7 +177,7 @@ struct Reports {
 
 /// Log lines about lasting problems, shared by all clients.
 pub(super) fn lines_that_last() -> Arc<LogLines> {
-    Arc::new(LogLines::once_in(TOLD_EVERY))
+    Arc::new(LogLines::once_in(LOGGED_EVERY))
 }
 
 /// Whether an error is about authentication of the agent or of the brokers.
@@ -248,7 +248,7 @@ impl ProducerContext for Reports {
             id: id as u64,
             outcome,
         };
-        // The hub takes events as long as it lives; after that no report is needed.
+        // The driver takes events as long as it lives; after that no report is needed.
         let _ = self.events.blocking_send(delivered);
     }
 }
@@ -265,7 +265,7 @@ fn produce(
         let next = async { tokio::time::timeout(LOOK_EVERY, records.recv()).await };
         match runtime.block_on(next) {
             Ok(Some(outgoing)) => producing.send(&outgoing),
-            // The hub has ended: records in flight were counted as given up.
+            // The driver has ended: records in flight were counted as given up.
             Ok(None) => return,
             Err(_) => {}
         }
@@ -284,7 +284,7 @@ struct Producing {
     /// Log lines about records that the client does not accept.
     refusals: LogLines,
     /// How many delivery reports there were at the last change, and when that was.
-    heard: (u64, Instant),
+    last_answer: (u64, Instant),
 }
 
 impl Producing {
@@ -308,7 +308,7 @@ impl Producing {
             answered,
             lines,
             refusals: LogLines::default(),
-            heard: (0, Instant::now()),
+            last_answer: (0, Instant::now()),
         })
     }
 
@@ -334,8 +334,8 @@ impl Producing {
             let asked = Instant::now();
             let partitions = self.partitions();
             if let Ok(Some(partitions)) = partitions {
-                let told = DriverEvent::Partitions(partitions);
-                return self.events.blocking_send(told).is_ok();
+                let event = DriverEvent::Partitions(partitions);
+                return self.events.blocking_send(event).is_ok();
             }
             if partitions.is_ok()
                 && let Some(unsaid) = lines.may()
@@ -346,8 +346,8 @@ impl Producing {
                     self.topic
                 );
             }
-            if SILENCE_MAX <= self.heard.1.elapsed() {
-                self.heard.1 = Instant::now();
+            if SILENCE_MAX <= self.last_answer.1.elapsed() {
+                self.last_answer.1 = Instant::now();
                 self.begin_again();
             }
             std::thread::sleep(
@@ -361,10 +361,10 @@ impl Producing {
 
     fn look_after_silence(&mut self) {
         let answered = self.answered.load(Ordering::Relaxed);
-        if answered != self.heard.0 || self.producer.in_flight_count() == 0 {
-            self.heard = (answered, Instant::now());
-        } else if SILENCE_MAX <= self.heard.1.elapsed() {
-            self.heard.1 = Instant::now();
+        if answered != self.last_answer.0 || self.producer.in_flight_count() == 0 {
+            self.last_answer = (answered, Instant::now());
+        } else if SILENCE_MAX <= self.last_answer.1.elapsed() {
+            self.last_answer.1 = Instant::now();
             self.begin_again();
         }
     }

@@ -1,6 +1,6 @@
 //! The link to one aggregator: a DEALER socket that is reopened whenever it fails.
 //!
-//! The first error ends the connection, as does the hub if no answers arrive. Knows nothing of messages.
+//! The first error ends the connection, as does the driver if no answers arrive. Knows nothing of messages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ use super::task::Task;
 /// The most messages that may wait for the socket.
 const ORDERS_MAX: usize = 256;
 
-/// The hub's end of a link.
+/// The driver's end of a link.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) messages: mpsc::Sender<Bytes>,
@@ -111,7 +111,7 @@ async fn keep(
     }
 }
 
-/// Carries messages both ways until something fails, or the hub ends it.
+/// Carries messages both ways until something fails, or the driver ends it.
 async fn converse(
     peer: usize,
     mut socket: Socket,
@@ -122,8 +122,8 @@ async fn converse(
     loop {
         let has_room = socket.has_room();
         tokio::select! {
-            said = socket.next() => {
-                let Some(message) = said?.pop() else {
+            received = socket.next() => {
+                let Some(message) = received?.pop() else {
                     continue;
                 };
                 *answered = true;

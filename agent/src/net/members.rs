@@ -20,7 +20,7 @@ use super::DriverEvent;
 use super::kafka::lines_that_last;
 use crate::log_lines::LogLines;
 
-/// How long the thread waits for a message before it checks whether the hub still exists.
+/// How long the thread waits for a message before it checks whether the driver still exists.
 const POLL: Duration = Duration::from_millis(200);
 
 /// After this long without a message the thread starts again: there may be no aggregator, or the client has lost
@@ -33,7 +33,7 @@ const SEE_WITHIN: Duration = Duration::from_secs(1);
 /// How long the thread waits before it starts again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Starts to follow the topic, in a thread of its own that ends soon after the hub.
+/// Starts to follow the topic, in a thread of its own that ends soon after the driver.
 ///
 /// # Errors
 ///
@@ -94,21 +94,21 @@ fn read(
     if let Ok(found) = consumer.fetch_metadata(Some(topic), SEE_WITHIN)
         && let Some(error) = found.topics().iter().find_map(|found| found.error())
     {
-        say(&KafkaError::MetadataFetch(error.into()), topic, lines);
+        log_error(&KafkaError::MetadataFetch(error.into()), topic, lines);
     }
     let mut book = Book::default();
     let mut heard_at = Instant::now();
     while heard_at.elapsed() < QUIET_MAX {
-        let said = consumer.poll(POLL);
+        let polled = consumer.poll(POLL);
         let Some(events) = events.upgrade() else {
             return Ok(());
         };
-        match said {
+        match polled {
             Some(Ok(message)) => {
                 book.enter(&message);
                 heard_at = Instant::now();
             }
-            Some(Err(error)) => say(&error, topic, lines),
+            Some(Err(error)) => log_error(&error, topic, lines),
             // Everything that exists has been read: now it is known which members are silent.
             None => {
                 for address in book.alive() {
@@ -126,7 +126,7 @@ fn read(
 }
 
 /// Logs an error; a lasting one now and then at warning level.
-fn say(error: &KafkaError, topic: &str, lines: &LogLines) {
+fn log_error(error: &KafkaError, topic: &str, lines: &LogLines) {
     let is_about_rights =
         error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed);
     if is_about_rights && let Some(unsaid) = lines.may() {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_silent_and_those_who_left_are_not_told() {
+    fn silent_and_former_members_are_left_out() {
         let member = |agents: &str| {
             Some(MemberRecord {
                 instance: 1,

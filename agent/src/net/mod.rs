@@ -1,11 +1,11 @@
-//! The network thread: sockets (`socket`, `link`, `feed`, `kafka`), and the logic behind them (`hub`).
+//! The network thread: sockets (`socket`, `link`, `feed`, `kafka`), and the logic behind them (`driver`).
 //!
 //! One thread with a runtime of its own, so that an agent works in a service without one.
 
 mod backoff;
 mod credentials;
+mod driver;
 mod feed;
-mod hub;
 mod inbox;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -22,9 +22,9 @@ mod wire;
 pub(crate) use credentials::Credentials;
 #[cfg(feature = "tls")]
 pub(crate) use credentials::TokenFile;
-pub(crate) use hub::Driver;
+pub(crate) use driver::Driver;
 #[cfg(feature = "simulation")]
-pub(crate) use hub::Transport;
+pub(crate) use driver::Transport;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::{Kafka, check_properties};
 pub(crate) use sockets::{AgentOrder, Carrier, EVENTS_MAX, Sockets};
@@ -34,7 +34,7 @@ use tollgate_shared::wire::frame::Topic;
 
 use crate::resource::ResourceId;
 
-/// What sockets report to the hub.
+/// What sockets report to the driver.
 #[derive(Debug)]
 pub(crate) enum DriverEvent {
     /// A link is connected.

@@ -74,7 +74,7 @@ async fn apart<T: Send + 'static>(
     done.map_err(io::Error::other)
 }
 
-/// Follows the names among these addresses as long as the hub takes events.
+/// Follows the names among these addresses as long as the driver takes events.
 pub(super) fn follow(addresses: &[String], events: &mpsc::Sender<DriverEvent>) {
     for name in addresses.iter().filter(|address| is_name(address)) {
         let (name, events) = (Box::<str>::from(name.as_str()), events.downgrade());
@@ -95,7 +95,7 @@ where
     loop {
         let answer = tokio::time::timeout(ANSWER_WITHIN, ask()).await;
         let found = answer.ok().and_then(Result::ok).unwrap_or_default();
-        // A sender keeps the hub from ending.
+        // A sender keeps the driver from ending.
         let Some(events) = events.upgrade() else {
             return;
         };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_name_with_several_addresses_each_new_one_is_told_once() {
+    fn each_new_address_of_a_name_is_reported_once() {
         let mut known = BTreeSet::new();
         let one = set(&["10.0.0.4:7401"]);
         assert!(new_ones(one, &mut known).is_empty(), "the link is there");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_is_asked_again_and_what_is_new_behind_it_is_found_once() {
+    async fn a_name_is_resolved_again_and_new_addresses_found_once() {
         let (sender, mut found) = mpsc::channel(8);
         let asked = std::sync::atomic::AtomicUsize::new(0);
         let follows = follow_one(sender.downgrade(), || {
@@ -159,25 +159,28 @@ mod tests {
             };
             async move { answer }
         });
-        let heard = async {
-            let mut heard = Vec::new();
+        let addresses = async {
+            let mut addresses = Vec::new();
             for _ in 0..3 {
                 match found.recv().await {
-                    Some(DriverEvent::Found { address }) => heard.push(address),
+                    Some(DriverEvent::Found { address }) => addresses.push(address),
                     other => panic!("{other:?}"),
                 }
             }
-            // Dropping the last sender means that the hub has ended.
+            // Dropping the last sender means that the driver has ended.
             drop(sender);
-            heard
+            addresses
         };
-        let ((), heard) = tokio::join!(follows, heard);
+        let ((), addresses) = tokio::join!(follows, addresses);
         let expected = ["10.0.0.4:7401", "10.0.0.7:7401", "10.0.0.9:7401"];
-        assert!(heard.iter().map(AsRef::as_ref).eq(expected), "{heard:?}");
+        assert!(
+            addresses.iter().map(AsRef::as_ref).eq(expected),
+            "{addresses:?}"
+        );
     }
 
     #[tokio::test]
-    async fn lookups_that_nobody_waits_for_any_more_do_not_add_up() {
+    async fn abandoned_lookups_do_not_add_up() {
         let permits = Arc::new(Semaphore::new(2));
         let (began, begun) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_address_is_said() {
+    async fn an_invalid_address_is_reported() {
         for wrong in ["", "127.0.0.1:1", "ipc:///x"] {
             let met = resolve(wrong, &Arc::new(Semaphore::new(1))).await;
             assert!(matches!(met, Err(SocketFault::Address(_))), "{met:?}");

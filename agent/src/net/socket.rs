@@ -126,7 +126,7 @@ pub(super) struct Socket {
     out_bytes: usize,
     pings: bool,
     is_pinged: bool,
-    heard: Instant,
+    last_received: Instant,
     looked: Instant,
     unfinished: Option<Instant>,
     stalled: Option<Instant>,
@@ -153,7 +153,7 @@ impl Socket {
             out_bytes: 0,
             pings: false,
             is_pinged: false,
-            heard: now,
+            last_received: now,
             looked: now,
             unfinished: None,
             stalled: None,
@@ -266,7 +266,7 @@ impl Socket {
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok(read) => {
                 self.unread = 0..read;
-                self.heard = Instant::now();
+                self.last_received = Instant::now();
                 self.is_pinged = false;
                 Ok(())
             }
@@ -318,7 +318,7 @@ impl Socket {
     /// Checks whether the peer still reads and sends in time.
     fn look(&mut self, now: Instant) -> Result<(), SocketFault> {
         if AWAY_MIN < now.saturating_duration_since(self.looked) {
-            self.heard = now;
+            self.last_received = now;
             self.unfinished = self.unfinished.map(|_| now);
         }
         self.looked = now;
@@ -331,7 +331,7 @@ impl Socket {
         if is_over(self.stalled, STALL_MAX) {
             return Err(SocketFault::Slow("the peer accepted nothing for 10 s"));
         }
-        let silent = now.saturating_duration_since(self.heard);
+        let silent = now.saturating_duration_since(self.last_received);
         if self.pings && SILENCE_MAX <= silent {
             return Err(SocketFault::Slow("nothing arrived for 10 s"));
         }

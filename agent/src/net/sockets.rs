@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! link tasks (DEALER) ──┐                       ┌──> listener ──> deny list
-//! feed tasks (SUB) ─────┼── event ──> the hub ──┤
+//! feed tasks (SUB) ─────┼── event ──> the driver ──┤
 //! flusher's batches ────┘                       └──> courier ──> link task, or Kafka's thread
 //! ```
 //!
-//! Decides nothing: the hub does. What stays true: the loop never waits for a socket.
+//! Decides nothing: the driver does. What stays true: the loop never waits for a socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +20,8 @@ use tollgate_shared::wire::frame::Topic;
 
 use super::DriverEvent;
 use super::credentials::Credentials;
+use super::driver::{Driver, Transport};
 use super::feed::FeedHandle;
-use super::hub::{Driver, Transport};
 use super::inbox::{Inbox, InboxRoom, cost};
 #[cfg(feature = "kafka")]
 use super::kafka::Kafka;
@@ -111,7 +111,7 @@ struct MetLines {
 }
 
 impl Sockets {
-    /// Starts the sockets' tasks, all feeds with the agent's own topic. Called within the runtime that runs the hub.
+    /// Starts the sockets' tasks, all feeds with the agent's own topic. Called within the runtime that runs the driver.
     pub(crate) fn start(
         aggregators: &[String],
         topic: Topic,
@@ -180,7 +180,7 @@ impl Transport for Sockets {
         self.links.len()
     }
 
-    fn say(&mut self, peer: usize, message: Bytes) {
+    fn send(&mut self, peer: usize, message: Bytes) {
         if let Some(link) = self.links.get(peer) {
             let _ = link.messages.try_send(message);
         }
@@ -282,14 +282,14 @@ impl Driver<Sockets> {
     pub(crate) async fn run(
         mut self,
         mut events: mpsc::Receiver<DriverEvent>,
-        (mut parcels, mut words): (mpsc::Receiver<CallBatch>, mpsc::Receiver<Vec<HoldNotice>>),
+        (mut batches, mut words): (mpsc::Receiver<CallBatch>, mpsc::Receiver<Vec<HoldNotice>>),
         mut orders: mpsc::Receiver<AgentOrder>,
         ending: Arc<Ending>,
     ) {
         let shared = Arc::clone(self.shared());
         let (mut tick_at, mut ticked) = (Instant::now(), Instant::now());
         let mut flushing: Option<(Instant, oneshot::Sender<()>)> = None;
-        let (mut parcels_are_all, mut words_are_all) = (false, false);
+        let (mut batches_are_all, mut words_are_all) = (false, false);
         let mut has_ended_epoch = false;
         loop {
             let deadline = flushing.as_ref().map(|(deadline, _)| *deadline);
@@ -297,14 +297,14 @@ impl Driver<Sockets> {
                 Some(event) = events.recv() => {
                     let bytes = cost(&event);
                     self.take(event);
-                    self.wires().room.free(bytes);
+                    self.transport().room.free(bytes);
                 }
-                parcel = parcels.recv(), if !parcels_are_all => match parcel {
-                    Some(parcel) => self.take_parcel(parcel),
-                    None => parcels_are_all = true,
+                batch = batches.recv(), if !batches_are_all => match batch {
+                    Some(batch) => self.take_batch(batch),
+                    None => batches_are_all = true,
                 },
-                told = words.recv(), if !words_are_all => match told {
-                    Some(told) => self.take_words(told),
+                notices = words.recv(), if !words_are_all => match notices {
+                    Some(notices) => self.take_notices(notices),
                     None => words_are_all = true,
                 },
                 order = orders.recv(), if flushing.is_none() => match order {
@@ -316,14 +316,14 @@ impl Driver<Sockets> {
                     if deadline.is_some() => break,
                 () = tokio::time::sleep_until(tick_at) => {}
             }
-            self.take_waiting(&mut events, &mut parcels);
+            self.take_waiting(&mut events, &mut batches);
             // On any wake-up, because a wake-up costs more than a tick.
             if TICK <= ticked.elapsed() || tick_at <= Instant::now() {
                 self.tick();
                 ticked = Instant::now();
                 tick_at = ticked + TICK_QUIET;
             }
-            let all_said = flushing.is_some() && parcels_are_all && words_are_all;
+            let all_said = flushing.is_some() && batches_are_all && words_are_all;
             if all_said && !has_ended_epoch {
                 has_ended_epoch = self.end_epoch();
             }
@@ -337,13 +337,13 @@ impl Driver<Sockets> {
         }
         shared.ended.store(true, Ordering::Release);
         ending.ask_to_end();
-        shared.clock.wake_keeper();
-        shared.desk.close();
+        shared.clock.wake_timekeeper();
+        shared.hold_table.close();
         // The flusher drops its sender of batches once it has counted what it could not hand over, about a
         // millisecond later. Without waiting for that, [`Flushed`](crate::Flushed) would report fewer drops than
         // there were.
-        while let Some(parcel) = parcels.recv().await {
-            self.take_parcel(parcel);
+        while let Some(batch) = batches.recv().await {
+            self.take_batch(batch);
         }
         self.end();
         drop(flushing);
@@ -353,16 +353,16 @@ impl Driver<Sockets> {
     fn take_waiting(
         &mut self,
         events: &mut mpsc::Receiver<DriverEvent>,
-        parcels: &mut mpsc::Receiver<CallBatch>,
+        batches: &mut mpsc::Receiver<CallBatch>,
     ) {
         for _ in 0..AT_ONCE {
-            let parcel = parcels.try_recv().map(|parcel| self.take_parcel(parcel));
+            let batch = batches.try_recv().map(|batch| self.take_batch(batch));
             let event = events.try_recv().map(|event| {
                 let bytes = cost(&event);
                 self.take(event);
-                self.wires().room.free(bytes);
+                self.transport().room.free(bytes);
             });
-            if parcel.is_err() && event.is_err() {
+            if batch.is_err() && event.is_err() {
                 return;
             }
         }
@@ -395,8 +395,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_was_never_there_gives_its_place_to_another() {
-        let (events, mut hub) = mpsc::channel(EVENTS_MAX);
+    async fn an_address_never_reached_makes_room_for_another() {
+        let (events, mut received) = mpsc::channel(EVENTS_MAX);
         let counters = Arc::new(Counters::default());
         let mut sockets = Sockets::start(
             &["127.0.0.1:1".to_owned()],
@@ -405,7 +405,7 @@ mod tests {
             &events,
             (&counters, Credentials::default()),
         );
-        tokio::spawn(async move { while hub.recv().await.is_some() {} });
+        tokio::spawn(async move { while received.recv().await.is_some() {} });
         // This port number does not exist, so the connection is refused at once.
         let absent = |n: usize| Box::from(format!("127.1.{}.{}:0", n / 250, n % 250 + 1));
         assert_eq!(sockets.meet(ready().await), Some(1));

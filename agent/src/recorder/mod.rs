@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_end_leave_everything_behind_and_their_room_to_others() {
+    fn threads_that_end_lose_no_call_and_free_their_room() {
         let recorder = Arc::new(Recorder::new(4_096, 2));
         let mut drain = Drain::default();
         for round in 0..5u64 {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_came_for_any_more_counts_as_dropped() {
+    fn calls_that_are_never_flushed_count_as_dropped() {
         let recorder = Recorder::new(4_096, 4);
         let mut drain = Drain::default();
         recorder.record(&hit("a", 1));

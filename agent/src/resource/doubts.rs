@@ -19,7 +19,7 @@ pub(crate) struct Doubts(AtomicBool);
 
 impl Doubts {
     /// Marks the limits of one resource as doubted.
-    pub(crate) fn say(&self, one: &Doubt) {
+    pub(crate) fn mark(&self, one: &Doubt) {
         // The mark is hardly ever new.
         if !one.0.load(Ordering::Relaxed) {
             one.0.store(true, Ordering::Relaxed);

@@ -117,25 +117,25 @@ mod tests {
         }
     }
 
-    fn told(public: &Public) -> Vec<(String, u64, u64)> {
+    fn windows_in(public: &Public) -> Vec<(String, u64, u64)> {
         let limits = Policy::of(public).limits();
         let limits = limits.iter().flat_map(|limits| limits.iter());
-        let told = limits.map(|one| (one.name.clone(), one.quota, one.seconds));
-        told.collect()
+        let windows_in = limits.map(|one| (one.name.clone(), one.quota, one.seconds));
+        windows_in.collect()
     }
 
     #[test]
-    fn all_windows_that_hold_are_told_and_no_others() {
+    fn exactly_the_windows_in_force_are_shown() {
         let mut public = Public {
             version: 1,
             tiers: [tier(100, 10)].into(),
             ..Public::default()
         };
         let named = |name: &str, quota, seconds| (name.to_owned(), quota, seconds);
-        assert_eq!(told(&public), [named("tier-1", 100, 10)]);
+        assert_eq!(windows_in(&public), [named("tier-1", 100, 10)]);
         public.windows = [tier(7, 60), tier(100, 3_600)].into();
         let windows = [named("window-0", 7, 60), named("window-1", 100, 3_600)];
-        assert_eq!(told(&public), windows);
+        assert_eq!(windows_in(&public), windows);
         assert_eq!(Policy::of(&public), Policy::of(&public), "one number");
         for (has_overrides, ignored) in [(true, false), (false, true)] {
             let other = Public {
@@ -143,9 +143,9 @@ mod tests {
                 ignored,
                 ..public.clone()
             };
-            assert_eq!(told(&other), [], "{has_overrides} {ignored}");
+            assert_eq!(windows_in(&other), [], "{has_overrides} {ignored}");
         }
-        assert_eq!(told(&Public::default()), []);
+        assert_eq!(windows_in(&Public::default()), []);
         assert_eq!(whole_seconds(Span::from_millis(1_500)), 0);
     }
 }

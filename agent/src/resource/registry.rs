@@ -107,7 +107,7 @@ impl Resources {
 
     /// A resource's limits refused a call: they may have changed.
     pub(crate) fn doubt_limits(&self, resource: &Resource) {
-        self.doubts.say(&resource.limits_doubted);
+        self.doubts.mark(&resource.limits_doubted);
     }
 
     /// The resources whose limits are doubted and for which `is_due` is true; the others stay doubted.

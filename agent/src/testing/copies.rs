@@ -25,7 +25,7 @@ use tollgate_shared::wire::public::{Kind, OnExcess, Public, PublicCopies, Public
 use tollgate_shared::wire::statement::{self, Denial};
 use tollgate_shared::wire::verdict::{EndedBy, Verdict, VerdictSays, Why};
 
-use super::{PARTITIONS, TestAgent, WhatIsSaid};
+use super::{PARTITIONS, TestAgent, TestState};
 use crate::answer::Cause;
 use crate::clock::Mono;
 use crate::deny::ScopeSays;
@@ -222,7 +222,7 @@ impl TestAgent {
     pub fn held(&self) -> Vec<Held> {
         let mut said = self.said();
         self.sweep(&mut said);
-        said.keeper
+        said.session
             .kept()
             .map(|(resource, number, domain, copies, in_use)| Held {
                 resource: resource.to_owned(),
@@ -262,14 +262,14 @@ impl TestAgent {
             says: says(number, ruling, self.agent.shared().clock.read_wall()),
         };
         let now = self.agent.shared().clock.read();
-        said.keeper.hear(vec![verdict], now);
+        said.session.take_verdicts(vec![verdict], now);
     }
 
-    fn sweep(&self, said: &mut WhatIsSaid) {
+    fn sweep(&self, said: &mut TestState) {
         let shared = self.agent.shared();
         let mut words = Vec::new();
-        shared.desk.sweep(&mut words);
-        said.keeper.take(words, shared.clock.read());
+        shared.hold_table.sweep(&mut words);
+        said.session.take(words, shared.clock.read());
     }
 
     fn learn_copies(&self, resource: &str, change: impl FnOnce(&mut PublicCopies)) {

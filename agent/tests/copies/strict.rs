@@ -32,7 +32,7 @@ fn strict_copies_are_used_once_they_are_granted() {
 }
 
 #[test]
-fn at_its_deadline_a_strict_reserve_is_cancelled_and_the_policy_decides() {
+fn at_its_deadline_the_policy_decides_a_strict_reserve() {
     let (kit, sandbox) = kit();
     kit.strict("sandbox");
     let mut asked = pin!(sandbox.reserve_confirmed("acme", 4, SECOND));

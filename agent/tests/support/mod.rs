@@ -50,7 +50,7 @@ pub struct Appended {
 
 /// A record about holds that was appended, as text: `hold 1 acme x2`, `beat list [1x2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct HoldRecord {
     pub partition: u32,
     pub sequence: u64,
     pub epoch: u128,
@@ -164,8 +164,8 @@ impl Aggregator {
     }
 
     /// Records about holds that were appended.
-    pub fn said(&self) -> Vec<Said> {
-        self.state().said.clone()
+    pub fn hold_records(&self) -> Vec<HoldRecord> {
+        self.state().hold_records.clone()
     }
 
     /// Publishes a verdict on a hold of the agent that sent the last record, at the next log position.
@@ -362,7 +362,7 @@ impl Served {
                     state.swallow -= 1;
                     return None;
                 }
-                let offset = (state.appended.len() + state.said.len()) as u64;
+                let offset = (state.appended.len() + state.hold_records.len()) as u64;
                 Some(FromAggregator::Appended {
                     id,
                     partition,

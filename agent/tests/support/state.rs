@@ -13,7 +13,7 @@ pub(super) struct State {
     pub live: BTreeMap<(String, String), StatementNotice>,
     pub public: HashMap<String, Public>,
     pub appended: Vec<Appended>,
-    pub said: Vec<Said>,
+    pub hold_records: Vec<HoldRecord>,
     pub verdicts: u64,
     pub refuse: Option<Refusal>,
     pub swallow: u32,
@@ -119,7 +119,7 @@ impl State {
         let verdict = Verdict {
             partition: tollgate_shared::names::partition_of_resource(resource, PARTITIONS),
             place,
-            epoch: self.said.last().expect("somebody was heard").epoch,
+            epoch: self.hold_records.last().expect("somebody was heard").epoch,
             resource: resource.into(),
             says,
         };
@@ -137,7 +137,7 @@ impl State {
 
     /// Records operations on holds, or a heartbeat.
     pub fn take_said(&mut self, partition: u32, sender: &Sender<'_>, text: String) {
-        self.said.push(Said {
+        self.hold_records.push(HoldRecord {
             partition,
             sequence: sender.sequence,
             epoch: sender.epoch,

@@ -55,23 +55,23 @@ fn denied() -> Play {
     let mut play = Play::of(TWO_A_MINUTE);
     play.tick(500);
     play.hits("search", &["acme", "acme"]);
-    assert_eq!(play.said(), ["search acme: 60500001, tier 1"]);
+    assert_eq!(play.output(), ["search acme: 60500001, tier 1"]);
     play
 }
 
 #[test]
-fn a_pardoned_pair_is_not_denied_before_its_window_has_room_and_counted_as_ever() {
+fn a_pardoned_pair_is_counted_but_not_denied_too_soon() {
     let mut play = denied();
     play.tick(1_000);
     assert_eq!(play.amend(pardon("acme")), Fate::Applied);
-    assert_eq!(play.said(), ["search acme: open"]);
+    assert_eq!(play.output(), ["search acme: open"]);
     play.hits("search", &["acme"; 5]);
-    assert_eq!((play.said().len(), play.counts().excess), (0, 5));
+    assert_eq!((play.output().len(), play.counts().excess), (0, 5));
     // The window has room: the hits that fill it cause a denial again, despite the pardon.
     play.tick(60_500);
     play.hits("search", &["acme", "acme"]);
     assert_eq!(play.counts().granted, 2);
-    assert_eq!(play.said(), ["search acme: 122000001, tier 1"]);
+    assert_eq!(play.output(), ["search acme: 122000001, tier 1"]);
     assert_eq!(play.engine.amended(), 0, "it has ended");
 }
 
@@ -80,9 +80,9 @@ fn a_pardon_takes_debt_back_to_the_limit() {
     let mut play = denied();
     play.tick(1_000);
     play.hits("search", &["acme", "acme"]);
-    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    assert_eq!(play.output(), ["search acme: 61500001, tier 1"]);
     play.amend(pardon("acme"));
-    assert_eq!(play.said(), ["search acme: open"]);
+    assert_eq!(play.output(), ["search acme: open"]);
     // The two hits in excess are forgiven, so there is room when the first two have left.
     play.tick(59_500);
     play.hits("search", &["acme", "acme"]);
@@ -90,16 +90,16 @@ fn a_pardon_takes_debt_back_to_the_limit() {
 }
 
 #[test]
-fn who_is_never_let_in_is_not_pardoned_and_who_was_not_met_is_not_changed() {
+fn a_pardon_changes_neither_closed_nor_unknown_pairs() {
     let mut play = Play::of("[rate.search]\ntiers = []\n");
     play.tick(500);
     play.hits("search", &["acme"]);
-    assert_eq!(play.said(), ["search acme: never, inaccessible"]);
+    assert_eq!(play.output(), ["search acme: never, inaccessible"]);
     play.amend(pardon("acme"));
-    assert_eq!((play.said().len(), play.engine.amended()), (0, 0));
+    assert_eq!((play.output().len(), play.engine.amended()), (0, 0));
     for act in [pardon("globex"), reset("globex"), unban(None)] {
         assert_eq!(play.amend(act), Fate::Applied);
-        assert_eq!((play.said().len(), play.engine.pairs()), (0, 1));
+        assert_eq!((play.output().len(), play.engine.pairs()), (0, 1));
     }
 }
 
@@ -107,19 +107,19 @@ fn who_is_never_let_in_is_not_pardoned_and_who_was_not_met_is_not_changed() {
 fn a_reset_forgets_what_was_used_and_a_refund_the_newest_of_it() {
     let mut play = denied();
     play.amend(reset("acme"));
-    assert_eq!(play.said(), ["search acme: open"]);
+    assert_eq!(play.output(), ["search acme: open"]);
     play.tick(1_000);
     play.hits("search", &["acme"]);
     play.tick(1_000);
     play.hits("search", &["acme"]);
-    assert_eq!(play.said(), ["search acme: 61500001, tier 1"]);
+    assert_eq!(play.output(), ["search acme: 61500001, tier 1"]);
     play.amend(refund(1));
-    assert_eq!(play.said(), ["search acme: open"]);
+    assert_eq!(play.output(), ["search acme: open"]);
     // The older of the two counts still: the next denial lasts until it leaves.
     play.hits("search", &["acme", "acme"]);
     assert_eq!((play.counts().granted, play.counts().excess), (1, 1));
     assert_eq!(
-        play.said(),
+        play.output(),
         [
             "search acme: 61500001, tier 1",
             "search acme: 62500001, tier 1"
@@ -132,17 +132,17 @@ fn a_reset_forgets_what_was_used_and_a_refund_the_newest_of_it() {
 }
 
 #[test]
-fn a_ban_denies_until_its_end_and_what_comes_all_the_same_is_excess() {
+fn a_ban_denies_until_its_end_and_hits_meanwhile_are_excess() {
     let mut play = Play::of(TWO_A_MINUTE);
     play.tick(500);
     play.amend(ban(Some("search"), Some(9_000_000)));
     assert_eq!(
-        play.said(),
+        play.output(),
         ["search acme: 9000000, banned"],
         "never met, and denied"
     );
     play.hits("search", &["acme", "acme"]);
-    assert_eq!((play.counts().excess, play.said().len()), (2, 0));
+    assert_eq!((play.counts().excess, play.output().len()), (2, 0));
     play.hits("export", &["acme"]);
     assert_eq!(play.counts().granted, 1);
     play.tick(9_000);
@@ -154,40 +154,40 @@ fn a_ban_denies_until_its_end_and_what_comes_all_the_same_is_excess() {
     assert_eq!(play.counts().granted, 2, "they took nothing of its window");
     // Of a ban and a full window the longer one is stated, and the other once that is lifted.
     play.amend(ban(Some("search"), None));
-    assert_eq!(play.said(), ["search acme: never, banned"]);
+    assert_eq!(play.output(), ["search acme: never, banned"]);
     play.amend(pardon("acme"));
-    assert!(play.said().is_empty(), "a ban is not pardoned");
+    assert!(play.output().is_empty(), "a ban is not pardoned");
     play.amend(unban(Some("search")));
     // The pardon covered its full window as well, so nothing is left.
-    assert_eq!(play.said(), ["search acme: open"]);
+    assert_eq!(play.output(), ["search acme: open"]);
 }
 
 #[test]
-fn a_domain_banned_everywhere_is_denied_where_it_is_configured_and_elsewhere_from_its_next_hit() {
+fn a_domain_banned_everywhere_is_denied_everywhere() {
     let mut play = Play::of(TWO_A_MINUTE);
     play.tick(500);
     play.amend(ban(None, None));
-    let mut said = play.said();
+    let mut said = play.output();
     said.sort();
     assert_eq!(
         said,
         ["export acme: never, banned", "search acme: never, banned"]
     );
     play.hits("unheard.of", &["acme", "globex"]);
-    assert_eq!(play.said(), ["unheard.of acme: never, banned"]);
+    assert_eq!(play.output(), ["unheard.of acme: never, banned"]);
     assert_eq!((play.counts().excess, play.counts().unconfigured), (1, 1));
     // New limits leave it in force; unban lifts it everywhere.
     play.version("[rate.search]\nrate = \"1/s\"\n");
-    assert!(play.said().is_empty());
+    assert!(play.output().is_empty());
     play.amend(unban(None));
-    assert_eq!(play.said().len(), 3, "{:?}", play.said());
+    assert_eq!(play.output().len(), 3, "{:?}", play.output());
     assert_eq!(play.engine.live_denials().count(), 0);
     play.tick(700_000);
     assert_eq!((play.engine.pairs(), play.engine.amended()), (0, 0));
 }
 
 #[test]
-fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
+fn a_banned_network_denies_an_address_at_its_next_hit() {
     let ban = |resource: Option<&str>| Act::Ban {
         resource: resource.map(Into::into),
         domain: "10.1.0.0/16".into(),
@@ -196,10 +196,10 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     let mut play = Play::of("[rate.search]\nrate = \"2/m\"\n[rate.\"api.*\"]\nrate = \"2/m\"\n");
     play.tick(500);
     play.hits("search", &["10.1.2.3", "10.1.2.3", "10.1.9.9", "10.2.2.3"]);
-    assert_eq!(play.said(), ["search 10.1.2.3: 60500001, window:0"]);
+    assert_eq!(play.output(), ["search 10.1.2.3: 60500001, window:0"]);
     // The names of denied domains are known: their denials are extended at once.
     play.amend(ban(Some("search")));
-    assert_eq!(play.said(), ["search 10.1.2.3: never, banned"]);
+    assert_eq!(play.output(), ["search 10.1.2.3: never, banned"]);
     let digest = play.engine.digest();
     let chunks = play.engine.snapshot();
     let restored = Engine::restore(0, 1, &chunks, &play.versions);
@@ -207,7 +207,7 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     assert_eq!(play.engine.digest(), digest);
     play.hits("search", &["10.1.9.9", "10.2.2.3", "::ffff:10.1.7.7"]);
     assert_eq!(
-        play.said(),
+        play.output(),
         [
             "search 10.1.9.9: never, banned",
             "search 10.2.2.3: 60500001, window:0",
@@ -216,13 +216,16 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     );
     assert_eq!((play.counts().granted, play.counts().excess), (1, 2));
     play.hits("api.export", &["10.1.9.9"]);
-    assert!(play.said().is_empty(), "banned on the other resource alone");
+    assert!(
+        play.output().is_empty(),
+        "banned on the other resource alone"
+    );
     let unban = Act::Unban {
         resource: Some("search".into()),
         domain: "10.1.0.0/16".into(),
     };
     play.amend(unban);
-    let said = play.said();
+    let said = play.output();
     assert!(
         said.contains(&"search ::ffff:10.1.7.7: open".to_owned()),
         "{said:?}"
@@ -230,9 +233,9 @@ fn a_banned_network_denies_each_of_its_addresses_from_its_next_hit() {
     // A ban everywhere also applies to a resource that is configured by a pattern, but never under the
     // pattern's own name.
     play.amend(ban(None));
-    assert_eq!(play.said().len(), 2, "those that are denied still");
+    assert_eq!(play.output().len(), 2, "those that are denied still");
     play.hits("api.export", &["10.1.9.9"]);
-    assert_eq!(play.said(), ["api.export 10.1.9.9: never, banned"]);
+    assert_eq!(play.output(), ["api.export 10.1.9.9: never, banned"]);
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn bans_and_pardons_are_in_snapshots_and_in_the_digest() {
     play.amend(unban(None));
     play.hits("search", &["acme"]);
     assert_eq!(
-        (play.said().len(), play.counts().excess),
+        (play.output().len(), play.counts().excess),
         (0, 1),
         "still pardoned"
     );

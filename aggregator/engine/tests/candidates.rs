@@ -300,7 +300,7 @@ fn who_would_newly_be_refused_and_who_no_longer() {
     );
     play.hits("a", &["acme"; 5]);
     let said = play.counts();
-    assert!(play.said().is_empty());
+    assert!(play.output().is_empty());
     assert_eq!((said.granted, said.candidate.granted), (5, 2));
     assert_eq!((said.candidate.newly, said.candidate.no_longer), (3, 0));
     assert_eq!(

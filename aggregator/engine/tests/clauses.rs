@@ -23,33 +23,33 @@ const TWO: &str =
 fn a_denial_is_stated_once_at_the_entry_that_closes_the_pair() {
     let mut play = Play::of(TWO);
     play.hits("api.search", &["acme", "globex", "acme", "acme"]);
-    assert_eq!(play.said(), ["api.search acme: 1000001, tier 1"]);
+    assert_eq!(play.output(), ["api.search acme: 1000001, tier 1"]);
     let place = play.rulings.statements[0].statement.place;
     assert_eq!((place.generation, place.offset, place.entry), (1, 2, 2));
     let counts = play.counts();
     assert_eq!((counts.granted, counts.excess), (3, 1));
     play.hits("api.search", &["acme"]);
-    assert_eq!(play.said(), [""; 0], "an equal end is not repeated");
+    assert_eq!(play.output(), [""; 0], "an equal end is not repeated");
     play.tick(2_000);
     play.hits("api.search", &["acme"]);
-    assert_eq!(play.said(), [""; 0], "what ended by itself needs no lift");
+    assert_eq!(play.output(), [""; 0], "what ended by itself needs no lift");
 }
 
 #[test]
-fn an_unconfigured_resource_is_let_through_and_counted_or_refused_for_ever() {
+fn an_unconfigured_resource_is_let_through_or_refused() {
     let mut play = Play::of("[namespace.api]\nallow_unconfigured = false\n");
     play.hits("files.read", &["acme"]);
-    assert_eq!((play.said().len(), play.counts().unconfigured), (0, 1));
+    assert_eq!((play.output().len(), play.counts().unconfigured), (0, 1));
     assert_eq!(play.engine.pairs(), 0);
     play.hits("api.search", &["acme", "acme"]);
-    assert_eq!(play.said(), ["api.search acme: never, unconfigured"]);
+    assert_eq!(play.output(), ["api.search acme: never, unconfigured"]);
     assert_eq!(play.counts().excess, 2);
     play.version(TWO);
-    assert_eq!(play.said(), ["api.search acme: open"]);
+    assert_eq!(play.output(), ["api.search acme: open"]);
     play.version("[namespace.api]\nallow_unconfigured = false\n");
-    assert_eq!(play.said(), [""; 0], "a version starts no denial");
+    assert_eq!(play.output(), [""; 0], "a version starts no denial");
     play.hits("api.search", &["acme"]);
-    assert_eq!(play.said(), ["api.search acme: never, unconfigured"]);
+    assert_eq!(play.output(), ["api.search acme: never, unconfigured"]);
 }
 
 #[test]
@@ -63,17 +63,17 @@ fn a_resource_limited_in_copies_has_no_rate() {
 fn without_tiers_a_resource_is_inaccessible() {
     let mut play = Play::of("[rate.\"api.search\"]\ntiers = []\n");
     play.hits("api.search", &["acme"]);
-    assert_eq!(play.said(), ["api.search acme: never, inaccessible"]);
+    assert_eq!(play.output(), ["api.search acme: never, inaccessible"]);
     play.tick(100_000_000);
     assert_eq!(play.engine.pairs(), 1, "a denied pair stays");
     play.version(TWO);
-    assert_eq!(play.said(), ["api.search acme: open"]);
+    assert_eq!(play.output(), ["api.search acme: open"]);
     play.tick(700_000);
     assert_eq!(play.engine.pairs(), 0);
 }
 
 #[test]
-fn a_shadow_and_an_ignored_namespace_are_ruled_and_nobody_is_denied() {
+fn a_shadow_or_ignored_namespace_is_ruled_without_denials() {
     let ignored = format!("[namespace.api]\nignore_configured = true\n{TWO}");
     let shadow = format!("{TWO}shadow = true\n");
     for quiet in [ignored, shadow] {
@@ -81,13 +81,13 @@ fn a_shadow_and_an_ignored_namespace_are_ruled_and_nobody_is_denied() {
         play.hits("api.search", &["acme", "acme", "acme"]);
         let counts = play.counts();
         assert_eq!((counts.granted, counts.excess), (2, 1));
-        assert_eq!(play.said(), [""; 0]);
+        assert_eq!(play.output(), [""; 0]);
         play.version(TWO);
-        assert_eq!(play.said(), [""; 0], "a version starts no denial");
+        assert_eq!(play.output(), [""; 0], "a version starts no denial");
         play.hits("api.search", &["acme"]);
-        assert_eq!(play.said(), ["api.search acme: 1000001, tier 1"]);
+        assert_eq!(play.output(), ["api.search acme: 1000001, tier 1"]);
         play.version(&quiet);
-        assert_eq!(play.said(), ["api.search acme: open"]);
+        assert_eq!(play.output(), ["api.search acme: open"]);
         assert_eq!(play.engine.live_denials().count(), 0);
     }
 }
@@ -179,7 +179,7 @@ fn a_resource_s_own_pair_is_ruled_at_the_cap_as_well() {
     let from = (due.source_partition, due.source_offset);
     let total = pen().totals(&due.resource, from, &due.counted);
     assert_eq!(play.apply(&total), Fate::Applied);
-    assert_eq!(play.said(), ["api.search *: 1000001, global"]);
+    assert_eq!(play.output(), ["api.search *: 1000001, global"]);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_total_is_applied_once_and_not_after_a_later_one() {
     assert_eq!(play.apply(&record(&due[0])), Fate::Applied);
     assert_eq!(play.apply(&record(&due[0])), Fate::TotalOutOfOrder);
     assert_eq!(play.apply(&record(&due[1])), Fate::Applied);
-    assert_eq!(play.said(), ["api.search *: 1000001, global"]);
+    assert_eq!(play.output(), ["api.search *: 1000001, global"]);
     let counts = play.rulings.global_counts[0].counts;
     assert_eq!((counts.granted, counts.excess), (1, 1));
     assert_eq!(play.apply(&record(&due[0])), Fate::TotalOutOfOrder);
@@ -267,7 +267,7 @@ fn a_total_is_applied_once_and_not_after_a_later_one() {
 }
 
 #[test]
-fn the_next_generation_of_a_log_says_again_what_is_in_force() {
+fn the_next_generation_restates_what_is_in_force() {
     let mut play = Play::of(TWO);
     play.tick(0);
     play.hits("api.search", &["acme", "acme", "globex", "globex", "hooli"]);
@@ -277,7 +277,7 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
     };
     let genesis = pen().genesis(play.log);
     assert_eq!(play.apply(&genesis), Fate::Applied);
-    assert_eq!(play.said().len(), 2);
+    assert_eq!(play.output().len(), 2);
     let places = play.rulings.statements.iter();
     let places: Vec<_> = places.map(|said| said.statement.place).collect();
     assert!(places.iter().all(|place| place.generation == 2));
@@ -300,7 +300,7 @@ fn the_next_generation_of_a_log_says_again_what_is_in_force() {
 }
 
 #[test]
-fn a_log_has_its_identity_from_its_genesis_and_where_that_is_gone_from_a_tick() {
+fn a_truncated_log_has_its_identity_from_a_tick() {
     // A tick of the previous log was in flight when the topic was recreated.
     for (offset, begins) in [(0, true), (7, false)] {
         let mut play = Play::of(TWO);
@@ -361,7 +361,7 @@ fn an_unknown_kind_is_skipped_only_if_it_says_so() {
 }
 
 #[test]
-fn a_pointer_without_its_text_stops_the_partition_and_a_known_one_does_nothing() {
+fn an_activation_of_an_unknown_version_stops_the_partition() {
     let mut play = Play::of(TWO);
     let known = play.engine.version().expect("a version");
     assert_eq!(play.pointer(known), Fate::PointerKnown);
@@ -414,7 +414,7 @@ fn what_changed_a_pair_too_many_versions_ago_starts_anew() {
 }
 
 #[test]
-fn pairs_whose_use_a_version_forgets_are_counted_by_resource_as_they_come() {
+fn pairs_that_a_version_resets_are_counted_by_resource() {
     let document = |window: &str| format!("[rate.\"api.search\"]\nwindows = [\"2/{window}\"]\n");
     let mut play = Play::of(&document("1h"));
     play.tick(0);
@@ -463,7 +463,7 @@ fn a_query_changes_nothing_and_shows_what_is_left() {
 }
 
 #[test]
-fn what_is_said_again_with_a_generation_is_known_by_its_place_from_then_on() {
+fn restated_denials_take_the_log_position_of_the_restatement() {
     let mut play = Play::of(TWO);
     play.hits("api.search", &["acme", "acme", "globex", "globex"]);
     let before = play.engine.digest();
@@ -483,7 +483,7 @@ fn what_is_said_again_with_a_generation_is_known_by_its_place_from_then_on() {
 }
 
 #[test]
-fn what_is_ruled_before_a_log_says_which_it_is_is_said_again_when_it_does() {
+fn denials_before_the_logs_identity_are_stated_again_with_it() {
     let mut play = Play::of(TWO);
     (play.engine, play.offset) = (Engine::new(0, 1), 0);
     // The record was in flight to the topic that this one replaced.

@@ -26,22 +26,22 @@ const BLACKLIST: &str = include_str!("../../../config/cookbook/blacklist.toml");
 const TABLE: &str = "# What happens, from top to bottom:";
 
 #[test]
-fn bulkheads_are_as_told() {
+fn bulkheads_rule_as_documented() {
     play(BULKHEADS, "cookbook.bulkheads", 9);
 }
 
 #[test]
-fn a_reserved_set_is_as_told() {
+fn a_reserved_set_rules_as_documented() {
     play(RESERVED, "cookbook.reserved", 8);
 }
 
 #[test]
-fn probation_is_as_told() {
+fn probation_rules_as_documented() {
     play(PROBATION, "cookbook.probation", 9);
 }
 
 #[test]
-fn a_blacklist_is_as_told() {
+fn a_blacklist_rules_as_documented() {
     play(BLACKLIST, "cookbook.blacklist", 7);
 }
 

@@ -15,7 +15,7 @@ const RECIPES: &str = include_str!("../../../config/cookbook/recipes.md");
 const START: Timestamp = Timestamp::from_millis(1_795_564_800_000);
 
 #[test]
-fn every_recipe_is_a_good_document_and_answers_as_told() {
+fn every_recipe_is_valid_and_rules_as_documented() {
     let blocks = |kind: &str| -> Vec<&str> {
         let begin = format!("```{kind}\n");
         let blocks = RECIPES.split(begin.as_str()).skip(1);

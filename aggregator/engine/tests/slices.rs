@@ -26,7 +26,7 @@ fn denied() -> Play {
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     for said in [0, DENIED] {
         play.hits("api.search", &names);
-        assert_eq!(play.said().len(), said);
+        assert_eq!(play.output().len(), said);
         play.tick(1_000);
     }
     assert_eq!(play.engine.live_denials().count(), DENIED);
@@ -48,7 +48,7 @@ fn two_versions(play: &mut Play) -> Vec<u8> {
 }
 
 #[test]
-fn slices_say_what_one_pass_says_and_the_next_record_waits_for_them() {
+fn slices_state_what_one_pass_would_before_the_next_record() {
     let (mut whole, mut sliced, mut hurried) = (denied(), denied(), denied());
     let pointer = two_versions(&mut whole);
     two_versions(&mut sliced);

@@ -46,7 +46,7 @@ impl Limits {
     /// If a row cannot stand beside this document, whose networks are wider: its domain is a narrower network, or in
     /// the network of another row.
     pub fn with_rows_of(mut self, before: &Self) -> Result<Self, NotChanged> {
-        let mut anew = Vec::new();
+        let mut changed = Vec::new();
         for resource in &mut self.resources {
             let Some(number) = before.names.number_of(resource.name()) else {
                 continue;
@@ -56,7 +56,7 @@ impl Limits {
                     match new.addresses == old.addresses {
                         true => new.take_rows(old, &mut self.classes),
                         // The canonical spelling of domains may change, so each row is checked.
-                        false => anew.push(number),
+                        false => changed.push(number),
                     }
                 }
                 (Resource::Copies(new), Resource::Copies(old)) if 0 < old.rows.len() => {
@@ -66,7 +66,10 @@ impl Limits {
             }
         }
         let mut revision = Revision::of(&self);
-        for row in anew.into_iter().flat_map(|of| before.resources[of].rows()) {
+        for row in changed
+            .into_iter()
+            .flat_map(|of| before.resources[of].rows())
+        {
             let rows = revision.rows();
             revision.set(row.resource, row.domain, Some(&row.own))?;
             if revision.rows() == rows {

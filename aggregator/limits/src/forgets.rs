@@ -186,7 +186,7 @@ pub fn forgets(old: &RateClass, new: &RateClass) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn told(old: &str, new: &str) -> Vec<String> {
+    fn warnings(old: &str, new: &str) -> Vec<String> {
         let parse = |text: &str| Limits::parse(text).unwrap_or_else(|faults| panic!("{faults}"));
         let (lines, omitted) = forgotten(&parse(old), &parse(new));
         assert_eq!(omitted, 0);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_forgets_is_said_by_resource() {
+    fn state_that_a_version_resets_is_counted_by_resource() {
         let old = r#"
             plans.gold = ["acme", "globex", "initech"]
             rate.a.windows = ["10/s", "1000/h"]
@@ -206,7 +206,7 @@ mod tests {
             rate.e.rate = "5/s"
             rate.e.addresses = { v4 = 24, v6 = 64 }
         "#;
-        assert!(told(old, old).is_empty());
+        assert!(warnings(old, old).is_empty());
         // A minute keeps stamps of the hour; a month of another zone is another quota; a tier is identified by its
         // window.
         let new = r#"
@@ -221,7 +221,7 @@ mod tests {
             rate.c.tiers = [{ limit = 1, window = "2s", active = "2s" }, { limit = 2, window = "9s", active = "9s" }]
         "#;
         assert_eq!(
-            told(old, new),
+            warnings(old, new),
             [
                 "resource \"a\": forgets what was used of window \"1h\"",
                 "resource \"a\": domain \"x\": forgets what was used of the bucket",

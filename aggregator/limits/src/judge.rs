@@ -214,8 +214,8 @@ fn always_there(tiers: &[Tier], index: usize) -> Option<WarningKind> {
     let below = tiers.get(index.checked_sub(1)?)?;
     let tier = tiers.get(index)?;
     let more = 0 < below.limit && below.limit < tier.limit && tier.cooldown == Span::ZERO;
-    let said = windows_in_tiers_clothing(tiers).is_some();
-    (more && !said).then(|| WarningKind::TierWithoutCooldown {
+    let warned = windows_in_tiers_clothing(tiers).is_some();
+    (more && !warned).then(|| WarningKind::TierWithoutCooldown {
         sum: sum_of(tiers.get(..=index).unwrap_or_default()),
     })
 }

@@ -94,12 +94,12 @@ fn limits() -> impl Strategy<Value = String> {
     let usual = prop_oneof![3 => usual(), 1 => none.prop_map(str::to_owned)];
     (usual, hard, quotas()).prop_map(|parts| {
         let parts = [parts.0, parts.1, parts.2];
-        let said: Vec<&str> = parts
+        let texts: Vec<&str> = parts
             .iter()
             .map(String::as_str)
             .filter(|p| !p.is_empty())
             .collect();
-        said.join(", ")
+        texts.join(", ")
     })
 }
 

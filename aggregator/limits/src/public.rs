@@ -195,14 +195,14 @@ fn public_groups(copies: &CopiesResource, bytes: usize) -> Box<[PublicGroup]> {
             members: None,
         });
     }
-    for told in &mut groups {
-        let Some(group) = copies.groups.get(&told.name) else {
+    for public_group in &mut groups {
+        let Some(group) = copies.groups.get(&public_group.name) else {
             continue;
         };
         let size: usize = group.members.iter().map(|name| name.len() + MEMBER).sum();
         if let Some(rest) = left.checked_sub(size) {
             left = rest;
-            told.members = Some(group.members.iter().map(Into::into).collect());
+            public_group.members = Some(group.members.iter().map(Into::into).collect());
         }
     }
     groups.into_boxed_slice()
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grants_nothing_to_anybody_is_refused_without_being_asked() {
+    fn limits_that_grant_nothing_are_refused_by_the_agent() {
         let limits = Limits::parse(
             r#"
             [rate.closed]
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_learn_what_they_need_and_nothing_of_single_domains() {
+    fn agents_learn_no_limits_of_single_domains() {
         let limits = Limits::parse(
             r#"
             [namespace.api]
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_learn_the_least_limit_and_heed_it_sooner_where_near_is_told_late() {
+    fn agents_heed_the_least_limit_sooner_where_notices_are_late() {
         let limits = Limits::parse(
             r#"
             [rate.plain]
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_learn_what_no_domain_may_exceed_where_some_have_limits_of_their_own() {
+    fn agents_learn_what_no_domain_may_exceed_with_overrides() {
         let limits = Limits::parse(
             "version = 1\nrules = 2\n[copies.box]\nlimit = 3\nglobal = 90\ndomains = { a = 50, b = 1 }\n\
              [copies.few]\nlimit = 3\ndomains = { a = 2 }\n[copies.one]\nlimit = 3\n",
@@ -412,15 +412,15 @@ mod tests {
         )
         .expect("it is right");
         let copies = limits.copies("box").expect("box");
-        let told = |bytes| {
+        let public_group = |bytes| {
             let groups = public_groups(copies, bytes);
             let members = |group: &PublicGroup| group.members.as_ref().map(|of| of.len());
             groups.iter().map(members).collect::<Vec<_>>()
         };
-        assert_eq!(told(1_000), [Some(3), Some(1)]);
-        assert_eq!(told(107), [None, Some(1)]);
-        assert_eq!(told(98), [None, None]);
-        assert_eq!(told(49), [None]);
-        assert_eq!(told(48), []);
+        assert_eq!(public_group(1_000), [Some(3), Some(1)]);
+        assert_eq!(public_group(107), [None, Some(1)]);
+        assert_eq!(public_group(98), [None, None]);
+        assert_eq!(public_group(49), [None]);
+        assert_eq!(public_group(48), []);
     }
 }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::zone::Zone;
 
-    fn said(quotas: &[(u64, Calendar)]) -> Vec<String> {
+    fn warnings(quotas: &[(u64, Calendar)]) -> Vec<String> {
         let zone = Arc::new(Zone::fixed("UTC", 0));
         let quota = |&(limit, unit)| Quota {
             limit,
@@ -80,30 +80,30 @@ mod tests {
         use Calendar::{Day, Month, Week, Year};
 
         let nothing: [&str; 0] = [];
-        assert_eq!(said(&[(50, Day), (1_000, Month)]), nothing);
+        assert_eq!(warnings(&[(50, Day), (1_000, Month)]), nothing);
         assert_eq!(
-            said(&[(50, Day), (1_550, Month)]),
+            warnings(&[(50, Day), (1_550, Month)]),
             ["Item(\"quota\", 1) quota_never_binds"]
         );
         assert_eq!(
-            said(&[(50, Day), (50, Year)]),
+            warnings(&[(50, Day), (50, Year)]),
             ["Item(\"quota\", 0) quota_never_binds"]
         );
         assert_eq!(
-            said(&[(60, Month), (100, Week)]),
+            warnings(&[(60, Month), (100, Week)]),
             ["Item(\"quota\", 1) quota_above_longer"]
         );
         assert_eq!(
-            said(&[(60, Month), (120, Week)]),
+            warnings(&[(60, Month), (120, Week)]),
             ["Item(\"quota\", 1) quota_never_binds"]
         );
         assert_eq!(
-            said(&[(5, Day), (9, Day), (5, Day)]),
+            warnings(&[(5, Day), (9, Day), (5, Day)]),
             [
                 "Item(\"quota\", 1) quota_never_binds",
                 "Item(\"quota\", 2) quota_never_binds"
             ]
         );
-        assert_eq!(said(&[(5, Day)]), nothing);
+        assert_eq!(warnings(&[(5, Day)]), nothing);
     }
 }

@@ -15,7 +15,7 @@ limit = 10
 "#;
 
 #[test]
-fn a_good_document_is_printed_normalised_under_what_is_worth_a_look() {
+fn a_good_document_is_printed_normalised_below_its_warnings() {
     let report = check(GOOD, "limits.toml");
     assert_eq!(
         report.to_string(),
@@ -125,12 +125,12 @@ fn only_the_greatest_of_many_kinds_of_limits_are_listed() {
 /// Checks that the output for a document contains a text.
 #[track_caller]
 fn says(document: &str, text: &str) {
-    let said = check(document, "f").to_string();
-    assert!(said.contains(text), "{said}\nhas not\n{text}");
+    let printed = check(document, "f").to_string();
+    assert!(printed.contains(text), "{printed}\nhas not\n{text}");
 }
 
 #[test]
-fn tiers_that_look_like_windows_are_said_to_add_up() {
+fn tiers_that_look_like_windows_are_warned_of() {
     let tier = |limit: u32, window: &str| {
         format!("{{ limit = {limit}, window = \"{window}\", active = \"{window}\" }}")
     };

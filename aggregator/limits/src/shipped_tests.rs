@@ -38,19 +38,19 @@ fn the_shipped_limits_name_every_option() {
 }
 
 #[test]
-fn the_penalties_are_as_told() {
+fn the_penalties_rule_as_documented() {
     play(PENALTIES, "cookbook.penalties", 100);
     never_refused(PENALTIES, "cookbook.penalties", 4);
 }
 
 #[test]
-fn the_punishment_is_as_told() {
+fn the_punishment_rules_as_documented() {
     play(PUNISHMENT, "cookbook.punishment", 10);
     never_refused(PUNISHMENT, "cookbook.punishment", 4);
 }
 
 #[test]
-fn the_batch_is_as_told() {
+fn the_batch_example_rules_as_documented() {
     play(BATCH, "cookbook.batch", 25);
 }
 
@@ -85,15 +85,15 @@ fn model_limits(class: &RateClass) -> DomainLimits {
 /// Makes `per_second` evenly spaced requests a second, and compares the result with the timeline in
 /// the comments: lines that begin with a second and the hits let through in it.
 fn play(text: &str, resource: &str, per_second: u64) {
-    let told: BTreeMap<u64, u64> = text.lines().filter_map(timeline_row).collect();
+    let expected: BTreeMap<u64, u64> = text.lines().filter_map(timeline_row).collect();
     assert!(text.contains(&format!(" {per_second} times a second, without a pause:")));
-    assert!(4 <= told.len());
+    assert!(4 <= expected.len());
     let mut limiter = limiter(text, resource);
-    let (&last, _) = told.last_key_value().expect("a timeline has rows");
+    let (&last, _) = expected.last_key_value().expect("a timeline has rows");
     for second in 0..=last {
         let granted = ask(&mut limiter, second, per_second);
-        if let Some(&told) = told.get(&second) {
-            assert_eq!(granted, told, "second {second}");
+        if let Some(&expected) = expected.get(&second) {
+            assert_eq!(granted, expected, "second {second}");
         }
     }
 }

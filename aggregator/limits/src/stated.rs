@@ -66,14 +66,14 @@ impl<T> Setting<T> {
     {
         match self {
             Self::Inherited => other.clone(),
-            said => said,
+            stated => stated,
         }
     }
 
     fn replaced(self) -> Self {
         match self {
             Self::Inherited => Self::Unstated,
-            said => said,
+            stated => stated,
         }
     }
 }

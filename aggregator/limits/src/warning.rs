@@ -183,8 +183,8 @@ impl fmt::Display for WarningKind {
                 "never reached: {limit} in {} lets at most {most} through in it",
                 quoted(window)
             ),
-            Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.tell_quota(f),
-            Self::NotANetwork { meant } => tell_network(meant, f),
+            Self::QuotaNeverBinds { .. } | Self::QuotaAboveLonger { .. } => self.write_quota(f),
+            Self::NotANetwork { meant } => write_network(meant, f),
             Self::TiersAddUp { sum, last } => write!(
                 f,
                 "tiers add up: one after the other they let {sum} through in the longest window, not {last}; if all \
@@ -231,7 +231,7 @@ impl fmt::Display for WarningKind {
 }
 
 impl WarningKind {
-    fn tell_quota(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_quota(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::QuotaNeverBinds { most, limit, unit } => write!(
                 f,
@@ -248,7 +248,7 @@ impl WarningKind {
     }
 }
 
-fn tell_network(meant: IpNet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_network(meant: IpNet, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(
         f,
         "is a name, not a network, expected \"{meant}\" if a network is meant"

@@ -26,7 +26,7 @@ pub type Chunks = Vec<Vec<u8>>;
 
 /// The outcomes of dead letters.
 #[derive(Debug, Default)]
-pub struct AsideCounters {
+pub struct DeadLetterCounters {
     /// How many were kept.
     pub kept: AtomicU64,
     /// How many were dropped, because there were too many, or because writing them failed.

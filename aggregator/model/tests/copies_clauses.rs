@@ -208,7 +208,7 @@ fn a_record_that_is_older_than_one_applied_changes_nothing() {
 }
 
 #[test]
-fn an_epoch_is_over_by_its_last_beat_or_its_successors() {
+fn an_epoch_ends_by_its_last_heartbeat_or_its_successor() {
     let mut log = log();
     log.op_of(1, 1, hold("acme", 2));
     assert_eq!(
@@ -286,7 +286,7 @@ fn what_an_operator_ended_stays_ended() {
 }
 
 #[test]
-fn of_two_bans_the_longer_holds_and_a_banned_domain_is_granted_none() {
+fn the_longer_of_two_bans_holds_and_grants_no_copies() {
     let mut log = log();
     let ban = |resource, until_us| CopiesAct::Ban {
         resource,
@@ -316,7 +316,7 @@ fn of_two_bans_the_longer_holds_and_a_banned_domain_is_granted_none() {
 }
 
 #[test]
-fn a_full_scope_is_denied_when_somebody_asks_until_it_has_room() {
+fn a_full_scope_is_denied_on_request_until_it_has_room() {
     let mut log = log();
     log.op(1, hold("globex", 3));
     log.model.new_limits(2, limits(3), 0);

@@ -10,7 +10,7 @@ use tollgate_model::log::{EntryRuling, HitsRecord, LogInput, NotRuled};
 use tollgate_model::{End, Limits, PartitionModel};
 
 #[test]
-fn an_instant_is_never_later_than_the_end_of_the_appends_millisecond() {
+fn an_instant_is_at_most_the_end_of_the_appends_millisecond() {
     let mut log = Log::new(per_second(9));
     let appended_us = START + 7 * MS;
     let stamps = [
@@ -104,7 +104,7 @@ fn the_least_counts_and_not_the_last() {
 }
 
 #[test]
-fn the_least_is_that_of_the_last_whole_minute_of_log_time_and_the_current_one() {
+fn the_least_is_of_the_last_whole_minute_and_the_current_one() {
     let mut log = Log::new(per_second(9));
     log.batch("a", 1, 1, START, START - 400 * MS, &[]);
     let moved = |log: &mut Log, seq, now| log.batch("a", 1, seq, now, now - 900 * MS, &[]).moved_us;
@@ -120,7 +120,7 @@ fn the_least_is_that_of_the_last_whole_minute_of_log_time_and_the_current_one() 
 }
 
 #[test]
-fn hits_stamped_more_than_10_minutes_before_their_append_are_only_counted() {
+fn hits_older_than_10_minutes_at_their_append_are_only_counted() {
     let mut log = Log::new(per_second(9));
     let at = START - 10 * MINUTE;
     let outcome = log.hits(START, &[hit("old", at - 1), hit("edge", at)]);
@@ -235,7 +235,7 @@ fn a_batch_before_the_first_tick_is_kept_as_if_it_came_with_it() {
 }
 
 #[test]
-fn a_tick_counts_if_its_slot_is_above_that_of_the_last_counted_one() {
+fn a_tick_counts_if_its_slot_is_above_the_last_counted_slot() {
     let mut log = Log::new(per_second(9));
     assert!(!log.tick(START + 500 * MS - 1));
     assert!(log.tick(START + 500 * MS));
@@ -246,7 +246,7 @@ fn a_tick_counts_if_its_slot_is_above_that_of_the_last_counted_one() {
 }
 
 #[test]
-fn a_pair_leaves_at_the_first_counted_tick_later_than_10_minutes_after_its_own_time() {
+fn a_pair_is_evicted_at_the_first_tick_after_10_minutes() {
     let mut log = Log::new(per_second(9));
     log.hits(START, &[hit("d", START)]);
     log.tick(START + 10 * MINUTE);
@@ -264,7 +264,7 @@ fn a_pair_leaves_at_the_first_counted_tick_later_than_10_minutes_after_its_own_t
 }
 
 #[test]
-fn a_pair_stays_for_10_minutes_after_its_own_time_whatever_its_tiers() {
+fn every_pair_stays_for_10_minutes_after_its_own_time() {
     let mut log = Log::new(of_resource(limits(&[tier(9, SECOND, SECOND, 0)]), None));
     log.hits(START, &[hit("d", START)]);
     log.hits(START + MINUTE, &[hit("d", START + MINUTE)]);
@@ -284,7 +284,7 @@ fn a_pair_stays_for_10_minutes_after_its_own_time_whatever_its_tiers() {
 }
 
 #[test]
-fn a_pair_does_not_leave_before_its_windows_cooldowns_and_denials_end() {
+fn a_pair_is_not_evicted_before_all_it_remembers_ends() {
     let hour = 3600 * SECOND;
     let cases = [
         (tier(9, hour, hour, 0), hour),
@@ -304,7 +304,7 @@ fn a_pair_does_not_leave_before_its_windows_cooldowns_and_denials_end() {
 }
 
 #[test]
-fn a_pair_that_is_denied_for_ever_stays_until_a_version_opens_it() {
+fn a_pair_denied_for_ever_stays_until_a_version_opens_it() {
     let mut log = Log::new(of_resource(limits(&[]), None));
     log.hits(START, &[hit("d", START)]);
     assert_eq!(log.model.denied_until("r", "d"), Some(End::Never));
@@ -317,7 +317,7 @@ fn a_pair_that_is_denied_for_ever_stays_until_a_version_opens_it() {
 }
 
 #[test]
-fn at_the_cap_who_remembers_nothing_leaves_and_others_are_not_evicted() {
+fn at_the_cap_only_pairs_that_remember_nothing_are_evicted() {
     let mut log = Log::new(Limits {
         pairs_per_partition_max: 2,
         ..of_resource(limits(&[tier(1, SECOND, SECOND, 0)]), None)

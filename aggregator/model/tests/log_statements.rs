@@ -34,7 +34,7 @@ fn entries_on_resources_without_limits_are_only_counted() {
 }
 
 #[test]
-fn a_statement_carries_its_place_and_equal_ones_are_not_repeated() {
+fn a_statement_has_its_log_position_and_is_not_repeated() {
     let mut log = Log::new(per_second(2));
     let entries = [
         hit("d", START),
@@ -55,7 +55,7 @@ fn a_statement_carries_its_place_and_equal_ones_are_not_repeated() {
 }
 
 #[test]
-fn a_refusal_is_justified_by_the_statement_at_its_place_and_until_its_end() {
+fn a_statement_justifies_refusals_until_its_end() {
     let mut log = Log::new(per_second(1));
     log.hits(START, &[hit("d", START)]);
     log.version(START + MS, 2, per_second(5));
@@ -102,7 +102,7 @@ fn a_refusal_is_justified_by_the_statement_at_its_place_and_until_its_end() {
 }
 
 #[test]
-fn known_versions_are_ignored_and_a_pointer_brings_in_every_version_up_to_it() {
+fn an_activation_brings_in_every_version_up_to_its_own() {
     let mut log = Log::new(per_second(1));
     log.hits(START, &[hit("d", START)]);
     let known = log.version(START + MS, 1, per_second(9));
@@ -154,7 +154,7 @@ fn totals_due_hold_what_counts_by_millisecond() {
 }
 
 #[test]
-fn a_global_limit_denies_the_whole_resource_until_a_second_after() {
+fn a_full_global_limit_denies_the_resource_for_a_second() {
     let mut log = Log::new(global(3));
     let ms = START / MS;
     let first = log.total(10, &[(ms, 2)]);
@@ -223,7 +223,7 @@ fn unguarded_excess_of_a_global_limit_counts_nowhere() {
 }
 
 #[test]
-fn a_total_tells_what_was_granted_and_what_every_constraint_counted() {
+fn a_total_has_grants_and_the_count_of_every_constraint() {
     let mut log = Log::new(of_resource(
         limits(&[tier(3, SECOND, 3600 * SECOND, 0)]),
         Some(9),
@@ -261,7 +261,7 @@ fn a_settlement_downwards_lifts_a_denial() {
 }
 
 #[test]
-fn late_on_a_whole_resource_means_only_that_the_hit_has_left_its_second() {
+fn for_a_whole_resource_late_means_outside_its_second() {
     let mut log = Log::new(global(5));
     let ms = START / MS;
     log.total(1, &[(ms + 2000, 1)]);

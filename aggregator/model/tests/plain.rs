@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn it_opens_at_the_first_microsecond_at_which_a_hit_would_be_granted(
+    fn a_pair_opens_at_the_first_microsecond_with_room(
         limits in any_limits(20, false),
         requests in prop::collection::vec((0u64..25, 1u64..9), 1..25),
     ) {

@@ -37,7 +37,7 @@ fn what_was_let_through_counts_up_to_twice_the_limit() {
 }
 
 #[test]
-fn excess_keeps_a_window_closed_until_less_than_the_limit_counts() {
+fn excess_keeps_a_window_closed_until_there_is_room() {
     let mut pair = StreamPair::new(&of_windows(&[window(2, SECOND)]));
     for at_us in [0, 300 * MS, 600 * MS] {
         pair.entry(at_us, 1, false);
@@ -56,7 +56,7 @@ fn unguarded_excess_is_only_tallied() {
 }
 
 #[test]
-fn what_stays_counted_is_the_lesser_of_what_counted_and_the_cost() {
+fn a_settled_estimate_counts_at_most_its_cost() {
     // Ten were estimated, of which six counted; the cost was eight, or four.
     let mut pair = StreamPair::new(&of_windows(&[window(3, SECOND)]));
     pair.estimate(5, 10, false);
@@ -165,7 +165,7 @@ fn late_excess_is_debt_under_its_own_stamp() {
 }
 
 #[test]
-fn late_hits_that_have_left_the_window_already_take_no_room_from_one_another() {
+fn late_hits_outside_the_window_take_no_room_from_each_other() {
     let mut pair = pair(&[tier(2, SECOND, 20 * SECOND, 0)]);
     pair.entry(0, 1, false);
     pair.entry(5 * SECOND, 1, false);
@@ -177,7 +177,7 @@ fn late_hits_that_have_left_the_window_already_take_no_room_from_one_another() {
 }
 
 #[test]
-fn late_hits_out_of_the_tiers_window_still_count_in_the_last_second() {
+fn late_hits_outside_the_tiers_window_count_in_the_last_second() {
     let tiers = [tier(2, 10 * MS, 20 * SECOND, 0)];
     let mut pair = StreamPair::new(&limits_hard(&tiers, 4));
     pair.entry(0, 1, false);
@@ -217,7 +217,7 @@ fn with_no_current_tier_a_late_hit_is_only_counted() {
 }
 
 #[test]
-fn older_than_the_tiers_entry_is_only_counted_and_a_stamp_equal_to_it_is_not_older() {
+fn hits_older_than_the_tiers_entry_are_only_counted() {
     let mut pair = pair(&[tier(5, SECOND, 9 * SECOND, 0)]);
     pair.entry(500 * MS, 1, false);
     pair.entry(600 * MS, 1, false);
@@ -247,7 +247,7 @@ fn no_tiers_deny_for_ever_with_the_first_entry() {
 }
 
 #[test]
-fn a_tier_keeps_its_state_over_a_version_that_changes_only_its_limit() {
+fn a_tier_keeps_its_state_when_only_its_limit_changes() {
     let mut pair = pair(&[tier(2, SECOND, 20 * SECOND, 0)]);
     pair.entry(0, 2, false);
     let lifted = pair.new_limits(MS, &limits(&[tier(5, SECOND, 20 * SECOND, 0)]));
@@ -322,7 +322,7 @@ fn a_hard_limit_keeps_what_counts_over_a_version() {
 }
 
 #[test]
-fn denials_are_ruled_again_at_the_greater_of_the_pairs_time_and_the_versions() {
+fn denials_are_ruled_again_at_the_pairs_or_versions_time() {
     let slow = |limit| limits(&[tier(limit, SECOND, 10 * SECOND, 100 * SECOND)]);
     let mut pair = StreamPair::new(&slow(1));
     pair.entry(0, 1, false);
@@ -346,7 +346,7 @@ fn a_version_starts_no_denial() {
 }
 
 #[test]
-fn a_pair_that_a_version_closes_is_denied_from_its_next_entry_even_a_late_one() {
+fn a_closed_pair_is_denied_from_its_next_entry_even_a_late_one() {
     let mut pair = pair(&[tier(5, SECOND, 20 * SECOND, 0)]);
     pair.entry(500 * MS, 3, false);
     pair.new_limits(600 * MS, &limits(&[tier(2, SECOND, 20 * SECOND, 0)]));
@@ -356,7 +356,7 @@ fn a_pair_that_a_version_closes_is_denied_from_its_next_entry_even_a_late_one() 
 }
 
 #[test]
-fn a_denial_that_has_ended_at_a_version_stays_ended_at_an_earlier_one() {
+fn a_denial_ended_at_a_version_stays_ended_for_earlier_hits() {
     let one = limits(&[tier(1, SECOND, 20 * SECOND, 0)]);
     let mut pair = StreamPair::new(&one);
     pair.entry(0, 1, false);

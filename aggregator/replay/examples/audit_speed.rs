@@ -25,7 +25,7 @@ use tollgate_shared::wire::hits::{Hit, Sender, write_hits};
 use tollgate_shared::wire::limits_document::LimitsDocument;
 use tollgate_shared::wire::record::{LimitsActivation, Record, RecordPen, Tick};
 
-use tollgate_log::journal::{Ground, Journal, JournalConfig};
+use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 
 const PARTITIONS: u32 = 16;
@@ -95,11 +95,11 @@ fn main() {
         ..JournalConfig::new(dir)
     };
     let of_journal = Arc::clone(&clock);
-    let ground = Ground {
+    let context = JournalContext {
         clock: Arc::new(move || Timestamp::from_micros(of_journal.load(Ordering::Relaxed))),
-        ..Ground::of_this_machine()
+        ..JournalContext::of_this_machine()
     };
-    let (journal, _) = Journal::open(config, ground, sender).expect("a new journal");
+    let (journal, _) = Journal::open(config, context, sender).expect("a new journal");
     let mut out = Out {
         journal,
         events,

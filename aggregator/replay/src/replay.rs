@@ -149,8 +149,8 @@ impl Replay {
             Record::Unknown {
                 skippable: true, ..
             } => return Ok(Met::Skipped),
-            Record::Pointer(pointer) => {
-                if let Some(why) = self.fault_of(delivered.offset, pointer, source)? {
+            Record::Pointer(activation) => {
+                if let Some(why) = self.fault_of(delivered.offset, activation, source)? {
                     return Ok(Met::Forged(why));
                 }
             }
@@ -181,28 +181,28 @@ impl Replay {
     fn fault_of(
         &mut self,
         offset: u64,
-        pointer: &LimitsActivation,
+        activation: &LimitsActivation,
         source: &dyn Source,
     ) -> Result<Option<String>, ReplayError> {
         let known = self.engine.version().unwrap_or(0);
-        if pointer.version <= known {
+        if activation.version <= known {
             return Ok(None);
         }
-        if self.book.latest_number() < pointer.version {
+        if self.book.latest_number() < activation.version {
             // A live log has grown since the limits were read.
             self.book = Arc::new(limits_of(source)?);
         }
-        if let Some(version) = self.book.newer_between(known, pointer.version) {
+        if let Some(version) = self.book.newer_between(known, activation.version) {
             let why = format!("limits version {version} needs a later build");
             return Err(self.stopped(offset, why));
         }
-        let found = self.book.get(pointer.version);
-        if found.is_some_and(|version| version.digest == pointer.digest) {
+        let found = self.book.get(activation.version);
+        if found.is_some_and(|version| version.digest == activation.digest) {
             return Ok(None);
         }
         Ok(Some(format!(
             "no limits version {} with this digest",
-            pointer.version
+            activation.version
         )))
     }
 

@@ -25,7 +25,7 @@ fn a_hold_of_another_agent_is_unknown_to_who_names_itself() {
 }
 
 #[test]
-fn what_would_be_played_otherwise_than_it_is_written_is_refused_by_its_place() {
+fn an_ambiguous_case_is_refused_with_its_path() {
     let hold = json!({"op": "hold", "t": 1, "hold": "h", "agent": "A", "domain": "a", "copies": 2});
     let reserve = json!({"op": "reserve", "t": 1, "hold": "h", "agent": "A", "domain": "a", "copies": 2, "min": 1});
     let new = json!({"op": "limits", "t": 2, "limits": {"domain": 1, "max_ag": 5}});

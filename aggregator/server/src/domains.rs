@@ -306,7 +306,7 @@ groups.probation = { limit = 4, members = ["new-1", "new-2"] }
 "#;
 
     #[test]
-    fn every_domain_of_a_document_is_hashed_and_nothing_else_changes() {
+    fn only_the_domains_of_a_document_are_hashed() {
         let domains = domains(KEY);
         let hashed = domains.document(DOCUMENT.to_owned()).expect("one fleet's");
         let mut expected = DOCUMENT.to_owned();

@@ -44,20 +44,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_file_is_named_with_its_line_and_an_exposed_one_with_its_mode() {
+    fn a_bad_key_file_is_named_with_its_line_or_mode() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fleet.keys");
-        let said = || read(&path).expect_err("bad").to_string();
-        assert!(said().starts_with(&format!("{}: ", path.display())));
+        let fault = || read(&path).expect_err("bad").to_string();
+        assert!(fault().starts_with(&format!("{}: ", path.display())));
         let key = "5f2c1e0c41aa87b39d6e5f2c1e0c41aa87b39d6e";
         std::fs::write(&path, format!("k1 {key}\nk2 {key}\n")).unwrap();
         let mode = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&path, mode(0o644)).unwrap();
-        let exposed = said();
+        let exposed = fault();
         assert!(exposed.contains("mode 0644 lets every user"), "{exposed}");
         std::fs::set_permissions(&path, mode(0o640)).unwrap();
         let twice = format!("{}: line 2: id \"k2\" has the key of", path.display());
-        assert!(said().starts_with(&twice), "{}", said());
+        assert!(fault().starts_with(&twice), "{}", fault());
         std::fs::write(&path, format!("k1 {key}\n")).unwrap();
         assert_eq!(read(&path).unwrap().ids().collect::<Vec<_>>(), ["k1"]);
     }

@@ -234,7 +234,7 @@ domains = { acme = 9 }
 groups.probation = { limit = 4, members = ["acme"] }
 "#;
 
-    fn told(resource: &str, domain: &str) -> String {
+    fn shown(resource: &str, domain: &str) -> String {
         let limits = Limits::parse(DOCUMENT).unwrap_or_else(|faults| panic!("{faults}"));
         let question = Question {
             file: "limits.toml",
@@ -243,8 +243,8 @@ groups.probation = { limit = 4, members = ["acme"] }
             domain,
             limited_as: domain,
         };
-        let told = ruling_entry(&limits, &question).to_string();
-        let (first, rest) = told.split_once('\n').expect("two lines");
+        let shown = ruling_entry(&limits, &question).to_string();
+        let (first, rest) = shown.split_once('\n').expect("two lines");
         assert_eq!(
             first,
             format!("# limits.toml: resource \"{resource}\", domain \"{domain}\"")
@@ -256,35 +256,35 @@ groups.probation = { limit = 4, members = ["acme"] }
     fn the_entry_that_rules_is_named_with_its_limits() {
         let default = "# ruled by resource \"api.*\": its default, no entry of the domain's own\n";
         let limits = "rate = \"20/s\"\nhard = \"50/s\"\n";
-        assert_eq!(told("api.search", "initech"), format!("{default}{limits}"));
+        assert_eq!(shown("api.search", "initech"), format!("{default}{limits}"));
         assert_eq!(
-            told("api.search", "acme"),
+            shown("api.search", "acme"),
             "# ruled by resource \"api.*\": plan \"gold\", of which \"acme\" is a member\nrate = \"100/s\"\nhard = \"50/s\"\n"
         );
         assert_eq!(
-            told("api.search", "globex"),
+            shown("api.search", "globex"),
             "# ruled by resource \"api.*\": domain \"globex\", which overrides plan \"gold\"\n\
              rate = \"100/s\"\nhard = \"70/s\"\n"
         );
         assert_eq!(
-            told("api.search", "10.1.2.3"),
+            shown("api.search", "10.1.2.3"),
             "# ruled by resource \"api.*\": domain \"10.0.0.0/8\"\nrate = \"5/s\"\nhard = \"50/s\"\n"
         );
         assert!(
-            told("api.search", "10.2.2.3")
+            shown("api.search", "10.2.2.3")
                 .contains("plan \"gold\", of which \"10.2.0.0/16\" is a member")
         );
         assert_eq!(
-            told("web.login", "203.0.113.77"),
+            shown("web.login", "203.0.113.77"),
             "# limited as \"203.0.113.0/24\"\n\
              # ruled by resource \"web.login\": domain \"203.0.113.0/24\"\n\
              # no constraint: all hits are let through\n"
         );
         assert_eq!(
-            told("sandbox", "acme"),
+            shown("sandbox", "acme"),
             "# ruled by resource \"sandbox\": domain \"acme\"\n# member of group \"probation\"\nlimit = 9\n"
         );
-        assert!(told("jobs.run", "acme").contains("not configured, so hits are refused"));
-        assert!(told("other", "acme").contains("not configured, so hits are let through"));
+        assert!(shown("jobs.run", "acme").contains("not configured, so hits are refused"));
+        assert!(shown("other", "acme").contains("not configured, so hits are let through"));
     }
 }

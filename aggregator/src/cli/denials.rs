@@ -225,18 +225,18 @@ mod tests {
                 "partition": 3, "version": 1,
             })
         };
-        let told = |denial: &Value| row(denial).expect("it is one").join("|");
+        let shown = |denial: &Value| row(denial).expect("it is one").join("|");
         let null = Value::Null;
         assert_eq!(
-            told(&denial("pair", "a".into(), null.clone(), 61_000_000.into())),
+            shown(&denial("pair", "a".into(), null.clone(), 61_000_000.into())),
             "1m 1s|r|a|tier 1|5 / 10.0s|c"
         );
         assert_eq!(
-            told(&denial("group", null.clone(), "g".into(), null.clone())),
+            shown(&denial("group", null.clone(), "g".into(), null.clone())),
             "never|r|group g|tier 1|5 / 10.0s|c"
         );
         assert_eq!(
-            told(&denial("resource", null.clone(), null, 900_000.into())),
+            shown(&denial("resource", null.clone(), null, 900_000.into())),
             "900ms|r|(all domains)|tier 1|5 / 10.0s|c"
         );
     }

@@ -204,7 +204,7 @@ domains = { acme = 50 }
     }
 
     #[test]
-    fn what_is_stated_changes_and_everything_else_stays_as_it_stands() {
+    fn an_edit_changes_only_what_it_states() {
         assert_eq!(applied(&[]), DOCUMENT);
         let text = applied(&[
             set("api.search", Some("203.0.113.7"), rate("9/s")),
@@ -239,7 +239,7 @@ domains = { acme = 50 }
     }
 
     #[test]
-    fn what_cannot_be_changed_is_said_all_together() {
+    fn settings_that_cannot_change_are_reported_together() {
         let bad = [
             set("nobody", None, rate("1/s")),
             set("sandbox", Some("acme"), rate("1/s")),

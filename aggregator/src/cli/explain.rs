@@ -14,7 +14,7 @@ use tollgate_shared::place::Code;
 
 use super::Global;
 use super::logs::{LogArgs, replay_failure};
-use super::operator::{domain_on, said_by};
+use super::operator::{domain_on, error_in};
 use super::output::Format;
 use crate::exit::{Exit, Failure};
 use tollgate_replay::explain::{ExplainError, Question, explain};
@@ -155,9 +155,9 @@ fn ask(global: &Global, args: &ExplainArgs, question: &Question) -> Result<Exit,
         }
         404 => no(body.trim_end()),
         401 | 403 => {
-            let said = said_by(&body);
-            let said = said.as_deref().unwrap_or(body.trim_end());
-            Err(crate::reach::not_authorised(&args.url, said))
+            let error = error_in(&body);
+            let error = error.as_deref().unwrap_or(body.trim_end());
+            Err(crate::reach::not_authorised(&args.url, error))
         }
         _ => Err(Failure::Unavailable(format!(
             "{}: {}",

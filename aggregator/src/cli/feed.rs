@@ -178,15 +178,15 @@ fn text(name: &str, bytes: &[u8]) -> String {
         frame.sequence,
         frame.evidence.len()
     );
-    for told in &frame.told {
-        line += &match told.statement.says {
+    for notice in &frame.told {
+        line += &match notice.statement.says {
             Says::Denied(denial) => format!(
                 "  denied {} for {} ({:?})",
-                scope(&told.statement.scope),
-                remaining(told.remaining),
+                scope(&notice.statement.scope),
+                remaining(notice.remaining),
                 denial.cause
             ),
-            Says::Open => format!("  open {}", scope(&told.statement.scope)),
+            Says::Open => format!("  open {}", scope(&notice.statement.scope)),
         };
     }
     line
@@ -225,20 +225,20 @@ fn view(name: &str, bytes: &[u8]) -> Value {
     view
 }
 
-fn statement(told: &StatementNotice) -> Value {
-    let (kind, name) = match &told.statement.scope {
+fn statement(notice: &StatementNotice) -> Value {
+    let (kind, name) = match &notice.statement.scope {
         Scope::Pair(domain) => ("domain", Some(domain)),
         Scope::Resource => ("everybody", None),
         Scope::Group(group) => ("group", Some(group)),
     };
     let mut view = json!({
-        "partition": told.partition,
+        "partition": notice.partition,
         "scope": kind,
         "name": name,
     });
-    match told.statement.says {
+    match notice.statement.says {
         Says::Denied(denial) => {
-            let remaining = (told.remaining != Span::MAX).then(|| told.remaining.as_micros());
+            let remaining = (notice.remaining != Span::MAX).then(|| notice.remaining.as_micros());
             view["says"] = "denied".into();
             view["remaining_us"] = remaining.into();
             view["cause"] = format!("{:?}", denial.cause).into();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_and_what_is_no_frame_is_said() {
+    fn names_are_escaped_and_invalid_frames_reported() {
         let line = text("api.search", &frame());
         assert_eq!(line, r#"api.search  3  partitions 0  open "a\x1b[2J""#);
         assert!(text("r", b"\x01").starts_with("r  not a frame: byte 1"));

@@ -88,9 +88,9 @@ pub fn run(global: &Global, args: &HitArgs) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     let exit = runtime.block_on(async {
         let exit = hits(&agent, args, global.format, &mut output).await;
-        let heard = agent.ready(Duration::ZERO).await;
+        let is_ready = agent.ready(Duration::ZERO).await;
         let flushed = agent
-            .shutdown(if heard { FLUSH_MAX } else { FLUSH_MAX_BLIND })
+            .shutdown(if is_ready { FLUSH_MAX } else { FLUSH_MAX_BLIND })
             .await;
         if 0 < flushed.dropped {
             eprintln!("tollgate: {} hits were not sent in time", flushed.dropped);

@@ -320,7 +320,7 @@ mod tests {
             "agent": "web\u{7}\n1", "number": 7, "transfer": null, "copies": 1, "start_us": 5_000_000,
             "age_us": 12_000_000, "end_us": null, "strict": false, "seized": false,
         });
-        let told = [seized, staged, evil].map(|mut hold| {
+        let shown = [seized, staged, evil].map(|mut hold| {
             (hold["partition"], hold["epoch"]) = (3.into(), Value::Null);
             row(&HoldView::deserialize(&hold).expect("a hold")).join(" | ")
         });
@@ -329,7 +329,7 @@ mod tests {
             "12s | sandbox | acme | - | 1 | staged, ends in 48s | (transfer ab)",
             r"12s | sand\\box | ev\x1b[2Jil | g\nfake, n | 1 | held | web\x07\n1#7",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
             #[command(flatten)]
             holds: HoldsArgs,
         }
-        let told = |partitions_missing: &[u32], words: &[&str]| {
+        let shown = |partitions_missing: &[u32], words: &[&str]| {
             let line = Line::parse_from([&["holds"], words].concat());
             let answer = HoldsView {
                 schema: "tollgate.holds/1".into(),
@@ -353,15 +353,15 @@ mod tests {
             };
             nothing(&answer, &line.holds)
         };
-        assert_eq!(told(&[], &[]), "no holds");
+        assert_eq!(shown(&[], &[]), "no holds");
         let staged = ["--state", "staged"];
-        assert_eq!(told(&[], &staged), "no holds match");
-        assert_eq!(told(&[3], &[]), "no holds in the partitions that answered");
+        assert_eq!(shown(&[], &staged), "no holds match");
+        assert_eq!(shown(&[3], &[]), "no holds in the partitions that answered");
     }
 
     #[test]
-    fn ages_are_told_in_two_units() {
-        let told = [
+    fn ages_are_shown_in_two_units() {
+        let shown = [
             0,
             9_940_000,
             59_000_000,
@@ -369,7 +369,7 @@ mod tests {
             3_720_000_000,
             90_000_000_000,
         ];
-        let told = told.map(age);
-        assert_eq!(told, ["0.0s", "9.9s", "59s", "59m 59s", "1h 2m", "1d 1h"]);
+        let shown = shown.map(age);
+        assert_eq!(shown, ["0.0s", "9.9s", "59s", "59m 59s", "1h 2m", "1d 1h"]);
     }
 }

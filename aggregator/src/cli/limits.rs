@@ -343,16 +343,16 @@ mod kafka {
                 (false, true) => "would be pushed",
                 (false, false) => "would be pushed, and missing topics would be created",
             };
-            return told(global, (in_force, in_force), false, what, forgets);
+            return report(global, (in_force, in_force), false, what, forgets);
         }
         check(kafka, Missing::Create)?;
         let mut stream = LimitsStream::open(kafka, history)?;
         let version = stream.append_all(wanted, expected, &act.reason)?;
         stream.close();
-        told(global, (version, expected), true, "pushed", forgets)
+        report(global, (version, expected), true, "pushed", forgets)
     }
 
-    fn told(
+    fn report(
         global: &Global,
         (version, expected): (u64, u64),
         pushed: bool,

@@ -281,7 +281,7 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
 "#;
 
     #[test]
-    fn a_candidate_takes_the_place_of_what_it_states_and_nothing_else_changes() {
+    fn promoting_a_candidate_changes_only_what_it_states() {
         let text = promoted(DOCUMENT, "api.search").expect("it has one");
         let expected = DOCUMENT
             .replace(
@@ -336,7 +336,7 @@ candidate = { tiers = [{ limit = 9, window = "1s", active = "3s" }], hard = "7/s
     }
 
     #[test]
-    fn what_has_no_candidate_is_said() {
+    fn a_resource_without_a_candidate_is_reported() {
         for resource in ["export.all", "api"] {
             let error = promoted(DOCUMENT, resource).expect_err("none").to_string();
             assert!(error.contains("has no candidate"), "{error}");

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use super::document_edit::TextEdit;
-use super::operator::{OperatorNote, asked, tell};
+use super::operator::{OperatorNote, asked, report_all};
 use super::{Global, input_name, limits_edit, read_input};
 use crate::exit::{Exit, Failure};
 use tollgate_api::amend::{AmendRequest, AmendRow};
@@ -59,7 +59,7 @@ pub(super) fn import(
         };
         answers.push(answer);
     }
-    tell(global, &answers)
+    report_all(global, &answers)
 }
 
 fn row_of(row: TextEdit, domain: Option<String>) -> AmendRow {

@@ -94,7 +94,7 @@ pub fn ask(
     act: AmendRequest,
 ) -> Result<Exit, Failure> {
     let answer = asked(global, url, word, act)?;
-    tell(global, &[answer])
+    report_all(global, &[answer])
 }
 
 /// Prints the results of acts, one line each.
@@ -102,12 +102,12 @@ pub fn ask(
 /// # Errors
 ///
 /// If the output cannot be written.
-pub fn tell(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Failure> {
+pub fn report_all(global: &Global, answers: &[AmendmentView]) -> Result<Exit, Failure> {
     let mut output = global.open_output()?;
     for answer in answers {
         match global.format {
             Format::Json => output.json(answer)?,
-            Format::Text => output.line(told(answer))?,
+            Format::Text => output.line(text_of(answer))?,
         }
     }
     output.finish()?;
@@ -191,7 +191,7 @@ pub fn domain_on(
     })
 }
 
-fn told(answer: &AmendmentView) -> String {
+fn text_of(answer: &AmendmentView) -> String {
     let AmendmentView {
         amendment, version, ..
     } = answer;
@@ -204,7 +204,7 @@ fn told(answer: &AmendmentView) -> String {
 
 fn refusal(url: &str, status: u16, body: &str) -> Failure {
     if let 401 | 403 = status
-        && let Some(said) = said_by(body)
+        && let Some(said) = error_in(body)
     {
         return reach::not_authorised(url, &said);
     }
@@ -295,7 +295,7 @@ pub fn pages<T: serde::de::DeserializeOwned>(
 
 /// The failure of a refused list, with the aggregator's message.
 fn not_listed(url: &str, status: u16, body: &str) -> Failure {
-    match (status, said_by(body)) {
+    match (status, error_in(body)) {
         (401 | 403, Some(said)) => reach::not_authorised(url, &said),
         (400..=499, Some(said)) => Failure::Data(format!("{url}: {said}")),
         (_, Some(said)) => Failure::Unavailable(format!("{url}: {said}")),
@@ -304,7 +304,7 @@ fn not_listed(url: &str, status: u16, body: &str) -> Failure {
 }
 
 /// The message of an aggregator that refuses a request.
-pub(super) fn said_by(body: &str) -> Option<String> {
+pub(super) fn error_in(body: &str) -> Option<String> {
     let fault: Option<FaultView> = serde_json::from_str(body).ok();
     fault.map(|fault| fault.error)
 }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_refused_is_so_in_the_words_of_whoever_refused_it() {
+    fn a_refused_list_shows_the_servers_reason() {
         let body = r#"{"schema":"tollgate.error/1","error":"limit = 5: expected at most 3"}"#;
         let Failure::Data(text) = not_listed("http://a/v1/holds", 400, body) else {
             panic!("65");

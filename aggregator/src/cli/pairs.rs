@@ -92,7 +92,7 @@ pub fn run(global: &Global, args: &PairsArgs) -> Result<Exit, Failure> {
 fn print(pair: &PairView, output: &mut Output) -> Result<(), Failure> {
     let rows: Vec<[String; 2]> = lines(pair)
         .into_iter()
-        .map(|(what, told)| [what, told])
+        .map(|(what, text)| [what, text])
         .collect();
     output.columns(&rows)
 }
@@ -107,7 +107,7 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
     } = pair;
     let head = format!("partition {partition}, limits version {version}");
     let mut lines = vec![(format!("{resource} {domain}"), head)];
-    let mut line = |what: &str, told: String| lines.push((what.to_owned(), told));
+    let mut line = |what: &str, text: String| lines.push((what.to_owned(), text));
     if !pair.configured {
         line("limits", "none on hits of this resource".to_owned());
     }
@@ -157,16 +157,16 @@ fn lines(pair: &PairView) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn told(view: Value) -> String {
+    fn text(view: Value) -> String {
         let pair = PairView::deserialize(&view).expect("a pair");
         let lines = lines(&pair).into_iter();
         lines
-            .map(|(what, told)| format!("{what}: {told}\n"))
+            .map(|(what, text)| format!("{what}: {text}\n"))
             .collect()
     }
 
     #[test]
-    fn a_pair_is_told_with_its_tier_what_is_left_and_until_when_it_is_denied() {
+    fn a_pair_is_shown_with_tier_remainder_and_denial() {
         let mut view = serde_json::json!({
             "schema": "tollgate.pair/1", "resource": "r", "domain": "d", "partition": 3, "configured": true,
             "known": true, "version": 18,
@@ -180,13 +180,13 @@ mod tests {
             "partitions_missing": [],
         });
         assert_eq!(
-            told(view.clone()),
+            text(view.clone()),
             "r d: partition 3, limits version 18\nas of: 2023-11-14T22:13:20.250Z\n\
              hard: 41 of 200 counted in 1s\ntier 1: 97 of 100 hits in its window\nremaining: 3\ndenied: for 1.2s still (tier 1, code 3-1-0-1)\n"
         );
         view["denial"]["remaining_us"] = Value::Null;
-        assert!(told(view.clone()).contains("denied: without end"));
+        assert!(text(view.clone()).contains("denied: without end"));
         (view["denial"], view["state"]) = (Value::Null, Value::Null);
-        assert!(told(view).ends_with("no state of this pair\ndenied: no\n"));
+        assert!(text(view).ends_with("no state of this pair\ndenied: no\n"));
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_shown_by_the_second_and_what_is_not_kept_as_a_dash() {
+    fn counts_are_shown_per_second_and_missing_ones_as_a_dash() {
         let answer = TopView {
             schema: "tollgate.top/1".into(),
             by: "hits".into(),

@@ -113,7 +113,7 @@ impl Scene<'_> {
         let mut one = self.start(0, subject)?;
         let mut other = self.start(1, subject)?;
         for holder in [0, 1] {
-            let ready = self.wait(holder, WITHIN, |told| match told {
+            let ready = self.wait(holder, WITHIN, |notice| match notice {
                 HolderNotice::Ready(ready) => Some(ready),
                 _ => None,
             })?;
@@ -133,7 +133,7 @@ impl Scene<'_> {
         }
         let within = subject.agent_timeout + GRACE;
         other.tell(&format!("follow {}", (WITHIN + within).as_millis()));
-        self.wait(1, WITHIN, |told| match told {
+        self.wait(1, WITHIN, |notice| match notice {
             HolderNotice::Denied { at_ns } => Some(at_ns),
             _ => None,
         })?;
@@ -187,7 +187,7 @@ impl Scene<'_> {
     ) -> anyhow::Result<T> {
         self.inbox
             .wait_for(within, "a process that holds copies", |news| match news {
-                News::Holder(who, told) if *who == holder => Ok(wanted(*told)),
+                News::Holder(who, notice) if *who == holder => Ok(wanted(*notice)),
                 News::Ended(Who::Holder(who)) if *who == holder => {
                     bail!("holder {} ended", holder + 1)
                 }
@@ -204,8 +204,8 @@ impl Scene<'_> {
     }
 }
 
-fn held_of(told: HolderNotice) -> Option<(u32, u64)> {
-    match told {
+fn held_of(notice: HolderNotice) -> Option<(u32, u64)> {
+    match notice {
         HolderNotice::Held { copies, at_ns } => Some((copies, at_ns)),
         _ => None,
     }

@@ -75,11 +75,11 @@ impl Delays {
     }
 
     /// The delays, given when each agent entered which denial.
-    pub fn measure(&self, heard: &[EnteredDenials]) -> Measured {
+    pub fn measure(&self, entered: &[EnteredDenials]) -> Measured {
         let mut measured = Measured::default();
         for denials in self.by_pair.values() {
             for denial in denials {
-                let each = heard.iter().map(|of| of.get(&denial.place).copied());
+                let each = entered.iter().map(|of| of.get(&denial.place).copied());
                 match each.collect::<Option<Vec<u64>>>() {
                     Some(all) if !all.is_empty() => {
                         let slowest = all.into_iter().max().unwrap_or(0);
@@ -88,7 +88,7 @@ impl Delays {
                     _ => measured.unheard += 1,
                 }
             }
-            for of_agent in heard {
+            for of_agent in entered {
                 let longest = longest_us(denials, of_agent);
                 measured.longest_us = measured.longest_us.max(longest);
             }
@@ -98,10 +98,10 @@ impl Delays {
 }
 
 /// The longest time from a denial of one pair until one agent refused by it or by a later one.
-fn longest_us(denials: &[Filled], heard: &EnteredDenials) -> u64 {
+fn longest_us(denials: &[Filled], entered: &EnteredDenials) -> u64 {
     let (mut longest, mut next_ns) = (0, None::<u64>);
     for denial in denials.iter().rev() {
-        let own_ns = heard.get(&denial.place).copied();
+        let own_ns = entered.get(&denial.place).copied();
         next_ns = own_ns.into_iter().chain(next_ns).min();
         let waited_us = next_ns.map(|at_ns| since_us(denial, at_ns));
         let in_force = |us: &u64| own_ns.is_some() || denial.for_us.is_none_or(|of| *us <= of);
@@ -120,8 +120,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Denials of one pair for a second each, filled at these milliseconds; `heard`: when agents entered which.
-    fn measured(filled_ms: &[u64], heard: &[&[(usize, u64)]]) -> Measured {
+    /// Denials of one pair for a second each, filled at these milliseconds; `entered`: when agents entered which.
+    fn measured(filled_ms: &[u64], entered: &[&[(usize, u64)]]) -> Measured {
         let mut delays = Delays::default();
         for (number, ms) in filled_ms.iter().enumerate() {
             let place = (0, number as u64, 0);
@@ -134,8 +134,8 @@ mod tests {
             all.map(|(number, ms)| ((0, *number as u64, 0), ms * MS))
                 .collect()
         };
-        let heard: Vec<EnteredDenials> = heard.iter().map(of_agent).collect();
-        delays.measure(&heard)
+        let entered: Vec<EnteredDenials> = entered.iter().map(of_agent).collect();
+        delays.measure(&entered)
     }
 
     #[test]

@@ -93,8 +93,8 @@ impl ChildGuard {
     ///
     /// If it cannot be started.
     pub fn agent(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
-        let told = move |line: &str| Some(News::Agent(index, serde_json::from_str(line).ok()?));
-        Self::telling(args, told, news, Who::Agent(index))
+        let notice = move |line: &str| Some(News::Agent(index, serde_json::from_str(line).ok()?));
+        Self::telling(args, notice, news, Who::Agent(index))
     }
 
     /// Starts a process that holds copies.
@@ -103,8 +103,8 @@ impl ChildGuard {
     ///
     /// If it cannot be started.
     pub fn holder(index: usize, args: &[String], news: Sender<News>) -> io::Result<Self> {
-        let told = move |line: &str| Some(News::Holder(index, serde_json::from_str(line).ok()?));
-        Self::telling(args, told, news, Who::Holder(index))
+        let notice = move |line: &str| Some(News::Holder(index, serde_json::from_str(line).ok()?));
+        Self::telling(args, notice, news, Who::Holder(index))
     }
 
     fn telling(

@@ -91,14 +91,14 @@ pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
             .enable_all()
             .build()?,
     };
-    tell(HolderNotice::Ready(
+    report(HolderNotice::Ready(
         holder.runtime.block_on(agent.ready(PATIENCE)),
     ))?;
     let mut held = Vec::new();
     for line in io::stdin().lines() {
         let line = line?;
         if line == "take" {
-            held.extend(holder.take_and_tell()?);
+            held.extend(holder.take_and_report()?);
         } else if let Some(within) = line.strip_prefix("follow ").and_then(|ms| ms.parse().ok()) {
             held.extend(holder.follow(Duration::from_millis(within))?);
         }
@@ -109,10 +109,10 @@ pub fn hold(part: &HolderPart) -> anyhow::Result<()> {
 }
 
 impl Holder {
-    fn take_and_tell(&self) -> io::Result<Option<Hold>> {
+    fn take_and_report(&self) -> io::Result<Option<Hold>> {
         let (hold, copies) = self.take();
         let at_ns = monotonic_ns();
-        tell(HolderNotice::Held { copies, at_ns })?;
+        report(HolderNotice::Held { copies, at_ns })?;
         Ok(hold)
     }
 
@@ -126,7 +126,7 @@ impl Holder {
             let _ = self.heard.recv_timeout(ASK_AGAIN);
         }
         let at_ns = monotonic_ns();
-        tell(HolderNotice::Denied { at_ns })?;
+        report(HolderNotice::Denied { at_ns })?;
         loop {
             while self.is_full() && Instant::now() < until {
                 let _ = self.heard.recv_timeout(ASK_AGAIN);
@@ -134,7 +134,7 @@ impl Holder {
             let (hold, copies) = self.take();
             if copies == self.wanted || until < Instant::now() {
                 let at_ns = monotonic_ns();
-                tell(HolderNotice::Held { copies, at_ns })?;
+                report(HolderNotice::Held { copies, at_ns })?;
                 return Ok(hold);
             }
         }
@@ -169,9 +169,9 @@ impl Holder {
     }
 }
 
-fn tell(told: HolderNotice) -> io::Result<()> {
+fn report(notice: HolderNotice) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &told)?;
+    serde_json::to_writer(&mut out, &notice)?;
     out.write_all(b"\n")?;
     out.flush()
 }

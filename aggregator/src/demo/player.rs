@@ -87,8 +87,8 @@ struct PlayerCounts {
 pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
     let schedule: Schedule =
         serde_json::from_reader(io::BufReader::new(File::open(&part.schedule)?))?;
-    let heard = Arc::new(Mutex::new(Vec::<(u64, Code)>::new()));
-    let agent = build(part, &heard)?;
+    let arrivals = Arc::new(Mutex::new(Vec::<(u64, Code)>::new()));
+    let agent = build(part, &arrivals)?;
     let rates: Vec<Rate> = schedule
         .resources
         .iter()
@@ -99,7 +99,7 @@ pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let ready = runtime.block_on(agent.ready(Duration::from_secs(5)));
-    tell(&PlayerNotice {
+    report(&PlayerNotice {
         ready,
         ..PlayerNotice::default()
     })?;
@@ -132,17 +132,17 @@ pub fn play(part: &PlayerPart) -> anyhow::Result<()> {
     figures.accepted = stats.hits_accepted;
     figures.dropped = stats.hits_dropped();
     figures.acknowledged = flushed.sent;
-    write_heard(&part.seen, &heard)?;
-    tell(&figures)?;
+    write_arrivals(&part.seen, &arrivals)?;
+    report(&figures)?;
     Ok(())
 }
 
-fn build(part: &PlayerPart, heard: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
-    let heard = Arc::clone(heard);
+fn build(part: &PlayerPart, arrivals: &Arc<Mutex<Vec<(u64, Code)>>>) -> anyhow::Result<Agent> {
+    let arrivals = Arc::clone(arrivals);
     let builder = part.agent.builder().on_heard(move |news| {
         let at = monotonic_ns();
-        if let Ok(mut heard) = heard.lock() {
-            heard.push((at, news.code()));
+        if let Ok(mut arrivals) = arrivals.lock() {
+            arrivals.push((at, news.code()));
         }
     });
     Ok(builder.build()?)
@@ -235,17 +235,17 @@ fn tell_regularly(agent: &Agent, counts: &PlayerCounts, over: &AtomicBool) {
     let mut next = Instant::now();
     while !over.load(Ordering::Relaxed) {
         let stats = agent.stats();
-        let mut told = PlayerNotice {
+        let mut notice = PlayerNotice {
             ready: true,
             ..PlayerNotice::default()
         };
-        count_into(&mut told, counts);
-        told.denials = stats.denials_live;
-        told.waiting = stats.batches_waiting;
-        told.accepted = stats.hits_accepted;
-        told.dropped = stats.hits_dropped();
-        told.acknowledged = stats.hits_acknowledged;
-        if tell(&told).is_err() {
+        count_into(&mut notice, counts);
+        notice.denials = stats.denials_live;
+        notice.waiting = stats.batches_waiting;
+        notice.accepted = stats.hits_accepted;
+        notice.dropped = stats.hits_dropped();
+        notice.acknowledged = stats.hits_acknowledged;
+        if report(&notice).is_err() {
             return;
         }
         next += TELL_EVERY;
@@ -253,23 +253,26 @@ fn tell_regularly(agent: &Agent, counts: &PlayerCounts, over: &AtomicBool) {
     }
 }
 
-fn count_into(told: &mut PlayerNotice, counts: &PlayerCounts) {
-    told.offered = counts.offered.load(Ordering::Relaxed);
-    told.let_through = counts.let_through.load(Ordering::Relaxed);
-    told.refused = counts.refused.load(Ordering::Relaxed);
+fn count_into(notice: &mut PlayerNotice, counts: &PlayerCounts) {
+    notice.offered = counts.offered.load(Ordering::Relaxed);
+    notice.let_through = counts.let_through.load(Ordering::Relaxed);
+    notice.refused = counts.refused.load(Ordering::Relaxed);
 }
 
-fn tell(told: &PlayerNotice) -> io::Result<()> {
+fn report(notice: &PlayerNotice) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, told)?;
+    serde_json::to_writer(&mut out, notice)?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-fn write_heard(seen: &Path, heard: &Mutex<Vec<(u64, Code)>>) -> io::Result<()> {
+fn write_arrivals(seen: &Path, arrivals: &Mutex<Vec<(u64, Code)>>) -> io::Result<()> {
     let mut file = BufWriter::new(File::options().append(true).open(seen)?);
-    let heard = heard.lock().map(|heard| heard.clone()).unwrap_or_default();
-    for (at, code) in heard {
+    let arrivals = arrivals
+        .lock()
+        .map(|arrivals| arrivals.clone())
+        .unwrap_or_default();
+    for (at, code) in arrivals {
         writeln!(file, "h {at} {code}")?;
     }
     file.flush()

@@ -135,14 +135,14 @@ impl DemoStage {
             .for_each(|agent| agent.tell(&format!("start {start_us}")));
         self.view.begin();
         let outage = (!attached).then(|| Outage::planned(self.plan.seconds));
-        let (told, outage) = self.play(&mut agents, outage)?;
+        let (notice, outage) = self.play(&mut agents, outage)?;
         drop(agents);
         let returned = self.copies(attached)?;
         self.view.say("judging: the model replays the log");
         let mut report = self.judge(
             &names,
             &schedules,
-            &told,
+            &notice,
             start_us,
             &outage,
             stretch.as_ref(),
@@ -324,7 +324,7 @@ impl DemoStage {
             let (index, is_ready) =
                 self.inbox
                     .wait_for(START_WITHIN, "the agents to be ready", |news| match news {
-                        News::Agent(index, told) => Ok(Some((*index, told.ready))),
+                        News::Agent(index, notice) => Ok(Some((*index, notice.ready))),
                         News::Ended(Who::Agent(index)) => bail!("agent {} ended", index + 1),
                         _ => Ok(None),
                     })?;
@@ -349,8 +349,8 @@ impl DemoStage {
             + Duration::from_micros(LEAD_US)
             + Duration::from_secs(self.plan.seconds)
             + END_WITHIN;
-        let mut told = vec![PlayerNotice::default(); agents.len()];
-        while told.iter().any(|told| !told.done) {
+        let mut notice = vec![PlayerNotice::default(); agents.len()];
+        while notice.iter().any(|notice| !notice.done) {
             if until < Instant::now() {
                 bail!("the agents did not end in time");
             }
@@ -360,9 +360,9 @@ impl DemoStage {
                         self.view
                             .say("the log has all that was recorded while it was away");
                     }
-                    told[index] = counts;
+                    notice[index] = counts;
                 }
-                Some(News::Ended(Who::Agent(index))) if !told[index].done => {
+                Some(News::Ended(Who::Agent(index))) if !notice[index].done => {
                     bail!("agent {} ended early", index + 1)
                 }
                 Some(News::Ended(Who::Aggregator(number)))
@@ -372,7 +372,7 @@ impl DemoStage {
                 }
                 _ => {}
             }
-            self.view.show(&told);
+            self.view.show(&notice);
             if let Some(outage) = &mut outage {
                 self.outage_step(
                     outage,
@@ -383,7 +383,7 @@ impl DemoStage {
                 )?;
             }
         }
-        Ok((told, outage))
+        Ok((notice, outage))
     }
 
     /// Plays the part with copies, if the limits allow one.
@@ -436,7 +436,7 @@ impl DemoStage {
         &mut self,
         names: &[String],
         schedules: &[Schedule],
-        told: &[PlayerNotice],
+        notice: &[PlayerNotice],
         start_us: u64,
         outage: &Option<Outage>,
         stretch: Option<&BusyStretch>,
@@ -465,12 +465,12 @@ impl DemoStage {
         }
         let (verdict, unread) = bench.verdict();
         let counts = AgentCounts {
-            accepted: told.iter().map(|told| told.accepted).sum(),
-            dropped: told.iter().map(|told| told.dropped).sum(),
+            accepted: notice.iter().map(|notice| notice.accepted).sum(),
+            dropped: notice.iter().map(|notice| notice.dropped).sum(),
         };
-        let costs: Vec<_> = told
+        let costs: Vec<_> = notice
             .iter()
-            .map(|told| (told.cost, told.cost_blind))
+            .map(|notice| (notice.cost, notice.cost_blind))
             .collect();
         let mut report = DemoReport::of(verdict, &costs, counts).with_stretch(stretch);
         report.log_records_unread = unread;
@@ -516,15 +516,15 @@ impl Outage {
 
     /// Handles an agent's report after the outage. Returns whether the log now has, or agents gave up for good,
     /// everything that agents had recorded until the aggregator was back.
-    fn heard(&mut self, agent: usize, told: &PlayerNotice) -> bool {
+    fn heard(&mut self, agent: usize, notice: &PlayerNotice) -> bool {
         let (Some(again), None) = (self.again, self.caught_up) else {
             return false;
         };
         let Some(owed) = self.owed.get_mut(agent) else {
             return false;
         };
-        let recorded = *owed.get_or_insert(told.accepted);
-        if recorded <= told.acknowledged + told.dropped {
+        let recorded = *owed.get_or_insert(notice.accepted);
+        if recorded <= notice.acknowledged + notice.dropped {
             *owed = Some(0);
         }
         if self.owed.iter().any(|owed| *owed != Some(0)) {

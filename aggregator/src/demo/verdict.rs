@@ -109,7 +109,7 @@ pub struct Bench<'a> {
     judge: ModelCheck,
     let_through: Vec<LetThrough>,
     /// The denials that each agent entered, by agent.
-    heard: Vec<EnteredDenials>,
+    entered: Vec<EnteredDenials>,
     delays: Delays,
     reached: BTreeSet<(String, Option<String>)>,
     verdict: Verdict,
@@ -122,13 +122,13 @@ impl<'a> Bench<'a> {
             evidence,
             judge,
             let_through: Vec::new(),
-            heard: Vec::new(),
+            entered: Vec::new(),
             delays: Delays::default(),
             reached: BTreeSet::new(),
             verdict: Verdict::default(),
         };
         for (schedule, seen) in evidence.schedules.iter().zip(evidence.seen) {
-            let (mut through, mut heard) = (LetThrough::new(), EnteredDenials::new());
+            let (mut through, mut entered) = (LetThrough::new(), EnteredDenials::new());
             for one in seen {
                 match one {
                     PlayerLine::Call {
@@ -147,12 +147,12 @@ impl<'a> Bench<'a> {
                     PlayerLine::Call { .. } => {}
                     PlayerLine::Heard { monotonic_ns, code } => {
                         let place = (code.partition, code.place.offset, code.place.entry);
-                        heard.entry(place).or_insert(*monotonic_ns);
+                        entered.entry(place).or_insert(*monotonic_ns);
                     }
                 }
             }
             bench.let_through.push(through);
-            bench.heard.push(heard);
+            bench.entered.push(entered);
         }
         bench
     }
@@ -385,7 +385,7 @@ impl<'a> Bench<'a> {
 
 impl Bench<'_> {
     fn measure_delays(&mut self) {
-        let measured = self.delays.measure(&self.heard);
+        let measured = self.delays.measure(&self.entered);
         self.verdict.denials = self.delays.count();
         self.verdict.delays_us = measured.each_us;
         self.verdict.unheard = measured.unheard;

@@ -55,24 +55,24 @@ impl View {
     }
 
     /// Shows the agents' latest counts.
-    pub fn show(&mut self, told: &[PlayerNotice]) {
+    pub fn show(&mut self, notice: &[PlayerNotice]) {
         let passed = self.began.elapsed();
         match &self.live {
             Some(live) => {
                 live.time
                     .set_position(passed.as_millis().try_into().unwrap_or(u64::MAX));
-                for (bar, told) in live.agents.iter().zip(told) {
-                    bar.set_message(counts(told));
+                for (bar, notice) in live.agents.iter().zip(notice) {
+                    bar.set_message(counts(notice));
                 }
             }
             None if !self.quiet && self.next_plain <= Instant::now() => {
                 self.next_plain = Instant::now() + PLAIN_EVERY;
-                for (index, told) in told.iter().enumerate() {
+                for (index, notice) in notice.iter().enumerate() {
                     eprintln!(
                         "{:6.1} s  agent {}: {}",
                         passed.as_secs_f64(),
                         index + 1,
-                        counts(told)
+                        counts(notice)
                     );
                 }
             }
@@ -118,9 +118,9 @@ impl Live {
     }
 }
 
-fn counts(told: &PlayerNotice) -> String {
+fn counts(notice: &PlayerNotice) -> String {
     format!(
         "offered {:>7}  let through {:>7}  refused {:>7}  denials {:>4}  waiting {:>3}",
-        told.offered, told.let_through, told.refused, told.denials, told.waiting
+        notice.offered, notice.let_through, notice.refused, notice.denials, notice.waiting
     )
 }

@@ -61,10 +61,10 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
         ));
     }
     let (ca_cert, ca_key) = (dir.join("ca.pem"), dir.join("ca.key"));
-    let wrong = |path: &Path, said: String| Failure::Data(format!("{}: {said}", path.display()));
+    let wrong = |path: &Path, why: String| Failure::Data(format!("{}: {why}", path.display()));
     let ca_pair = KeyPair::from_pem(&read(&ca_key)?).map_err(|_| {
-        let said = "not a private key in PEM, expected that of `tollgate keys ca`";
-        wrong(&ca_key, said.to_owned())
+        let why = "not a private key in PEM, expected that of `tollgate keys ca`";
+        wrong(&ca_key, why.to_owned())
     })?;
     check_belongs(&ca_cert, &ca_pair)?;
     let issuer_params = ca_params(&ca_pair);
@@ -107,7 +107,7 @@ pub fn make(dir: &Path, args: &CertArgs) -> Result<Vec<String>, Failure> {
 
 /// Checks that a certificate is of a key: the public key's bytes are in it.
 fn check_belongs(ca_cert: &Path, pair: &KeyPair) -> Result<(), Failure> {
-    let wrong = |said: &str| Failure::Data(format!("{}: {said}", ca_cert.display()));
+    let wrong = |why: &str| Failure::Data(format!("{}: {why}", ca_cert.display()));
     let parsed = certificate_der(read(ca_cert)?.as_bytes());
     let der = parsed
         .ok_or_else(|| wrong("not a certificate in PEM, expected that of `tollgate keys ca`"))?;

@@ -40,15 +40,15 @@ pub fn make(dir: &Path, args: &TokenArgs) -> Result<Vec<String>, Failure> {
         table.set_implicit(true);
         Item::Table(table)
     });
-    let wrong = |said: &str| Failure::Data(format!("{}: {said}", path.display()));
+    let wrong = |why: &str| Failure::Data(format!("{}: {why}", path.display()));
     let tokens = tokens.as_table_mut();
     let tokens = tokens.ok_or_else(|| wrong("tokens: expected a table"))?;
     if tokens.contains_key(&args.name) {
-        let said = format!(
+        let why = format!(
             "tokens.{}: exists, expected another name; `tollgate keys revoke` removes it",
             args.name
         );
-        return Err(wrong(&said));
+        return Err(wrong(&why));
     }
     let token = format!("{TOKEN_PREFIX}{}", hex(&rand::random::<[u8; 32]>()));
     tokens.insert(&args.name, Item::Table(entry(args, &token)?));

@@ -44,7 +44,7 @@ pub fn read(bytes: &[u8], wanted: &Wanted) -> Result<RecordedFile, String> {
         "each row is counted once"
     );
     Ok(RecordedFile {
-        told: rows.told().clone(),
+        told: rows.reading().clone(),
         rows: read,
         refused: lines.unreadable().iter().map(|bad| bad.line).collect(),
     })

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lift_is_told_apart_from_the_denial_before_it() {
+    fn a_lift_is_distinguished_from_the_denial_before_it() {
         let heard = Heard::default();
         heard.take_in("a", Change::Denied);
         let denied = heard.wait_for("a", Change::Denied);

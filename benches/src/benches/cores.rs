@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tollgate_log::journal::{Ground, Journal, JournalConfig};
+use tollgate_log::journal::{Journal, JournalConfig, JournalContext};
 use tollgate_log::{Log as _, LogEvent, Stream, Ticket};
 use tollgate_shared::names::partition_of_pair;
 
@@ -134,7 +134,7 @@ fn write_journal(journal: &Path, entries: u64) -> anyhow::Result<()> {
     first.kill()?;
     let (events, mut inbox) = mpsc::channel(1_024);
     let config = JournalConfig::new(journal);
-    let (mut log, _) = Journal::open(config, Ground::of_this_machine(), events)?;
+    let (mut log, _) = Journal::open(config, JournalContext::of_this_machine(), events)?;
     let mut writers: Vec<PartitionWriter> = (0..PARTITIONS).map(PartitionWriter::new).collect();
     let mut on_the_way = 0;
     for batch in 0..entries / ENTRIES as u64 {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_denials_lets_through_what_the_limit_allows_each_second() {
+    fn followed_denials_let_through_the_limit_each_second() {
         let mut offered = Offered::new(3, 1, 1_000, Some(100), BEGIN_US);
         let mut counts: HashMap<u32, u32> = HashMap::new();
         loop {

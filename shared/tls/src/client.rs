@@ -158,7 +158,7 @@ pub(crate) fn parse_name(name: &str) -> Result<ServerName<'static>, TlsFault> {
 pub(crate) fn refused(path: &Path, error: &rustls::Error) -> TlsFault {
     TlsFault::Refused {
         path: path.to_owned(),
-        said: error.to_string(),
+        why: error.to_string(),
     }
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn check_validity(
         .and_then(Validity::of)
         .ok_or_else(|| TlsFault::Refused {
             path: path.to_owned(),
-            said: "the first certificate does not say how long it is valid".to_owned(),
+            why: "the first certificate does not say how long it is valid".to_owned(),
         })?;
     let now = utc::now();
     match validity.contains(now) {

@@ -39,12 +39,12 @@ pub enum TlsFault {
         allowed: u64,
     },
     /// A file is not PEM, or a part of it is missing.
-    #[error("{}: {said}, expected PEM with {expected}", path.display())]
+    #[error("{}: {why}, expected PEM with {expected}", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
         /// The message of the parser, or what is missing.
-        said: String,
+        why: String,
         /// What the file must contain.
         expected: &'static str,
     },
@@ -106,12 +106,12 @@ pub enum TlsFault {
     #[error("server name {0:?}: expected a host's name or an IP address")]
     ServerName(String),
     /// rustls refuses the files.
-    #[error("{}: {said}", path.display())]
+    #[error("{}: {why}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
         /// The reason.
-        said: String,
+        why: String,
     },
     /// The secret in a file is not a text on one line.
     #[error("{}: {found}, expected one line of printable ASCII", path.display())]

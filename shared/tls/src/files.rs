@@ -141,9 +141,9 @@ pub(crate) fn certificates(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
-    let wrong = |said: String| TlsFault::Pem {
+    let wrong = |why: String| TlsFault::Pem {
         path: path.to_owned(),
-        said,
+        why,
         expected: "at least one certificate (-----BEGIN CERTIFICATE-----)",
     };
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
@@ -172,7 +172,7 @@ pub(crate) fn private_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'st
     // The parser's message is about the format alone; it quotes nothing of the key.
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| TlsFault::Pem {
         path: path.to_owned(),
-        said: match error {
+        why: match error {
             pem::Error::NoItemsFound => instead(bytes, ("CERTIFICATE", "a certificate")),
             error => error.to_string(),
         },
@@ -186,7 +186,7 @@ pub(crate) fn roots(path: &Path, bytes: &[u8]) -> Result<RootCertStore, TlsFault
     for certificate in certificates(path, bytes)? {
         roots.add(certificate).map_err(|error| TlsFault::Refused {
             path: path.to_owned(),
-            said: format!("a certificate in it cannot be a CA: {error}"),
+            why: format!("a certificate in it cannot be a CA: {error}"),
         })?;
     }
     Ok(roots)

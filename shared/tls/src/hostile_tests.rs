@@ -118,7 +118,7 @@ async fn read(session: &mut Session, stream: &TcpStream) -> io::Result<Vec<u8>> 
 }
 
 #[test]
-fn a_chain_that_lacks_its_intermediate_is_named_and_another_name_is_refused() {
+fn a_chain_without_its_intermediate_is_refused_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let root = Authority::root("one");
     let between = root.between("between");
@@ -197,8 +197,8 @@ fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
             "or its chain lacks an intermediate certificate",
         ),
     ] {
-        let said = meets(&client, &config).expect_err(expected);
-        assert!(said.contains(expected), "{said}");
+        let outcome = meets(&client, &config).expect_err(expected);
+        assert!(outcome.contains(expected), "{outcome}");
     }
 }
 
@@ -214,7 +214,7 @@ fn who_offers_an_older_tls_gets_no_session() {
     let length = hello.len() as u8;
     let handshake = [&[1, 0, 0, length][..], &hello].concat();
     let record = [&[22, 3, 1, 0, length + 4][..], &handshake].concat();
-    let said = run(async {
+    let outcome = run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut peer = std::net::TcpStream::connect(address).unwrap();
@@ -222,8 +222,8 @@ fn who_offers_an_older_tls_gets_no_session() {
         let (stream, _) = listener.accept().await.unwrap();
         accepted(&config).handshake(&stream).await
     });
-    let said = said.expect_err("no session").to_string();
-    assert!(said.contains("does not speak TLS 1.3"), "{said}");
+    let outcome = outcome.expect_err("no session").to_string();
+    assert!(outcome.contains("does not speak TLS 1.3"), "{outcome}");
 }
 
 /// A proxy between an agent and an aggregator: forwards the first `most` bytes of the agent and then cuts both
@@ -290,14 +290,14 @@ fn through_a_tap(
                 }
             }
         };
-        let (said, heard) = tokio::join!(says, hears);
-        said.unwrap();
+        let (outcome, heard) = tokio::join!(says, hears);
+        outcome.unwrap();
         (heard, tapped.join().unwrap())
     })
 }
 
 #[test]
-fn a_recorded_session_is_worth_nothing_and_no_part_of_a_message_comes_through() {
+fn a_recorded_or_altered_session_delivers_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let root = Authority::root("one");
     let client = client(dir.path(), &root);

@@ -240,7 +240,7 @@ impl Read {
                     .build();
                 Some(verifier.map_err(|error| TlsFault::Refused {
                     path: path.clone(),
-                    said: error.to_string(),
+                    why: error.to_string(),
                 })?)
             }
         };

@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_nobody_are_refused_or_waited_for(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_are_refused_or_incomplete(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let (events, _) = decode(SocketType::Router, [&bytes[..]]);
         prop_assert!(events.is_empty());
     }

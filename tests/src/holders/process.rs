@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stdin    settle | go | end of file: end at once, releasing nothing
-//! stdout   JSON lines, see Said
+//! stdout   JSON lines, see HolderLine
 //! ```
 //!
 //! Knows no limits. What stays true: from the first line on it holds at least one copy.
@@ -62,7 +62,7 @@ pub struct Part {
 /// A line of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum HolderLine {
     /// It holds copies that the aggregators have confirmed.
     Holding,
     /// What it holds and keeps holding.
@@ -133,7 +133,7 @@ fn listen() -> UnboundedReceiver<String> {
     told
 }
 
-fn say(said: &Said) -> io::Result<()> {
+fn write_line(said: &HolderLine) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(said)?)?;
     out.flush()
@@ -148,7 +148,7 @@ impl Holder {
             return Err(format!("{domain}: {word:?}").into());
         }
         self.kept.push((domain, hold));
-        say(&Said::Holding)?;
+        write_line(&HolderLine::Holding)?;
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Holder {
             match line.as_deref() {
                 Some("settle") => {
                     settled = true;
-                    say(&Said::Holds(self.held()))?;
+                    write_line(&HolderLine::Holds(self.held()))?;
                 }
                 Some("go") => settled = false,
                 Some(_) => self.step(),
@@ -227,10 +227,10 @@ async fn use_strictly(
     loop {
         match copies.reserve_confirmed("all", 1, STRICT_WITHIN).await {
             Ok(hold) => {
-                say(&Said::Granted(monotonic_ns()))?;
+                write_line(&HolderLine::Granted(monotonic_ns()))?;
                 tokio::time::sleep(Duration::from_millis(random.between(1, 60))).await;
                 // Written before the release: until the line is out, the copy is still in use.
-                say(&Said::Gives(monotonic_ns()))?;
+                write_line(&HolderLine::Gives(monotonic_ns()))?;
                 drop(hold);
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(random.between(1, 10))).await,

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn without_java_a_broker_is_absent_and_the_reason_says_so() {
+    fn without_java_there_is_no_broker_and_a_reason() {
         let empty = tempfile::tempdir().unwrap();
         let mut command = Command::new(SCRIPT);
         command.arg("--with-stdin").env("JAVA_HOME", empty.path());

@@ -40,7 +40,7 @@ fn act(act: &str, more: Value) -> String {
 }
 
 #[test]
-fn requests_of_strangers_are_refused_counted_and_hold_up_nobody() {
+fn requests_of_strangers_are_refused_and_counted() {
     let mut attacked = Attacked::start("");
     foreign_hosts_and_pages(&attacked);
     large_bodies_and_headers(&attacked);

@@ -35,7 +35,7 @@ fn domain_of(partition: u32) -> String {
 }
 
 #[test]
-fn what_a_connection_may_not_say_is_refused_before_the_log() {
+fn an_unauthorised_record_is_refused_before_the_log() {
     let mut attacked = Attacked::start("");
     let mut hitter = Hitter::new(&attacked.serving.agents);
     let own = hitter.sender();

@@ -183,7 +183,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     assert!((100_000..128 << 10).contains(&record.len()));
     let sends = std::thread::spawn(move || {
         for id in 0..40 {
-            greedy.peer.say(&FromAgent::Append {
+            greedy.peer.send_message(&FromAgent::Append {
                 id,
                 partition: 0,
                 record: &record,
@@ -199,7 +199,7 @@ fn appends_under_way_stop_the_reading_of_their_connection_alone() {
     // Another agent goes on, and meanwhile the first gets nothing more in flight.
     for id in 100..120 {
         let small = modest.record("api.search", &["acme".to_owned()]);
-        modest.peer.say(&FromAgent::Append {
+        modest.peer.send_message(&FromAgent::Append {
             id,
             partition,
             record: &small,
@@ -273,7 +273,7 @@ fn appends_of_one_address_hold_up_no_other() {
     let record = greedy[0].record("api.search", &domains);
     for one in &mut greedy {
         for id in 1..=EACH as u64 {
-            one.peer.say(&FromAgent::Append {
+            one.peer.send_message(&FromAgent::Append {
                 id,
                 partition: 0,
                 record: &record,
@@ -285,7 +285,7 @@ fn appends_of_one_address_hold_up_no_other() {
         1 == link.counters.addresses_held.load(Ordering::Relaxed)
     });
     let small = modest.record("api.search", &domains[..1]);
-    modest.peer.say(&FromAgent::Append {
+    modest.peer.send_message(&FromAgent::Append {
         id: 100,
         partition: 0,
         record: &small,

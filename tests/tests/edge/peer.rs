@@ -123,7 +123,7 @@ impl Peer {
         }
     }
 
-    pub fn say(&mut self, said: &FromAgent<'_>) {
+    pub fn send_message(&mut self, said: &FromAgent<'_>) {
         let mut writer = Writer::new();
         said.encode(&mut writer);
         self.send(&message(&[writer.as_slice()]));
@@ -165,7 +165,7 @@ impl Hitter {
 
     fn over(mut peer: Peer, secret: [u8; 32]) -> Self {
         let secret = EpochSecret::new(secret);
-        peer.say(&FromAgent::Hello {
+        peer.send_message(&FromAgent::Hello {
             nonce: 1,
             agent: "hitter",
             secret,
@@ -193,7 +193,7 @@ impl Hitter {
 
     /// Sends a record for a partition, and returns the answer.
     pub fn append(&mut self, partition: u32, record: &[u8]) -> FromAggregator {
-        self.peer.say(&FromAgent::Append {
+        self.peer.send_message(&FromAgent::Append {
             id: 1,
             partition,
             record,

@@ -152,7 +152,7 @@ fn who_leaves_all_to_the_systems_buffers_is_counted_as_stalled() {
 }
 
 #[test]
-fn one_address_takes_half_of_all_topics_and_ends_nobody_elses() {
+fn one_address_takes_at_most_half_of_all_topics() {
     let feed = Feed::start(Bounds {
         subscriptions: 100,
         subscriptions_all: 400,

@@ -105,7 +105,7 @@ fn who_answers_no_ping_is_ended() {
 }
 
 #[test]
-fn nobody_is_blamed_for_the_time_in_which_the_process_stood_still() {
+fn peers_are_not_blamed_for_a_pause_of_the_process() {
     let mut attacked =
         Attacked::start("[listen]\nping_after = \"100ms\"\nsilence_timeout = \"1s\"");
     let serving = &attacked.serving;

@@ -50,7 +50,7 @@ fn who_asks_and_does_not_read_costs_a_part_and_is_ended() {
 }
 
 #[test]
-fn who_reads_a_snapshot_slowly_gets_all_of_it_and_holds_up_nobody() {
+fn a_slow_reader_gets_its_whole_snapshot() {
     let mut attacked = with_denials("");
     let mut slow = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     slow.send(&ask(7));
@@ -80,7 +80,7 @@ fn who_reads_a_snapshot_slowly_gets_all_of_it_and_holds_up_nobody() {
 }
 
 #[test]
-fn who_says_hello_and_does_not_read_is_not_read_either() {
+fn a_peer_that_does_not_read_is_not_read_either() {
     let mut attacked = Attacked::start("[listen]\nstall_timeout = \"2s\"");
     let mut deaf = Peer::ready(&attacked.serving.agents, SocketType::Dealer);
     let mut writer = Writer::new();

@@ -94,7 +94,7 @@ fn subscriptions_are_whole_topics_and_not_without_number() {
 }
 
 #[test]
-fn whoever_subscribes_and_cancels_without_end_holds_up_no_frame() {
+fn endless_subscribing_and_cancelling_delays_no_frame() {
     let mut attacked = Attacked::start("[feed]\nsubscriptions_max = 1000");
     let feed = attacked.serving.feed.clone();
     let topic = Topic::of_resource(&[0; 16], "r");

@@ -114,7 +114,7 @@ fn the_readme_is_read_in_minutes() {
 }
 
 #[test]
-fn every_source_says_what_it_is_for() {
+fn every_source_states_its_purpose() {
     let mut files = Vec::new();
     sources(&root(), &mut files);
     assert!(50 <= files.len(), "the sources were found");

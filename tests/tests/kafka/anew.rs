@@ -11,7 +11,7 @@ use crate::fleet::{
 };
 use crate::log::{admin, block_on};
 
-pub fn a_topic_that_is_deleted_is_named_and_one_that_is_made_anew_is_ruled(kafka: &LocalKafka) {
+pub fn a_deleted_topic_is_named_and_a_recreated_one_ruled(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("anew"));
     let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
     await_whole(&[&one]);
@@ -102,7 +102,7 @@ fn delete(kafka: &LocalKafka, topic: &str) {
     assert!(gone.iter().all(Result::is_ok), "{gone:?}");
 }
 
-pub fn members_made_anew_are_heard_and_limits_made_anew_change_nothing(kafka: &LocalKafka) {
+pub fn recreated_members_are_read_and_limits_change_nothing(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("others"));
     let start = |name| Aggregator::start(dir.path(), kafka, &prefix, name, false);
     let mut one = start("agg-1");

@@ -82,7 +82,7 @@ fn batch(agent: &str, domain: &str, sent: Timestamp) -> Vec<u8> {
     writer.as_slice().to_vec()
 }
 
-pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &LocalKafka) {
+pub fn foreign_records_become_dead_letters_and_stop_nothing(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("bad"));
     let mut one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
     await_whole(&[&one]);
@@ -156,7 +156,7 @@ pub fn what_has_no_business_in_a_topic_stops_nothing_and_is_kept_aside(kafka: &L
     }
     assert!(one.is_ready());
     kept_aside(kafka, &prefix);
-    let said = one.said().join("\n");
+    let said = one.output().join("\n");
     assert_eq!(said.matches("a record is refused").count(), 6, "{said}");
     a_flood_of_garbage_is_bounded(kafka, &prefix, &one);
 }

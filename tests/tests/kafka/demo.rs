@@ -20,7 +20,7 @@ const KILLED_AFTER: Duration = Duration::from_secs(4);
 const AWAY: Duration = Duration::from_secs(2);
 
 /// The drill of the runbook in small: one aggregator of two groups is killed and restarted.
-pub fn agents_that_are_attached_to_two_groups_hear_nothing_of_a_kill(kafka: &LocalKafka) {
+pub fn agents_attached_to_two_groups_do_not_notice_a_kill(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("attached"));
     let start = |group| pairs::start(dir.path(), kafka, &prefix, (group, "agg"));
     let (killed, other) = (start("a"), start("b"));

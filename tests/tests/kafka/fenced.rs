@@ -19,7 +19,7 @@ const CUTS: (u32, Duration) = (8, Duration::from_millis(600));
 const ROUNDS: u32 = 10;
 
 /// The client library then forgets every broker, and asks none any more.
-pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
+pub fn clients_without_a_broker_find_kafka_again(_: &LocalKafka) {
     // A broker of its own: clients of other tests must not lose theirs.
     let proxy = Proxy::start().expect("a port");
     let started = LocalKafka::start_behind(&proxy.address());
@@ -46,9 +46,9 @@ pub fn clients_that_were_told_of_no_broker_find_kafka_again(_: &LocalKafka) {
         }
         println!("{} answers named no broker so far", proxy.unfence());
         await_refused(&rate, &format!("after-{round}"), &all);
-        aggregator.said().iter().any(|line| line.contains(anew))
+        aggregator.output().iter().any(|line| line.contains(anew))
     });
-    assert!(lost, "nobody lost it: {}", aggregator.said().join("\n"));
+    assert!(lost, "nobody lost it: {}", aggregator.output().join("\n"));
 
     let took = await_whole(&[&aggregator]);
     println!("whole {took:?} after the agent was");

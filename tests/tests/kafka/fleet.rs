@@ -105,7 +105,7 @@ pub struct Aggregator {
     child: Child,
     _stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    pub said: Vec<String>,
+    pub output: Vec<String>,
 }
 
 impl Aggregator {
@@ -165,7 +165,7 @@ impl Aggregator {
             _stdin: child.stdin.take(),
             child,
             lines,
-            said: Vec::new(),
+            output: Vec::new(),
         };
         let line = started.line_with("listening http=");
         let address = |key: &str| {
@@ -187,20 +187,20 @@ impl Aggregator {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
-                    self.said.push(line.clone());
+                    self.output.push(line.clone());
                     if line.contains(text) {
                         return line;
                     }
                 }
-                Err(_) => panic!("{}: no {text:?} in:\n{}", self.name, self.said.join("\n")),
+                Err(_) => panic!("{}: no {text:?} in:\n{}", self.name, self.output.join("\n")),
             }
         }
     }
 
     /// Its output so far.
-    pub fn said(&mut self) -> &[String] {
-        self.said.extend(self.lines.try_iter());
-        &self.said
+    pub fn output(&mut self) -> &[String] {
+        self.output.extend(self.lines.try_iter());
+        &self.output
     }
 
     /// Kills it with `kill -9`.
@@ -208,8 +208,8 @@ impl Aggregator {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
         // The reader ends with the pipe.
-        self.said.extend(self.lines.iter());
-        std::mem::take(&mut self.said)
+        self.output.extend(self.lines.iter());
+        std::mem::take(&mut self.output)
     }
 
     /// Stops it as an operator does, and expects it to succeed.
@@ -218,9 +218,9 @@ impl Aggregator {
         let sent = Command::new("kill").args(["-TERM", &pid]).status();
         assert!(sent.expect("sent").success());
         let status = self.child.wait().expect("ended");
-        self.said.extend(self.lines.iter());
-        assert_eq!(status.code(), Some(0), "{}", self.said.join("\n"));
-        std::mem::take(&mut self.said)
+        self.output.extend(self.lines.iter());
+        assert_eq!(status.code(), Some(0), "{}", self.output.join("\n"));
+        std::mem::take(&mut self.output)
     }
 
     /// The partitions that it rules and announces, each with its offset and digest.
@@ -245,8 +245,8 @@ impl Drop for Aggregator {
         let _ = self.child.wait();
         // If a promise was broken, the output of the other side helps.
         if std::thread::panicking() {
-            self.said.extend(self.lines.iter());
-            eprintln!("{} said:\n{}", self.name, self.said.join("\n"));
+            self.output.extend(self.lines.iter());
+            eprintln!("{} said:\n{}", self.name, self.output.join("\n"));
         }
     }
 }
@@ -306,7 +306,7 @@ pub fn partitions_move_when_an_aggregator_comes_and_when_it_goes(kafka: &LocalKa
         let restored = said.iter().filter(|line| line.contains("catching up"));
         restored.count()
     };
-    assert_eq!(restored(second.said()), PARTITIONS as usize);
+    assert_eq!(restored(second.output()), PARTITIONS as usize);
     println!("taken over from one that left in {took:?}");
 
     let killed = second.kill();

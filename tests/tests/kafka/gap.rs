@@ -34,7 +34,7 @@ fn delete_all(kafka: &LocalKafka, topic: &str) -> i64 {
     end
 }
 
-pub fn what_retention_took_before_it_was_ruled_is_said_and_ruling_goes_on(kafka: &LocalKafka) {
+pub fn records_lost_to_retention_are_reported_and_ruling_goes_on(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("gap"));
     let (code, said) = command(kafka, &prefix, &["topics", "create"]);
     assert_eq!(code, Some(0), "{said}");

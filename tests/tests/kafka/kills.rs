@@ -94,7 +94,7 @@ impl Report {
     }
 }
 
-pub fn whoever_is_killed_whenever_the_state_is_that_of_an_uninterrupted_twin(_shared: &LocalKafka) {
+pub fn kills_leave_the_state_of_an_uninterrupted_twin(_shared: &LocalKafka) {
     let (kills, seed) = twin::asked(KILLS);
     let broker = Broker::start();
     let (dir, prefix) = (directory(), broker.now().fresh_name("kills"));

@@ -149,7 +149,7 @@ pub fn two_logs_follow_the_same_records(kafka: &LocalKafka) {
     }
 }
 
-pub fn a_broker_that_goes_and_comes_back_is_told_once(_shared: &LocalKafka) {
+pub fn a_broker_that_returns_is_reported_once(_shared: &LocalKafka) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = LocalKafka::start_in(dir.path(), 0).expect("a broker of its own");
     let address: SocketAddr = broker.bootstrap().parse().expect("an address");

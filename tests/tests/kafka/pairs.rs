@@ -103,7 +103,7 @@ fn await_metric(aggregator: &Aggregator, rate: &Rate, name: &str) -> u64 {
     }
 }
 
-pub fn of_two_groups_either_may_be_killed_and_nothing_more_is_let_through(kafka: &LocalKafka) {
+pub fn either_of_two_groups_may_be_killed_without_extra_calls(kafka: &LocalKafka) {
     // Other processes may slow this machine down just after a kill, or without one. If more was let through, or
     // a kill could not be seen, the whole test runs once more. A real fault shows both times.
     let let_through = match of_one_fleet(kafka) {
@@ -165,7 +165,7 @@ fn of_one_fleet(kafka: &LocalKafka) -> Looks {
             .filter(of_first)
             .any(|line| line.contains("group=a"))
     };
-    assert!(restored(second.said()), "{}", second.said.join("\n"));
+    assert!(restored(second.output()), "{}", second.output.join("\n"));
     for one in [&first, &second] {
         await_metric(one, &rate, "tollgate_states_compared_total");
     }

@@ -14,7 +14,7 @@ use crate::fleet::{Aggregator, PARTITIONS, await_whole, directory, until};
 /// The header of a record, and a kind that no build has written yet.
 const UNKNOWN: [u8; 4] = [1, 99, 0x91, 1];
 
-pub fn whoever_may_write_to_the_topic_of_hits_stops_no_partition(kafka: &LocalKafka) {
+pub fn no_writer_of_hits_can_stop_a_partition(kafka: &LocalKafka) {
     let (dir, prefix) = (directory(), kafka.fresh_name("public"));
     let one = Aggregator::start(dir.path(), kafka, &prefix, "agg-1", false);
     await_whole(&[&one]);

@@ -212,7 +212,7 @@ fn together(tasks: Vec<Box<dyn FnOnce() + Send + '_>>) {
     }
 }
 
-pub fn each_role_works_with_the_rights_of_the_table_and_names_the_one_it_lacks(_: &LocalKafka) {
+pub fn each_role_needs_exactly_the_documented_rights(_: &LocalKafka) {
     let stage = Stage::shared();
     topics_are_made_by_who_may(stage);
     let mut given: Vec<Acl> = Vec::new();
@@ -365,7 +365,7 @@ fn aggregators_go_on_when_they_may(stage: &Stage) {
                 let hit = ["hit", "search", "state", "-n", "40", "--aggregator"];
                 stage.run("told", &[&hit[..], &[&address]].concat());
             }
-            if !one.said().iter().any(|line| line.contains(&named)) {
+            if !one.output().iter().any(|line| line.contains(&named)) {
                 one.line_with(&named);
             }
             if ["hits", "limits"].contains(&right.1) {
@@ -386,7 +386,7 @@ fn aggregators_go_on_when_they_may(stage: &Stage) {
     together(tasks);
 }
 
-pub fn whoever_has_a_wrong_password_is_told_so(_: &LocalKafka) {
+pub fn a_wrong_password_is_reported(_: &LocalKafka) {
     let stage = Stage::shared();
     let wrong = "nobody-knows-this-one";
     stage.introduce(wrong, "at-all");

@@ -71,7 +71,7 @@ impl Check {
         match decide(&self.0, resource, &asked, headers) {
             Ok(Ok(allowed)) => {
                 Shared::note(if allowed.blind() { "blind" } else { "allowed" });
-                let headers = self.0.settings.told(allowed.headers());
+                let headers = self.0.settings.shown(allowed.headers());
                 let fields: Vec<_> = headers.iter().collect();
                 let_through(&fields)
             }

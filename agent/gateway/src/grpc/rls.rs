@@ -76,7 +76,7 @@ impl Rls {
             by: by.unwrap_or(ConnectionId(0)),
         };
         let mut decision = deciding.decide(&read);
-        decision.headers = self.settings.told(decision.headers);
+        decision.headers = self.settings.shown(decision.headers);
         let refusal = decision.refusal.take();
         decision.refusal = refusal.map(|answer| self.settings.told_refused(answer));
         Ok(Response::new(respond(&decision)))
@@ -129,20 +129,20 @@ const fn code_of(is_refused: bool) -> Code {
 }
 
 fn status(status: &Status) -> DescriptorStatus {
-    let mut told = DescriptorStatus {
+    let mut descriptor = DescriptorStatus {
         code: code_of(status.is_refused) as i32,
         ..DescriptorStatus::default()
     };
     if let Some(room) = &status.room {
-        told.current_limit = Some(RateLimit {
+        descriptor.current_limit = Some(RateLimit {
             name: room.name().unwrap_or_default(),
             requests_per_unit: saturated(room.limit),
             unit: unit_of(room.window) as i32,
         });
-        told.limit_remaining = saturated(room.remaining);
-        told.duration_until_reset = room.more_in.map(duration);
+        descriptor.limit_remaining = saturated(room.remaining);
+        descriptor.duration_until_reset = room.more_in.map(duration);
     }
-    told
+    descriptor
 }
 
 fn saturated(copies: u64) -> u32 {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_told_in_the_nearest_unit() {
+    fn a_window_is_shown_in_the_nearest_unit() {
         const DAY: u64 = 86_400;
         for (seconds, unit) in [
             (0, Unit::Second),

@@ -80,7 +80,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn a_web_server_is_told_to_go_on_or_to_refuse_with_all_that_a_client_needs() {
+async fn a_web_server_learns_whether_to_refuse_and_with_what() {
     let running = Running::start().await;
     let path = "/v1/authorize/api.search?domain=header:x-tenant";
     let allowed = running.get(path, "x-tenant: acme\r\n").await;
@@ -346,7 +346,7 @@ async fn hits_and_holds_are_let_through_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn it_answers_its_own_machine_alone_and_takes_over_a_socket_that_was_left() {
+async fn a_gateway_serves_its_machine_and_reuses_a_stale_socket() {
     let kit = TestAgent::new();
     let open = Listen::Loopback("0.0.0.0:0".parse().expect("an address"));
     let refused = Gateway::bind(&open, kit.agent().clone(), Settings::default(), None).await;

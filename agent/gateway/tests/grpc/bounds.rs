@@ -70,7 +70,7 @@ async fn a_request_whose_message_does_not_come_is_over() {
 }
 
 #[tokio::test]
-async fn great_headers_of_unfinished_requests_take_a_bounded_part_of_memory() {
+async fn large_headers_of_unfinished_requests_take_bounded_memory() {
     let running = Running::start().await;
     let mut begun = tokio::task::JoinSet::new();
     // 16 MiB have room for about 280 of them.

@@ -170,7 +170,7 @@ async fn each_service_is_healthy() {
 }
 
 #[tokio::test]
-async fn reflection_tells_the_services_and_their_messages() {
+async fn reflection_lists_the_services_and_their_messages() {
     let running = Running::start().await;
     let mut client = ServerReflectionClient::new(running.channel());
     let ask = |request| ServerReflectionRequest {

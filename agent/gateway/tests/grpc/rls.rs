@@ -37,7 +37,7 @@ fn hits(running: &Running) -> Vec<(String, String, u32)> {
 }
 
 #[tokio::test]
-async fn a_refusal_says_all_that_a_client_needs() {
+async fn a_refusal_has_all_that_a_client_needs() {
     let running = Running::start().await;
     let asked = [named("api.search", "acme", None)];
     let allowed = running.ask("edge", &asked).await;
@@ -94,7 +94,7 @@ async fn older_headers_are_told_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn what_is_left_is_told_only_where_it_is_known() {
+async fn the_remainder_is_shown_only_where_it_is_known() {
     let running = Running::start().await;
     let near = Duration::from_secs(60);
     running.kit.near("api.search", "acme", 7, 50, near);
@@ -390,7 +390,7 @@ async fn what_cannot_be_decided_is_let_through() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_and_ends_nobody_else() {
+async fn an_invalid_request_ends_no_other_connection() {
     let running = Running::start().await;
     for (domain, count) in [("", 1), ("edge", 0), ("edge", 257)] {
         let asked = RateLimitRequest {

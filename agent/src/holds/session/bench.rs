@@ -13,14 +13,14 @@ use tollgate_shared::wire::statement::Scope;
 use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
 
 use super::*;
-use crate::batch::holds::BeatSays;
+use crate::batch::holds::HeartbeatContent;
 
 pub(super) const NOW: Mono = Mono(100_000_000);
 pub(super) const WALL: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 pub(super) const EPOCH: u128 = 77;
 
 pub(super) struct SessionBench {
-    pub(super) keeper: HoldSession,
+    pub(super) session: HoldSession,
     pub(super) resource: Arc<Resource>,
     pub(super) now: Mono,
     pub(super) order: u64,
@@ -44,10 +44,10 @@ impl SessionBench {
             epoch: EPOCH,
             replaces,
         };
-        let mut keeper = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
-        keeper.set_partitions(4, NOW);
+        let mut session = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
+        session.set_partitions(4, NOW);
         let bench = Self {
-            keeper,
+            session,
             resource,
             now: NOW,
             order: 0,
@@ -61,7 +61,7 @@ impl SessionBench {
 
     /// How often an excess was new.
     pub(super) fn excesses(&self) -> u64 {
-        self.keeper.counters.holds_excess.load(Ordering::Relaxed)
+        self.session.counters.holds_excess.load(Ordering::Relaxed)
     }
 
     pub(super) fn learn(&self, on_excess: OnExcess) {
@@ -78,7 +78,7 @@ impl SessionBench {
         });
     }
 
-    pub(super) fn tell(&mut self, number: Option<u64>, what: NoticeKind) -> u64 {
+    pub(super) fn give(&mut self, number: Option<u64>, what: NoticeKind) -> u64 {
         self.order += 1;
         let number = number.unwrap_or(self.order);
         let told = HoldNotice {
@@ -88,17 +88,17 @@ impl SessionBench {
             at: WALL,
             what,
         };
-        self.keeper.take(vec![told], self.now);
+        self.session.take(vec![told], self.now);
         number
     }
 
     pub(super) fn hold(&mut self, domain: &str, copies: u32) -> u64 {
         let domain = domain.into();
-        self.tell(None, NoticeKind::Hold { domain, copies })
+        self.give(None, NoticeKind::Hold { domain, copies })
     }
 
     pub(super) fn release(&mut self, number: u64, copies: u32) {
-        self.tell(Some(number), NoticeKind::Release { copies });
+        self.give(Some(number), NoticeKind::Release { copies });
     }
 
     pub(super) fn reserve(
@@ -114,7 +114,7 @@ impl SessionBench {
             answer,
         };
         (
-            self.tell(None, NoticeKind::Seldom(Box::new(seldom))),
+            self.give(None, NoticeKind::Seldom(Box::new(seldom))),
             verdict,
         )
     }
@@ -124,14 +124,14 @@ impl SessionBench {
         let from = TransferId(id);
         let seldom = RareNotice::Seize { from, answer };
         (
-            self.tell(None, NoticeKind::Seldom(Box::new(seldom))),
+            self.give(None, NoticeKind::Seldom(Box::new(seldom))),
             verdict,
         )
     }
 
     pub(super) fn confirm(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
         let (answer, word) = oneshot::channel();
-        self.tell(
+        self.give(
             Some(number),
             NoticeKind::Seldom(Box::new(RareNotice::Confirm { answer })),
         );
@@ -140,7 +140,7 @@ impl SessionBench {
 
     pub(super) fn watch(&mut self, number: u64) -> oneshot::Receiver<HoldStanding> {
         let (answer, word) = oneshot::channel();
-        self.tell(
+        self.give(
             Some(number),
             NoticeKind::Seldom(Box::new(RareNotice::Watch { answer })),
         );
@@ -164,15 +164,15 @@ impl SessionBench {
             resource: "sandbox".into(),
             says,
         };
-        self.keeper.hear(vec![verdict], self.now);
+        self.session.take_verdicts(vec![verdict], self.now);
     }
 
     /// What is sent now, as text; every record is encoded and decoded.
     pub(super) fn sent(&mut self) -> Vec<String> {
         let under_way = self.under_way;
-        let cargoes = self.keeper.next(self.now, |_| under_way);
-        self.under_way.acknowledged += u64::from(!self.is_silent) * cargoes.len() as u64;
-        cargoes.iter().map(text_of).collect()
+        let payloads = self.session.next(self.now, |_| under_way);
+        self.under_way.acknowledged += u64::from(!self.is_silent) * payloads.len() as u64;
+        payloads.iter().map(text_of).collect()
     }
 
     pub(super) fn sent_after(&mut self, span: Span) -> Vec<String> {
@@ -185,7 +185,7 @@ impl SessionBench {
     }
 }
 
-pub(super) fn text_of(cargo: &Payload) -> String {
+pub(super) fn text_of(payload: &Payload) -> String {
     let mut writer = Writer::new();
     let sender = Sender {
         agent: "a",
@@ -193,14 +193,14 @@ pub(super) fn text_of(cargo: &Payload) -> String {
         sequence: 1,
         sent: WALL,
     };
-    match cargo {
+    match payload {
         Payload::Hits(_) => "hits".to_owned(),
-        Payload::Holds(cargo) => {
-            cargo.encode(&mut writer, &sender);
+        Payload::Holds(payload) => {
+            payload.encode(&mut writer, &sender);
             let Ok(Record::Holds(batch)) = Record::decode(writer.as_slice()) else {
                 panic!("no batch of holds");
             };
-            assert_eq!(batch.ops_len() as usize, cargo.operations().count());
+            assert_eq!(batch.ops_len() as usize, payload.operations().count());
             let ops = batch.ops().map(|op| {
                 let does = format!("{:?}", op.does.op()).to_lowercase();
                 format!("{does} {}", op.number)
@@ -226,8 +226,8 @@ pub(super) fn text_of(cargo: &Payload) -> String {
             }
             for (part, sent) in read.parts().zip(&beat.parts) {
                 text += &match &sent.says {
-                    BeatSays::Digest(digest) => format!(" digest {:x}", digest.bits()),
-                    BeatSays::List { .. } => {
+                    HeartbeatContent::Digest(digest) => format!(" digest {:x}", digest.bits()),
+                    HeartbeatContent::List { .. } => {
                         let listed = part
                             .listed()
                             .map(|one| format!("{}x{}", one.number, one.copies));

@@ -18,19 +18,20 @@ use crate::resource::Resource;
 const TIMEOUT_UNKNOWN: Span = Span::from_secs(2);
 
 /// Heartbeats within that silence: if three are lost, the fourth is in time.
-const BEATS: u64 = 4;
+const HEARTBEATS: u64 = 4;
 
 /// If this many heartbeats do not arrive, the agent may be gone by the time that the next one arrives.
-const BEATS_MISSED: u64 = 2;
+const HEARTBEATS_MISSED: u64 = 2;
 
 /// Heartbeats are never more frequent than this, whatever is configured.
-const BEAT_MIN: Span = Span::from_millis(50);
+const HEARTBEAT_MIN: Span = Span::from_millis(50);
 
 /// Heartbeats are never less frequent than this: they carry lists, which correct what was lost.
-const BEAT_MAX: Span = Span::from_secs(10);
+const HEARTBEAT_MAX: Span = Span::from_secs(10);
 
 /// No agent counts as gone after a shorter silence than this.
-pub(super) const SILENCE_MIN: Span = Span::from_micros(BEATS_MISSED * BEAT_MIN.as_micros());
+pub(super) const SILENCE_MIN: Span =
+    Span::from_micros(HEARTBEATS_MISSED * HEARTBEAT_MIN.as_micros());
 
 /// The holds of one resource.
 #[derive(Debug)]
@@ -58,14 +59,14 @@ pub(super) struct KeptHold {
     /// Since when the hold has been known here, or its verdict has been in doubt.
     pub(super) since: Mono,
     /// The last verdict on the hold.
-    pub(super) said: Option<HoldStanding>,
+    pub(super) verdict: Option<HoldStanding>,
     /// The verdict before it came into doubt: if it is repeated, it is not news.
-    pub(super) doubted: Option<HoldStanding>,
+    pub(super) doubted_verdict: Option<HoldStanding>,
     /// Copies of the hold were given away: a verdict that does not state the number of copies may be about more than
     /// are left.
     pub(super) gave: bool,
     /// The log position of the last verdict received.
-    pub(super) heard: Option<Place>,
+    pub(super) verdict_place: Option<Place>,
     pub(super) confirm: Vec<oneshot::Sender<HoldStanding>>,
     pub(super) watch: Vec<oneshot::Sender<HoldStanding>>,
 }
@@ -96,20 +97,20 @@ impl KeptHold {
     /// This many copies are given away.
     fn less(&mut self, by: u32) {
         (self.copies, self.gave) = (self.copies - by, true);
-        let words = [&mut self.said, &mut self.doubted];
+        let words = [&mut self.verdict, &mut self.doubted_verdict];
         words.into_iter().flatten().for_each(|word| word.lessen(by));
     }
 
     /// The verdict may no longer be true: unless it is repeated, the agent asks for it.
     pub(super) fn doubt(&mut self, now: Mono) {
-        if let Some(word) = self.said.take() {
-            (self.doubted, self.since) = (Some(word), now);
+        if let Some(word) = self.verdict.take() {
+            (self.doubted_verdict, self.since) = (Some(word), now);
         }
     }
 
     /// Sends a verdict to the waiting callers.
-    pub(super) fn tell(&mut self, word: &HoldStanding, revokes: bool) {
-        (self.said, self.doubted) = (Some(word.clone()), None);
+    pub(super) fn notify(&mut self, word: &HoldStanding, revokes: bool) {
+        (self.verdict, self.doubted_verdict) = (Some(word.clone()), None);
         Self::answer(&mut self.confirm, word);
         if revokes {
             Self::answer(&mut self.watch, word);
@@ -144,19 +145,19 @@ impl HeldResource {
     }
 
     /// The heartbeat interval while anything is held.
-    pub(super) fn beat_every(&self) -> Span {
+    pub(super) fn heartbeat_every(&self) -> Span {
         let public = self.resource.public();
         let timeout = public
             .copies
             .as_ref()
             .map_or(TIMEOUT_UNKNOWN, |copies| copies.agent_timeout);
-        Span::from_micros(timeout.as_micros() / BEATS).clamp(BEAT_MIN, BEAT_MAX)
+        Span::from_micros(timeout.as_micros() / HEARTBEATS).clamp(HEARTBEAT_MIN, HEARTBEAT_MAX)
     }
 
     /// Whether ruling aggregators may have counted this agent as gone, if they received nothing from it for this
     /// long.
     pub(super) fn may_be_gone(&self, silence: Span) -> bool {
-        BEATS_MISSED * self.beat_every().as_micros() <= silence.as_micros()
+        HEARTBEATS_MISSED * self.heartbeat_every().as_micros() <= silence.as_micros()
     }
 
     pub(super) fn put(&mut self, number: u64, kept: KeptHold) {
@@ -220,10 +221,10 @@ impl KeptHold {
             seized: None,
             stands,
             since: now,
-            said: None,
-            doubted: None,
+            verdict: None,
+            doubted_verdict: None,
             gave: false,
-            heard: None,
+            verdict_place: None,
             confirm: Vec::new(),
             watch: Vec::new(),
         }

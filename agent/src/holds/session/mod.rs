@@ -14,10 +14,10 @@
 //! A state machine: it knows no socket and no clock. What stays true: a number is used once; operations that wait are
 //! bounded, and at the bound the next list replaces them.
 
-mod beats;
 #[cfg(test)]
 mod bench;
 mod entry;
+mod heartbeats;
 mod origin;
 mod verdicts;
 
@@ -61,12 +61,12 @@ pub(crate) struct HoldSession {
     origin: Origin,
     resources: Arc<Resources>,
     counters: Arc<Counters>,
-    struck: Arc<RevokedHolds>,
+    revoked: Arc<RevokedHolds>,
     on_hold: Option<OnHold>,
     /// 0 while unknown.
     partitions: u32,
     held: BTreeMap<ResourceId, HeldResource>,
-    lanes: BTreeMap<u32, SessionQueue>,
+    queues: BTreeMap<u32, SessionQueue>,
     /// The epoch is over: nothing more is sent.
     ended: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) struct HoldSession {
 struct SessionQueue {
     operations: VecDeque<Operation>,
     /// When the next heartbeat is due; `None` if nothing is held and no heartbeat is owed.
-    beat_at: Option<Mono>,
+    heartbeat_at: Option<Mono>,
     /// A heartbeat is due although nothing is held.
     owed: bool,
     /// Whether anything was ever sent there.
@@ -94,18 +94,18 @@ impl HoldSession {
         origin: Origin,
         resources: Arc<Resources>,
         counters: Arc<Counters>,
-        struck: Arc<RevokedHolds>,
+        revoked: Arc<RevokedHolds>,
         on_hold: Option<OnHold>,
     ) -> Self {
         Self {
             origin,
             resources,
             counters,
-            struck,
+            revoked,
             on_hold,
             partitions: 0,
             held: BTreeMap::new(),
-            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             ended: false,
         }
     }
@@ -128,7 +128,7 @@ impl HoldSession {
 
     fn take_one(&mut self, word: HoldNotice, now: Mono) {
         let number = word.number;
-        let Some(what) = self.struck.take(number, word.what) else {
+        let Some(what) = self.revoked.take(number, word.what) else {
             return;
         };
         let Some(held) = self.held(word.resource, now) else {
@@ -211,7 +211,7 @@ impl HoldSession {
             RareNotice::Confirm { answer } => {
                 // If the hold is unknown, the sender is dropped, which answers the caller.
                 let kept = held.holds.get_mut(&number)?;
-                match &kept.said {
+                match &kept.verdict {
                     Some(word) => drop(answer.send(word.clone())),
                     None => KeptHold::wait(&mut kept.confirm, answer),
                 }
@@ -220,7 +220,7 @@ impl HoldSession {
             RareNotice::Watch { answer } => {
                 let gives_back = held.gives_back();
                 let kept = held.holds.get_mut(&number)?;
-                match &kept.said {
+                match &kept.verdict {
                     Some(word @ HoldStanding::Excess(..)) if gives_back => {
                         drop(answer.send(word.clone()))
                     }
@@ -251,8 +251,8 @@ impl HoldSession {
             HeldResource::new(Arc::clone(resource), partition),
         );
         if self.origin.replaces.is_some() {
-            let lane = self.lanes.entry(partition).or_default();
-            (lane.owed, lane.beat_at) = (true, Some(now));
+            let queue = self.queues.entry(partition).or_default();
+            (queue.owed, queue.heartbeat_at) = (true, Some(now));
         }
     }
 
@@ -261,26 +261,26 @@ impl HoldSession {
     }
 
     fn queue(&mut self, partition: u32, operation: Operation, now: Mono) {
-        let lane = self.lanes.entry(partition).or_default();
-        if OPERATIONS_MAX <= lane.operations.len() {
+        let queue = self.queues.entry(partition).or_default();
+        if OPERATIONS_MAX <= queue.operations.len() {
             return self.overflow(partition, operation, now);
         }
-        lane.operations.push_back(operation);
+        queue.operations.push_back(operation);
         // An operation that is overtaken on its way is not ruled, and no verdict states that. A heartbeat after it
         // shows whether both sides count the same, even if nothing is held any more by then.
-        lane.owed = true;
-        if lane.beat_at.is_none() {
-            let at = now.plus(self.beat_every(partition));
-            self.lanes.entry(partition).or_default().beat_at = Some(at);
+        queue.owed = true;
+        if queue.heartbeat_at.is_none() {
+            let at = now.plus(self.heartbeat_every(partition));
+            self.queues.entry(partition).or_default().heartbeat_at = Some(at);
         }
     }
 
     /// Too much waits: all of it is dropped, and the next list states what is held.
     fn overflow(&mut self, partition: u32, last: Operation, now: Mono) {
-        let Some(lane) = self.lanes.get_mut(&partition) else {
+        let Some(queue) = self.queues.get_mut(&partition) else {
             return;
         };
-        let lost: Vec<Operation> = lane.operations.drain(..).chain([last]).collect();
+        let lost: Vec<Operation> = queue.operations.drain(..).chain([last]).collect();
         Counters::add(&self.counters.hold_operations_dropped, lost.len() as u64);
         for operation in lost {
             let awaited = matches!(
@@ -310,15 +310,15 @@ impl HoldSession {
             return;
         }
         self.partitions = partitions;
-        let lanes = std::mem::take(&mut self.lanes);
+        let queues = std::mem::take(&mut self.queues);
         for held in self.held.values_mut() {
             held.partition = partition_of_resource(&held.resource.name, partitions);
             held.list_wanted = true;
             held.doubt(now);
-            let lane = self.lanes.entry(held.partition).or_default();
-            (lane.owed, lane.beat_at) = (self.origin.replaces.is_some(), Some(now));
+            let queue = self.queues.entry(held.partition).or_default();
+            (queue.owed, queue.heartbeat_at) = (self.origin.replaces.is_some(), Some(now));
         }
-        for operation in lanes.into_values().flat_map(|lane| lane.operations) {
+        for operation in queues.into_values().flat_map(|queue| queue.operations) {
             if let Some(partition) = self.held.get(&operation.resource).map(|one| one.partition) {
                 self.queue(partition, operation, now);
             }
@@ -329,10 +329,10 @@ impl HoldSession {
     /// of the two cannot be compared.
     pub(crate) fn know_logs(&mut self, log_of: impl Fn(u32) -> Option<LogId>, now: Mono) {
         let mut changed = Vec::new();
-        for (partition, lane) in &mut self.lanes {
+        for (partition, queue) in &mut self.queues {
             if let Some(log) = log_of(*partition)
-                && lane.log != Some(log)
-                && lane.log.replace(log).is_some()
+                && queue.log != Some(log)
+                && queue.log.replace(log).is_some()
             {
                 changed.push(*partition);
             }
@@ -340,7 +340,9 @@ impl HoldSession {
         for partition in changed {
             let held = self.held.values_mut();
             for held in held.filter(|held| held.partition == partition) {
-                held.holds.values_mut().for_each(|kept| kept.heard = None);
+                held.holds
+                    .values_mut()
+                    .for_each(|kept| kept.verdict_place = None);
                 held.doubt(now);
             }
             self.heal(partition, now);
@@ -352,14 +354,14 @@ impl HoldSession {
         for held in self.held.values_mut() {
             held.list_wanted |= held.partition == partition;
         }
-        self.beat_by(partition, now.plus(HEAL_AFTER));
+        self.heartbeat_by(partition, now.plus(HEAL_AFTER));
     }
 
     /// Makes a heartbeat due at this instant, even if nothing is held.
-    fn beat_by(&mut self, partition: u32, at: Mono) {
-        let lane = self.lanes.entry(partition).or_default();
-        lane.owed = true;
-        lane.beat_at = Some(lane.beat_at.map_or(at, |before| before.min(at)));
+    fn heartbeat_by(&mut self, partition: u32, at: Mono) {
+        let queue = self.queues.entry(partition).or_default();
+        queue.owed = true;
+        queue.heartbeat_at = Some(queue.heartbeat_at.map_or(at, |before| before.min(at)));
     }
 
     /// What to send now, given what is in flight in a partition.
@@ -367,33 +369,33 @@ impl HoldSession {
         if self.partitions == 0 || self.ended {
             return Vec::new();
         }
-        let mut cargoes = Vec::new();
-        let partitions: Vec<u32> = self.lanes.keys().copied().collect();
+        let mut payloads = Vec::new();
+        let partitions: Vec<u32> = self.queues.keys().copied().collect();
         for partition in partitions {
             let under_way = under_way(partition);
             self.look_for_silence(partition, under_way, now);
             let room = EAGER.saturating_sub(under_way.holdings);
-            let sent = self.send_operations(partition, room, &mut cargoes);
+            let sent = self.send_operations(partition, room, &mut payloads);
             if sent < room {
-                self.beat_if_due(partition, now, &mut cargoes);
+                self.heartbeat_if_due(partition, now, &mut payloads);
             }
         }
-        cargoes
+        payloads
     }
 
     /// After a long silence ruling aggregators may have counted this agent as gone. They then count its holds again
     /// as soon as they receive a record of it, and the verdicts of that may be lost. They receive its records at
     /// about the time of their acknowledgement: so a slow but steady log is no silence.
     fn look_for_silence(&mut self, partition: u32, under_way: UnderWay, now: Mono) {
-        let Some(lane) = self.lanes.get_mut(&partition) else {
+        let Some(queue) = self.queues.get_mut(&partition) else {
             return;
         };
-        let is_idle = under_way.holdings == 0 && lane.beat_at.is_none();
-        if !is_idle && lane.acknowledged == under_way.acknowledged {
+        let is_idle = under_way.holdings == 0 && queue.heartbeat_at.is_none();
+        if !is_idle && queue.acknowledged == under_way.acknowledged {
             return;
         }
-        lane.acknowledged = under_way.acknowledged;
-        let before = lane.heard.replace(now);
+        queue.acknowledged = under_way.acknowledged;
+        let before = queue.heard.replace(now);
         let silence = before.map_or(Span::ZERO, |before| now.since(before));
         // Nearly always: an idle agent passes here on each turn.
         if silence < entry::SILENCE_MIN {
@@ -406,24 +408,25 @@ impl HoldSession {
     }
 
     fn send_operations(&mut self, partition: u32, room: usize, out: &mut Vec<Payload>) -> usize {
-        let Some(lane) = self.lanes.get_mut(&partition) else {
+        let Some(queue) = self.queues.get_mut(&partition) else {
             return 0;
         };
         let mut sent = 0;
-        while sent < room && !lane.operations.is_empty() {
-            let mut cargo = HoldOps::new(partition);
-            while cargo.bytes() < RECORD_BYTES && cargo.resources() < beats::RESOURCES_MAX {
-                let Some(operation) = lane.operations.pop_front() else {
+        while sent < room && !queue.operations.is_empty() {
+            let mut payload = HoldOps::new(partition);
+            while payload.bytes() < RECORD_BYTES && payload.resources() < heartbeats::RESOURCES_MAX
+            {
+                let Some(operation) = queue.operations.pop_front() else {
                     break;
                 };
                 if let Some(held) = self.held.get(&operation.resource) {
-                    cargo.push(&held.resource.name, operation);
+                    payload.push(&held.resource.name, operation);
                 }
             }
-            if !cargo.is_empty() {
-                lane.used = true;
+            if !payload.is_empty() {
+                queue.used = true;
                 sent += 1;
-                out.push(Payload::Holds(cargo));
+                out.push(Payload::Holds(payload));
             }
         }
         sent
@@ -448,31 +451,35 @@ impl HoldSession {
 
     /// Operations that wait here.
     pub(crate) fn waiting(&self) -> usize {
-        self.lanes.values().map(|lane| lane.operations.len()).sum()
+        self.queues
+            .values()
+            .map(|queue| queue.operations.len())
+            .sum()
     }
 
     /// Whether nothing waits here, and no heartbeat is planned.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_idle = |lane: &SessionQueue| lane.operations.is_empty() && lane.beat_at.is_none();
-        self.lanes.values().all(is_idle)
+        let is_idle =
+            |queue: &SessionQueue| queue.operations.is_empty() && queue.heartbeat_at.is_none();
+        self.queues.values().all(is_idle)
     }
 
     /// The epoch is over: everything is given back, after the operations that wait.
     pub(crate) fn end(&mut self) -> Vec<Payload> {
-        let mut cargoes = Vec::new();
+        let mut payloads = Vec::new();
         if self.partitions == 0 {
-            return cargoes;
+            return payloads;
         }
-        let partitions: Vec<u32> = self.lanes.keys().copied().collect();
+        let partitions: Vec<u32> = self.queues.keys().copied().collect();
         for partition in partitions {
-            self.send_operations(partition, usize::MAX, &mut cargoes);
-            if self.lanes.get(&partition).is_some_and(|lane| lane.used) {
+            self.send_operations(partition, usize::MAX, &mut payloads);
+            if self.queues.get(&partition).is_some_and(|queue| queue.used) {
                 let head = BeatHead {
                     replaces: self.origin.replaces,
                     more: false,
                     last: true,
                 };
-                cargoes.push(Payload::Beat(Heartbeat {
+                payloads.push(Payload::Beat(Heartbeat {
                     partition,
                     head,
                     parts: Vec::new(),
@@ -480,10 +487,10 @@ impl HoldSession {
             }
         }
         self.held.clear();
-        self.lanes.clear();
+        self.queues.clear();
         self.ended = true;
         self.tell_live();
-        cargoes
+        payloads
     }
 }
 

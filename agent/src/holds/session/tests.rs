@@ -8,11 +8,11 @@ use tollgate_shared::wire::verdict::{EndedBy, VerdictSays, Why};
 
 use super::bench::{EPOCH, NOW, SessionBench, counted, digest, full, text_of};
 use super::*;
-use crate::batch::holds::BeatSays;
+use crate::batch::holds::HeartbeatContent;
 use tollgate_shared::wire::public::OnExcess;
 
 #[test]
-fn operations_leave_at_once_and_in_order_and_beats_follow_while_anything_is_held() {
+fn operations_are_sent_in_order_and_heartbeats_follow_them() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     let two = bench.hold("beta", 1);
@@ -47,7 +47,7 @@ fn everything_is_listed_every_ten_seconds_and_when_it_is_wanted() {
 }
 
 #[test]
-fn a_beat_waits_behind_operations_that_wait_and_does_not_pile_up() {
+fn heartbeats_wait_behind_operations_and_do_not_pile_up() {
     let mut bench = SessionBench::new();
     bench.hold("acme", 1);
     bench.under_way.holdings = EAGER;
@@ -66,18 +66,18 @@ fn what_may_have_been_lost_is_healed_by_a_list() {
     bench.say(counted(one));
     bench.half_second();
     let partition = partition_of_resource("sandbox", 4);
-    bench.keeper.heal(partition, bench.now);
+    bench.session.heal(partition, bench.now);
     assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
     // Even if the last release may have been lost.
     bench.release(one, 1);
     bench.sent();
-    bench.keeper.heal(partition, bench.now);
+    bench.session.heal(partition, bench.now);
     assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
 #[test]
-fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
+fn after_the_last_release_one_heartbeat_is_empty() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.release(one, 1);
@@ -95,7 +95,7 @@ fn behind_the_last_release_one_beat_shows_that_nothing_is_held() {
 }
 
 #[test]
-fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
+fn in_a_recreated_log_all_holds_are_listed_again() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
@@ -105,9 +105,9 @@ fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
         generation: 1,
         random,
     };
-    bench.keeper.know_logs(|_| Some(log(7)), bench.now);
+    bench.session.know_logs(|_| Some(log(7)), bench.now);
     assert_eq!(bench.half_second(), [digest(&[(one, 1)])]);
-    bench.keeper.know_logs(|_| Some(log(8)), bench.now);
+    bench.session.know_logs(|_| Some(log(8)), bench.now);
     assert_eq!(bench.sent_after(HEAL_AFTER), ["beat list [1x1]"]);
     bench.say_at(
         3,
@@ -116,7 +116,7 @@ fn in_a_log_that_was_made_anew_everything_is_listed_and_no_word_is_too_old() {
             by: EndedBy::Operator,
         },
     );
-    assert!(bench.keeper.held[&bench.resource.id].holds.is_empty());
+    assert!(bench.session.held[&bench.resource.id].holds.is_empty());
 }
 
 #[test]
@@ -170,11 +170,11 @@ fn a_reserve_that_is_refused_or_was_never_ruled_holds_nothing() {
 }
 
 #[test]
-fn whoever_stops_waiting_leaves_nothing_behind() {
+fn a_cancelled_wait_leaves_nothing_behind() {
     let mut bench = SessionBench::new();
     // The call cancels.
     let (number, verdict) = bench.reserve("acme", 2);
-    bench.tell(Some(number), NoticeKind::Cancel);
+    bench.give(Some(number), NoticeKind::Cancel);
     drop(verdict);
     assert_eq!(bench.sent(), ["reserve 1, cancel 1"]);
     bench.say(VerdictSays::Granted {
@@ -193,13 +193,13 @@ fn whoever_stops_waiting_leaves_nothing_behind() {
         by: None,
     });
     assert_eq!(bench.sent(), [format!("cancel {number}")]);
-    bench.tell(Some(number), NoticeKind::Cancel);
+    bench.give(Some(number), NoticeKind::Cancel);
     assert_eq!(bench.half_second(), [digest(&[])]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
 #[test]
-fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
+fn a_seized_hold_is_listed_with_its_transfer_and_first_stamp() {
     let mut bench = SessionBench::new();
     let (number, mut verdict) = bench.seize(9);
     assert_eq!(bench.sent(), ["seize 1"]);
@@ -216,7 +216,7 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
         copies: 4,
     };
     assert_eq!(verdict.try_recv(), Ok(granted));
-    let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
+    let kept = &bench.session.held[&bench.resource.id].holds[&number];
     assert_eq!((kept.seized, kept.start), (Some(TransferId(9)), start));
     assert_eq!(bench.half_second(), [digest(&[(number, 4)])]);
     // The log has lost the transfer that it was seized from: it is then listed like any other hold.
@@ -229,7 +229,7 @@ fn what_was_seized_is_listed_with_its_transfer_and_its_first_stamp() {
         },
     );
     assert_eq!(bench.sent(), [format!("beat list [{number}x4]")]);
-    let kept = &bench.keeper.held[&bench.resource.id].holds[&number];
+    let kept = &bench.session.held[&bench.resource.id].holds[&number];
     assert_eq!(kept.seized, None);
     // A second list was on its way before that one, and is refused as well.
     bench.say_at(
@@ -264,15 +264,15 @@ fn a_transfer_takes_copies_from_the_hold_at_once() {
             ttl: Span::from_secs(9),
         }))
     };
-    bench.tell(Some(one), transfer(2));
+    bench.give(Some(one), transfer(2));
     assert_eq!(bench.sent(), ["hold 1, transfer 1"]);
     assert_eq!(bench.half_second(), ["beat list [1x1]"]);
-    bench.tell(Some(one), transfer(2));
+    bench.give(Some(one), transfer(2));
     assert_eq!(bench.sent(), [] as [String; 0], "more than it has");
 }
 
 #[test]
-fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
+fn an_ended_hold_is_neither_listed_nor_released() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 2);
     let two = bench.hold("acme", 1);
@@ -301,7 +301,7 @@ fn an_ended_hold_is_listed_no_more_and_its_release_is_told_to_nobody() {
 }
 
 #[test]
-fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_meant() {
+fn the_verdict_at_the_later_log_position_holds() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 3);
     bench.say_at(
@@ -320,7 +320,7 @@ fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_m
     );
     bench.say_at(10, counted(one));
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
-    bench.keeper.origin.epoch = 78;
+    bench.session.origin.epoch = 78;
     bench.say_at(
         11,
         VerdictSays::Ended {
@@ -328,11 +328,11 @@ fn of_two_verdicts_the_one_at_the_greater_place_holds_and_other_epochs_are_not_m
             by: EndedBy::Age,
         },
     );
-    assert_eq!(bench.keeper.held[&bench.resource.id].holds.len(), 1);
+    assert_eq!(bench.session.held[&bench.resource.id].holds.len(), 1);
 }
 
 #[test]
-fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
+fn a_missed_verdict_is_asked_for_and_unknown_holds_relisted() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     bench.sent();
@@ -352,7 +352,7 @@ fn a_missed_verdict_is_asked_for_and_what_is_not_held_is_listed_again() {
 }
 
 #[test]
-fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wanted() {
+fn a_missed_excess_verdict_still_reaches_the_holder() {
     let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 2);
@@ -373,7 +373,7 @@ fn an_excess_whose_verdict_was_missed_is_told_and_given_back_where_that_is_wante
 }
 
 #[test]
-fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
+fn a_relisted_hold_is_asked_for_although_it_counted_before() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 2);
     bench.say(counted(one));
@@ -402,7 +402,7 @@ fn what_has_to_be_listed_again_is_asked_for_although_it_counted_before() {
 fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
     let mut bench = SessionBench::after(Some(3));
     let resource = Arc::clone(&bench.resource);
-    bench.keeper.use_resource(&resource, NOW);
+    bench.session.use_resource(&resource, NOW);
     assert_eq!(bench.sent(), ["beat replaces 3 list []"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
     bench.hold("acme", 1);
@@ -412,19 +412,19 @@ fn a_new_epoch_names_the_old_one_as_soon_as_a_resource_is_used() {
 }
 
 #[test]
-fn a_graceful_end_gives_all_back_where_anything_was_said() {
+fn a_graceful_end_releases_everything_recorded() {
     let mut bench = SessionBench::new();
     bench.hold("acme", 1);
     bench.sent();
     let two = bench.hold("acme", 1);
     bench.release(two, 1);
-    let last: Vec<String> = bench.keeper.end().iter().map(text_of).collect();
+    let last: Vec<String> = bench.session.end().iter().map(text_of).collect();
     assert_eq!(last, ["hold 2, release 2", "beat last"]);
     assert_eq!(bench.half_second(), [] as [String; 0]);
 }
 
 #[test]
-fn before_partitions_are_known_operations_wait_and_keep_their_order() {
+fn operations_keep_their_order_until_partitions_are_known() {
     let resources = Arc::new(Resources::new(1, 10));
     let resource = resources.get("sandbox").0.expect("room");
     let origin = Origin {
@@ -432,13 +432,13 @@ fn before_partitions_are_known_operations_wait_and_keep_their_order() {
         replaces: None,
     };
     let mut bench = SessionBench::new();
-    bench.keeper = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
+    bench.session = HoldSession::new(origin, resources, Arc::default(), Arc::default(), None);
     bench.resource = resource;
     let one = bench.hold("acme", 1);
     bench.release(one, 1);
     let _ = bench.hold("acme", 1);
     assert_eq!(bench.sent(), [] as [String; 0]);
-    bench.keeper.set_partitions(8, bench.now);
+    bench.session.set_partitions(8, bench.now);
     assert_eq!(bench.sent()[0], "hold 1, release 1, hold 3");
 }
 
@@ -451,9 +451,9 @@ fn too_many_operations_become_one_list() {
         let one = bench.hold("acme", 1);
         bench.release(one, 1);
     }
-    assert!(bench.keeper.waiting() < OPERATIONS_MAX);
+    assert!(bench.session.waiting() < OPERATIONS_MAX);
     let dropped = bench
-        .keeper
+        .session
         .counters
         .hold_operations_dropped
         .load(Ordering::Relaxed);
@@ -465,31 +465,31 @@ fn too_many_operations_become_one_list() {
 }
 
 #[test]
-fn a_list_that_is_too_long_is_cut_into_records_that_stand_by_themselves() {
+fn a_long_list_is_cut_into_records_that_each_stand_alone() {
     let mut bench = SessionBench::new();
     let domain = "d".repeat(200);
     for _ in 0..6_000 {
         bench.hold(&domain, 1);
     }
     let (awaited, _verdict) = bench.reserve("acme", 1);
-    while bench.keeper.waiting() != 0 {
+    while bench.session.waiting() != 0 {
         bench.sent();
     }
     bench.now = bench.now.plus(Span::from_millis(500));
-    let cargoes = bench.keeper.next(bench.now, |_| UnderWay::default());
-    assert!(3 < cargoes.len(), "{}", cargoes.len());
+    let payloads = bench.session.next(bench.now, |_| UnderWay::default());
+    assert!(3 < payloads.len(), "{}", payloads.len());
     let (mut next, mut listed, mut awaiting) = (0, 0, Vec::new());
-    for cargo in &cargoes {
+    for payload in &payloads {
         assert!(
-            text_of(cargo).starts_with("beat more"),
+            text_of(payload).starts_with("beat more"),
             "{}",
-            text_of(cargo)
+            text_of(payload)
         );
-        let Payload::Beat(beat) = cargo else {
+        let Payload::Beat(beat) = payload else {
             panic!("no beat");
         };
         for part in &beat.parts {
-            let BeatSays::List {
+            let HeartbeatContent::List {
                 from,
                 upto,
                 listed: holds,
@@ -543,7 +543,7 @@ fn a_digest_is_that_of_the_list_after_any_run_of_words() {
                 }
             }
         }
-        let held = &bench.keeper.held[&bench.resource.id];
+        let held = &bench.session.held[&bench.resource.id];
         let expected = model
             .iter()
             .fold(Holdings::default(), |sum, (number, copies)| {

@@ -34,7 +34,7 @@ impl HeldResource {
             return;
         }
         for kept in self.holds.values_mut() {
-            if let Some(word @ HoldStanding::Excess(..)) = &kept.said {
+            if let Some(word @ HoldStanding::Excess(..)) = &kept.verdict {
                 KeptHold::answer(&mut kept.watch, word);
             }
         }
@@ -43,9 +43,9 @@ impl HeldResource {
 
 impl HoldSession {
     /// Applies verdicts.
-    pub(crate) fn hear(&mut self, verdicts: Vec<Verdict>, now: Mono) {
+    pub(crate) fn take_verdicts(&mut self, verdicts: Vec<Verdict>, now: Mono) {
         for verdict in verdicts {
-            if verdict.epoch == self.origin.epoch && self.hear_one(verdict, now) {
+            if verdict.epoch == self.origin.epoch && self.take_verdict(verdict, now) {
                 Counters::add(&self.counters.verdicts, 1);
             } else {
                 Counters::add(&self.counters.verdicts_ignored, 1);
@@ -55,7 +55,7 @@ impl HoldSession {
     }
 
     /// Applies one verdict. Returns whether it was useful.
-    fn hear_one(&mut self, verdict: Verdict, now: Mono) -> bool {
+    fn take_verdict(&mut self, verdict: Verdict, now: Mono) -> bool {
         let Some(id) = self.resources.find(&verdict.resource).map(|one| one.id) else {
             return false;
         };
@@ -66,19 +66,22 @@ impl HoldSession {
             held.list_wanted = true;
             held.doubt(now);
             let partition = held.partition;
-            self.beat_by(partition, now);
+            self.heartbeat_by(partition, now);
             return true;
         };
         let Some(kept) = held.holds.get_mut(&number) else {
             return false;
         };
-        if kept.heard.is_some_and(|heard| verdict.place <= heard) {
+        if kept
+            .verdict_place
+            .is_some_and(|heard| verdict.place <= heard)
+        {
             return false;
         }
-        kept.heard = Some(verdict.place);
+        kept.verdict_place = Some(verdict.place);
         match verdict.says {
             VerdictSays::Counted { excess: 0, .. } => {
-                kept.tell(&HoldStanding::Confirmed, false);
+                kept.notify(&HoldStanding::Confirmed, false);
             }
             // The agent asks how much of it is left: the answer states of how many copies it is.
             VerdictSays::Counted { .. } if kept.gave => kept.doubt(now),
@@ -91,8 +94,8 @@ impl HoldSession {
             } => {
                 // Copies that were given back since are still on their way to the aggregator.
                 let left = excess.saturating_sub(copies.saturating_sub(kept.copies));
-                match (kept.in_use(), kept.said.is_none(), left) {
-                    (true, true, 0) => kept.tell(&HoldStanding::Confirmed, false),
+                match (kept.in_use(), kept.verdict.is_none(), left) {
+                    (true, true, 0) => kept.notify(&HoldStanding::Confirmed, false),
                     (true, true, _) => self.exceeds(id, number, left, by),
                     (true, false, _) => {}
                     (false, ..) => self.granted(id, number, Some(copies), None, now),
@@ -107,9 +110,9 @@ impl HoldSession {
                 if kept.seized.is_some() && !kept.in_use() {
                     (kept.domain, kept.copies, kept.start) = (Arc::from(domain), copies, start);
                     self.granted(id, number, None, None, now);
-                } else if kept.in_use() && kept.said.is_none() {
+                } else if kept.in_use() && kept.verdict.is_none() {
                     // The verdict was in doubt, and the agent had asked for it.
-                    kept.tell(&HoldStanding::Confirmed, false);
+                    kept.notify(&HoldStanding::Confirmed, false);
                 }
             }
             VerdictSays::NotHeld { .. } => self.is_not_held(id, number, now),
@@ -129,8 +132,8 @@ impl HoldSession {
             return;
         };
         let word = HoldStanding::Excess(excess, by.clone());
-        let is_news = kept.said.as_ref().or(kept.doubted.as_ref()) != Some(&word);
-        kept.tell(&word, gives_back);
+        let is_news = kept.verdict.as_ref().or(kept.doubted_verdict.as_ref()) != Some(&word);
+        kept.notify(&word, gives_back);
         if is_news {
             Counters::add(&self.counters.holds_excess, 1);
             let scope = by.map(FullScope::from);
@@ -164,7 +167,7 @@ impl HoldSession {
         let mut granted = None;
         let answer = held.use_now(number, |kept| {
             kept.copies = copies.unwrap_or(kept.copies);
-            kept.said = Some(HoldStanding::Confirmed);
+            kept.verdict = Some(HoldStanding::Confirmed);
             granted = Some((Arc::clone(&kept.domain), kept.copies));
         });
         let (Some(answer), Some((domain, copies))) = (answer, granted) else {
@@ -194,7 +197,7 @@ impl HoldSession {
             // It is in use all the same: a list makes it count again.
             held.list_wanted = true;
             let partition = held.partition;
-            self.beat_by(partition, now);
+            self.heartbeat_by(partition, now);
         } else {
             Self::lose(held, number);
         }
@@ -212,9 +215,9 @@ impl HoldSession {
         };
         if kept.in_use() {
             // Before a caller learns of it, and asks.
-            self.struck.put(number, kept.copies, word.clone());
+            self.revoked.put(number, kept.copies, word.clone());
         }
-        kept.tell(word, true);
+        kept.notify(word, true);
         if let Stands::Awaited(answer) = kept.stands {
             let _ = answer.send(otherwise);
         }
@@ -273,7 +276,7 @@ impl HoldSession {
         if kept.is_some_and(|kept| kept.seized.take().is_some()) {
             held.list_wanted = true;
             let partition = held.partition;
-            self.beat_by(partition, now);
+            self.heartbeat_by(partition, now);
         }
     }
 

@@ -38,7 +38,7 @@ fn is_asked_for(bench: &mut SessionBench, number: u64) -> bool {
 }
 
 #[test]
-fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
+fn a_hold_learns_whether_it_counts_or_exceeds() {
     let mut bench = SessionBench::new();
     let (one, two) = (bench.hold("acme", 1), bench.hold("acme", 3));
     let mut early = bench.confirm(one);
@@ -67,7 +67,7 @@ fn a_hold_hears_whether_it_counts_and_whether_it_was_too_much() {
 }
 
 #[test]
-fn what_was_too_much_is_asked_for_until_it_is_given_back_and_no_longer() {
+fn an_excess_is_asked_about_until_it_is_given_back() {
     let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
@@ -81,7 +81,7 @@ fn what_was_too_much_is_asked_for_until_it_is_given_back_and_no_longer() {
         to: TransferId(5),
         ttl: Span::from_secs(9),
     };
-    bench.tell(Some(one), NoticeKind::Seldom(Box::new(transfer)));
+    bench.give(Some(one), NoticeKind::Seldom(Box::new(transfer)));
     let mut asked = bench.watch(one);
     assert!(asked.try_recv().is_err(), "the rest was granted");
     assert_eq!(bench.confirm(one).try_recv(), Ok(HoldStanding::Confirmed));
@@ -111,7 +111,7 @@ fn no_more_is_asked_for_than_is_left_when_the_verdict_comes() {
 }
 
 #[test]
-fn what_was_too_much_comes_into_doubt_too() {
+fn an_excess_verdict_comes_into_doubt_too() {
     let mut bench = SessionBench::new();
     bench.learn(OnExcess::GiveBack);
     let one = bench.hold("acme", 5);
@@ -138,7 +138,7 @@ fn what_was_too_much_comes_into_doubt_too() {
 }
 
 #[test]
-fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() {
+fn an_agent_that_may_count_as_gone_asks_what_counts() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.say(counted(one));
@@ -166,7 +166,7 @@ fn whoever_may_have_been_taken_for_gone_asks_what_counts_and_nobody_else_does() 
 }
 
 #[test]
-fn a_log_that_is_slow_and_steady_and_an_agent_that_held_nothing_are_no_silence() {
+fn a_slow_log_or_an_idle_agent_is_no_silence() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.say(counted(one));
@@ -205,15 +205,15 @@ fn what_counts_in_another_log_is_asked_for() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 5);
     bench.sent();
-    bench.keeper.know_logs(|_| log(1), bench.now);
+    bench.session.know_logs(|_| log(1), bench.now);
     bench.say(counted(one));
     assert!(!is_asked_for(&mut bench, one));
-    bench.keeper.know_logs(|_| log(2), bench.now);
+    bench.session.know_logs(|_| log(2), bench.now);
     assert!(is_asked_for(&mut bench, one));
 }
 
 #[test]
-fn what_is_said_of_a_list_is_not_taken_for_less_than_it_listed() {
+fn a_verdict_on_a_list_is_about_all_that_it_listed() {
     for (stood_still, is_wanted) in [(true, false), (true, true), (false, false)] {
         let mut bench = SessionBench::new();
         bench.learn(OnExcess::GiveBack);
@@ -238,20 +238,20 @@ fn what_is_said_of_a_list_is_not_taken_for_less_than_it_listed() {
 }
 
 #[test]
-fn whoever_gave_up_waiting_is_forgotten() {
+fn a_caller_that_gave_up_waiting_is_forgotten() {
     let mut bench = SessionBench::new();
     let one = bench.hold("acme", 1);
     let still = (bench.watch(one), bench.confirm(one));
     for _ in 0..100 {
         drop((bench.watch(one), bench.confirm(one)));
     }
-    let kept = &bench.keeper.held[&bench.resource.id].holds[&one];
+    let kept = &bench.session.held[&bench.resource.id].holds[&one];
     assert!(kept.watch.len() <= 2 && kept.confirm.len() <= 2);
     drop(still);
 }
 
 #[test]
-fn what_was_seized_is_asked_about_until_it_is_answered_and_no_longer() {
+fn a_seize_is_asked_about_until_it_is_answered() {
     let mut bench = SessionBench::new();
     let (number, _verdict) = bench.seize(9);
     bench.sent();

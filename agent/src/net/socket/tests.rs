@@ -92,7 +92,7 @@ async fn a_message_that_trickles_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_says_nothing_to_a_ping_is_given_up() {
+async fn a_peer_that_answers_no_ping_is_given_up() {
     let ended = met(vec![opened(b"")]).await;
     assert!(matches!(ended, Err(SocketFault::Slow(_))), "{ended:?}");
 }

@@ -62,7 +62,7 @@ async fn a_call_that_is_let_through_is_the_services_own() {
 }
 
 #[tokio::test]
-async fn a_refused_call_never_reaches_the_service_and_is_told_when_to_come_again() {
+async fn a_refused_call_never_reaches_the_service_and_can_retry() {
     let kit = TestAgent::new();
     kit.deny("api.search", "acme", Duration::from_millis(1_500));
     let never = service_fn(|_: Request<Empty<Bytes>>| async {
@@ -93,7 +93,7 @@ async fn a_refused_call_never_reaches_the_service_and_is_told_when_to_come_again
 }
 
 #[tokio::test]
-async fn a_refused_grpc_call_is_told_as_grpc_tells_it() {
+async fn a_refused_grpc_call_has_a_grpc_status() {
     let kit = TestAgent::new();
     kit.deny("api.search", "acme", Duration::from_secs(3));
     let grpc = request("acme").header("content-type", "application/grpc+proto");
@@ -108,7 +108,7 @@ async fn a_refused_grpc_call_is_told_as_grpc_tells_it() {
 }
 
 #[tokio::test]
-async fn who_is_skipped_or_costs_nothing_or_names_nobody_is_not_counted() {
+async fn calls_without_cost_or_domain_are_not_counted() {
     let kit = TestAgent::new();
     let layer = by_tenant(&kit)
         .skip(|head| head.path() == "/healthz")
@@ -143,7 +143,7 @@ async fn who_is_skipped_or_costs_nothing_or_names_nobody_is_not_counted() {
 }
 
 #[tokio::test]
-async fn who_is_near_is_told_what_is_left() {
+async fn responses_near_the_limit_show_what_is_left() {
     let kit = TestAgent::new();
     kit.near("api.search", "acme", 7, 50, Duration::from_secs(1));
     let layer = by_tenant(&kit);
@@ -160,7 +160,7 @@ async fn who_is_near_is_told_what_is_left() {
 }
 
 #[tokio::test]
-async fn older_headers_are_told_where_that_is_asked_for() {
+async fn older_headers_are_sent_on_request() {
     let kit = TestAgent::new();
     kit.near("api.search", "near", 7, 50, Duration::from_secs(1));
     kit.deny("api.search", "denied", Duration::from_secs(3));

@@ -176,7 +176,9 @@ impl Effects {
 
     /// Scopes, each with whether it is full now, in the order of the statements.
     pub fn scopes(&self) -> impl Iterator<Item = (CopiesScope<'_>, bool)> {
-        self.scopes.iter().map(|said| (self.scope(said), said.full))
+        self.scopes
+            .iter()
+            .map(|stated| (self.scope(stated), stated.full))
     }
 
     /// Holds that ended by age.
@@ -189,29 +191,29 @@ impl Effects {
         &self.verdicts
     }
 
-    pub(super) fn say(&mut self, scope: CopiesScope<'_>, full: bool) {
+    pub(super) fn state(&mut self, scope: CopiesScope<'_>, full: bool) {
         let (kind, name) = match scope {
             CopiesScope::Domain(name) => (Kind::Domain, name),
             CopiesScope::Group(name) => (Kind::Group, name),
             CopiesScope::Resource => (Kind::Resource, ""),
         };
-        let said = EffectScope {
+        let stated = EffectScope {
             kind,
             full,
             len: name.len() as u16,
             start: self.text.len() as u32,
         };
         self.text.push_str(name);
-        self.scopes.push(said);
+        self.scopes.push(stated);
     }
 
     /// Number of statements about scopes so far.
-    pub(super) fn scopes_said(&self) -> usize {
+    pub(super) fn scopes_stated(&self) -> usize {
         self.scopes.len()
     }
 
     /// Drops the statements about scopes since `from`: copies changed hands, but no count has changed.
-    pub(super) fn unsay(&mut self, from: usize) {
+    pub(super) fn retract(&mut self, from: usize) {
         self.scopes.truncate(from);
     }
 
@@ -223,25 +225,25 @@ impl Effects {
         tail.sort_by(|a, b| scope_in(text, a).cmp(&scope_in(text, b)));
         let mut kept = from;
         for index in from..self.scopes.len() {
-            let said = self.scopes[index];
+            let stated = self.scopes[index];
             let last = self.scopes.get(index + 1);
-            if last.is_none_or(|next| scope_in(text, next) != scope_in(text, &said)) {
-                self.scopes[kept] = said;
+            if last.is_none_or(|next| scope_in(text, next) != scope_in(text, &stated)) {
+                self.scopes[kept] = stated;
                 kept += 1;
             }
         }
         self.scopes.truncate(kept);
     }
 
-    fn scope(&self, said: &EffectScope) -> CopiesScope<'_> {
-        scope_in(&self.text, said)
+    fn scope(&self, stated: &EffectScope) -> CopiesScope<'_> {
+        scope_in(&self.text, stated)
     }
 }
 
-fn scope_in<'a>(text: &'a str, said: &EffectScope) -> CopiesScope<'a> {
-    let start = said.start as usize;
-    let name = text.get(start..start + usize::from(said.len));
-    match said.kind {
+fn scope_in<'a>(text: &'a str, stated: &EffectScope) -> CopiesScope<'a> {
+    let start = stated.start as usize;
+    let name = text.get(start..start + usize::from(stated.len));
+    match stated.kind {
         Kind::Domain => CopiesScope::Domain(name.unwrap_or_default()),
         Kind::Group => CopiesScope::Group(name.unwrap_or_default()),
         Kind::Resource => CopiesScope::Resource,
@@ -255,8 +257,8 @@ mod tests {
     #[test]
     fn settled_statements_are_in_order_and_the_last_of_a_scope_holds() {
         let mut out = Effects::new();
-        out.say(CopiesScope::Resource, true);
-        let from = out.scopes_said();
+        out.state(CopiesScope::Resource, true);
+        let from = out.scopes_stated();
         for (scope, full) in [
             (CopiesScope::Resource, true),
             (CopiesScope::Domain("b"), false),
@@ -265,12 +267,12 @@ mod tests {
             (CopiesScope::Domain("a"), false),
             (CopiesScope::Resource, false),
         ] {
-            out.say(scope, full);
+            out.state(scope, full);
         }
         out.settle(from);
-        let said: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
+        let stated: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
         assert_eq!(
-            said,
+            stated,
             [
                 (CopiesScope::Resource, true),
                 (CopiesScope::Domain("a"), false),

@@ -23,13 +23,13 @@
 
 mod agents;
 mod audit;
-mod beats;
 mod chunk;
 mod digest;
 mod domains;
 mod effects;
 mod excess;
 mod groups;
+mod heartbeats;
 mod holds;
 mod limits;
 mod names;
@@ -46,13 +46,13 @@ mod views;
 
 pub use agents::ENDED_IDS_MAX;
 pub use audit::Miscount;
-pub use beats::{DigestBeat, List, Listed};
 pub use domains::NameKey;
 pub use effects::{
     AgentIx, CopiesScope, Effects, EndedHold, Grant, HoldId, HoldVerdict, Limiter, OpRefused,
     Taken, TransferId,
 };
 pub use groups::GroupIx;
+pub use heartbeats::{DigestOutcome, List, Listed};
 pub use limits::{CopyLimits, CopyLimitsBuilder, HOLDS_MAX};
 pub use ops::{Ahead, Ask};
 pub use snapshot::RestoreFault;

@@ -119,7 +119,7 @@ impl Copies {
         let (granted, by) = largest(ask.copies, room);
         if granted == 0 || granted < min {
             let held = asked.slot.map_or(0, |slot| self.domains.at(slot).copies());
-            self.say_full(
+            self.state_full(
                 &name,
                 self.limit_of_class(asked.class),
                 held,
@@ -197,7 +197,7 @@ impl Copies {
         if copies < facts.copies && !self.has_place() {
             return Err(self.at_capacity());
         }
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         let staged = Staged {
             domain: facts.domain,
             set: facts.set,
@@ -212,7 +212,7 @@ impl Copies {
         } else {
             self.resize(slot, facts.copies - copies, out);
         }
-        out.unsay(from);
+        out.retract(from);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl Copies {
         flags: Flags,
         out: &mut Effects,
     ) -> Taken {
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         if let Some(slot) = before {
             self.end(slot, out);
         }
@@ -344,7 +344,7 @@ impl Copies {
         }
         let held = self.domains.at(facts.domain).copies();
         let limit = self.limit_of_class(asked.class);
-        self.say_full(asked.name, limit, held, asked.set, out);
+        self.state_full(asked.name, limit, held, asked.set, out);
     }
 
     /// Turns staged copies into a hold; in between nothing is counted twice or not at all.
@@ -355,7 +355,7 @@ impl Copies {
         id: HoldId,
         out: &mut Effects,
     ) {
-        let said = out.scopes_said();
+        let stated = out.scopes_stated();
         self.begin(&Facts {
             id,
             domain: staged.domain,
@@ -369,7 +369,7 @@ impl Copies {
             },
         });
         self.unstage(from, out);
-        out.unsay(said);
+        out.retract(stated);
     }
 }
 

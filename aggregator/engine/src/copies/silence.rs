@@ -27,8 +27,8 @@ pub fn ticks_of(timeout: Span) -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence<A> {
     ticks: u64,
-    last_beat: BTreeMap<A, u64>,
-    by_beat: BTreeSet<(u64, A)>,
+    last_heartbeat: BTreeMap<A, u64>,
+    by_heartbeat: BTreeSet<(u64, A)>,
     gone: BTreeMap<A, u64>,
     by_going: BTreeSet<(u64, A)>,
 }
@@ -51,18 +51,18 @@ impl<A: Ord + Clone> Silence<A> {
     /// Notes an agent's heartbeat. Returns whether the agent was gone and comes back.
     pub fn beat(&mut self, agent: &A) -> bool {
         let returned = self.remove_gone(agent);
-        if let Some(before) = self.last_beat.insert(agent.clone(), self.ticks) {
-            self.by_beat.remove(&(before, agent.clone()));
+        if let Some(before) = self.last_heartbeat.insert(agent.clone(), self.ticks) {
+            self.by_heartbeat.remove(&(before, agent.clone()));
         }
-        self.by_beat.insert((self.ticks, agent.clone()));
+        self.by_heartbeat.insert((self.ticks, agent.clone()));
         returned
     }
 
     /// An agent's epoch is over: no more heartbeats are expected.
     pub fn over(&mut self, agent: &A) {
         self.remove_gone(agent);
-        if let Some(before) = self.last_beat.remove(agent) {
-            self.by_beat.remove(&(before, agent.clone()));
+        if let Some(before) = self.last_heartbeat.remove(agent) {
+            self.by_heartbeat.remove(&(before, agent.clone()));
         }
     }
 
@@ -73,9 +73,9 @@ impl<A: Ord + Clone> Silence<A> {
         for agent in &forgotten {
             self.gone.remove(agent);
         }
-        let gone = take_due(&mut self.by_beat, self.ticks, timeout_ticks);
+        let gone = take_due(&mut self.by_heartbeat, self.ticks, timeout_ticks);
         for agent in &gone {
-            self.last_beat.remove(agent);
+            self.last_heartbeat.remove(agent);
             self.gone.insert(agent.clone(), self.ticks);
             self.by_going.insert((self.ticks, agent.clone()));
         }
@@ -89,7 +89,7 @@ impl<A: Ord + Clone> Silence<A> {
 
     /// Whether an agent beats, or is gone but not forgotten.
     pub fn knows(&self, agent: &A) -> bool {
-        self.last_beat.contains_key(agent) || self.gone.contains_key(agent)
+        self.last_heartbeat.contains_key(agent) || self.gone.contains_key(agent)
     }
 
     /// The agent that has been gone for longest.
@@ -99,17 +99,17 @@ impl<A: Ord + Clone> Silence<A> {
 
     /// Number of agents that beat, or are gone but not forgotten.
     pub fn len(&self) -> usize {
-        self.last_beat.len() + self.gone.len()
+        self.last_heartbeat.len() + self.gone.len()
     }
 
     /// Whether no agent is known.
     pub fn is_empty(&self) -> bool {
-        self.last_beat.is_empty() && self.gone.is_empty()
+        self.last_heartbeat.is_empty() && self.gone.is_empty()
     }
 
     /// How many ticks had been counted at an agent's last heartbeat, if it beats.
-    pub fn last_beat_of(&self, agent: &A) -> Option<u64> {
-        self.last_beat.get(agent).copied()
+    pub fn last_heartbeat_of(&self, agent: &A) -> Option<u64> {
+        self.last_heartbeat.get(agent).copied()
     }
 
     /// Ticks counted.
@@ -120,7 +120,7 @@ impl<A: Ord + Clone> Silence<A> {
     /// Agents that beat, ascending from this one on.
     pub fn beating_from(&self, agent: &A) -> impl Iterator<Item = (&A, u64)> {
         let from = (Bound::Included(agent), Bound::Unbounded);
-        self.last_beat
+        self.last_heartbeat
             .range::<A, _>(from)
             .map(|(agent, at)| (agent, *at))
     }
@@ -128,7 +128,7 @@ impl<A: Ord + Clone> Silence<A> {
     /// Agents that beat, ascending, each with the number of ticks counted before its last
     /// heartbeat.
     pub fn beating(&self) -> impl Iterator<Item = (&A, u64)> {
-        self.last_beat.iter().map(|(agent, at)| (agent, *at))
+        self.last_heartbeat.iter().map(|(agent, at)| (agent, *at))
     }
 
     /// Agents that are gone, ascending, each with the tick at which it was counted as gone.
@@ -143,14 +143,14 @@ impl<A: Ord + Clone> Silence<A> {
         beating: impl IntoIterator<Item = (A, u64)>,
         gone: impl IntoIterator<Item = (A, u64)>,
     ) -> Self {
-        let last_beat: BTreeMap<A, u64> = beating.into_iter().collect();
+        let last_heartbeat: BTreeMap<A, u64> = beating.into_iter().collect();
         let gone: BTreeMap<A, u64> = gone.into_iter().collect();
         let turn = |by: &BTreeMap<A, u64>| by.iter().map(|(a, at)| (*at, a.clone())).collect();
         Self {
             ticks,
-            by_beat: turn(&last_beat),
+            by_heartbeat: turn(&last_heartbeat),
             by_going: turn(&gone),
-            last_beat,
+            last_heartbeat,
             gone,
         }
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_gone_when_the_ticks_of_its_timeout_were_counted_since_its_last_beat() {
+    fn an_agent_is_gone_after_the_ticks_of_its_timeout() {
         let mut silence = Silence::new();
         assert_eq!(ticks_of(Span::from_secs(2)), 4);
         assert!(!silence.beat(&"a"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_ticks_nobody_is_gone_however_long_it_takes() {
+    fn without_ticks_no_agent_is_gone() {
         let mut silence = Silence::new();
         silence.beat(&"a");
         assert_eq!(silence.gone().count(), 0);

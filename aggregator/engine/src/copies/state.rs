@@ -386,17 +386,24 @@ impl Copies {
     }
 
     /// Adds a statement for each scope of a hold of a domain that is full.
-    pub(super) fn say_full(&self, name: &str, limit: u64, held: u64, set: u32, out: &mut Effects) {
+    pub(super) fn state_full(
+        &self,
+        name: &str,
+        limit: u64,
+        held: u64,
+        set: u32,
+        out: &mut Effects,
+    ) {
         if limit <= held {
-            out.say(CopiesScope::Domain(name), true);
+            out.state(CopiesScope::Domain(name), true);
         }
         for (_, group) in self.groups.of_set(set) {
             if group.full() {
-                out.say(CopiesScope::Group(&group.name), true);
+                out.state(CopiesScope::Group(&group.name), true);
             }
         }
         if self.resource_full() {
-            out.say(CopiesScope::Resource, true);
+            out.state(CopiesScope::Resource, true);
         }
     }
 
@@ -443,15 +450,16 @@ impl Copies {
         let class = self.class_at(domain);
         let limit = self.limit_of_class(class);
         if limit <= held && held - copies < limit {
-            out.say(CopiesScope::Domain(self.domains.name(domain)), false);
+            out.state(CopiesScope::Domain(self.domains.name(domain)), false);
         }
         self.domains.count_out(domain, copies);
-        self.groups
-            .count_out(set, copies, |name| out.say(CopiesScope::Group(name), false));
+        self.groups.count_out(set, copies, |name| {
+            out.state(CopiesScope::Group(name), false)
+        });
         let was_full = self.resource_full();
         self.total -= copies;
         if was_full && !self.resource_full() {
-            out.say(CopiesScope::Resource, false);
+            out.state(CopiesScope::Resource, false);
         }
         if !strict {
             self.optimistic -= copies;

@@ -87,9 +87,9 @@ impl Played {
     fn beat(&mut self, agent: &str, holds: &[Listed<'_>]) -> Vec<HoldVerdict> {
         let agent = self.copies.agent(agent, 1);
         self.out.clear();
-        let beat = self
-            .copies
-            .full_beat(agent, at(9 * S), &List::whole(holds, &[]), &mut self.out);
+        let beat =
+            self.copies
+                .full_heartbeat(agent, at(9 * S), &List::whole(holds, &[]), &mut self.out);
         beat.expect("applied");
         let verdicts = self.out.verdicts().iter();
         verdicts.map(|(_, verdict)| *verdict).collect()
@@ -105,7 +105,7 @@ impl Played {
         self.copies.domain(domain).copies
     }
 
-    fn said(&self) -> Vec<(CopiesScope<'_>, bool)> {
+    fn stated(&self) -> Vec<(CopiesScope<'_>, bool)> {
         self.out.scopes().collect()
     }
 }
@@ -115,33 +115,33 @@ fn counted(excess: u32, by: Option<Limiter>) -> HoldVerdict {
 }
 
 #[test]
-fn a_lift_is_said_with_the_release_that_makes_room() {
+fn a_lift_is_stated_with_the_release_that_makes_room() {
     let mut played = under(CopyLimits::builder(2).global(Some(3)));
     played.hold("A", 1, "a", 2);
-    assert_eq!(played.said(), [(CopiesScope::Domain("a"), true)]);
+    assert_eq!(played.stated(), [(CopiesScope::Domain("a"), true)]);
     played.hold("A", 2, "b", 1);
-    assert_eq!(played.said(), [(CopiesScope::Resource, true)]);
+    assert_eq!(played.stated(), [(CopiesScope::Resource, true)]);
     played.release("A", 1, 1).expect("released");
     assert_eq!(
-        played.said(),
+        played.stated(),
         [
             (CopiesScope::Domain("a"), false),
             (CopiesScope::Resource, false)
         ]
     );
     played.release("A", 1, 1).expect("released");
-    assert_eq!(played.said(), []);
+    assert_eq!(played.stated(), []);
 }
 
 #[test]
 fn a_domain_whose_limit_is_zero_is_denied_and_never_lifted() {
     let mut played = under(CopyLimits::builder(5).domain("bad", 0));
     assert_eq!(played.reserve("A", 1, "bad", 1), 0);
-    assert_eq!(played.said(), [(CopiesScope::Domain("bad"), true)]);
+    assert_eq!(played.stated(), [(CopiesScope::Domain("bad"), true)]);
     assert_eq!(played.hold("A", 1, "bad", 1).excess, 1);
-    assert_eq!(played.said(), [(CopiesScope::Domain("bad"), true)]);
+    assert_eq!(played.stated(), [(CopiesScope::Domain("bad"), true)]);
     played.release("A", 1, 1).expect("released");
-    assert_eq!(played.said(), []);
+    assert_eq!(played.stated(), []);
     assert!(played.copies.is_full(CopiesScope::Domain("bad")));
 }
 
@@ -153,12 +153,12 @@ fn copies_on_their_way_between_agents_open_and_close_nothing() {
         let mut played = under(CopyLimits::builder(limit).global(Some(4)));
         played.hold("A", 1, "a", 3);
         played.transfer("A", 1, 2, 7);
-        assert_eq!(played.said(), [], "limit {limit}");
+        assert_eq!(played.stated(), [], "limit {limit}");
         played.out.clear();
         let id = played.id("B", 1);
         let seized = played.copies.seize(TransferId(7), id, &mut played.out);
         assert_eq!(seized, Ok(2));
-        assert_eq!(played.said(), [], "limit {limit}");
+        assert_eq!(played.stated(), [], "limit {limit}");
         assert_eq!(played.of("a"), 3);
     }
 }
@@ -177,14 +177,14 @@ fn a_tick_earlier_than_one_before_it_changes_nothing() {
 }
 
 #[test]
-fn the_one_who_staged_copies_may_seize_them_and_nobody_twice() {
+fn the_stager_may_seize_its_copies_and_only_once() {
     let mut played = under(CopyLimits::builder(3));
     played.hold("A", 1, "a", 3);
     played.transfer("A", 1, 3, 7);
     for (number, seized) in [(2, Ok(3)), (3, Err(OpRefused::UnknownTransfer))] {
         let id = played.id("A", number);
-        let said = played.copies.seize(TransferId(7), id, &mut played.out);
-        assert_eq!(said, seized);
+        let result = played.copies.seize(TransferId(7), id, &mut played.out);
+        assert_eq!(result, seized);
     }
     assert_eq!(played.gone("A"), 3);
 }
@@ -199,11 +199,11 @@ fn staged_copies_are_let_go_at_their_end_and_not_before() {
     played.out.clear();
     played.copies.tick(at(30 * S), &mut played.out);
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.said(), [(CopiesScope::Domain("a"), false)]);
+    assert_eq!(played.stated(), [(CopiesScope::Domain("a"), false)]);
 }
 
 #[test]
-fn an_agent_that_was_only_cut_off_gets_its_holds_back_under_the_groups_they_were_taken_under() {
+fn a_returning_agents_holds_count_in_their_first_groups() {
     let red = || CopyLimits::builder(9).group("red", 4, ["a"]);
     let mut played = under(red());
     played.hold("A", 1, "a", 3);
@@ -236,7 +236,7 @@ fn what_returns_counts_even_where_others_have_taken_its_place() {
 }
 
 #[test]
-fn a_lost_release_is_healed_by_the_next_full_beat_before_anything_new_is_judged() {
+fn a_full_heartbeat_heals_a_lost_release() {
     let mut played = under(CopyLimits::builder(2));
     played.hold("A", 1, "a", 2);
     // The release of hold 1 and the reserve of hold 2 were lost.
@@ -245,11 +245,11 @@ fn a_lost_release_is_healed_by_the_next_full_beat_before_anything_new_is_judged(
     assert_eq!(played.of("a"), 2);
     assert_eq!(played.beat("A", &[]), []);
     assert_eq!(played.of("a"), 0);
-    assert_eq!(played.said(), [(CopiesScope::Domain("a"), false)]);
+    assert_eq!(played.stated(), [(CopiesScope::Domain("a"), false)]);
 }
 
 #[test]
-fn a_hold_that_an_operator_ended_stays_ended_while_beats_list_it_and_until_the_epoch_ends() {
+fn a_hold_ended_by_an_operator_stays_ended_when_listed() {
     let mut played = under(CopyLimits::builder(5));
     played.hold("A", 1, "a", 2);
     let id = played.id("A", 1);
@@ -271,7 +271,7 @@ fn a_hold_that_an_operator_ended_stays_ended_while_beats_list_it_and_until_the_e
 }
 
 #[test]
-fn a_hold_that_is_too_old_ends_with_the_tick_and_is_not_brought_back() {
+fn a_hold_past_its_age_ends_with_the_tick_for_good() {
     let mut played = under(CopyLimits::builder(5).max_age(Some(Span::from_secs(60))));
     played.hold("A", 1, "a", 2);
     played.copies.tick(at(60 * S - 1), &mut played.out);
@@ -300,7 +300,7 @@ fn a_transfer_does_not_make_copies_younger() {
 }
 
 #[test]
-fn seized_copies_that_are_beaten_with_their_transfer_are_claimed_by_it_once() {
+fn a_heartbeat_claims_seized_copies_once() {
     let mut played = under(CopyLimits::builder(5));
     played.hold("A", 1, "a", 4);
     played.transfer("A", 1, 4, 7);
@@ -323,7 +323,7 @@ fn seized_copies_that_are_beaten_with_their_transfer_are_claimed_by_it_once() {
 }
 
 #[test]
-fn copies_taken_while_blind_replace_the_reserve_of_the_same_id_and_are_counted_apart() {
+fn copies_taken_while_blind_replace_the_reserve_of_their_id() {
     let mut played = under(CopyLimits::builder(4));
     assert_eq!(played.reserve("A", 1, "a", 3), 3);
     assert_eq!(played.copies.optimistic(), 0);
@@ -333,22 +333,24 @@ fn copies_taken_while_blind_replace_the_reserve_of_the_same_id_and_are_counted_a
 }
 
 #[test]
-fn a_reserve_that_awaits_its_verdict_is_neither_brought_in_nor_taken_away_by_a_beat() {
+fn a_heartbeat_does_not_change_an_awaited_reserve() {
     let mut played = under(CopyLimits::builder(4));
     played.reserve("A", 1, "a", 3);
     let agent = played.copies.agent("A", 1);
     let out = &mut played.out;
     let beat = played
         .copies
-        .full_beat(agent, at(1), &List::whole(&[], &[1, 2]), out);
+        .full_heartbeat(agent, at(1), &List::whole(&[], &[1, 2]), out);
     assert_eq!(beat, Ok(()));
     assert_eq!(played.of("a"), 3);
     let nothing = Holdings::default();
     let out = &mut played.out;
-    let digest = played.copies.digest_beat(agent, nothing, &[1, 1, 2], out);
-    assert_eq!(digest, Ok(DigestBeat::Equal));
-    let digest = played.copies.digest_beat(agent, nothing, &[2], out);
-    assert_eq!(digest, Ok(DigestBeat::Differs));
+    let digest = played
+        .copies
+        .digest_heartbeat(agent, nothing, &[1, 1, 2], out);
+    assert_eq!(digest, Ok(DigestOutcome::Equal));
+    let digest = played.copies.digest_heartbeat(agent, nothing, &[2], out);
+    assert_eq!(digest, Ok(DigestOutcome::Differs));
     // The verdict is known now, and the agent does not list it: its cancel was lost.
     played.beat("A", &[]);
     assert_eq!(played.of("a"), 0);
@@ -361,10 +363,11 @@ fn an_epoch_that_is_over_holds_nothing_and_does_nothing_more() {
     let id = played.id("A", 1);
     assert_eq!(played.copies.epoch_over(id.agent, &mut played.out), 3);
     let beat = [listed(1, "a", 3)];
-    let said = played
-        .copies
-        .full_beat(id.agent, at(1), &List::whole(&beat, &[]), &mut played.out);
-    assert_eq!(said, Err(OpRefused::EpochOver));
+    let result =
+        played
+            .copies
+            .full_heartbeat(id.agent, at(1), &List::whole(&beat, &[]), &mut played.out);
+    assert_eq!(result, Err(OpRefused::EpochOver));
     assert_eq!(played.release("A", 1, 1), Err(OpRefused::EpochOver));
     let successor = played.copies.agent("A", 2);
     let ask = Ask {
@@ -422,7 +425,7 @@ fn ended_ids_are_bounded_and_the_least_is_forgotten_first() {
 }
 
 #[test]
-fn a_domain_finds_its_new_limits_after_more_versions_than_can_be_numbered() {
+fn version_numbers_may_wrap_around_for_a_domain() {
     let mut played = under(CopyLimits::builder(5).domain("a", 3));
     played.hold("A", 1, "a", 1);
     played.hold("A", 2, "b", 1);

@@ -23,7 +23,7 @@ impl Copies {
             return;
         }
         self.now = now;
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         let last = self.last_too_old();
         let over = |staging: &Staging| {
             let old = || last.and_then(|last| staging.taken_by(last));
@@ -139,8 +139,8 @@ mod tests {
             out.clear();
             copies.tick(at(70 * S), &mut out);
             assert_eq!((copies.total().copies, copies.kept()), (0, 0));
-            let said: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
-            assert_eq!(said, [(CopiesScope::Domain("a"), false)]);
+            let stated: Vec<(CopiesScope<'_>, bool)> = out.scopes().collect();
+            assert_eq!(stated, [(CopiesScope::Domain("a"), false)]);
             assert!(out.ended().is_empty(), "nobody's");
             assert_eq!(seize(copies, &mut out), Err(OpRefused::UnknownTransfer));
             assert_eq!(copies.audit(), Ok(()));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greatest_age_that_is_lowered_later_ends_what_is_staged_at_the_next_tick() {
+    fn a_lowered_age_ends_staged_copies_at_the_next_tick() {
         let (mut copies, mut out) = staged(None);
         copies.tick(at(1_000 * S), &mut out);
         copies.new_limits(limits(Some(600)));

@@ -136,7 +136,7 @@ impl Amended {
     }
 
     /// Sets what amendments state about a pair.
-    pub fn set_pair(&mut self, identity: Identity, said: OfPair) {
+    pub fn set_pair(&mut self, identity: Identity, of_pair: OfPair) {
         let before = self.pairs.remove(&identity);
         if let Some(before) = before {
             self.digest = self.digest.wrapping_sub(pair_mark(identity, &before));
@@ -144,14 +144,14 @@ impl Amended {
                 self.will_not_end(end, || Whom::Pair(identity));
             }
         }
-        if said.is_nothing() {
+        if of_pair.is_nothing() {
             return;
         }
-        self.digest = self.digest.wrapping_add(pair_mark(identity, &said));
-        for end in said.ends() {
+        self.digest = self.digest.wrapping_add(pair_mark(identity, &of_pair));
+        for end in of_pair.ends() {
             self.will_end(end, || Whom::Pair(identity));
         }
-        self.pairs.insert(identity, said);
+        self.pairs.insert(identity, of_pair);
     }
 
     /// Bans a domain on every resource; `None` lifts the ban.
@@ -199,12 +199,12 @@ impl Amended {
             };
             match whom {
                 Whom::Pair(identity) => {
-                    let said = self.pair(identity);
+                    let of_pair = self.pair(identity);
                     let left = OfPair {
-                        ban: said.ban.filter(|ban| now < ban.until),
-                        pardon: said.pardon.filter(|until| now < *until),
+                        ban: of_pair.ban.filter(|ban| now < ban.until),
+                        pardon: of_pair.pardon.filter(|until| now < *until),
                     };
-                    if left != said {
+                    if left != of_pair {
                         self.set_pair(identity, left);
                     }
                 }
@@ -229,7 +229,9 @@ impl Amended {
 
     /// What amendments state about single pairs, ascending.
     pub fn pairs(&self) -> impl Iterator<Item = (Identity, OfPair)> {
-        self.pairs.iter().map(|(identity, said)| (*identity, *said))
+        self.pairs
+            .iter()
+            .map(|(identity, of_pair)| (*identity, *of_pair))
     }
 
     /// The domains that are banned everywhere, ascending.
@@ -268,13 +270,13 @@ impl Amended {
 }
 
 /// What an entry adds to the digest.
-fn pair_mark(identity: Identity, said: &OfPair) -> u128 {
+fn pair_mark(identity: Identity, of_pair: &OfPair) -> u128 {
     let mut hasher = SipHasher13::new();
     hasher.write_u128(identity.0);
     let instant = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_micros);
-    hasher.write_u64(instant(said.ban.map(|ban| ban.until)));
-    hasher.write_u64(said.ban.map_or(0, |ban| ban.version));
-    hasher.write_u64(instant(said.pardon));
+    hasher.write_u64(instant(of_pair.ban.map(|ban| ban.until)));
+    hasher.write_u64(of_pair.ban.map_or(0, |ban| ban.version));
+    hasher.write_u64(instant(of_pair.pardon));
     hasher.finish128().as_u128()
 }
 
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_gone_and_the_digest_is_as_if_it_had_never_been() {
+    fn ended_amendments_leave_no_trace_in_the_digest() {
         let mut amended = Amended::default();
         let (a, b) = (Identity(1), Identity(2));
         amended.set_pair(
@@ -395,12 +397,13 @@ mod tests {
                 most: u64::MAX,
             })
         };
-        let said = OfPair {
+        let of_pair = OfPair {
             ban: ban(50),
             pardon: Some(at(20)),
         };
         let end = |own, now| {
-            said.denial(own, at(now))
+            of_pair
+                .denial(own, at(now))
                 .map(|denial| (denial.end, denial.cause))
         };
         assert_eq!(end(None, 10), Some((at(50), Cause::Banned)));

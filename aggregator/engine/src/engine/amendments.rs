@@ -23,9 +23,9 @@ use tollgate_shared::wire::amendment::Act;
 use tollgate_shared::wire::verdict::{EndedBy, VerdictSays};
 
 use super::Engine;
+use super::activations::{Again, Touch};
 use super::amended::{Ban, OfPair};
 use super::network_bans::banned_network;
-use super::pointers::{Again, Touch};
 use super::rulings::Rulings;
 use crate::copies::{Copies, HoldId, TransferId};
 use crate::pairs::Identity;
@@ -102,12 +102,12 @@ impl Engine {
         }
         let identity = self.identities.of_resource(resource).of(domain);
         if matches!(touch, Touch::Reset) {
-            let said = self.amended.pair(identity);
+            let of_pair = self.amended.pair(identity);
             self.amended.set_pair(
                 identity,
                 OfPair {
                     pardon: None,
-                    ..said
+                    ..of_pair
                 },
             );
         }
@@ -148,8 +148,8 @@ impl Engine {
                     return;
                 }
                 let identity = self.identities.of_resource(resource).of(domain);
-                let said = self.amended.pair(identity);
-                self.amended.set_pair(identity, OfPair { ban, ..said });
+                let of_pair = self.amended.pair(identity);
+                self.amended.set_pair(identity, OfPair { ban, ..of_pair });
                 match of_copies || self.steps.newest().limits.copies(resource).is_none() {
                     true => BTreeMap::from([(identity, Arc::from(resource))]),
                     // Its copies are counted in another partition, which denies it.
@@ -240,7 +240,7 @@ impl Engine {
         let Some(index) = resource_of_holds(act).and_then(|of| self.holders.find(of).ok()) else {
             return;
         };
-        let mut voice = self.voice(*place, rulings);
+        let mut sink = self.sink(*place, rulings);
         let Some((held, out)) = self.holders.at(index) else {
             return;
         };
@@ -249,25 +249,25 @@ impl Engine {
             if held.copies.end_hold(hold, out).is_err() {
                 continue;
             }
-            voice.rulings.copies.ended_by_operator += 1;
+            sink.rulings.copies.ended_by_operator += 1;
             let says = VerdictSays::Ended {
                 number: hold.number,
                 by: EndedBy::Operator,
             };
-            voice.verdict(&agent, epoch, &held.name, says);
-            held.follow(out, &mut voice);
-            voice.next();
+            sink.verdict(&agent, epoch, &held.name, says);
+            held.follow(out, &mut sink);
+            sink.next();
         }
         for transfer in staged_meant(&held.copies, act) {
             out.clear();
             if held.copies.end_transfer(transfer, out).is_err() {
                 continue;
             }
-            voice.rulings.copies.transfers_ended_by_operator += 1;
-            held.follow(out, &mut voice);
-            voice.next();
+            sink.rulings.copies.transfers_ended_by_operator += 1;
+            held.follow(out, &mut sink);
+            sink.next();
         }
-        *place = voice.place;
+        *place = sink.place;
     }
 
     /// How many holds and staged transfers an operator's release selects.

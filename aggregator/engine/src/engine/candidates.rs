@@ -16,7 +16,7 @@ use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 
 use super::Engine;
-use super::pointers::Touch;
+use super::activations::Touch;
 use super::rulings::{CandidateClosed, CandidateCounts, add};
 use crate::pairs::{Identity, Opened, Rest};
 use crate::stream::{PairEvent, Ruled};

@@ -20,7 +20,7 @@ use tollgate_shared::wire::statement::{Cause, Says, Scope as Name};
 use tollgate_shared::wire::verdict::VerdictSays;
 
 use super::Engine;
-use super::pointers::{Again, Touch};
+use super::activations::{Again, Touch};
 use super::rulings::{HoldCounts, Rulings};
 use crate::copies::{Copies, CopiesScope, HoldId};
 use tollgate_limits::Limits;
@@ -73,13 +73,13 @@ impl Engine {
         let Some(domain) = domain.filter(|_| *place != before) else {
             return;
         };
-        let mut voice = self.voice(*place, rulings);
+        let mut sink = self.sink(*place, rulings);
         let index = self.holders.find(&resource).ok();
         if let Some((held, _)) = index.and_then(|index| self.holders.at(index)) {
             held.denied
-                .say_one_again(&held.name, CopiesScope::Domain(&domain), &mut voice);
+                .state_one_again(&held.name, CopiesScope::Domain(&domain), &mut sink);
         }
-        *place = voice.place;
+        *place = sink.place;
     }
 
     /// Denies banned domains that took copies and are not denied yet. In these cases the ban is older than the
@@ -112,18 +112,18 @@ impl Engine {
             return;
         }
         let now = self.now();
-        for said in rulings.statements.iter_mut().skip(from) {
-            let Name::Pair(domain) = &said.statement.scope else {
+        for stated in rulings.statements.iter_mut().skip(from) {
+            let Name::Pair(domain) = &stated.statement.scope else {
                 continue;
             };
-            if said.statement.says != Says::Open || !self.counts_holds_of(&said.resource) {
+            if stated.statement.says != Says::Open || !self.counts_holds_of(&stated.resource) {
                 continue;
             }
-            let identity = self.identities.of_resource(&said.resource).of(domain);
+            let identity = self.identities.of_resource(&stated.resource).of(domain);
             let live = self.denials.get(identity, now).cloned();
             if let Some(mut live) = live.filter(|live| live.denial.cause == Cause::Banned) {
-                live.place = said.statement.place;
-                said.statement.says = Says::Denied(live.denial);
+                live.place = stated.statement.place;
+                stated.statement.says = Says::Denied(live.denial);
                 self.denials.put(identity, live);
             }
         }

@@ -19,25 +19,25 @@ use tollgate_shared::time::Timestamp;
 use crate::pairs::{Identity, mix};
 
 /// An epoch, and the log time of its last record; `None` before the first counted tick.
-pub(super) type HeardEpoch = (Option<Timestamp>, Identity);
+pub(super) type SeenEpoch = (Option<Timestamp>, Identity);
 
 /// Epochs by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowd {
-    by_name: BTreeMap<Identity, BTreeSet<HeardEpoch>>,
+    by_name: BTreeMap<Identity, BTreeSet<SeenEpoch>>,
     /// Names by number of epochs, then by the longest silence.
-    ranks: BTreeSet<(usize, Reverse<HeardEpoch>, Identity)>,
+    ranks: BTreeSet<(usize, Reverse<SeenEpoch>, Identity)>,
 }
 
 impl Crowd {
     /// Adds an epoch to a name.
-    pub fn enter(&mut self, name: Identity, heard: HeardEpoch) {
-        self.change(name, |epochs| epochs.insert(heard));
+    pub fn enter(&mut self, name: Identity, seen: SeenEpoch) {
+        self.change(name, |epochs| epochs.insert(seen));
     }
 
     /// Removes an epoch from a name.
-    pub fn leave(&mut self, name: Identity, heard: HeardEpoch) {
-        self.change(name, |epochs| epochs.remove(&heard));
+    pub fn leave(&mut self, name: Identity, seen: SeenEpoch) {
+        self.change(name, |epochs| epochs.remove(&seen));
     }
 
     /// The longest-silent epoch of the name with the most epochs.
@@ -46,9 +46,9 @@ impl Crowd {
         Some(*who)
     }
 
-    fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<HeardEpoch>) -> bool) {
+    fn change(&mut self, name: Identity, change: impl FnOnce(&mut BTreeSet<SeenEpoch>) -> bool) {
         let epochs = self.by_name.entry(name).or_default();
-        let rank = |epochs: &BTreeSet<HeardEpoch>| {
+        let rank = |epochs: &BTreeSet<SeenEpoch>| {
             let oldest = epochs.first().copied();
             oldest.map(|oldest| (epochs.len(), Reverse(oldest), name))
         };
@@ -72,7 +72,7 @@ impl Crowd {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GivenUp {
     epochs: BTreeMap<Identity, Option<Timestamp>>,
-    since: BTreeSet<HeardEpoch>,
+    since: BTreeSet<SeenEpoch>,
     digest: u128,
 }
 
@@ -140,7 +140,7 @@ impl GivenUp {
 mod tests {
     use super::*;
 
-    const fn heard(second: u64, who: u128) -> HeardEpoch {
+    const fn seen(second: u64, who: u128) -> SeenEpoch {
         let log = Timestamp::from_millis(1_000 * second);
         (Some(log), Identity(who))
     }
@@ -150,17 +150,17 @@ mod tests {
         let (good, bad) = (Identity(100), Identity(200));
         let mut crowd = Crowd::default();
         assert_eq!(crowd.to_give_up(), None);
-        crowd.enter(good, heard(1, 1));
-        crowd.enter(bad, heard(9, 2));
+        crowd.enter(good, seen(1, 1));
+        crowd.enter(bad, seen(9, 2));
         assert_eq!(crowd.to_give_up(), Some(Identity(1)), "equally many");
-        crowd.enter(bad, heard(8, 3));
+        crowd.enter(bad, seen(8, 3));
         assert_eq!(crowd.to_give_up(), Some(Identity(3)));
-        crowd.leave(bad, heard(8, 3));
-        crowd.enter(bad, heard(10, 3));
+        crowd.leave(bad, seen(8, 3));
+        crowd.enter(bad, seen(10, 3));
         assert_eq!(crowd.to_give_up(), Some(Identity(2)), "heard again");
-        crowd.leave(bad, heard(9, 2));
-        crowd.leave(bad, heard(10, 3));
-        crowd.leave(good, heard(1, 1));
+        crowd.leave(bad, seen(9, 2));
+        crowd.leave(bad, seen(10, 3));
+        crowd.leave(good, seen(1, 1));
         assert_eq!(crowd.to_give_up(), None);
         assert_eq!((crowd.by_name.len(), crowd.ranks.len()), (0, 0));
     }
@@ -169,7 +169,7 @@ mod tests {
     fn as_many_given_up_epochs_are_known_as_are_remembered() {
         let mut given_up = GivenUp::default();
         for who in 1..=3 {
-            given_up.put(Identity(who), heard(who as u64, who).0, 2);
+            given_up.put(Identity(who), seen(who as u64, who).0, 2);
         }
         let known: Vec<_> = given_up.iter().map(|(who, _)| who.0).collect();
         assert_eq!(known, [2, 3]);

@@ -46,7 +46,7 @@ impl LiveDenial {
         }
     }
 
-    fn said(&self, says: Says) -> ResourceStatement {
+    fn statement(&self, says: Says) -> ResourceStatement {
         ResourceStatement {
             resource: self.resource.clone(),
             statement: Statement {
@@ -163,7 +163,9 @@ impl Denials {
                 // The names of a scope that is denied already are here.
                 if let Some(live) = self.live_mut(identity) {
                     (live.place, live.denial) = (place, denial);
-                    rulings.statements.push(live.said(Says::Denied(denial)));
+                    rulings
+                        .statements
+                        .push(live.statement(Says::Denied(denial)));
                     return;
                 }
                 let (resource, domain) = names();
@@ -183,7 +185,7 @@ impl Denials {
     pub fn deny(&mut self, identity: Identity, live: LiveDenial, rulings: &mut Rulings) {
         rulings
             .statements
-            .push(live.said(Says::Denied(live.denial)));
+            .push(live.statement(Says::Denied(live.denial)));
         self.put(identity, live);
     }
 
@@ -199,7 +201,7 @@ impl Denials {
         let live = self.end(identity);
         if let Some(mut live) = live.filter(|live| over < live.denial.end) {
             live.place = place;
-            rulings.statements.push(live.said(Says::Open));
+            rulings.statements.push(live.statement(Says::Open));
         }
     }
 
@@ -243,7 +245,7 @@ impl Denials {
     }
 
     /// The same, in the order in which they are stated again under a new generation.
-    pub fn to_say_again(&self, now: Timestamp) -> Vec<(Identity, LiveDenial)> {
+    pub fn to_state_again(&self, now: Timestamp) -> Vec<(Identity, LiveDenial)> {
         let live = self.after(now);
         live.map(|(identity, live)| (identity, live.clone()))
             .collect()

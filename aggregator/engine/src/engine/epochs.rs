@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_shared::time::{Span, Timestamp};
 
-use super::crowd::{Crowd, GivenUp, HeardEpoch};
+use super::crowd::{Crowd, GivenUp, SeenEpoch};
 use crate::pairs::{Identity, mix};
 
 /// How many sequences below the highest are remembered one by one.
@@ -68,7 +68,7 @@ pub(super) struct Epochs {
     epochs: BTreeMap<Identity, Epoch>,
     /// By the log time of their last record, so that a tick need not look at all of them. Those without a
     /// counted tick come first.
-    silent_since: BTreeSet<HeardEpoch>,
+    silent_since: BTreeSet<SeenEpoch>,
     crowd: Crowd,
     given_up: GivenUp,
     times_given_up: u64,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_bound_the_name_with_most_makes_room_and_its_epoch_is_over() {
+    fn at_the_bound_the_name_with_most_epochs_loses_one() {
         const MAX: u64 = 10;
         let mut epochs = Epochs::default();
         let mut send = |name, who, second| {

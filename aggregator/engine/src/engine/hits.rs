@@ -22,9 +22,9 @@ use tollgate_shared::wire::hits::{Hit, HitBatch, HitKind};
 use tollgate_shared::wire::record::Total;
 
 use super::Engine;
+use super::activations::rule_of_amended;
 use super::candidates::Beside;
 use super::denials::Standing;
-use super::pointers::rule_of_amended;
 use super::rule::{How, Rule, copies_of, event_of, rule};
 use super::rulings::{Counts, Fate, ResourceCounts, Rulings, TotalDue, add};
 use super::senders::Clock;
@@ -58,7 +58,7 @@ struct Context<'l, 'a> {
     /// Calls let through.
     calls: u64,
     /// Copies that count against the global limit, in the order of the entries; empty without such a limit.
-    told: Vec<GlobalCopies>,
+    global_copies: Vec<GlobalCopies>,
 }
 
 /// Copies of one entry that count against the global limit.
@@ -115,15 +115,15 @@ impl Context<'_, '_> {
     /// Counts an entry's copies by their ruling.
     fn count(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         self.counts.count(ruled, hit);
-        self.tell(ruled, hit, at);
+        self.count_global(ruled, hit, at);
     }
 
     /// Adds an entry's copies to the total for the global limit, if there is one.
-    fn tell(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
+    fn count_global(&mut self, ruled: Ruled, hit: &Hit<'_>, at: Timestamp) {
         let copies = ruled.granted.saturating_add(ruled.counted);
         if 0 < copies && self.rule.global().is_some() {
             let (ms, unguarded) = (at.as_millis(), hit.unguarded);
-            self.told.push(GlobalCopies {
+            self.global_copies.push(GlobalCopies {
                 ms,
                 unguarded,
                 copies,
@@ -149,7 +149,7 @@ impl Context<'_, '_> {
                 add(&mut self.counts.at_cap, copies_of(hit));
                 if self.rule.global().is_some() {
                     let ruled = Pair::of(class).rule(class, at, event, banned);
-                    self.tell(ruled, hit, at);
+                    self.count_global(ruled, hit, at);
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Engine {
                     prefix: self.identities.of_resource(name),
                     counts: Counts::default(),
                     calls: 0,
-                    told: Vec::new(),
+                    global_copies: Vec::new(),
                 });
                 contexts.len() - 1
             })
@@ -315,7 +315,7 @@ impl Engine {
         let is_near = rulings.tells_near && stated && context.is_near(&working.pair, class);
         if !self.table.close() {
             add(&mut context.counts.at_cap, copies);
-            context.tell(ruled, hit, at);
+            context.count_global(ruled, hit, at);
             return;
         }
         if opened == Opened::New && self.table.is_crowded(cap_of(limits)) {
@@ -426,7 +426,7 @@ impl Engine {
             });
             rulings.calls.push(context.calls);
         }
-        if context.told.is_empty() {
+        if context.global_copies.is_empty() {
             return;
         }
         self.last_totals
@@ -435,7 +435,7 @@ impl Engine {
             resource: context.name.into(),
             source_partition: self.partition,
             source_offset: offset,
-            counted: by_millisecond(context.told),
+            counted: by_millisecond(context.global_copies),
         });
     }
 }
@@ -446,14 +446,14 @@ fn cap_of(limits: &Limits) -> u64 {
 }
 
 /// Sums up copies by millisecond and guard, ascending. The sums saturate: no global limit is as high.
-fn by_millisecond(mut told: Vec<GlobalCopies>) -> Vec<Total> {
-    told.sort_unstable_by_key(|told| (told.ms, told.unguarded));
+fn by_millisecond(mut global_copies: Vec<GlobalCopies>) -> Vec<Total> {
+    global_copies.sort_unstable_by_key(|global_copies| (global_copies.ms, global_copies.unguarded));
     let mut sums: Vec<Total> = Vec::new();
     for GlobalCopies {
         ms,
         unguarded,
         copies,
-    } in told
+    } in global_copies
     {
         let copies = u32::try_from(copies).unwrap_or(u32::MAX);
         match sums.last_mut() {

@@ -70,10 +70,10 @@ pub(super) struct Life {
 
 impl Held {
     /// States what has changed about the scopes in `out`.
-    pub fn follow(&mut self, out: &Effects, voice: &mut StatementSink<'_>) {
+    pub fn follow(&mut self, out: &Effects, sink: &mut StatementSink<'_>) {
         for (scope, _) in out.scopes() {
             self.denied
-                .follow(&self.name, &self.copies, self.stated, scope, voice);
+                .follow(&self.name, &self.copies, self.stated, scope, sink);
         }
     }
 }
@@ -203,14 +203,14 @@ impl Holders {
     }
 
     /// Notes that a record of an agent was applied.
-    pub fn alive(&mut self, who: &Who, voice: &mut StatementSink<'_>) -> Life {
+    pub fn alive(&mut self, who: &Who, sink: &mut StatementSink<'_>) -> Life {
         let twin = self.has_twin(who);
         let returned = self.silence.beat(who);
         if returned {
-            voice.news(who, AgentChange::Returned);
+            sink.news(who, AgentChange::Returned);
         }
         if twin {
-            voice.news(who, AgentChange::Twin);
+            sink.news(who, AgentChange::Twin);
         }
         Life { returned, twin }
     }
@@ -218,7 +218,7 @@ impl Holders {
     /// Whether another epoch of the same name has beaten since this one did. After a restart the predecessor
     /// no longer beats; of two live agents with one name each beats between two heartbeats of the other.
     fn has_twin(&self, who: &Who) -> bool {
-        let Some(before) = self.silence.last_beat_of(who) else {
+        let Some(before) = self.silence.last_heartbeat_of(who) else {
             return false;
         };
         let first = Who {
@@ -231,28 +231,28 @@ impl Holders {
     }
 
     /// Ends an epoch: its copies come back, and its staged copies stay staged.
-    pub fn end_epoch(&mut self, who: &Who, voice: &mut StatementSink<'_>) {
+    pub fn end_epoch(&mut self, who: &Who, sink: &mut StatementSink<'_>) {
         if self.over.contains_key(who) {
             return;
         }
         self.silence.over(who);
         self.put_over(who.clone(), self.silence.ticks());
-        let copies = self.forget(who, voice);
-        voice.news(who, AgentChange::Over { copies });
+        let copies = self.forget(who, sink);
+        sink.news(who, AgentChange::Over { copies });
     }
 
     /// Counts a tick: agents that have been silent for too long are gone, transfers end, holds grow too old.
-    pub fn tick(&mut self, now: Timestamp, limits: &Limits, voice: &mut StatementSink<'_>) {
+    pub fn tick(&mut self, now: Timestamp, limits: &Limits, sink: &mut StatementSink<'_>) {
         let timeout = ticks_of(limits.engine().agent_timeout);
         let passed = self.silence.tick(timeout, KEPT_TICKS);
         for who in &passed.gone {
-            let copies = self.each_of(who, voice, |copies, agent, out| {
+            let copies = self.each_of(who, sink, |copies, agent, out| {
                 copies.agent_gone(agent, out)
             });
-            voice.news(who, AgentChange::Gone { copies });
+            sink.news(who, AgentChange::Gone { copies });
         }
         for who in &passed.forgotten {
-            self.forget(who, voice);
+            self.forget(who, sink);
         }
         let ticks = self.silence.ticks();
         while let Some((since, who)) = self.over_since.first()
@@ -264,17 +264,17 @@ impl Holders {
         for held in &mut self.held {
             self.out.clear();
             held.copies.tick(now, &mut self.out);
-            held.tell_ended(&self.out, voice);
-            held.follow(&self.out, voice);
-            voice.next();
+            held.notify_ended(&self.out, sink);
+            held.follow(&self.out, sink);
+            sink.next();
         }
     }
 
     /// Brings a version into force: resources that it limits go on under it, others are dropped.
-    pub fn new_limits(&mut self, before: &Limits, limits: &Limits, voice: &mut StatementSink<'_>) {
+    pub fn new_limits(&mut self, before: &Limits, limits: &Limits, sink: &mut StatementSink<'_>) {
         for held in &mut self.held {
             let Some(resource) = limits.copies(&held.name) else {
-                held.denied.lift_all(&held.name, voice);
+                held.denied.lift_all(&held.name, sink);
                 continue;
             };
             if before.copies(&held.name) != Some(resource) {
@@ -282,15 +282,15 @@ impl Holders {
             }
             held.stated = !limits.namespace_of(&held.name).ignore_configured;
             held.denied
-                .again(&held.name, &held.copies, held.stated, voice);
+                .again(&held.name, &held.copies, held.stated, sink);
         }
         self.held.retain(|held| limits.copies(&held.name).is_some());
     }
 
     /// States every denial in force again.
-    pub fn say_again(&mut self, voice: &mut StatementSink<'_>) {
+    pub fn state_again(&mut self, sink: &mut StatementSink<'_>) {
         for held in &mut self.held {
-            held.denied.say_again(&held.name, voice);
+            held.denied.state_again(&held.name, sink);
         }
     }
 
@@ -318,15 +318,15 @@ impl Holders {
         digest
     }
 
-    fn forget(&mut self, who: &Who, voice: &mut StatementSink<'_>) -> u64 {
-        self.each_of(who, voice, |copies, agent, out| copies.forget(agent, out))
+    fn forget(&mut self, who: &Who, sink: &mut StatementSink<'_>) -> u64 {
+        self.each_of(who, sink, |copies, agent, out| copies.forget(agent, out))
     }
 
     /// Applies `act` to all resources in which an epoch is known; returns the copies that came back.
     fn each_of(
         &mut self,
         who: &Who,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
         mut act: impl FnMut(&mut Copies, crate::copies::AgentIx, &mut Effects) -> u64,
     ) -> u64 {
         let mut released = 0;
@@ -336,9 +336,9 @@ impl Holders {
             if let Some(agent) = held.copies.known_agent(&who.name, who.epoch) {
                 self.out.clear();
                 released += act(&mut held.copies, agent, &mut self.out);
-                held.follow(&self.out, voice);
+                held.follow(&self.out, sink);
             }
-            voice.next();
+            sink.next();
         }
         released
     }
@@ -346,18 +346,18 @@ impl Holders {
 
 impl Held {
     /// Adds verdicts for the agents of holds that ended by age.
-    fn tell_ended(&self, out: &Effects, voice: &mut StatementSink<'_>) {
+    fn notify_ended(&self, out: &Effects, sink: &mut StatementSink<'_>) {
         for ended in out.ended() {
             let Some((name, epoch)) = self.copies.name_of(ended.hold.agent) else {
                 continue;
             };
-            voice.rulings.copies.ended_by_age += 1;
+            sink.rulings.copies.ended_by_age += 1;
             let says = VerdictSays::Ended {
                 number: ended.hold.number,
                 by: EndedBy::Age,
             };
-            voice.verdict(&name.into(), epoch, &self.name, says);
-            voice.next();
+            sink.verdict(&name.into(), epoch, &self.name, says);
+            sink.next();
         }
     }
 }

@@ -74,7 +74,7 @@ impl Engine {
                 let place = Place { entry, ..place };
                 let resource = batch.resource(op.resource);
                 let says = refused(op.number, Some(op.does.op()), Why::EpochOver);
-                self.voice(place, rulings)
+                self.sink(place, rulings)
                     .verdict(&who.name, who.epoch, &resource.into(), says);
             }
             return Fate::EpochOver { entries };
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// A sink for statements at a log position, with the version in force.
-    pub(super) fn voice<'r>(&self, place: Place, rulings: &'r mut Rulings) -> StatementSink<'r> {
+    pub(super) fn sink<'r>(&self, place: Place, rulings: &'r mut Rulings) -> StatementSink<'r> {
         let newest = self.steps.newest();
         StatementSink {
             rulings,
@@ -163,14 +163,14 @@ impl Engine {
 
     /// The sender lives. If it was gone, it gets a request to list its holds.
     fn signs_of_life(&mut self, who: &Who, place: Place, rulings: &mut Rulings) {
-        let mut voice = self.voice(place, rulings);
-        if !self.holders.alive(who, &mut voice).returned {
+        let mut sink = self.sink(place, rulings);
+        if !self.holders.alive(who, &mut sink).returned {
             return;
         }
         for held in self.holders.all() {
             let agent = held.copies.known_agent(&who.name, who.epoch);
             if agent.is_some_and(|agent| held.copies.has_lost(agent)) {
-                voice.verdict(&who.name, who.epoch, &held.name, VerdictSays::BeatWanted);
+                sink.verdict(&who.name, who.epoch, &held.name, VerdictSays::BeatWanted);
             }
         }
     }
@@ -185,14 +185,14 @@ impl Engine {
         rulings: &mut Rulings,
     ) -> (Vec<BannedPair>, Place) {
         let mut banned = Vec::new();
-        let mut voice = self.voice(place, rulings);
+        let mut sink = self.sink(place, rulings);
         let mut ahead: Vec<HoldOp<'_>> = Vec::with_capacity(AHEAD);
         let mut ops = batch.ops();
         loop {
             ahead.clear();
             ahead.extend(ops.by_ref().take(AHEAD));
             if ahead.is_empty() {
-                return (banned, voice.place);
+                return (banned, sink.place);
             }
             self.read_ahead(&ahead, contexts);
             for op in &ahead {
@@ -222,7 +222,7 @@ impl Engine {
                             }
                             _ => apply(held, id, op, at, out, counts),
                         };
-                        held.follow(out, &mut voice);
+                        held.follow(out, &mut sink);
                         match is_banned {
                             true => all_too_much(&mut held.copies, id, op, says, counts),
                             false => says,
@@ -240,9 +240,9 @@ impl Engine {
                         Admission::Counted { index, .. } => self.holders.all()[index].name.clone(),
                         _ => context.name.into(),
                     };
-                    voice.verdict(&who.name, who.epoch, &resource, says);
+                    sink.verdict(&who.name, who.epoch, &resource, says);
                 }
-                voice.next();
+                sink.next();
             }
         }
     }

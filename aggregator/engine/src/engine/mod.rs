@@ -24,22 +24,22 @@
 //! Knows no clock, no feed and no I/O. What stays true: everything in it is a function of the records in
 //! their order.
 
+mod activations;
 mod amended;
 mod amendments;
-mod beats;
 mod candidates;
 mod copy_bans;
 mod crowd;
 mod denials;
 mod digests;
 mod epochs;
+mod heartbeats;
 mod hits;
 mod holders;
 mod holds;
 mod last_totals;
 mod near;
 mod network_bans;
-mod pointers;
 mod query;
 mod rule;
 mod rulings;
@@ -57,12 +57,12 @@ use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::record::Record;
 
 use crate::pairs::{Identities, Table, mix};
+use activations::RulingAgain;
 use amended::Amended;
 use denials::Denials;
 use epochs::Epochs;
 use holders::Holders;
 use last_totals::LastTotals;
-use pointers::RulingAgain;
 use versions::Steps;
 
 pub use denials::LiveDenial;
@@ -143,7 +143,7 @@ impl Engine {
     /// applies the record.
     pub fn needs(&self, record: &Record<'_>) -> Option<RangeInclusive<u64>> {
         match record {
-            Record::Pointer(pointer) => self.steps.needs(pointer.version),
+            Record::Pointer(activation) => self.steps.needs(activation.version),
             _ => None,
         }
     }
@@ -187,13 +187,13 @@ impl Engine {
         if offset == 0 && self.applied_upto.is_none() {
             self.began = true;
         }
-        let said = rulings.statements.len();
+        let from = rulings.statements.len();
         let fate = match record {
             Record::Genesis(log) => self.genesis(offset, *log, rulings),
             Record::Hits(batch) => self.hits(offset, appended, batch, rulings),
             Record::Tick(tick) => self.tick(offset, appended, tick, rulings),
             Record::Totals(totals) => self.totals(offset, totals, rulings),
-            Record::Pointer(pointer) => self.pointer(offset, appended, pointer, versions),
+            Record::Pointer(activation) => self.activate(offset, appended, activation, versions),
             Record::Holds(batch) => self.holds(offset, appended, batch, rulings),
             Record::Beat(beat) => self.beat(offset, appended, beat, rulings),
             // Does not change the state: aggregators compare their state digests.
@@ -214,7 +214,7 @@ impl Engine {
                 self.mark = None;
             }
         }
-        self.keep_banned(said, rulings);
+        self.keep_banned(from, rulings);
         rulings.fates.push(fate);
     }
 
@@ -222,9 +222,9 @@ impl Engine {
     /// the results to `rulings`. Returns whether there are more slices. Until there are no more, the
     /// engine's state is incomplete: it has no digest and no snapshot.
     pub fn go_on(&mut self, rulings: &mut Rulings) -> bool {
-        let said = rulings.statements.len();
+        let from = rulings.statements.len();
         self.rule_slice_again(rulings);
-        self.keep_banned(said, rulings);
+        self.keep_banned(from, rulings);
         self.has_more()
     }
 

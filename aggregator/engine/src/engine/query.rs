@@ -11,9 +11,9 @@ use tollgate_shared::time::{Span, Timestamp};
 use tollgate_shared::wire::statement::{Scope, Statement};
 
 use super::Engine;
+use super::activations::rule_of_amended;
 use super::denials::LiveDenial;
 use super::holders::Who;
-use super::pointers::rule_of_amended;
 use super::rule::Rule;
 use super::rulings::Stop;
 use super::scopes::name_of;
@@ -286,7 +286,7 @@ impl Engine {
                     name: name.into(),
                     epoch,
                 };
-                let lives = self.holders.silence.last_beat_of(&who).is_some();
+                let lives = self.holders.silence.last_heartbeat_of(&who).is_some();
                 if !lives && copies.copies_of(agent) != 0 {
                     return Err(CopiesFault::HeldByTheGone {
                         resource: resource.clone(),

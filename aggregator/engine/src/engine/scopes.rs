@@ -101,7 +101,7 @@ impl DeniedScopes {
         copies: &Copies,
         stated: bool,
         scope: CopiesScope<'_>,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
     ) {
         let count = copies.count_of(scope);
         let full = count.limit.filter(|_| stated && count.full());
@@ -110,13 +110,13 @@ impl DeniedScopes {
             (Some(limit), Some(before)) if before.limit == limit => return,
             (Some(limit), before) => {
                 let new_domain = before.is_none() && matches!(scope, CopiesScope::Domain(_));
-                if new_domain && voice.denied_max <= self.domains.len() as u64 {
-                    voice.rulings.copies.denials_at_cap += 1;
+                if new_domain && sink.denied_max <= self.domains.len() as u64 {
+                    sink.rulings.copies.denials_at_cap += 1;
                     return;
                 }
                 let now = StatedScope {
-                    place: voice.place,
-                    version: voice.version,
+                    place: sink.place,
+                    version: sink.version,
                     limit,
                 };
                 self.put(scope, Some(now));
@@ -128,11 +128,11 @@ impl DeniedScopes {
             }
             (None, None) => return,
         };
-        voice.rulings.statements.push(ResourceStatement {
+        sink.rulings.statements.push(ResourceStatement {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
-                place: voice.place,
+                place: sink.place,
                 says,
             },
         });
@@ -144,27 +144,27 @@ impl DeniedScopes {
         resource: &Arc<str>,
         copies: &Copies,
         stated: bool,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
     ) {
         for (scope, _) in self.names() {
-            self.follow(resource, copies, stated, borrowed(&scope), voice);
-            voice.next();
+            self.follow(resource, copies, stated, borrowed(&scope), sink);
+            sink.next();
         }
     }
 
     /// States a scope's denial again at a new log position, if it is denied.
-    pub fn say_one_again(
+    pub fn state_one_again(
         &mut self,
         resource: &Arc<str>,
         scope: CopiesScope<'_>,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
     ) {
         let Some(stated) = self.get(scope) else {
             return;
         };
-        let place = voice.place;
+        let place = sink.place;
         self.put(scope, Some(StatedScope { place, ..stated }));
-        voice.rulings.statements.push(ResourceStatement {
+        sink.rulings.statements.push(ResourceStatement {
             resource: resource.clone(),
             statement: Statement {
                 scope: name_of(scope),
@@ -172,28 +172,28 @@ impl DeniedScopes {
                 says: Says::Denied(stated.denial()),
             },
         });
-        voice.next();
+        sink.next();
     }
 
     /// States every denial again, at new log positions.
-    pub fn say_again(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
+    pub fn state_again(&mut self, resource: &Arc<str>, sink: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
-            self.say_one_again(resource, borrowed(&scope), voice);
+            self.state_one_again(resource, borrowed(&scope), sink);
         }
     }
 
     /// Lifts every denial: the resource is not limited by copies any more.
-    pub fn lift_all(&mut self, resource: &Arc<str>, voice: &mut StatementSink<'_>) {
+    pub fn lift_all(&mut self, resource: &Arc<str>, sink: &mut StatementSink<'_>) {
         for (scope, _) in self.names() {
-            voice.rulings.statements.push(ResourceStatement {
+            sink.rulings.statements.push(ResourceStatement {
                 resource: resource.clone(),
                 statement: Statement {
                     scope,
-                    place: voice.place,
+                    place: sink.place,
                     says: Says::Open,
                 },
             });
-            voice.next();
+            sink.next();
         }
         *self = Self::default();
     }

@@ -59,8 +59,8 @@ impl Engine {
         self.epochs.tick(appended);
         let place = Place::of_record(self.log.unwrap_or_default(), offset);
         let limits = self.steps.newest().limits.clone();
-        let mut voice = self.voice(place, rulings);
-        self.holders.tick(appended, &limits, &mut voice);
+        let mut sink = self.sink(place, rulings);
+        self.holders.tick(appended, &limits, &mut sink);
         self.amended.end_by(appended);
         self.table.advance(slot_of(appended));
         self.table.sweep(SWEEP_BLOCKS, SWEEP_PAIRS);
@@ -90,14 +90,14 @@ impl Engine {
         self.log = Some(log);
         let mut place = Place::of_record(log, offset);
         let now = self.now();
-        for (identity, live) in self.denials.to_say_again(now) {
+        for (identity, live) in self.denials.to_state_again(now) {
             // From now on it has this log position: agents drop statements of the generation before.
             self.denials
                 .deny(identity, LiveDenial { place, ..live }, rulings);
             place.entry = place.entry.saturating_add(1);
         }
-        let mut voice = self.voice(place, rulings);
-        self.holders.say_again(&mut voice);
+        let mut sink = self.sink(place, rulings);
+        self.holders.state_again(&mut sink);
         Fate::Applied
     }
 }

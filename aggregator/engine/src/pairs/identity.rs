@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_told_apart_by_every_part_of_it() {
+    fn every_part_of_a_pair_distinguishes_it() {
         let of =
             |log: &Identities, resource: &str, domain: &str| log.of_resource(resource).of(domain);
         let one = log(1);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn mixing_tells_neighbours_and_orders_apart() {
+    fn mixing_distinguishes_neighbours_and_orders() {
         let mut seen = BTreeSet::new();
         for a in 0..100 {
             for b in 0..100 {

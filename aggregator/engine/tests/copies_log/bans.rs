@@ -47,7 +47,7 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
     play.tick();
     play.ops(&mut web, &[(1, hold("acme", 1))]);
     ban(&mut play, Some(RESOURCE), Some(60_000));
-    assert_eq!(play.said(), ["banned acme"]);
+    assert_eq!(play.output(), ["banned acme"]);
     assert_eq!(play.copies_of("acme"), 1, "what is held stays held");
     play.ops(
         &mut web,
@@ -62,73 +62,73 @@ fn a_banned_domain_is_granted_nothing_and_keeps_what_it_holds() {
         "web: 3 counted, 1 too many by acme",
         "web: 4 granted 1",
     ];
-    assert_eq!(play.said(), said, "denied already, and said once");
+    assert_eq!(play.output(), said, "denied already, and said once");
     play.restart();
     let part = Part {
         asked: &[3],
         ..digest(Holdings::default().with(1, 1).with(3, 1).with(4, 1))
     };
     play.beat(&mut web, part);
-    assert_eq!(play.said(), ["web: 3 held 1, 1 too many by acme"]);
+    assert_eq!(play.output(), ["web: 3 held 1, 1 too many by acme"]);
     assert_eq!(play.copies_of("acme"), 2, "what is in use counts");
     play.ops(&mut web, &[(1, release(1)), (3, release(1))]);
-    assert!(play.said().is_empty(), "{:?}", play.said());
+    assert!(play.output().is_empty(), "{:?}", play.output());
     play.restart();
     play.ops(&mut web, &[(5, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 5 granted 0 by acme"]);
+    assert_eq!(play.output(), ["web: 5 granted 0 by acme"]);
     unban(&mut play, Some(RESOURCE));
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     play.ops(&mut web, &[(6, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 6 granted 1"]);
+    assert_eq!(play.output(), ["web: 6 granted 1"]);
     play.restart();
 }
 
 #[test]
-fn a_ban_ends_by_itself_and_nobody_is_told() {
+fn a_ban_ends_by_itself_without_a_statement() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.tick();
     ban(&mut play, Some(RESOURCE), Some(900));
     play.tick();
     play.ops(&mut web, &[(1, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 1 granted 0 by acme"]);
+    assert_eq!(play.output(), ["web: 1 granted 0 by acme"]);
     play.tick();
-    assert!(play.said().is_empty(), "{:?}", play.said());
+    assert!(play.output().is_empty(), "{:?}", play.output());
     play.ops(&mut web, &[(2, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 2 granted 1"]);
+    assert_eq!(play.output(), ["web: 2 granted 1"]);
     assert_eq!(play.engine.amended(), 0);
 }
 
 #[test]
-fn of_a_ban_and_full_the_last_word_is_full_and_room_is_no_opening() {
+fn under_a_ban_and_full_room_alone_lifts_nothing() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.tick();
     play.ops(&mut web, &[(1, hold("acme", 3))]);
     ban(&mut play, Some(RESOURCE), Some(60_000));
-    assert_eq!(play.said(), ["banned acme", "denied acme at 3"]);
+    assert_eq!(play.output(), ["banned acme", "denied acme at 3"]);
     play.restart();
     play.ops(&mut web, &[(1, release(1))]);
-    assert_eq!(play.said(), ["banned acme"], "in place of a lift");
+    assert_eq!(play.output(), ["banned acme"], "in place of a lift");
     // Full again under the ban; still full when the ban is lifted.
     play.ops(&mut web, &[(2, hold("acme", 1))]);
     let said = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     unban(&mut play, Some(RESOURCE));
-    assert_eq!(play.said(), ["open acme", "denied acme at 3"]);
+    assert_eq!(play.output(), ["open acme", "denied acme at 3"]);
     play.ops(&mut web, &[(2, release(1))]);
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
 }
 
 #[test]
-fn a_domain_banned_everywhere_is_denied_copies_too_also_of_resources_that_come_later() {
+fn a_ban_everywhere_denies_copies_of_later_resources_too() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.tick();
     ban(&mut play, None, None);
-    assert_eq!(play.said(), ["banned acme"]);
+    assert_eq!(play.output(), ["banned acme"]);
     play.version(&format!("{SANDBOX}[copies.other]\nlimit = 3\n"));
-    assert!(play.said().is_empty(), "{:?}", play.said());
+    assert!(play.output().is_empty(), "{:?}", play.output());
     play.ops_on(
         &mut web,
         "other",
@@ -139,11 +139,11 @@ fn a_domain_banned_everywhere_is_denied_copies_too_also_of_resources_that_come_l
         "web: 1 granted 0 by acme",
         "web: 2 granted 1",
     ];
-    assert_eq!(play.said(), said, "denied from its next operation");
+    assert_eq!(play.output(), said, "denied from its next operation");
     unban(&mut play, None);
-    assert_eq!(play.said(), ["open acme", "open acme"]);
+    assert_eq!(play.output(), ["open acme", "open acme"]);
     play.ops(&mut web, &[(3, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 3 granted 1"]);
+    assert_eq!(play.output(), ["web: 3 granted 1"]);
 }
 
 #[test]
@@ -154,23 +154,23 @@ fn a_namespace_that_heeds_no_denial_heeds_no_ban() {
     ban(&mut play, Some(RESOURCE), None);
     let ignoring = "[namespace.sandbox]\nignore_configured = true\n";
     play.version(&format!("{ignoring}{SANDBOX}"));
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     play.ops(&mut web, &[(1, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["web: 1 granted 1"]);
+    assert_eq!(play.output(), ["web: 1 granted 1"]);
     play.version(SANDBOX);
     play.ops(&mut web, &[(2, reserve("acme", 1))]);
-    assert_eq!(play.said(), ["banned acme", "web: 2 granted 0 by acme"]);
+    assert_eq!(play.output(), ["banned acme", "web: 2 granted 0 by acme"]);
     assert_eq!(play.copies_of("acme"), 1);
 }
 
 #[test]
-fn where_unknown_resources_are_refused_a_ban_taken_back_leaves_nothing() {
+fn a_lifted_ban_of_an_unknown_resource_leaves_no_trace() {
     let mut play = Play::of(&format!(
         "[namespace.\"*\"]\nallow_unconfigured = false\n{SANDBOX}"
     ));
     play.tick();
     ban(&mut play, Some(RESOURCE), Some(60_000));
-    assert_eq!(play.said(), ["banned acme"]);
+    assert_eq!(play.output(), ["banned acme"]);
     unban(&mut play, Some(RESOURCE));
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
 }

@@ -26,18 +26,18 @@ fn what_is_not_limited_is_let_through_or_refused_and_never_kept() {
         &[(1, hold("acme", 4)), (2, reserve), (1, release(4))],
     );
     let said = ["web: 1 counted, 0 too many", "web: 2 granted 9"];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
     play.ops(&mut web, &[(3, hold("acme", 4))]);
     assert_eq!(
-        play.said(),
+        play.output(),
         ["web: 3 refused: the resource is not configured"]
     );
     assert_eq!(play.engine.copies().count(), 0);
 }
 
 #[test]
-fn a_lost_verdict_on_copies_that_are_not_counted_is_said_again_to_whoever_asks() {
+fn a_lost_verdict_on_uncounted_copies_is_repeated_on_request() {
     let reserve = Does::Reserve {
         domain: "acme",
         copies: 9,
@@ -61,12 +61,12 @@ fn a_lost_verdict_on_copies_that_are_not_counted_is_said_again_to_whoever_asks()
         "web: 3 not held",
         "web: 1 counted, 0 too many",
     ];
-    assert_eq!(play.said(), anew, "who waits asks anew");
+    assert_eq!(play.output(), anew, "who waits asks anew");
     let places: Vec<_> = play.rulings.verdicts.iter().map(|due| due.place).collect();
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     play.restart();
     play.beat(&mut web, whole(&in_use));
-    assert!(play.said().is_empty(), "nobody asked");
+    assert!(play.output().is_empty(), "nobody asked");
     play.version("[namespace.\"*\"]\nallow_unconfigured = false\n");
     play.beat(&mut web, asks);
     let refused = [
@@ -74,12 +74,12 @@ fn a_lost_verdict_on_copies_that_are_not_counted_is_said_again_to_whoever_asks()
         "web: 3 refused: the resource is not configured",
         "web: 1 refused: the resource is not configured",
     ];
-    assert_eq!(play.said(), refused);
+    assert_eq!(play.output(), refused);
     assert_eq!(play.engine.copies().count(), 0);
 }
 
 #[test]
-fn what_belongs_to_another_partition_is_told_so() {
+fn operations_for_another_partition_are_refused_with_that_cause() {
     let play = Play::of(SANDBOX);
     let mut web: Sending = agent("web", 1);
     let bytes = play.ops_bytes(&mut web, &[(1, hold("acme", 1))]);
@@ -88,7 +88,7 @@ fn what_belongs_to_another_partition_is_told_so() {
 }
 
 #[test]
-fn who_asks_about_a_resource_of_another_partition_is_told_so_too() {
+fn a_question_about_another_partitions_resource_is_answered() {
     let play = Play::of(SANDBOX);
     let mut web: Sending = agent("web", 1);
     let in_use = [listed(1, "acme", 1, play.now_ms)];
@@ -123,5 +123,5 @@ fn said_elsewhere(mut play: Play, bytes: &[u8]) -> Vec<String> {
     );
     elsewhere.apply(1, at, &record, &play.versions, &mut rulings);
     play.rulings = rulings;
-    play.said()
+    play.output()
 }

@@ -10,7 +10,7 @@ use crate::play::{Play, Sending, agent};
 use crate::{SANDBOX, digest, hold, listed, release, whole};
 
 #[test]
-fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
+fn a_lost_excess_verdict_is_repeated_while_it_is_held() {
     let mut play = Play::of(&SANDBOX.replace(
         "groups.probation",
         "groups.europe = { limit = 5, members = [\"new\"] }\ngroups.probation",
@@ -25,7 +25,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
             (3, hold("acme", 2)),
         ],
     );
-    let said = play.said();
+    let said = play.output();
     let too_many: Vec<&String> = said.iter().filter(|said| said.contains("web:")).collect();
     assert_eq!(
         too_many,
@@ -46,7 +46,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
             ..digest(held)
         };
         play.beat(web, part);
-        play.said()
+        play.output()
     };
     // Also by an engine that was restored, and under limits in which the group has another number.
     play.restart();
@@ -54,7 +54,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
         "groups.probation",
         "groups.a = { limit = 2, members = [\"b\"] }\ngroups.probation",
     ));
-    play.said();
+    play.output();
     let again = asked(&mut play, &mut web, &[(1, 3), (2, 1), (3, 2)]);
     assert_eq!(
         again,
@@ -76,7 +76,7 @@ fn an_excess_whose_verdict_was_lost_is_said_again_as_long_as_it_is_held() {
     // A new hold under the same number is ruled anew.
     play.ops(&mut job, &[(1, release(1))]);
     play.ops(&mut web, &[(3, hold("old", 1))]);
-    assert_eq!(play.said(), ["web: 3 counted, 0 too many"]);
+    assert_eq!(play.output(), ["web: 3 counted, 0 too many"]);
     let again = asked(&mut play, &mut web, &[(1, 1), (2, 1), (3, 1)]);
     assert_eq!(again[2], "web: 3 held 1");
     play.restart();
@@ -96,16 +96,16 @@ fn what_was_seized_may_be_too_much_when_its_agent_comes_back() {
     };
     let list = [seized];
     play.beat(&mut job, whole(&list));
-    assert_eq!(play.said().last().unwrap(), "job: 5 seized 2 of acme");
+    assert_eq!(play.output().last().unwrap(), "job: 5 seized 2 of acme");
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     assert_eq!(play.total(), 0);
     // Another agent takes the copies that came back.
     play.ops(&mut web, &[(2, hold("acme", 2))]);
     let held = Holdings::default().with(5, 2);
     play.beat(&mut job, digest(held));
-    assert_eq!(play.said().last().unwrap(), "job: beat wanted");
+    assert_eq!(play.output().last().unwrap(), "job: beat wanted");
     play.beat(&mut job, whole(&list));
-    let said = play.said();
+    let said = play.output();
     let too_many = "job: 5 counted, 1 too many by acme";
     assert!(said.iter().any(|said| said == too_many), "{said:?}");
     play.restart();
@@ -117,6 +117,6 @@ fn what_was_seized_may_be_too_much_when_its_agent_comes_back() {
             ..digest(held)
         },
     );
-    assert_eq!(play.said(), ["job: 5 held 2, 1 too many by acme"]);
+    assert_eq!(play.output(), ["job: 5 held 2, 1 too many by acme"]);
     play.restart();
 }

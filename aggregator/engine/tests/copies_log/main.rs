@@ -41,14 +41,14 @@ fn digest(holdings: Holdings) -> Part<'static> {
 }
 
 #[test]
-fn a_hold_is_confirmed_or_told_what_was_full_and_a_release_lifts() {
+fn a_hold_is_confirmed_or_refused_and_a_release_lifts() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2))]);
-    assert_eq!(play.said(), ["web: 1 counted, 0 too many"]);
+    assert_eq!(play.output(), ["web: 1 counted, 0 too many"]);
     play.ops(&mut web, &[(2, hold("acme", 2))]);
     let full = ["denied acme at 3", "web: 2 counted, 1 too many by acme"];
-    assert_eq!(play.said(), full);
+    assert_eq!(play.output(), full);
     play.ops(&mut web, &[(3, hold("new", 3))]);
     let group = [
         "denied new at 3",
@@ -56,16 +56,16 @@ fn a_hold_is_confirmed_or_told_what_was_full_and_a_release_lifts() {
         "denied all at 5",
         "web: 3 counted, 2 too many by all",
     ];
-    assert_eq!(play.said(), group);
+    assert_eq!(play.output(), group);
     // Denied already: the statement is not repeated.
     play.ops(&mut web, &[(4, hold("acme", 1))]);
-    assert_eq!(play.said(), ["web: 4 counted, 1 too many by acme"]);
+    assert_eq!(play.output(), ["web: 4 counted, 1 too many by acme"]);
     play.ops(
         &mut web,
         &[(3, release(3)), (1, release(2)), (2, release(1))],
     );
     let lifted = ["open new", "open group probation", "open all", "open acme"];
-    assert_eq!(play.said(), lifted);
+    assert_eq!(play.output(), lifted);
     assert_eq!(play.copies_of("acme"), 2);
     let places: Vec<u32> = play
         .rulings
@@ -78,7 +78,7 @@ fn a_hold_is_confirmed_or_told_what_was_full_and_a_release_lifts() {
 }
 
 #[test]
-fn a_strict_reserve_is_granted_what_there_is_room_for_and_never_more() {
+fn a_strict_reserve_never_gets_more_than_there_is_room_for() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     let reserve = |copies, min| Does::Reserve {
@@ -96,19 +96,19 @@ fn a_strict_reserve_is_granted_what_there_is_room_for_and_never_more() {
         "web: 2 granted 1 by acme",
         "web: 3 granted 0 by acme",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     // The deadline of 2 has passed: the agent cancels what it was granted, and a second cancel does
     // no harm.
     play.ops(
         &mut web,
         &[(2, Does::Cancel), (2, Does::Cancel), (9, Does::Cancel)],
     );
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     assert_eq!(play.total(), 2);
 }
 
 #[test]
-fn what_cannot_be_done_changes_nothing_and_is_told() {
+fn an_impossible_operation_is_refused_and_changes_nothing() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     play.ops(&mut web, &[(1, hold("acme", 2))]);
@@ -125,20 +125,20 @@ fn what_cannot_be_done_changes_nothing_and_is_told() {
         "web: 2 refused: unknown hold",
         "web: 1 refused: more copies than it has",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(play.rulings.hold_counts[0].counts.refused_ops, 3);
     play.ops(&mut job, &[(1, release(1)), (1, Does::Seize { from: to })]);
     let said = [
         "job: 1 refused: unknown hold",
         "job: 1 refused: unknown transfer",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(play.total(), 2);
     assert_ne!(play.engine.snapshot(), before, "sequences are remembered");
 }
 
 #[test]
-fn staged_copies_count_until_they_are_seized_or_their_time_is_over() {
+fn staged_copies_count_until_they_are_seized_or_expire() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let (one, two) = (TransferId(7), TransferId(8));
@@ -161,7 +161,7 @@ fn staged_copies_count_until_they_are_seized_or_their_time_is_over() {
         "job: 1 seized 1 of acme",
         "job: 2 refused: unknown transfer",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     play.tick();
     assert_eq!(play.copies_of("acme"), 2);
     play.tick();
@@ -169,7 +169,7 @@ fn staged_copies_count_until_they_are_seized_or_their_time_is_over() {
 }
 
 #[test]
-fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exactly() {
+fn a_silent_agent_is_gone_and_returns_with_its_holds() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2)), (2, hold("acme", 1))]);
@@ -178,7 +178,7 @@ fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exact
         assert_eq!((play.total(), play.rulings.agents.len()), (3, 0));
     }
     play.tick();
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     assert_eq!(
         play.rulings.agents[0].change,
         AgentChange::Gone { copies: 3 }
@@ -191,7 +191,7 @@ fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exact
     play.ops(&mut job, &[(1, hold("acme", 2))]);
     let held = Holdings::default().with(1, 2).with(2, 1);
     play.beat(&mut web, digest(held));
-    assert_eq!(play.said(), ["web: beat wanted"]);
+    assert_eq!(play.output(), ["web: beat wanted"]);
     assert_eq!(play.rulings.agents[0].change, AgentChange::Returned);
     let list = [
         listed(1, "acme", 2, play.now_ms - 2_000),
@@ -204,26 +204,26 @@ fn an_agent_that_is_silent_for_its_timeout_of_ticks_is_gone_and_comes_back_exact
         "web: 1 counted, 1 too many by acme",
         "web: 2 counted, 1 too many by acme",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(play.total(), 5);
     play.beat(&mut web, digest(held));
-    assert!(play.said().is_empty());
+    assert!(play.output().is_empty());
 }
 
 #[test]
-fn one_that_was_gone_and_takes_something_is_asked_at_once_what_it_holds() {
+fn an_agent_that_returns_is_asked_at_once_what_it_holds() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2))]);
     (0..4).for_each(|_| assert_eq!(play.tick(), Fate::Applied));
     play.ops(&mut web, &[(2, hold("acme", 1))]);
     let said = ["web: beat wanted", "web: 2 counted, 0 too many"];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(play.total(), 1);
 }
 
 #[test]
-fn a_stalled_log_buries_nobody() {
+fn in_a_stalled_log_no_agent_is_gone() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 2))]);
@@ -234,7 +234,7 @@ fn a_stalled_log_buries_nobody() {
 }
 
 #[test]
-fn a_successor_ends_its_old_epoch_at_once_and_that_one_stays_ended() {
+fn a_successor_ends_its_old_epoch_at_once_and_for_good() {
     let mut play = Play::of(SANDBOX);
     let (mut old, mut new) = (agent("web", 1), agent("web", 2));
     play.ops(&mut old, &[(1, hold("acme", 3))]);
@@ -244,7 +244,7 @@ fn a_successor_ends_its_old_epoch_at_once_and_that_one_stays_ended() {
     };
     let beat = play.beat_bytes(&mut new, head, &[]);
     assert_eq!(play.apply(&beat), Fate::Applied);
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     assert_eq!(
         play.rulings.agents[0].change,
         AgentChange::Over { copies: 3 }
@@ -252,10 +252,10 @@ fn a_successor_ends_its_old_epoch_at_once_and_that_one_stays_ended() {
     play.restart();
     let fate = play.ops(&mut old, &[(2, hold("acme", 1))]);
     assert_eq!(fate, Fate::EpochOver { entries: 1 });
-    assert_eq!(play.said(), ["web: 2 refused: the agent's epoch is over"]);
+    assert_eq!(play.output(), ["web: 2 refused: the agent's epoch is over"]);
     let list = [listed(1, "acme", 3, play.now_ms)];
     play.beat(&mut old, whole(&list));
-    assert_eq!(play.said(), ["web: 1 refused: the agent's epoch is over"]);
+    assert_eq!(play.output(), ["web: 1 refused: the agent's epoch is over"]);
     assert_eq!(play.total(), 0);
     // Another name cannot end it, and an epoch does not end itself by naming itself.
     let mut job = agent("job", 3);
@@ -288,12 +288,12 @@ fn a_graceful_stop_gives_everything_back() {
     };
     let beat = play.beat_bytes(&mut web, head, &[]);
     play.apply(&beat);
-    assert_eq!(play.said(), ["open acme"]);
+    assert_eq!(play.output(), ["open acme"]);
     assert_eq!(play.total(), 1, "what is staged is nobody's");
 }
 
 #[test]
-fn operations_and_beats_apply_in_rising_sequence_alone() {
+fn operations_and_heartbeats_apply_in_rising_sequence_only() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     let first = play.ops_bytes(&mut web, &[(1, hold("acme", 2))]);
@@ -305,7 +305,7 @@ fn operations_and_beats_apply_in_rising_sequence_alone() {
 }
 
 #[test]
-fn a_lost_release_is_healed_by_a_list_and_by_a_beat_that_does_not_name_the_resource() {
+fn a_list_or_a_heartbeat_heals_a_lost_release() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("acme", 1))]);
@@ -344,7 +344,7 @@ fn a_list_of_some_numbers_says_nothing_about_others() {
 }
 
 #[test]
-fn a_beat_answers_for_numbers_whose_verdict_was_lost() {
+fn a_heartbeat_gets_lost_verdicts_repeated() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let reserve = Does::Reserve {
@@ -377,17 +377,17 @@ fn a_beat_answers_for_numbers_whose_verdict_was_lost() {
         "web: 8 not held",
         "web: 3 held 1",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     let part = Part {
         awaiting: &[1, 2],
         ..digest(Holdings::default().with(3, 1))
     };
     play.beat(&mut web, part);
-    assert_eq!(play.said(), said[..2]);
+    assert_eq!(play.output(), said[..2]);
 }
 
 #[test]
-fn copies_seized_by_an_operation_that_was_lost_are_claimed_by_the_beat() {
+fn a_heartbeat_claims_copies_whose_seize_was_lost() {
     let mut play = Play::of(SANDBOX);
     let (mut web, mut job) = (agent("web", 1), agent("job", 1));
     let to = TransferId(3);
@@ -405,7 +405,7 @@ fn copies_seized_by_an_operation_that_was_lost_are_claimed_by_the_beat() {
         "job: 5 seized 2 of acme",
         "job: 6 refused: unknown transfer",
     ];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(play.total(), 2);
 }
 
@@ -419,44 +419,44 @@ fn a_hold_that_grew_too_old_ends_and_stays_so() {
     for _ in 0..3 {
         play.tick();
         play.beat(&mut web, whole(&list));
-        assert!(play.said().is_empty());
+        assert!(play.output().is_empty());
     }
     play.tick();
     assert_eq!(
-        play.said(),
+        play.output(),
         ["open acme", "web: 1 ended Age"].map(str::to_owned)
     );
     play.restart();
     play.beat(&mut web, whole(&list));
-    assert_eq!(play.said(), ["web: 1 ended Earlier"]);
+    assert_eq!(play.output(), ["web: 1 ended Earlier"]);
     play.ops(&mut web, &[(1, hold("acme", 1))]);
-    assert_eq!(play.said(), ["web: 1 ended Earlier"]);
+    assert_eq!(play.output(), ["web: 1 ended Earlier"]);
     assert_eq!(play.total(), 0);
 }
 
 #[test]
-fn a_version_lifts_and_states_anew_what_is_denied_and_starts_no_denial() {
+fn a_version_lifts_or_restates_denials_and_starts_none() {
     let mut play = Play::of(SANDBOX);
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 3)), (2, hold("globex", 1))]);
-    assert_eq!(play.said()[0], "denied acme at 3");
+    assert_eq!(play.output()[0], "denied acme at 3");
     play.version("[copies.sandbox]\nlimit = 2\n");
-    assert_eq!(play.said(), ["denied acme at 2"]);
+    assert_eq!(play.output(), ["denied acme at 2"]);
     play.version("[copies.sandbox]\nlimit = 2\n[rate.other]\nrate = \"1/s\"\n");
-    assert!(play.said().is_empty(), "nothing has changed");
+    assert!(play.output().is_empty(), "nothing has changed");
     play.version("[copies.sandbox]\nlimit = 1\ndomains = { acme = 9 }\n");
     assert_eq!(
-        play.said(),
+        play.output(),
         ["open acme"],
         "globex is full, and denied from its next entry on"
     );
     play.ops(&mut web, &[(3, hold("globex", 1))]);
-    assert_eq!(play.said()[0], "denied globex at 1");
+    assert_eq!(play.output()[0], "denied globex at 1");
     play.version("[namespace.\"*\"]\nignore_configured = true\n[copies.sandbox]\nlimit = 1\n");
-    assert_eq!(play.said(), ["open globex"]);
+    assert_eq!(play.output(), ["open globex"]);
     play.restart();
     play.ops(&mut web, &[(4, hold("globex", 1))]);
-    assert_eq!(play.said(), ["web: 4 counted, 1 too many by globex"]);
+    assert_eq!(play.output(), ["web: 4 counted, 1 too many by globex"]);
     play.version("");
     assert_eq!((play.total(), play.engine.copies().count()), (0, 0));
 }

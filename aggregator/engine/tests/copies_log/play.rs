@@ -193,7 +193,7 @@ impl Play {
     }
 
     /// The engine's output for the last record: denials and lifts, then verdicts, as text.
-    pub fn said(&self) -> Vec<String> {
+    pub fn output(&self) -> Vec<String> {
         let statements = self.rulings.statements.iter().map(|said| {
             let scope = scope(&said.statement.scope);
             match said.statement.says {

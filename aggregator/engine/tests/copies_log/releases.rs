@@ -48,19 +48,19 @@ fn released(play: &Play) -> (u64, u64) {
 }
 
 #[test]
-fn staged_copies_are_let_go_by_their_id_and_cannot_be_seized_after_it() {
+fn staged_copies_released_by_id_cannot_be_seized() {
     let mut play = staged();
     let act = by_id(ONE);
     assert_eq!(play.engine.holds_meant(&act), 1);
     assert_eq!(play.amend(act.clone()), Fate::Applied);
-    assert_eq!(play.said(), ["open acme", "open all"]);
+    assert_eq!(play.output(), ["open acme", "open all"]);
     assert_eq!(released(&play), (0, 1));
     assert_eq!((play.copies_of("acme"), play.total()), (1, 3));
     play.restart();
     assert_eq!(play.engine.holds_meant(&act), 0);
     let mut job = agent("job", 2);
     play.ops(&mut job, &[(1, Does::Seize { from: ONE })]);
-    assert_eq!(play.said(), ["job: 1 refused: unknown transfer"]);
+    assert_eq!(play.output(), ["job: 1 refused: unknown transfer"]);
     // The hold from which they came is unchanged.
     let mut web = agent("web", 1);
     web.sequence = 9;
@@ -78,7 +78,7 @@ fn what_is_not_staged_cannot_be_let_go_and_nothing_changes() {
     for act in [by_id(TransferId(9)), elsewhere] {
         assert_eq!(play.engine.holds_meant(&act), 0);
         play.amend(act);
-        assert!(play.said().is_empty());
+        assert!(play.output().is_empty());
         assert_eq!((released(&play), play.total()), ((0, 0), 4));
     }
 }
@@ -90,7 +90,7 @@ fn who_clears_a_domain_clears_what_is_staged_for_it_too() {
     assert_eq!(play.engine.holds_meant(&act), 2);
     play.amend(act);
     let said = ["open acme", "open all", "web: 1 ended Operator"];
-    assert_eq!(play.said(), said);
+    assert_eq!(play.output(), said);
     assert_eq!(released(&play), (1, 1));
     assert_eq!((play.copies_of("acme"), play.copies_of("globex")), (0, 2));
     play.restart();
@@ -117,7 +117,7 @@ fn who_clears_a_resource_leaves_nothing() {
 }
 
 #[test]
-fn what_staged_copies_made_room_for_is_said_after_what_holds_did_each_at_a_place_of_its_own() {
+fn lifts_of_staged_copies_follow_those_of_holds() {
     let mut play = Play::of("[copies.sandbox]\nlimit = 1\n");
     let mut web = agent("web", 1);
     play.ops(&mut web, &[(1, hold("acme", 1)), (2, hold("globex", 1))]);
@@ -126,7 +126,7 @@ fn what_staged_copies_made_room_for_is_said_after_what_holds_did_each_at_a_place
         &[(3, hold("initech", 1)), (3, stage(ONE)), (2, stage(OTHER))],
     );
     play.amend(all_of(None, None));
-    let said = play.said();
+    let said = play.output();
     assert_eq!(said[0], "open acme");
     assert!(said.contains(&"open globex".to_owned()) && said.contains(&"open initech".to_owned()));
     let places = play.rulings.statements.iter();

@@ -45,14 +45,14 @@ fn places(play: &Play) -> Vec<(String, u32)> {
     let statements = play.rulings.statements.iter();
     let verdicts = play.rulings.verdicts.iter();
     let said = statements.map(|said| said.statement.place.entry);
-    play.said()
+    play.output()
         .into_iter()
         .zip(said.chain(verdicts.map(|due| due.place.entry)))
         .collect()
 }
 
 #[test]
-fn what_was_given_back_before_a_restore_does_not_move_places_after_it() {
+fn releases_before_a_restore_do_not_move_log_positions() {
     // `other` comes before `sandbox`, so statements about it come first.
     let limits = "[copies.other]\nlimit = 3\n[copies.sandbox]\nlimit = 1\n";
     let said = |restored: bool, gone: bool| {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tollgate_engine::copies::{
-    Ahead, Ask, Copies, CopyLimits, DigestBeat, Effects, HoldId, HoldState, List, Listed, NameKey,
-    TransferId,
+    Ahead, Ask, Copies, CopyLimits, DigestOutcome, Effects, HoldId, HoldState, List, Listed,
+    NameKey, TransferId,
 };
 use tollgate_model::copies::{HoldLimits, HoldRefusal, HoldsModel, ListedHold, Process};
 use tollgate_shared::holdings::Holdings;
@@ -70,7 +70,7 @@ pub enum Op {
         without: u8,
         less: u32,
     },
-    DigestBeat {
+    DigestOutcome {
         agent: usize,
         right: bool,
         awaiting: Vec<u64>,
@@ -292,10 +292,10 @@ impl Driver {
                 numbers,
                 ..
             } => modelled(model.full_list(&agent_of(*agent), &entries, awaiting, *numbers, at)),
-            Op::DigestBeat {
+            Op::DigestOutcome {
                 agent, right: true, ..
             } => modelled(model.equal_digest(&agent_of(*agent))),
-            Op::DigestBeat {
+            Op::DigestOutcome {
                 agent,
                 right: false,
                 ..
@@ -384,9 +384,9 @@ impl Driver {
             } => {
                 let agent = id(&(*agent, 0)).agent;
                 let about = (listed.as_slice(), awaiting.as_slice(), *numbers);
-                self.full_beat(engine, agent, about, out)
+                self.full_heartbeat(engine, agent, about, out)
             }
-            Op::DigestBeat {
+            Op::DigestOutcome {
                 agent,
                 right,
                 awaiting,
@@ -397,8 +397,8 @@ impl Driver {
                     false => held.with(99, 1),
                 };
                 let agent = engine.agent(AGENTS[*agent].0, AGENTS[*agent].1);
-                match engine.digest_beat(agent, holdings, awaiting, out) {
-                    Ok(DigestBeat::Differs) => Answer::Differs,
+                match engine.digest_heartbeat(agent, holdings, awaiting, out) {
+                    Ok(DigestOutcome::Differs) => Answer::Differs,
                     found => answered(found.map(|_| ())),
                 }
             }
@@ -430,7 +430,7 @@ impl Driver {
         }
     }
 
-    fn full_beat(
+    fn full_heartbeat(
         &self,
         engine: &mut Copies,
         agent: tollgate_engine::copies::AgentIx,
@@ -455,7 +455,7 @@ impl Driver {
             listed: &listed,
             awaiting,
         };
-        let done = engine.full_beat(agent, at, &list, out);
+        let done = engine.full_heartbeat(agent, at, &list, out);
         let verdicts = out.verdicts().iter();
         let verdicts = verdicts.map(|(id, of)| (id.number, verdict_on(engine, *id, of)));
         answered(done.map(|()| verdicts.collect::<Vec<_>>()))

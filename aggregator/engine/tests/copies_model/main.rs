@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (agent(), 0u8..64, 0u32..2)
             .prop_map(|(agent, without, less)| Op::EchoBeat { agent, without, less }),
         3 => (agent(), any::<bool>(), numbers())
-            .prop_map(|(agent, right, awaiting)| Op::DigestBeat { agent, right, awaiting }),
+            .prop_map(|(agent, right, awaiting)| Op::DigestOutcome { agent, right, awaiting }),
         4 => agent().prop_map(|agent| Op::Gone { agent }),
         1 => agent().prop_map(|agent| Op::Over { agent }),
         1 => agent().prop_map(|agent| Op::Forget { agent }),

@@ -129,7 +129,7 @@ impl Play {
     }
 
     /// The last statements, one line each, with ends counted from the log's beginning.
-    pub fn said(&self) -> Vec<String> {
+    pub fn output(&self) -> Vec<String> {
         let line = |said: &tollgate_engine::engine::ResourceStatement| {
             let scope = match &said.statement.scope {
                 Scope::Pair(domain) => domain.to_string(),

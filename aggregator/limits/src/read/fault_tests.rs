@@ -147,19 +147,19 @@ fn values_of_another_kind_are_refused_where_they_stand() {
 }
 
 #[test]
-fn what_is_not_toml_is_told_in_the_parsers_words_beside_the_other_faults() {
+fn a_toml_fault_is_reported_beside_the_other_faults() {
     let faults = Limits::parse(
         "[rate.x]\nrate = \"5/s\"\nrate = \"6/s\"\n[rate.y]\nrate = \n[rate.z]\nrat = \"5/s\"\n",
     )
     .expect_err("it is not TOML");
-    let said = faults.in_file("f").to_string();
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+    let report = faults.in_file("f").to_string();
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines.len(), 3, "{report}");
     assert!(
         lines[0].ends_with("rate stands in this document twice, expected once (line 3)"),
-        "{said}"
+        "{report}"
     );
-    assert!(lines[1].ends_with("(line 5)"), "{said}");
+    assert!(lines[1].ends_with("(line 5)"), "{report}");
     assert_eq!(
         lines[2],
         "f: resource \"z\": rat: unknown field, did you mean `rate`? (line 7)"

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_keep_their_order_and_the_checksum_alone_is_nothing_stated() {
+    fn key_ids_keep_their_order_and_checksum_alone_is_the_default() {
         assert_eq!(read("[\"k2\", \"k1\"]").unwrap(), ["k2", "k1"]);
         assert_eq!(read("[\"checksum\", \"k1\"]").unwrap(), ["checksum", "k1"]);
         assert_eq!(read("[\"checksum\"]").unwrap(), Vec::<String>::new());
@@ -83,9 +83,9 @@ mod tests {
             ("[\"k1\", 7]", "record_keys[2] = 7: expected an id"),
             ("[\"k1\", \"k1\"]", "record_keys[2] = \"k1\": "),
         ] {
-            let said = read(keys).expect_err(keys);
-            assert!(said.contains(expected), "{keys}: {said}");
-            assert_eq!(said.lines().count(), 1, "{said}");
+            let fault = read(keys).expect_err(keys);
+            assert!(fault.contains(expected), "{keys}: {fault}");
+            assert_eq!(fault.lines().count(), 1, "{fault}");
         }
     }
 }

@@ -142,7 +142,7 @@ fn a_whole_document_says_what_it_says() {
 }
 
 #[test]
-fn a_candidate_stands_in_the_defaults_place_and_overrides_beat_it() {
+fn a_candidate_replaces_the_default_and_not_overrides() {
     let limits = parsed(WHOLE);
     let search = limits.rate("api.search").expect("it is configured");
     let of = |domain| {
@@ -201,7 +201,7 @@ fn a_domain_beats_its_plan_beats_the_default_field_by_field() {
 }
 
 #[test]
-fn a_namespace_inherits_from_the_star_and_a_resource_from_its_namespace() {
+fn resources_inherit_from_namespaces_and_these_from_the_star() {
     let limits = parsed(
         r#"
         [namespace."*"]
@@ -235,7 +235,7 @@ fn a_namespace_inherits_from_the_star_and_a_resource_from_its_namespace() {
 }
 
 #[test]
-fn strict_copies_are_closed_while_blind_unless_they_say_otherwise() {
+fn strict_copies_are_closed_while_blind_unless_configured() {
     let limits = parsed(
         r#"
         namespace."*".blind = "open"
@@ -251,7 +251,7 @@ fn strict_copies_are_closed_while_blind_unless_they_say_otherwise() {
 }
 
 #[test]
-fn copies_are_lowered_to_the_global_limit_and_it_is_said() {
+fn copies_are_lowered_to_the_global_limit_with_a_warning() {
     // Charon whitepaper, section 4.1; the effective limit of section 3.2 of the rules.
     let (limits, warnings) = Limits::parse_with_warnings(
         r#"
@@ -276,10 +276,10 @@ fn copies_are_lowered_to_the_global_limit_and_it_is_said() {
         (20, 20, 3, 20)
     );
     assert_eq!(x.groups["all"].limit, 20);
-    let mut said: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
-    said.sort();
+    let mut texts: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
+    texts.sort();
     assert_eq!(
-        said,
+        texts,
         [
             r#"resource "x": domain "big": 30 is above the global limit, treated as 20"#,
             r#"resource "x": group "all": limit: 21 is above the global limit, treated as 20"#,
@@ -290,7 +290,7 @@ fn copies_are_lowered_to_the_global_limit_and_it_is_said() {
 }
 
 #[test]
-fn normalisation_is_applied_and_said() {
+fn normalisation_is_applied_with_a_warning() {
     let (limits, warnings) = Limits::parse_with_warnings(
         r#"
         [rate.x]
@@ -306,9 +306,9 @@ fn normalisation_is_applied_and_said() {
     let tiers = [tier(5, 3, 9, 1, false), tier(9, 7, 7, 0, false)];
     assert_eq!(limits.class_of("x", "b"), Some(&class(&tiers, None)));
     assert_eq!(limits.class_of("x", "a"), Some(&class(&[], None)));
-    let said: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        texts,
         [
             r#"resource "x": tier[1].active: "10s" is not a whole number of windows, treated as "9s""#,
             r#"resource "x": tier[2]: never active, left out"#,
@@ -321,7 +321,7 @@ fn normalisation_is_applied_and_said() {
 }
 
 #[test]
-fn what_can_never_be_reached_is_said() {
+fn an_unreachable_limit_is_warned_of() {
     let (_, warnings) = Limits::parse_with_warnings(
         r#"
         [rate.filled]
@@ -370,9 +370,9 @@ fn what_can_never_be_reached_is_said() {
         "#,
     )
     .expect("the document is right");
-    let said: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = warnings.list.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        texts,
         [
             r#"resource "big": a domain at its limit takes about 64.0 KiB of state, above 64 KiB"#,
             r#"resource "big": domain "b": a domain at its limit takes about 78.1 KiB of state, above 64 KiB (and 1 more domain)"#,

@@ -101,7 +101,7 @@ fn switch_text(switch: Option<bool>) -> String {
 }
 
 fn set(row: &SetRow) -> String {
-    let said = [
+    let changes = [
         row.rate
             .as_ref()
             .map(|rate| format!("rate {}", escaped(rate))),
@@ -110,13 +110,13 @@ fn set(row: &SetRow) -> String {
             .map(|hard| format!("hard {}", escaped(hard))),
         row.limit.map(|limit| format!("limit {limit}")),
     ];
-    let said: Vec<String> = said.into_iter().flatten().collect();
-    let said = match said.is_empty() {
+    let changes: Vec<String> = changes.into_iter().flatten().collect();
+    let changes = match changes.is_empty() {
         true => "no limits of its own".to_owned(),
-        false => said.join(", "),
+        false => changes.join(", "),
     };
     format!(
-        "{} {}: {said}",
+        "{} {}: {changes}",
         escaped(&row.resource),
         escaped(&row.domain)
     )

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_over_its_namespace_and_the_star_over_all_that_have_none() {
+    fn a_switch_covers_its_namespace_and_the_star_all_others() {
         let text = "version = 1\nrules = 2\n[namespace.api]\nallow_unconfigured = false\n";
         let document = Arc::new(Limits::parse(text).expect("it is good"));
         let mut switches = Switches::default();

@@ -70,7 +70,7 @@ fn versions_are_found_in_order_and_forgotten_below() {
 }
 
 #[test]
-fn a_document_of_a_later_build_is_a_version_that_this_one_cannot_follow() {
+fn a_document_of_a_later_build_cannot_be_followed() {
     let mut book = LimitsBook::default();
     let later = "version = 1\nrules = 3\n";
     let entered = book.enter(1, &pushed(1, 0, later));
@@ -191,7 +191,7 @@ fn a_switch_stays_over_later_documents_until_it_is_taken_back() {
 }
 
 #[test]
-fn what_a_later_build_may_write_is_a_version_that_this_one_cannot_follow() {
+fn an_amendment_of_a_later_build_cannot_be_followed() {
     let mut book = LimitsBook::default();
     book.enter(1, &pushed(1, 0, ONE));
     let mut record = amendment(2, 2, 1, reset());
@@ -297,7 +297,7 @@ fn what_a_plan_says_is_left_when_a_domains_own_is_taken_away() {
 }
 
 #[test]
-fn many_domains_are_changed_by_one_record_in_the_order_of_its_rows() {
+fn one_record_changes_many_domains_in_the_order_of_its_rows() {
     let mut book = LimitsBook::default();
     book.enter(1, &pushed(1, 0, ONE));
     read(&mut book, &amendment(2, 2, 1, set("gone", Some("3/s")))).unwrap();

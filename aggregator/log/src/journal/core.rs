@@ -431,13 +431,13 @@ impl JournalSlot {
             }
         }
         let reached = follower.cursor.next;
-        follower.say_caught_up(&self.partition, reached, emit);
+        follower.report_caught_up(&self.partition, reached, emit);
         reached < self.partition.next
     }
 }
 
 impl Follower {
-    fn say_caught_up(
+    fn report_caught_up(
         &mut self,
         partition: &Partition,
         reached: u64,

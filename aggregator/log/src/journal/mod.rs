@@ -109,7 +109,7 @@ impl JournalConfig {
 
 /// What a journal needs of its environment. Tests and simulations replace parts of it.
 #[derive(Clone)]
-pub struct Ground {
+pub struct JournalContext {
     /// The file system.
     pub disk: Arc<dyn disk::Disk>,
     /// The clock that append times come from.
@@ -118,7 +118,7 @@ pub struct Ground {
     pub boot: Option<String>,
 }
 
-impl Ground {
+impl JournalContext {
     /// The environment that this machine offers.
     pub fn of_this_machine() -> Self {
         Self {
@@ -149,14 +149,14 @@ impl Journal {
     /// build reads, or is damaged.
     pub fn open(
         config: JournalConfig,
-        ground: Ground,
+        context: JournalContext,
         events: mpsc::Sender<LogEvent>,
     ) -> Result<(Self, OpenReport), OpenError> {
         let partitions = config.partitions;
         let queue_bytes_max = config.queue_bytes_max;
-        let now = (ground.clock)();
-        let (core, report) = core::Core::open(config, ground.disk, ground.boot.as_deref(), now)?;
-        let queue = thread::start(core, ground.clock, events, queue_bytes_max)
+        let now = (context.clock)();
+        let (core, report) = core::Core::open(config, context.disk, context.boot.as_deref(), now)?;
+        let queue = thread::start(core, context.clock, events, queue_bytes_max)
             .map_err(OpenError::io("journal thread"))?;
         Ok((Self { partitions, queue }, report))
     }

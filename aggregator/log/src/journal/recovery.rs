@@ -113,17 +113,21 @@ impl Recovery<'_> {
     }
 
     /// Ends a partition before segments whose headers were lost.
-    fn end_before(&mut self, partition: &mut Partition, headless: &[u64]) -> Result<(), OpenError> {
-        let base = headless[0];
+    fn end_before(
+        &mut self,
+        partition: &mut Partition,
+        truncated: &[u64],
+    ) -> Result<(), OpenError> {
+        let base = truncated[0];
         // The power cut took the segment's header, and so its records: the log ends with the segment before it.
         partition.next = base;
         // Remove the last one first, each durably before the next. If one were left without its predecessor, the log
         // would begin with it, as if retention had removed the rest.
         let before = partition.closed.pop_back();
-        for lost in headless.iter().rev().copied() {
+        for lost in truncated.iter().rev().copied() {
             let is_first = before.is_none() && lost == base;
             match is_first {
-                true => self.begin_anew(partition, lost)?,
+                true => self.begin_next(partition, lost)?,
                 false => self.drop_whole(partition, lost)?,
             }
         }
@@ -173,7 +177,7 @@ impl Recovery<'_> {
 
     /// Writes the header of a partition's first segment again after nothing of it was left. Without the file, the
     /// offset at which the log goes on would be lost.
-    fn begin_anew(&mut self, partition: &mut Partition, base: u64) -> Result<(), OpenError> {
+    fn begin_next(&mut self, partition: &mut Partition, base: u64) -> Result<(), OpenError> {
         let path = layout::segment(&partition.dir, base);
         let cut_bytes = self.size(&path)?;
         let header = SegmentHeader {
@@ -215,7 +219,7 @@ impl Recovery<'_> {
         if size < SEGMENT_HEADER_BYTES as u64 {
             bases.pop();
             match bases.is_empty() {
-                true => self.begin_anew(partition, base)?,
+                true => self.begin_next(partition, base)?,
                 false => self.drop_whole(partition, base)?,
             }
         }

@@ -114,7 +114,7 @@ mod tests {
     };
 
     #[test]
-    fn a_segment_goes_when_its_last_record_is_older_than_the_retention() {
+    fn a_segment_is_removed_when_its_last_record_is_too_old() {
         let all = [kept(Stream::Hits, &[500, 900]), kept(Stream::Hits, &[400])];
         assert_eq!(overdue(&all, 1_400, BY_AGE), [0, 0]);
         assert_eq!(overdue(&all, 1_401, BY_AGE), [0, 1]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_bound_on_bytes_the_oldest_goes_and_no_more_than_needed() {
+    fn above_the_bound_on_bytes_only_the_oldest_are_removed() {
         let all = [kept(Stream::Hits, &[500, 900]), kept(Stream::Hits, &[600])];
         let bounds = |bytes| Bounds {
             retention_ms: u64::MAX,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_half_written_is_removed_and_nothing_else() {
+    fn half_written_files_of_a_killed_process_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = beside(&dir);
         save(&snapshots, 7);

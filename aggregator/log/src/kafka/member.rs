@@ -155,7 +155,7 @@ struct Telling {
 }
 
 impl Telling {
-    fn tell(&self, event: GroupEvent) {
+    fn send(&self, event: GroupEvent) {
         if !self.is_over.load(Ordering::SeqCst) {
             (self.sink)(event);
         }
@@ -185,7 +185,7 @@ impl ClientContext for Telling {
 impl ConsumerContext for Telling {
     fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Revoke(list) = rebalance {
-            self.tell(GroupEvent::Revoked(self.of_hits(list)));
+            self.send(GroupEvent::Revoked(self.of_hits(list)));
         }
     }
 
@@ -195,7 +195,7 @@ impl ConsumerContext for Telling {
                 if let Err(error) = group.pause(list) {
                     tracing::warn!(%error, "cannot pause; records that the group delivers are ignored");
                 }
-                self.tell(GroupEvent::Assigned(self.of_hits(list)));
+                self.send(GroupEvent::Assigned(self.of_hits(list)));
             }
             Rebalance::Revoke(_) => {}
             Rebalance::Error(error) => {
@@ -237,7 +237,7 @@ impl MemberThread {
         if let Err(error) = self.group.subscribe(&[&self.hits]) {
             return self.fenced(&error);
         }
-        let mut said_at = None;
+        let mut logged_at = None;
         let mut asked_at = Instant::now();
         loop {
             if ASK_EVERY <= asked_at.elapsed() {
@@ -245,7 +245,7 @@ impl MemberThread {
                     silence.broken();
                 } else if silence.goes_on()
                     && reach::afresh(&self.config, "the group's", self.group.client()).is_some()
-                    && let Err(error) = self.join_anew()
+                    && let Err(error) = self.rejoin()
                 {
                     return self.fenced(&error);
                 }
@@ -260,7 +260,7 @@ impl MemberThread {
                     {
                         return self.fenced(&error);
                     }
-                    if let Err(error) = self.heed(&error, &mut said_at) {
+                    if let Err(error) = self.heed(&error, &mut logged_at) {
                         return self.fenced(&error);
                     }
                 }
@@ -286,7 +286,7 @@ impl MemberThread {
     }
 
     /// Joins with another client. Another member has whatever the group assigned to the old client.
-    fn join_anew(&mut self) -> Result<(), String> {
+    fn rejoin(&mut self) -> Result<(), String> {
         let sink = Arc::clone(&self.group.context().sink);
         let fresh = group(&self.config, self.session, &self.hits, sink)
             .map_err(|fault| fault.to_string())?;
@@ -308,7 +308,7 @@ impl MemberThread {
 
     /// Handles an error of the client. Logs errors that last until an operator acts as errors, at most every
     /// [`SAY_EVERY`].
-    fn heed(&mut self, error: &KafkaError, said_at: &mut Option<Instant>) -> Result<(), String> {
+    fn heed(&mut self, error: &KafkaError, logged_at: &mut Option<Instant>) -> Result<(), String> {
         let group = &self.config.group;
         let line = match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::InvalidSessionTimeout)
@@ -319,7 +319,7 @@ impl MemberThread {
                     "kafka group `{group}`: the brokers accept no session timeout of 2 s, so the group notices a dead aggregator only \
                      after 6 s: set group.min.session.timeout.ms=2000 on the brokers to notice it sooner"
                 );
-                return self.join_anew();
+                return self.rejoin();
             }
             Some(RDKafkaErrorCode::InvalidSessionTimeout) => format!(
                 "{error}: expected a session.timeout.ms between the brokers' group.min.session.timeout.ms and \
@@ -335,8 +335,8 @@ impl MemberThread {
                 return Ok(());
             }
         };
-        if said_at.is_none_or(|at| SAY_EVERY <= at.elapsed()) {
-            *said_at = Some(Instant::now());
+        if logged_at.is_none_or(|at| SAY_EVERY <= at.elapsed()) {
+            *logged_at = Some(Instant::now());
             tracing::error!("kafka group `{group}`: {line}");
         }
         Ok(())
@@ -344,7 +344,7 @@ impl MemberThread {
 
     fn fenced(&self, error: &dyn std::fmt::Display) {
         let telling = self.group.context();
-        telling.tell(GroupEvent::Fenced(format!(
+        telling.send(GroupEvent::Fenced(format!(
             "the consumer group {} refuses this member: {error}",
             self.config.group
         )));

@@ -115,7 +115,7 @@ impl Registry {
         config: KafkaConfig,
         name: &str,
         me: MemberRecord,
-        heard: MembersChanged,
+        on_change: MembersChanged,
     ) -> Result<Self, KafkaFault> {
         let (commands, inbox) = channel();
         let thread = Thread {
@@ -127,7 +127,7 @@ impl Registry {
             name: format!("{}/{name}", me.group).into(),
             me,
             inbox,
-            heard,
+            on_change,
         };
         std::thread::Builder::new()
             .name("kafka-members".to_owned())
@@ -167,7 +167,7 @@ struct Thread {
     name: Box<str>,
     me: MemberRecord,
     inbox: Receiver<MembersCommand>,
-    heard: MembersChanged,
+    on_change: MembersChanged,
 }
 
 impl Thread {
@@ -218,7 +218,7 @@ impl Thread {
             let others = book.others(self.me.instance);
             if others != known {
                 known.clone_from(&others);
-                (self.heard)(others);
+                (self.on_change)(others);
             }
             while let Ok(command) = self.inbox.try_recv() {
                 match command {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_and_those_who_left_are_passed_over_and_oneself_never_listed() {
+    fn silent_and_former_members_are_not_listed_nor_oneself() {
         let names = |book: &Book| -> Vec<String> {
             let others = book.others(9);
             others.iter().map(|(name, _)| name.to_string()).collect()

@@ -23,8 +23,8 @@
 //! `Gap` back goes to the log's first record, since a log that ends before the reader's position was
 //! recreated.
 
-mod aside;
 mod consumer;
+mod dead_letters;
 mod member;
 mod members;
 mod producer;
@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 use super::{AppendError, Log, LogEvent, Stream, Ticket};
-pub use aside::{AsideTopic, FIRST_BYTES, RefusedRecord};
+pub use dead_letters::{DeadLetterTopic, FIRST_BYTES, RefusedRecord};
 pub use member::{Commits, GroupEvent, Member, Sink};
 pub use members::{MemberRecord, MembersChanged, Registry, Rules};
 pub use state::{Candidate, StateError, StateReader, StateTopic, StateWriter, Written};
@@ -249,7 +249,7 @@ impl KafkaLog {
         })
     }
 
-    fn tell(&self, command: thread::LogCommand) {
+    fn send(&self, command: thread::LogCommand) {
         // The thread outlives this handle, unless it panicked; then there is nothing left to report
         // to.
         let _ = self.commands.send(command);
@@ -273,12 +273,12 @@ impl Log for KafkaLog {
                 .send(self.topics.of_stream(stream), partition, ticket, &record)
         };
         if let Err(error) = sent {
-            self.tell(thread::LogCommand::Refuse { ticket, error });
+            self.send(thread::LogCommand::Refuse { ticket, error });
         }
     }
 
     fn follow(&mut self, stream: Stream, partition: u32, from: u64) {
-        self.tell(thread::LogCommand::Follow(consumer::WantedFollow {
+        self.send(thread::LogCommand::Follow(consumer::WantedFollow {
             stream,
             partition,
             from,
@@ -286,11 +286,11 @@ impl Log for KafkaLog {
     }
 
     fn unfollow(&mut self, stream: Stream, partition: u32) {
-        self.tell(thread::LogCommand::Unfollow { stream, partition });
+        self.send(thread::LogCommand::Unfollow { stream, partition });
     }
 
     fn close(&mut self) {
         self.shared.refuse_from_now_on();
-        self.tell(thread::LogCommand::Close);
+        self.send(thread::LogCommand::Close);
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_is_long_once_in_a_while_and_begins_anew_when_it_was_broken() {
+    fn a_long_silence_is_reported_now_and_then() {
         let ago = |seconds| Silence(Instant::now().checked_sub(Duration::from_secs(seconds)));
         let mut silence = Silence::default();
         assert!(!silence.goes_on(), "it has only begun");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn while_kafka_is_away_nothing_is_made_anew() {
+    fn while_kafka_is_away_no_client_is_recreated() {
         // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let old = consumer::create(&config).expect("good settings");

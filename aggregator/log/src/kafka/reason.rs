@@ -29,10 +29,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The weightiest reason that the client has reported.
 #[derive(Default)]
-struct Hearing(Mutex<HeardReason>);
+struct Hearing(Mutex<WeighedReason>);
 
 #[derive(Clone, Default)]
-struct HeardReason {
+struct WeighedReason {
     weight: Weight,
     reason: String,
 }
@@ -68,17 +68,17 @@ impl Weight {
 }
 
 impl Hearing {
-    fn heard(&self) -> HeardReason {
+    fn found(&self) -> WeighedReason {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn hear(&self, weight: Weight, reason: &str) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.weight < weight {
-            *heard = HeardReason {
+    fn weigh(&self, weight: Weight, reason: &str) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.weight < weight {
+            *found = WeighedReason {
                 weight,
                 reason: reason.to_owned(),
             };
@@ -91,8 +91,8 @@ impl ClientContext for Hearing {
         producer::log_line(level, facility, message);
         // The library reports no error if a broker hangs up at once, as one does that expects TLS or SASL.
         if facility == "FAIL" {
-            let reason = message.split_once("]: ").map_or(message, |(_, said)| said);
-            self.hear(Weight::Broken, reason);
+            let reason = message.split_once("]: ").map_or(message, |(_, text)| text);
+            self.weigh(Weight::Broken, reason);
         }
     }
 
@@ -100,7 +100,7 @@ impl ClientContext for Hearing {
         let weight = error
             .rdkafka_error_code()
             .map_or(Weight::Broken, Weight::of);
-        self.hear(weight, reason);
+        self.weigh(weight, reason);
     }
 }
 
@@ -111,9 +111,9 @@ pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> K
     let KafkaFault::Unreachable { bootstrap, why } = fault else {
         return fault;
     };
-    let heard = try_it(config, within).unwrap_or_default();
-    let reason = heard.reason;
-    match heard.weight {
+    let found = try_it(config, within).unwrap_or_default();
+    let reason = found.reason;
+    match found.weight {
         Weight::Nothing => KafkaFault::Unreachable { bootstrap, why },
         // Listeners that expect TLS or SASL hang up on clients that use another protocol.
         Weight::Broken if reason.contains("Disconnected") => KafkaFault::Unreachable {
@@ -138,7 +138,7 @@ pub(super) fn of(config: &KafkaConfig, fault: KafkaFault, within: Duration) -> K
     }
 }
 
-fn try_it(config: &KafkaConfig, within: Duration) -> Option<HeardReason> {
+fn try_it(config: &KafkaConfig, within: Duration) -> Option<WeighedReason> {
     let mut trying = properties::client(config).ok()?;
     trying.set("log.connection.close", "true");
     trying.set_log_level(RDKafkaLogLevel::Info);
@@ -147,15 +147,15 @@ fn try_it(config: &KafkaConfig, within: Duration) -> Option<HeardReason> {
     let mut end = Instant::now() + within;
     let mut has_begun = false;
     // One of several brokers may refuse the connection while another reports a better reason.
-    while hearing.heard().weight < Weight::Tls && Instant::now() < end {
+    while hearing.found().weight < Weight::Tls && Instant::now() < end {
         // The client follows nothing, so polling it loses no records.
         let _ = client.poll(LOOK_EVERY);
-        if !has_begun && hearing.heard().weight == Weight::Broken {
+        if !has_begun && hearing.found().weight == Weight::Broken {
             has_begun = true;
             end = end.min(Instant::now() + MORE_WITHIN);
         }
     }
-    Some(hearing.heard())
+    Some(hearing.found())
 }
 
 #[cfg(test)]
@@ -163,17 +163,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_listens_to_nobody_is_said_to() {
+    fn a_broker_that_does_not_answer_is_reported() {
         // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
         let fault = KafkaFault::Unreachable {
             bootstrap: "127.0.0.1:1".to_owned(),
             why: "no broker can be reached".to_owned(),
         };
-        let said = of(&config, fault, PATIENCE).to_string();
+        let text = of(&config, fault, PATIENCE).to_string();
         let expected = "kafka at 127.0.0.1:1: no broker can be reached: ";
-        assert!(said.starts_with(expected), "{said}");
-        assert!(said.contains("refused"), "{said}");
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("refused"), "{text}");
     }
 
     #[test]

@@ -113,10 +113,10 @@ mod tests {
         topics.refused("t.denials");
         topics.taken("t.denials");
         assert_eq!(topics.fault(), Err(missing("t.hits", "Write")));
-        let said = missing("t.hits", "Write").to_string();
+        let text = missing("t.hits", "Write").to_string();
         assert!(
-            said.starts_with("kafka topic `t.hits`: Write: TopicAuthorizationFailed (Broker: "),
-            "{said}"
+            text.starts_with("kafka topic `t.hits`: Write: TopicAuthorizationFailed (Broker: "),
+            "{text}"
         );
         topics.taken("t.hits");
         assert_eq!(topics.fault(), Ok(()));

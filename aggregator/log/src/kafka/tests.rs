@@ -25,12 +25,12 @@ fn a_property_that_correctness_rests_on_is_refused_by_name() {
         ("auto.offset.reset", "latest"),
     ] {
         let Err(KafkaFault::Reserved {
-            name: said, found, ..
+            name: text, found, ..
         }) = with(name, value)
         else {
             panic!("{name} = {value} was taken");
         };
-        assert_eq!((said.as_str(), found.as_str()), (name, value));
+        assert_eq!((text.as_str(), found.as_str()), (name, value));
     }
     for (name, value) in [
         ("bootstrap.servers", "x:1"),
@@ -122,14 +122,14 @@ fn what_a_build_lacks_is_said_with_the_feature_that_has_it() {
             ("sasl.password", "secret"),
         ],
     ] {
-        let said = opened(properties).expect("a fault");
-        assert!(said.contains("the feature kafka-ssl or"), "{said}");
-        assert!(!said.contains("secret"), "{said}");
+        let text = opened(properties).expect("a fault");
+        assert!(text.contains("the feature kafka-ssl or"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
     }
 }
 
 #[test]
-fn without_kafka_it_is_down_once_appends_are_refused_and_close_ends() {
+fn without_kafka_appends_are_refused_and_close_returns() {
     let (events, mut inbox) = mpsc::channel(64);
     let mut log = KafkaLog::open(config(), events).expect("opens");
     let begun = Instant::now();

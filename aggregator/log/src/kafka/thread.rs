@@ -81,8 +81,8 @@ pub(super) fn start(
         topics_gone: false,
         unknown_since: None,
         silence: reach::Silence::default(),
-        heard_at: Instant::now(),
-        told_at: None,
+        answered_at: Instant::now(),
+        reported_at: None,
     };
     std::thread::Builder::new()
         .name("kafka".to_owned())
@@ -112,9 +112,9 @@ struct Worker {
     /// How long these clients have reached no broker.
     silence: reach::Silence,
     /// When Kafka last sent a record, or an answer.
-    heard_at: Instant,
+    answered_at: Instant,
     /// When Kafka's refusals were last logged.
-    told_at: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl Worker {
@@ -130,7 +130,7 @@ impl Worker {
             }
             match self.follows.deliver(DELIVER_WAIT) {
                 Ok(0) => {}
-                Ok(_) => self.heard_at = Instant::now(),
+                Ok(_) => self.answered_at = Instant::now(),
                 Err(error) => {
                     tracing::debug!(%error, "kafka consumer");
                     self.suspect(&error);
@@ -162,7 +162,7 @@ impl Worker {
             match topics::prepare(&self.config, self.follows.client(), Missing::Create) {
                 Ok(()) => {
                     self.shared.set_ready();
-                    self.say_up();
+                    self.report_up();
                     return;
                 }
                 Err(fault) => self.meet(&fault),
@@ -226,7 +226,7 @@ impl Worker {
         if let Err(fault) = self.shared.revive(&self.config, &self.events) {
             tracing::error!(%fault, "the kafka producer cannot be recreated");
         }
-        if self.shared.take_suspicion() || self.down || QUIET_MAX <= self.heard_at.elapsed() {
+        if self.shared.take_suspicion() || self.down || QUIET_MAX <= self.answered_at.elapsed() {
             self.probe();
         }
     }
@@ -241,9 +241,9 @@ impl Worker {
             };
             self.unknown_since = Some((since, now));
         }
-        let is_told = self.told_at.is_some_and(|at| now < at + TELL_EVERY);
+        let is_told = self.reported_at.is_some_and(|at| now < at + TELL_EVERY);
         if !consumer::is_about_the_network(error) && !is_told {
-            self.told_at = Some(now);
+            self.reported_at = Some(now);
             tracing::warn!(%error, "kafka refuses");
         }
         self.probe();
@@ -254,7 +254,7 @@ impl Worker {
         let asked = topics::probe(&self.config, self.follows.client())
             .and_then(|()| self.shared.may_write())
             .and_then(|()| self.may_read());
-        self.heard_at = Instant::now();
+        self.answered_at = Instant::now();
         if !matches!(asked, Err(KafkaFault::Unreachable { .. })) {
             self.silence.broken();
         }
@@ -266,7 +266,7 @@ impl Worker {
             }
             Ok(()) => {
                 self.shared.look_after_silence();
-                self.say_up();
+                self.report_up();
             }
             Err(fault) => {
                 self.topics_gone |= matches!(fault, KafkaFault::Missing { .. });
@@ -278,8 +278,8 @@ impl Worker {
     /// Reports a fault; tries another client if no broker was reached for long.
     fn meet(&mut self, fault: &KafkaFault) {
         if !self.down {
-            let told = reason::of(&self.config, fault.clone(), reason::HASTE);
-            self.say_down(told.to_string());
+            let why = reason::of(&self.config, fault.clone(), reason::HASTE);
+            self.report_down(why.to_string());
         }
         if matches!(fault, KafkaFault::Unreachable { .. })
             && self.silence.goes_on()
@@ -303,7 +303,7 @@ impl Worker {
             Err(fault) => Err(fault.to_string()),
         };
         if let Err(why) = replaced {
-            return self.say_down(why);
+            return self.report_down(why);
         }
         (self.topics_gone, self.unknown_since) = (false, None);
         self.shared.doubt();
@@ -323,14 +323,14 @@ impl Worker {
         Ok(())
     }
 
-    fn say_down(&mut self, why: String) {
+    fn report_down(&mut self, why: String) {
         if !self.down {
             self.down = true;
             let _ = self.events.blocking_send(LogEvent::Down { why });
         }
     }
 
-    fn say_up(&mut self) {
+    fn report_up(&mut self) {
         if self.down {
             self.down = false;
             let _ = self.events.blocking_send(LogEvent::Up);

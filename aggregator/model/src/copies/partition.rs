@@ -40,7 +40,7 @@ pub struct CopiesModel {
     /// The number of counted ticks.
     ticks: u64,
     /// Living processes, each with the tick count at its last record.
-    heard: BTreeMap<Process, u64>,
+    met: BTreeMap<Process, u64>,
     /// Processes that are gone, each with the tick at which it was gone.
     gone: BTreeMap<Process, u64>,
     /// Epochs that are over, each with the tick of its end.
@@ -68,16 +68,16 @@ impl SentBy<'_> {
 }
 
 impl CopiesOutcome {
-    pub(super) fn tell(
+    pub(super) fn state_verdict(
         &mut self,
         (process, resource): (&Process, &str),
         number: u64,
         says: HoldSays,
     ) {
-        self.tell_of(0, (process, resource), number, says);
+        self.state_verdict_at(0, (process, resource), number, says);
     }
 
-    pub(super) fn tell_of(
+    pub(super) fn state_verdict_at(
         &mut self,
         entry: u32,
         (process, resource): (&Process, &str),
@@ -118,7 +118,7 @@ impl CopiesModel {
 
     /// All denied scopes. A domain that is both full and banned is denied as full.
     pub fn denied(&self) -> BTreeMap<(String, CopyScope), CopyStanding> {
-        let bans = self.bans.all_said(self.now_us());
+        let bans = self.bans.all_bans(self.now_us());
         let banned = bans.map(|((resource, domain), end_us)| {
             let scope = CopyScope::Domain(domain.to_owned());
             ((resource.to_owned(), scope), CopyStanding::Banned(end_us))
@@ -160,7 +160,7 @@ impl CopiesModel {
     /// Brings a limits version into force at an instant.
     pub fn new_limits(&mut self, version: u64, limits: CopiesVersion, at_us: u64) {
         (self.version, self.limits, self.limits_us) = (version, limits, at_us);
-        self.bans.say_all_again(&self.limits, at_us);
+        self.bans.state_all_again(&self.limits, at_us);
         let limited = &self.limits.resources;
         self.resources.retain(|name, held| {
             let found = limited.get(name);
@@ -187,7 +187,7 @@ impl CopiesModel {
                 let limited = self.limits.resources.iter();
                 let meant = limited.filter(|(name, _)| resource.is_none_or(|of| of == **name));
                 for (name, limited) in meant {
-                    self.bans.say(name, domain, limited.is_heeded, at_us);
+                    self.bans.state(name, domain, limited.is_heeded, at_us);
                 }
             }
             Some(act) => self.end_by_operator(act, &mut outcome),
@@ -227,7 +227,7 @@ impl CopiesModel {
         for (_, process, number) in meant {
             if held.holds.end_hold((&process, number)).is_ok() {
                 let says = HoldSays::Ended(EndReason::Operator);
-                outcome.tell((&process, resource), number, says);
+                outcome.state_verdict((&process, resource), number, says);
             }
         }
         held.holds.staged.retain(|staged| match act {
@@ -252,7 +252,7 @@ impl CopiesModel {
         let forgotten: Vec<_> = { self.gone.extract_if(.., |_, at| *at + KEPT_TICKS <= ticks) }
             .map(|(process, _)| process)
             .collect();
-        let gone = self.heard.extract_if(.., |_, at| *at + timeout <= ticks);
+        let gone = self.met.extract_if(.., |_, at| *at + timeout <= ticks);
         for process in gone.map(|(process, _)| process) {
             let held = self.resources.values_mut();
             let back = held.map(|held| held.holds.gone(&process)).sum();
@@ -272,7 +272,7 @@ impl CopiesModel {
             outcome.transfers_over.0 += over;
             outcome.transfers_over.1 += aged;
             for (process, number, _) in held.holds.tick(now_us) {
-                outcome.tell((&process, name), number, HoldSays::Ended(EndReason::Age));
+                outcome.state_verdict((&process, name), number, HoldSays::Ended(EndReason::Age));
             }
         }
         self.settle();
@@ -293,14 +293,14 @@ impl CopiesModel {
     }
 
     /// Notes that a record of a process arrived. Returns whether the process had been gone.
-    pub(super) fn hear(&mut self, process: &Process, outcome: &mut CopiesOutcome) -> bool {
-        let before = self.heard.get(process).copied();
+    pub(super) fn meet(&mut self, process: &Process, outcome: &mut CopiesOutcome) -> bool {
+        let before = self.met.get(process).copied();
         let is_other = |of: &Process| of.0 == process.0 && of.1 != process.1;
         let has_twin = before.is_some_and(|before| {
-            let mut all = self.heard.iter();
+            let mut all = self.met.iter();
             all.any(|(other, last)| is_other(other) && before < *last)
         });
-        self.heard.insert(process.clone(), self.ticks);
+        self.met.insert(process.clone(), self.ticks);
         let was_gone = self.gone.remove(process).is_some();
         if was_gone {
             outcome.agents.push((process.clone(), AgentFate::Returned));
@@ -315,7 +315,7 @@ impl CopiesModel {
         if self.over.contains_key(process) {
             return;
         }
-        self.heard.remove(process);
+        self.met.remove(process);
         self.gone.remove(process);
         self.over.insert(process.clone(), self.ticks);
         let held = self.resources.values_mut();

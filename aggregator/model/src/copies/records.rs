@@ -36,17 +36,17 @@ impl CopiesModel {
             RecordTurn::EpochOver => {
                 for (op, entry) in ops {
                     let says = HoldSays::Refused(HoldRefusal::EpochOver);
-                    outcome.tell_of(entry, (&process, op.resource), op.number, says);
+                    outcome.state_verdict_at(entry, (&process, op.resource), op.number, says);
                 }
                 return outcome;
             }
             RecordTurn::Applied => {}
         }
-        if self.hear(&process, &mut outcome) {
+        if self.meet(&process, &mut outcome) {
             for (name, held) in &self.resources {
                 let mut holds = held.holds.holds.iter();
                 if holds.any(|hold| hold.lost && hold.process == process) {
-                    outcome.tell((&process, name), 0, HoldSays::ListWanted);
+                    outcome.state_verdict((&process, name), 0, HoldSays::ListWanted);
                 }
             }
         }
@@ -59,7 +59,7 @@ impl CopiesModel {
             let says = self.operate(&process, &record.sender, op, is_banned);
             self.settle();
             if let Some(says) = says {
-                outcome.tell_of(entry, (&process, op.resource), op.number, says);
+                outcome.state_verdict_at(entry, (&process, op.resource), op.number, says);
             }
         }
         outcome.banned = banned.len() as u64;
@@ -67,8 +67,8 @@ impl CopiesModel {
         // when the domain takes copies.
         let now_us = self.now_us();
         for (resource, domain) in banned {
-            if self.bans.said_of(resource, domain, now_us).is_none() {
-                self.bans.say(resource, domain, true, now_us);
+            if self.bans.ban_of(resource, domain, now_us).is_none() {
+                self.bans.state(resource, domain, true, now_us);
             }
         }
         outcome
@@ -161,7 +161,7 @@ impl CopiesModel {
         match outcome.turn {
             RecordTurn::Overtaken => return outcome,
             RecordTurn::EpochOver => {
-                tell_that_it_is_over(&process, &record.parts, &mut outcome);
+                refuse_ended_epoch(&process, &record.parts, &mut outcome);
                 return outcome;
             }
             RecordTurn::Applied => {}
@@ -172,7 +172,7 @@ impl CopiesModel {
         if record.last {
             self.end_epoch(&process, &mut outcome);
         } else {
-            self.hear(&process, &mut outcome);
+            self.meet(&process, &mut outcome);
             for part in &record.parts {
                 self.part(&process, &record.sender, part, &mut outcome);
                 self.settle();
@@ -185,7 +185,7 @@ impl CopiesModel {
                     held.holds.holds.retain(|hold| hold.process != process);
                 }
             }
-            self.tell_of_uncounted(&process, &record.parts, &mut outcome);
+            self.notify_uncounted(&process, &record.parts, &mut outcome);
         }
         self.settle();
         outcome
@@ -206,7 +206,7 @@ impl CopiesModel {
             PartHolds::Digest(is_right) => {
                 match is_right(&holds.held_without(process, &part.awaiting)) {
                     true => drop(holds.equal_digest(process)),
-                    false => outcome.tell(of, 0, HoldSays::ListWanted),
+                    false => outcome.state_verdict(of, 0, HoldSays::ListWanted),
                 }
             }
             PartHolds::List { from, upto, listed } => {
@@ -232,17 +232,17 @@ impl CopiesModel {
                         }
                         ListVerdict::AtCapacity => HoldSays::Refused(HoldRefusal::AtCapacity),
                     };
-                    outcome.tell(of, number, says);
+                    outcome.state_verdict(of, number, says);
                 }
             }
         }
         for number in part.awaiting.iter().chain(&part.asked) {
-            outcome.tell(of, *number, how_it_stands(holds, (process, *number)));
+            outcome.state_verdict(of, *number, how_it_stands(holds, (process, *number)));
         }
     }
 
     /// Answers for numbers of resources without limits on copies, as for operations on such resources.
-    fn tell_of_uncounted(
+    fn notify_uncounted(
         &self,
         process: &Process,
         parts: &[ModelPart<'_>],
@@ -256,10 +256,10 @@ impl CopiesModel {
             };
             let of = (process, part.resource);
             for number in &part.awaiting {
-                outcome.tell(of, *number, says(HoldSays::NotHeld));
+                outcome.state_verdict(of, *number, says(HoldSays::NotHeld));
             }
             for number in &part.asked {
-                outcome.tell(of, *number, says(HoldSays::Counted((0, None))));
+                outcome.state_verdict(of, *number, says(HoldSays::Counted((0, None))));
             }
         }
     }
@@ -310,7 +310,7 @@ fn uncounted(act: &HoldAct<'_>, is_refused: bool) -> Option<HoldSays> {
 }
 
 /// Answers a process whose epoch is over: none of the holds that it lists counts.
-fn tell_that_it_is_over(process: &Process, parts: &[ModelPart<'_>], outcome: &mut CopiesOutcome) {
+fn refuse_ended_epoch(process: &Process, parts: &[ModelPart<'_>], outcome: &mut CopiesOutcome) {
     for part in parts {
         let of = (process, part.resource);
         let mut numbers = Vec::new();
@@ -319,12 +319,12 @@ fn tell_that_it_is_over(process: &Process, parts: &[ModelPart<'_>], outcome: &mu
         }
         numbers.extend(part.awaiting.iter().chain(&part.asked));
         for number in numbers {
-            outcome.tell(of, number, HoldSays::Refused(HoldRefusal::EpochOver));
+            outcome.state_verdict(of, number, HoldSays::Refused(HoldRefusal::EpochOver));
         }
         if let PartHolds::Digest(is_right) = &part.holds
             && !is_right(&BTreeMap::new())
         {
-            outcome.tell(of, 0, HoldSays::ListWanted);
+            outcome.state_verdict(of, 0, HoldSays::ListWanted);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct CopyBans {
     /// The end of each ban, in microseconds, by resource (`None` means all resources) and domain.
     ends: BTreeMap<(Option<String>, String), u64>,
     /// The end of each ban as announced, by resource and domain.
-    said: BTreeMap<(String, String), u64>,
+    announced: BTreeMap<(String, String), u64>,
 }
 
 impl CopyBans {
@@ -59,36 +59,38 @@ impl CopyBans {
     }
 
     /// The announced end of a domain's ban, if it has not passed.
-    pub fn said_of(&self, resource: &str, domain: &str, now_us: u64) -> Option<u64> {
-        let said = self.said.get(&(resource.to_owned(), domain.to_owned()));
-        said.copied().filter(|end_us| now_us < *end_us)
+    pub fn ban_of(&self, resource: &str, domain: &str, now_us: u64) -> Option<u64> {
+        let announced = self
+            .announced
+            .get(&(resource.to_owned(), domain.to_owned()));
+        announced.copied().filter(|end_us| now_us < *end_us)
     }
 
     /// Announces whether a domain is banned.
-    pub fn say(&mut self, resource: &str, domain: &str, is_heeded: bool, now_us: u64) {
+    pub fn state(&mut self, resource: &str, domain: &str, is_heeded: bool, now_us: u64) {
         let end_us = { self.end_of(resource, domain) }.filter(|end_us| now_us < *end_us);
         let of = (resource.to_owned(), domain.to_owned());
         match end_us.filter(|_| is_heeded) {
-            Some(end_us) => self.said.insert(of, end_us),
-            None => self.said.remove(&of),
+            Some(end_us) => self.announced.insert(of, end_us),
+            None => self.announced.remove(&of),
         };
     }
 
     /// Announces again, under a new version, the bans of all domains that were announced as banned.
-    pub fn say_all_again(&mut self, limits: &CopiesVersion, now_us: u64) {
-        let said: Vec<_> = self.said.keys().cloned().collect();
-        for (resource, domain) in said {
-            self.say(&resource, &domain, limits.heeds(&resource), now_us);
+    pub fn state_all_again(&mut self, limits: &CopiesVersion, now_us: u64) {
+        let announced: Vec<_> = self.announced.keys().cloned().collect();
+        for (resource, domain) in announced {
+            self.state(&resource, &domain, limits.heeds(&resource), now_us);
         }
     }
 
     /// All announced bans that have not ended.
-    pub fn all_said(&self, now_us: u64) -> impl Iterator<Item = ((&str, &str), u64)> {
-        let said = self
-            .said
+    pub fn all_bans(&self, now_us: u64) -> impl Iterator<Item = ((&str, &str), u64)> {
+        let announced = self
+            .announced
             .iter()
             .filter(move |(_, end_us)| now_us < **end_us);
-        said.map(|((resource, domain), end_us)| ((&**resource, &**domain), *end_us))
+        announced.map(|((resource, domain), end_us)| ((&**resource, &**domain), *end_us))
     }
 }
 

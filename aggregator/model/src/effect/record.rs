@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_and_came_again_is_judged_from_then_on_and_for_what_was_before() {
+    fn an_evicted_pair_that_returns_keeps_its_earlier_bound() {
         let limits = DomainLimits {
             windows: vec![Window {
                 limit: 10,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_in_an_earlier_period_does_not_say_that_a_quota_has_room() {
+    fn grants_in_an_earlier_period_do_not_show_room_in_a_quota() {
         const DAY_US: u64 = 86_400_000_000;
         let limits = DomainLimits {
             quotas: vec![Quota {

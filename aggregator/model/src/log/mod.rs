@@ -331,7 +331,7 @@ impl PartitionModel {
                 let mut pair = StreamPair::new(&own);
                 pair.set_over(over);
                 let ruled = rule(&mut pair, limits.is_some(), at_us, entry);
-                tell(outcome, entry, at_us, &ruled);
+                note_outcome(outcome, entry, at_us, &ruled);
             }
             return self.not_ruled(NotRuled::AtCap);
         }
@@ -357,7 +357,7 @@ impl PartitionModel {
             effect.entry(scope, &limits, at_us, &ruled, entry.unguarded);
         }
         if global.is_some() {
-            tell(outcome, entry, at_us, &ruled);
+            note_outcome(outcome, entry, at_us, &ruled);
         }
         self.counters.entries_ruled += 1;
         self.counters.hits_granted = self.counters.hits_granted.saturating_add(ruled.granted);
@@ -458,9 +458,14 @@ fn ends_differ(before: Option<Denial>, after: Option<Denial>) -> bool {
 
 /// Reports an entry to the global limit: granted copies, and excess that every constraint of the domain counted.
 /// Other excess is left out, so that the flood of one tenant closes little for the rest.
-fn tell(outcome: &mut RecordOutcome, entry: &HitEntry<'_>, at_us: u64, ruled: &EntryOutcome) {
-    let told = ruled.granted.saturating_add(ruled.counted);
-    if told == 0 {
+fn note_outcome(
+    outcome: &mut RecordOutcome,
+    entry: &HitEntry<'_>,
+    at_us: u64,
+    ruled: &EntryOutcome,
+) {
+    let counted = ruled.granted.saturating_add(ruled.counted);
+    if counted == 0 {
         return;
     }
     let parts = outcome
@@ -468,7 +473,7 @@ fn tell(outcome: &mut RecordOutcome, entry: &HitEntry<'_>, at_us: u64, ruled: &E
         .entry(entry.resource.to_owned())
         .or_default();
     let part = (at_us / APPEND_UNIT_US, entry.unguarded);
-    *parts.entry(part).or_default() += told;
+    *parts.entry(part).or_default() += counted;
 }
 
 /// Rules an entry on its pair. If no limits are set on the resource, only a ban denies.

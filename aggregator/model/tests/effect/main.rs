@@ -403,7 +403,7 @@ fn a_span_is_allowed_the_greatest_limit_in_it() {
 }
 
 #[test]
-fn what_a_full_quota_forgave_may_come_again_where_its_limit_is_raised() {
+fn excess_forgiven_by_a_quota_may_return_with_a_higher_limit() {
     // Ten copies within a delay under a quota of one a day: two count, eight are forgiven. Then the limit is 20.
     let call = |at_us, copies| OfferedCall {
         at_us,

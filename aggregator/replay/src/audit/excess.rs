@@ -37,7 +37,7 @@ const STATED_MAX: usize = 8;
 const AGENTS_MAX: usize = 100_000;
 
 /// How many processes of aggregators are remembered. A new process beyond that is taken for an old one.
-const OWNERS_MAX: usize = 10_000;
+const AGGREGATORS_MAX: usize = 10_000;
 
 /// How many pairs are named: those whose excess came first.
 const PAIRS_MAX: usize = 10_000;
@@ -107,9 +107,9 @@ pub(super) struct ExcessLedger {
     denied: HashMap<ScopeKey, Vec<(Timestamp, Timestamp)>>,
     /// By epoch of an agent's process: when its first batch was appended.
     agents: HashMap<u128, Timestamp>,
-    owners: HashSet<u128>,
+    aggregators: HashSet<u128>,
     /// When the newest aggregator process first appeared in the log.
-    owner_began: Option<Timestamp>,
+    aggregator_began: Option<Timestamp>,
     pairs: BTreeMap<(Box<str>, Box<str>), ExcessByCause>,
 }
 
@@ -134,13 +134,13 @@ impl ExcessLedger {
 
     /// Takes an aggregator's tick. The first processes in the log may be old, so they do not count as new.
     fn tick(&mut self, instance: u128, appended: Timestamp) {
-        if self.owners.contains(&instance) || OWNERS_MAX <= self.owners.len() {
+        if self.aggregators.contains(&instance) || AGGREGATORS_MAX <= self.aggregators.len() {
             return;
         }
-        if !self.owners.is_empty() {
-            self.owner_began = Some(appended);
+        if !self.aggregators.is_empty() {
+            self.aggregator_began = Some(appended);
         }
-        self.owners.insert(instance);
+        self.aggregators.insert(instance);
     }
 
     fn batch(
@@ -176,14 +176,14 @@ impl ExcessLedger {
 
     /// Takes the statements that a record caused.
     fn stated(&mut self, appended: Timestamp, rulings: &Rulings) {
-        for said in &rulings.statements {
-            let domain = match &said.statement.scope {
+        for stated in &rulings.statements {
+            let domain = match &stated.statement.scope {
                 Scope::Pair(domain) => Some(domain.clone()),
                 Scope::Resource => None,
                 Scope::Group(_) => continue,
             };
-            let key = (Box::from(&*said.resource), domain);
-            match &said.statement.says {
+            let key = (Box::from(&*stated.resource), domain);
+            match &stated.statement.says {
                 Says::Denied(denial) => self.denied(key, appended, denial.end),
                 Says::Open => drop(self.denied.remove(&key)),
             }
@@ -232,7 +232,7 @@ impl ExcessLedger {
     /// Whether the agent's process, or an aggregator's, began after the denial was stated and less than a second
     /// before the call.
     fn has_just_begun(&self, epoch: u128, stated: Timestamp, at: Timestamp) -> bool {
-        let began = [self.agents.get(&epoch).copied(), self.owner_began];
+        let began = [self.agents.get(&epoch).copied(), self.aggregator_began];
         let mut began = began.into_iter().flatten();
         began.any(|began| stated <= began && at < began.saturating_add(GUARDED))
     }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_stated_for_a_second_should_have_been_heard() {
+    fn a_denial_stated_for_a_second_should_have_arrived() {
         let mut ledger = ExcessLedger::default();
         assert_eq!(cause_of(&ledger, 5_000, false), "propagation");
         denied(&mut ledger, 5_000, 9_000);

@@ -32,7 +32,7 @@ mod reorder;
 pub mod report;
 pub mod sample;
 mod sequences;
-mod testimonies;
+mod state_digests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ pub fn audit(
 }
 
 impl PartitionAudit {
-    fn tell(&self, progress: &Progress, before: u64) -> u64 {
+    fn report_progress(&self, progress: &Progress, before: u64) -> u64 {
         progress
             .entries
             .fetch_add(self.entries - before, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use super::ledger::{Ledger, Lookup, Recorded};
 use super::report::{Difference, DifferenceKind, PartitionAudit};
 use super::sample::Sample;
 use super::sequences::Sequences;
-use super::testimonies::AuditedDigests;
+use super::state_digests::AuditedDigests;
 use crate::range::Lies;
 use crate::replay::{Met, Replay, ReplayError};
 use crate::source::{Cursor, ReadStep, Source};
@@ -32,7 +32,7 @@ use tollgate_log::{Delivered, Stream};
 /// How many ticks of one ruling aggregator after a record prove that the record's statements are
 /// recorded. An aggregator sends its next tick when it has received the last one; so the second tick was
 /// written in a later turn of the log than the statements ruled before the first.
-const TICKS_THAT_PROVE: usize = 2;
+const TICKS_THAT_VERIFY: usize = 2;
 
 /// Audits one partition.
 pub fn audit(work: &Work<'_>, index: u32) -> Result<PartitionAudit, ReplayError> {
@@ -59,11 +59,11 @@ struct Auditor<'w, 'a> {
     denials: Denials,
     ledger: Ledger,
     logs: Vec<LogId>,
-    owners: HashMap<u128, [u64; TICKS_THAT_PROVE + 1]>,
-    proved: u64,
+    aggregators: HashMap<u128, [u64; TICKS_THAT_VERIFY + 1]>,
+    verified: u64,
     snapshots: Vec<u64>,
     sequences: Sequences,
-    testimonies: AuditedDigests,
+    state_digests: AuditedDigests,
     excess: ExcessLedger,
     sample: Option<Sample>,
 }
@@ -120,11 +120,11 @@ impl<'w, 'a> Auditor<'w, 'a> {
             behind: false,
             first: None,
             ledger: Ledger::default(),
-            owners: HashMap::new(),
-            proved: 0,
+            aggregators: HashMap::new(),
+            verified: 0,
             snapshots,
             sequences: Sequences::default(),
-            testimonies: AuditedDigests::default(),
+            state_digests: AuditedDigests::default(),
             excess: ExcessLedger::default(),
         })
     }
@@ -138,9 +138,9 @@ impl<'w, 'a> Auditor<'w, 'a> {
         while self.denials.reaches(self.next) && self.read_hits(part)?.is_some() {}
         self.check_end(part);
         for (recorded, announced) in std::mem::take(&mut self.denials.ahead) {
-            self.judge(&announced, recorded, part);
+            self.compare_announced(&announced, recorded, part);
         }
-        std::mem::take(&mut self.ledger).end(self.proved, part);
+        std::mem::take(&mut self.ledger).end(self.verified, part);
         std::mem::take(&mut self.sequences).end(part);
         std::mem::take(&mut self.excess).end(part);
         if let Some(sample) = self.sample.take() {
@@ -194,7 +194,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
             }
             self.hit(delivered, lies == Lies::In, part)?;
         }
-        part.tell(self.work.progress, entries);
+        part.report_progress(self.work.progress, entries);
         let progress = &self.work.progress.bytes;
         progress.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(records.last().map(|record| record.appended))
@@ -225,7 +225,7 @@ impl<'w, 'a> Auditor<'w, 'a> {
         let log_time = self.replay.engine().log_time();
         let met = self.replay.apply(delivered, self.work.source)?;
         let of = (&met, &self.replay);
-        self.testimonies
+        self.state_digests
             .take((offset, in_range), log_time, of, part);
         if let Some(log) = self.replay.engine().log()
             && !self.logs.contains(&log)
@@ -283,10 +283,10 @@ impl<'w, 'a> Auditor<'w, 'a> {
             Record::Holds(batch) => self.sequences.saw(&batch.sender, offset, part),
             Record::Beat(beat) => self.sequences.saw(&beat.sender, offset, part),
             Record::Tick(tick) => {
-                let seen = self.owners.entry(tick.instance).or_default();
+                let seen = self.aggregators.entry(tick.instance).or_default();
                 seen.rotate_left(1);
-                seen[TICKS_THAT_PROVE] = offset;
-                self.proved = self.proved.max(seen[0]);
+                seen[TICKS_THAT_VERIFY] = offset;
+                self.verified = self.verified.max(seen[0]);
             }
             _ => {}
         }
@@ -341,16 +341,16 @@ impl<'w, 'a> Auditor<'w, 'a> {
 
     fn expect(&mut self, delivered: &Delivered, part: &mut PartitionAudit) {
         let log = self.replay.engine().log().unwrap_or_default();
-        for said in &self.replay.rulings().statements {
-            match said.statement.says {
+        for stated in &self.replay.rulings().statements {
+            match stated.statement.says {
                 Says::Denied(_) => part.stated[0] += 1,
                 Says::Open => part.stated[1] += 1,
             }
             let announced = Announced {
                 log,
                 partition: self.index,
-                resource: (*said.resource).into(),
-                statement: said.statement.clone(),
+                resource: (*stated.resource).into(),
+                statement: stated.statement.clone(),
             };
             self.ledger.expect(announced, delivered.appended, part);
         }
@@ -446,12 +446,17 @@ impl<'w, 'a> Auditor<'w, 'a> {
         let count = self.denials.ahead.iter().take_while(|a| reached(a)).count();
         let waited: Vec<_> = self.denials.ahead.drain(..count).collect();
         for (recorded, announced) in waited {
-            self.judge(&announced, recorded, part);
+            self.compare_announced(&announced, recorded, part);
         }
-        self.judge(&announced, recorded, part);
+        self.compare_announced(&announced, recorded, part);
     }
 
-    fn judge(&mut self, announced: &Announced, recorded: Recorded, part: &mut PartitionAudit) {
+    fn compare_announced(
+        &mut self,
+        announced: &Announced,
+        recorded: Recorded,
+        part: &mut PartitionAudit,
+    ) {
         let caused = announced.statement.place.offset;
         // The replay states nothing for causes outside the range, so nothing is compared there.
         let in_range = self.first.is_some_and(|first| first <= caused);

@@ -58,7 +58,7 @@ impl Denied {
         }
     }
 
-    fn said(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
+    fn take_statement(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
         let time = self
             .times
             .get(scope)
@@ -104,9 +104,9 @@ impl Reorder {
 
     /// Takes a statement of the model about a pair, in the order of the log. `not_before_us` is the record's
     /// time if limits caused the statement.
-    pub fn said(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
+    pub fn take_statement(&mut self, scope: &ScopeName, not_before_us: u64, end: Option<End>) {
         if scope.domain.is_some() {
-            self.in_log_order.said(scope, not_before_us, end);
+            self.in_log_order.take_statement(scope, not_before_us, end);
         }
     }
 
@@ -161,7 +161,8 @@ impl Reorder {
         };
         for change in changes {
             let end = change.denied.map(|denial| denial.end);
-            self.in_time_order.said(&change.scope, not_before_us, end);
+            self.in_time_order
+                .take_statement(&change.scope, not_before_us, end);
         }
     }
 
@@ -252,14 +253,14 @@ mod tests {
             };
             reorder.hit(&entry, *at_us);
             for change in model.apply(&LogInput::Hits(record)).changes {
-                reorder.said(&change.scope, 0, change.denied.map(|denial| denial.end));
+                reorder.take_statement(&change.scope, 0, change.denied.map(|denial| denial.end));
             }
         }
         reorder.end(30_000_000)
     }
 
     #[test]
-    fn in_order_there_is_no_cost_and_out_of_order_it_is_what_time_would_not_have_denied() {
+    fn only_records_out_of_order_cost_denials() {
         assert_eq!(cost(&[1_000_000, 3_000_000]), (2_000_002, 0));
         // Up to twice the limit counts: in order of time the hit of 1.4 counts and that of 1.8 is forgiven,
         // so the pair would have been open again at 2.400001, not only at 2.800001.

@@ -63,7 +63,7 @@ pub struct PartitionAudit {
     /// Snapshots that were compared.
     pub snapshots: u64,
     /// State digests of ruling aggregators that agree.
-    pub testimonies: u64,
+    pub state_digests: u64,
     /// What the model ruled.
     pub model: ModelPart,
     /// The first differences.
@@ -228,7 +228,7 @@ impl AuditReport {
             announced_equal: sum(&|part| part.compared),
             announced_again: sum(&|part| part.repeats),
             snapshots_equal: sum(&|part| part.snapshots),
-            testimonies_equal: sum(&|part| part.testimonies),
+            testimonies_equal: sum(&|part| part.state_digests),
             model,
             reorder_denied_us: model.reorder_denied_us,
             differences_count: sum(&|part| part.differences_count),

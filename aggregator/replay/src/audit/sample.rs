@@ -133,7 +133,8 @@ impl Sample {
         for change in &fed.changes {
             let end = change.denied.map(|denial| denial.end);
             let not_before_us = if by_limits { at.appended_us } else { 0 };
-            self.reorder.said(&change.scope, not_before_us, end);
+            self.reorder
+                .take_statement(&change.scope, not_before_us, end);
         }
         self.reorder.reached(at.appended_us);
         // In a higher generation the engine states every denial again, which tests no rule.
@@ -193,33 +194,33 @@ impl Sample {
         let mut engine: Vec<&ResourceStatement> = rulings
             .statements
             .iter()
-            .filter(|said| self.is_compared(said))
+            .filter(|stated| self.is_compared(stated))
             .collect();
         part.model.statements += engine.len() as u64;
         for change in changes {
             if !self.is_plain(&change.scope.resource) {
                 continue;
             }
-            let at = engine.iter().position(|said| {
-                let entry = said.statement.place.entry;
+            let at = engine.iter().position(|stated| {
+                let entry = stated.statement.place.entry;
                 let same_place = by_limits || entry == change.place.entry;
-                same_place && is_about(said, &change)
+                same_place && is_about(stated, &change)
             });
-            let said = at.map(|at| engine.remove(at));
-            let says = said.map(|said| denial_of(&said.statement.says));
+            let stated = at.map(|at| engine.remove(at));
+            let says = stated.map(|stated| denial_of(&stated.statement.says));
             if says != Some(change.denied.map(of_model)) {
-                part.differs(self.difference(offset, Some(&change), said, replay));
+                part.differs(self.difference(offset, Some(&change), stated, replay));
             }
         }
-        for said in engine {
-            part.differs(self.difference(offset, None, Some(said), replay));
+        for stated in engine {
+            part.differs(self.difference(offset, None, Some(stated), replay));
         }
     }
 
-    fn is_compared(&self, said: &ResourceStatement) -> bool {
-        match &said.statement.scope {
-            Scope::Pair(domain) => self.is_asked(&said.resource, domain),
-            Scope::Resource => self.is_plain(&said.resource),
+    fn is_compared(&self, stated: &ResourceStatement) -> bool {
+        match &stated.statement.scope {
+            Scope::Pair(domain) => self.is_asked(&stated.resource, domain),
+            Scope::Resource => self.is_plain(&stated.resource),
             Scope::Group(_) => false,
         }
     }
@@ -233,12 +234,12 @@ impl Sample {
     ) -> Difference {
         let text = "the independent model rules otherwise than the engine (expected: the model)";
         let base = match engine {
-            Some(said) => {
+            Some(stated) => {
                 let about = Announced {
                     log: replay.engine().log().unwrap_or_default(),
                     partition: self.partition,
-                    resource: (*said.resource).into(),
-                    statement: said.statement.clone(),
+                    resource: (*stated.resource).into(),
+                    statement: stated.statement.clone(),
                 };
                 Difference::of_statement(DifferenceKind::Model, &about, text)
             }
@@ -255,7 +256,7 @@ impl Sample {
             resource: resource.or_else(|| base.resource.clone()),
             domain: domain.or_else(|| base.domain.clone()),
             expected: model.map(|change| stated(change.denied)),
-            found: engine.map(|said| Stated::of(&said.statement.says)),
+            found: engine.map(|stated| Stated::of(&stated.statement.says)),
             ..base
         }
     }
@@ -323,12 +324,12 @@ fn hash(resource: &str, domain: &str) -> u64 {
     hasher.finish()
 }
 
-fn is_about(said: &ResourceStatement, change: &ScopeChange) -> bool {
-    let domain = match &said.statement.scope {
+fn is_about(stated: &ResourceStatement, change: &ScopeChange) -> bool {
+    let domain = match &stated.statement.scope {
         Scope::Pair(domain) => Some(&**domain),
         Scope::Resource | Scope::Group(_) => None,
     };
-    *said.resource == *change.scope.resource && domain == change.scope.domain.as_deref()
+    *stated.resource == *change.scope.resource && domain == change.scope.domain.as_deref()
 }
 
 /// The part of a denial that is compared: its end, and its cause.

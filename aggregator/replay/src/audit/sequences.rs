@@ -56,7 +56,7 @@ impl Sequences {
             return;
         }
         let missing = seen.advance(number);
-        tell(missing, offset, part);
+        note_missing(missing, offset, part);
     }
 
     /// Takes the end of the log.
@@ -64,7 +64,7 @@ impl Sequences {
         for mut seen in self.seen.into_values() {
             let last = seen.highest;
             let offset = seen.offset;
-            tell(seen.advance(last.saturating_add(WINDOW)), offset, part);
+            note_missing(seen.advance(last.saturating_add(WINDOW)), offset, part);
         }
     }
 }
@@ -87,7 +87,7 @@ impl Seen {
     }
 }
 
-fn tell(missing: u64, offset: u64, part: &mut PartitionAudit) {
+fn note_missing(missing: u64, offset: u64, part: &mut PartitionAudit) {
     if 0 < missing {
         let text = "batches of agents that never arrived (their sequence numbers are missing)";
         part.remark("sequence_gaps", missing, offset, text);

@@ -165,8 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reading_ends_with_the_first_unreadable_line_where_it_is_strict_and_with_who_takes_the_rows()
-     {
+    fn strict_reading_ends_at_the_first_unreadable_line() {
         let text = text();
         let mut given = 0;
         let mut strict = rows(&text);

@@ -77,7 +77,7 @@ impl Inputs {
             Unspread::AsRecorded => None,
         });
         Self {
-            read_as: counts.told.clone(),
+            read_as: counts.readings.clone(),
             spread_files: spread().count() as u64,
             spread_us: spread().map(|span| span.as_micros()).max().unwrap_or(0),
             unspread_files: unspread.len() as u64,
@@ -113,7 +113,7 @@ impl Inputs {
         let mut notes = Vec::new();
         notes.extend(self.note_of_forms());
         notes.extend(self.notes_of_stamps());
-        let disbelieved = self.read_as.iter().map(|told| told.disbelieved).sum();
+        let disbelieved = self.read_as.iter().map(|reading| reading.disbelieved).sum();
         if 0 < disbelieved {
             notes.push(format!(
                 "in {} rows a header of forwarders names another client than the connection's, which is no trusted proxy: the connection's is taken (--trusted-proxies NETWORK,… where those addresses are a balancer's)",
@@ -182,7 +182,7 @@ impl Inputs {
         let by_change = self
             .read_as
             .iter()
-            .filter_map(|told| told.years_by_change_us);
+            .filter_map(|reading| reading.years_by_change_us);
         if let Some(changed) = by_change.max() {
             notes.push(format!(
                 "stamps have no year: each is taken in the newest one in which it is not after the file's last change, {}",
@@ -196,10 +196,10 @@ impl Inputs {
     /// A note about what was guessed of the files.
     fn note_of_forms(&self) -> Option<String> {
         let mut forms: Vec<String> = Vec::new();
-        for told in self.read_as.iter().filter(|told| told.guessed) {
-            let form = match &told.client {
-                Some(client) => format!("{} with {client} as the client", told.form),
-                None => told.form.clone(),
+        for reading in self.read_as.iter().filter(|reading| reading.guessed) {
+            let form = match &reading.client {
+                Some(client) => format!("{} with {client} as the client", reading.form),
+                None => reading.form.clone(),
             };
             if !forms.contains(&form) {
                 forms.push(form);
@@ -232,7 +232,7 @@ impl Inputs {
         let read = self
             .rows
             .saturating_sub(self.skipped + self.passed_over + self.out_of_range);
-        let named = self.read_as.iter().any(|told| told.client.is_some());
+        let named = self.read_as.iter().any(|reading| reading.client.is_some());
         if read < ROWS_MIN || !named {
             return None;
         }

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_calls_are_spread_from_the_first_to_the_last_and_none_is_lost() {
+    fn refused_calls_are_spread_evenly_and_none_is_lost() {
         let refused = |calls, copies| Refused {
             resource: 0,
             domain: "d",

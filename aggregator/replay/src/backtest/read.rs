@@ -91,7 +91,7 @@ pub struct ReadCounts {
     /// The kinds of the files.
     pub kinds: Vec<FileKind>,
     /// How each file is read.
-    pub told: Vec<FileReading>,
+    pub readings: Vec<FileReading>,
 }
 
 /// A recording, ready to be played.
@@ -220,7 +220,7 @@ impl RowReader<'_> {
         self.recorder.begin_file().map_err(ReadFault::Temporary)?;
         let mut rows = match opened {
             OpenedRows::Misfit(what) => return Err(ReadFault::Misfit { name: name(), what }),
-            OpenedRows::Rows(rows) => match (&rows.told().lacks_client, &reading.only_domain) {
+            OpenedRows::Rows(rows) => match (&rows.reading().lacks_client, &reading.only_domain) {
                 (Some(what), None) => {
                     let (name, what) = (name(), what.clone());
                     return Err(ReadFault::Misfit { name, what });
@@ -262,7 +262,7 @@ impl RowReader<'_> {
         let room = SHOWN_MAX - self.counts.shown.len();
         self.counts.shown.extend(shown.take(room));
         self.counts.kinds.push(rows.kind());
-        self.counts.told.push(rows.told_in_the_end());
+        self.counts.readings.push(rows.final_reading());
         Ok(())
     }
 

@@ -87,7 +87,7 @@ mod tests {
     use tollgate_limits::Limits;
 
     #[test]
-    fn pairs_that_are_over_give_their_place_to_others_and_come_back_as_new() {
+    fn evicted_pairs_free_their_slots_and_return_as_new() {
         let limits = Limits::parse("[rate.r]\nrate = \"1/s\"\n").expect("good");
         let class = limits.class_of("r", "d").expect("limited").clone();
         let pairs = 4 * SWEEP_MIN as u32;

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_granted_call_ends_a_stretch_of_refusals_and_the_longest_is_kept() {
+    fn the_longest_stretch_of_refusals_is_kept() {
         let mut tally = PairTally::default();
         for (at, granted) in [
             (1, 1),

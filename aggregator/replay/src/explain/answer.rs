@@ -45,7 +45,7 @@ pub(super) fn of(
         explanation.call = nearest(&follow, at).map(call_view);
     }
     let found = index.and_then(|index| {
-        let denial = denial_of(&follow.said[index].statement)?;
+        let denial = denial_of(&follow.statements[index].statement)?;
         let over = matches!(asked.until, FollowUntil::Instant(at) if denial.end <= at);
         (!over).then_some((index, denial))
     });
@@ -63,18 +63,18 @@ pub(super) fn of(
 
 /// The statement that the question is about.
 fn wanted(asked: &AskedPair, follow: &PairFollow) -> Result<Option<usize>, ExplainError> {
-    let mut said = follow.said.iter();
+    let mut stated = follow.statements.iter();
     match asked.until {
-        FollowUntil::End => Ok(said.rposition(|said| denial_of(&said.statement).is_some())),
-        FollowUntil::Instant(at) => Ok(said.rposition(|said| said.since <= at)),
+        FollowUntil::End => Ok(stated.rposition(|stated| denial_of(&stated.statement).is_some())),
+        FollowUntil::Instant(at) => Ok(stated.rposition(|stated| stated.since <= at)),
         FollowUntil::Place(place) => {
             let none = |why: String| {
                 let code = asked.code.map(|code| code.to_string()).unwrap_or_default();
                 ExplainError::NotThere(format!("{code}: {why}"))
             };
-            let index = said.position(|said| key(&said.statement) == place);
+            let index = stated.position(|stated| key(&stated.statement) == place);
             let index = index.ok_or_else(|| none("the log has no statement there".to_owned()))?;
-            let found = follow.said[index].statement.place.generation;
+            let found = follow.statements[index].statement.place.generation;
             match asked.code.map(|code| code.place.generation) {
                 Some(wanted) if wanted != found => {
                     let text =
@@ -122,18 +122,18 @@ fn call_view(entry: &ExplainedEntry) -> CallView {
 
 /// The statements of one denial: from the first to the one that ends it.
 fn closure(follow: &PairFollow, index: usize) -> std::ops::Range<usize> {
-    let ends_after = |said: &PairStatement, at: Timestamp| {
-        denial_of(&said.statement).is_some_and(|denial| at < denial.end)
+    let ends_after = |stated: &PairStatement, at: Timestamp| {
+        denial_of(&stated.statement).is_some_and(|denial| at < denial.end)
     };
     let mut first = index;
     while let Some(before) = first.checked_sub(1)
-        && ends_after(&follow.said[before], follow.said[first].since)
+        && ends_after(&follow.statements[before], follow.statements[first].since)
     {
         first = before;
     }
     let mut last = index;
-    while let Some(next) = follow.said.get(last + 1)
-        && ends_after(&follow.said[last], next.since)
+    while let Some(next) = follow.statements.get(last + 1)
+        && ends_after(&follow.statements[last], next.since)
     {
         last += 1;
     }
@@ -148,29 +148,29 @@ fn denied(
     denial: Denial,
 ) -> Result<(), ExplainError> {
     let partition = explanation.partition;
-    let said = &follow.said[index];
-    let place = said.statement.place;
+    let stated = &follow.statements[index];
+    let place = stated.statement.place;
     let recorded = recorded(source, partition, |a| a.statement.place == place)?;
     let span = closure(follow, index);
-    let since = follow.said[span.start].since;
-    let until = ended(&follow.said[span.end - 1]);
+    let since = follow.statements[span.start].since;
+    let until = ended(&follow.statements[span.end - 1]);
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
     explanation.code = Some(Code { partition, place }.to_string());
-    explanation.denial = Some(denial_view(said, &denial, recorded.map(|(at, _)| at)));
+    explanation.denial = Some(denial_view(stated, &denial, recorded.map(|(at, _)| at)));
     explanation.statements = follow
-        .said
+        .statements
         .range(span)
-        .map(|said| statement_view(partition, said))
+        .map(|stated| statement_view(partition, stated))
         .collect();
     explanation.version = version_view(follow.replay.book(), denial.version, explanation);
-    explanation.window = counts::window(follow, said, &denial);
-    explanation.tiers = counts::tiers(follow, said);
-    explanation.constraints = said.constraints.clone();
+    explanation.window = counts::window(follow, stated, &denial);
+    explanation.tiers = counts::tiers(follow, stated);
+    explanation.constraints = stated.constraints.clone();
     explanation.excess = counts::excess(follow, since, until);
     explanation.refused = counts::refused(follow, since, until);
-    explanation.picture = counts::picture(follow, said, explanation, until);
-    sentences::tell(explanation, said, &denial, until);
+    explanation.picture = counts::picture(follow, stated, explanation, until);
+    sentences::write(explanation, stated, &denial, until);
     Ok(())
 }
 
@@ -204,7 +204,7 @@ pub(super) fn end_us(end: Timestamp) -> Option<u64> {
     (end < Timestamp::MAX).then_some(end.as_micros())
 }
 
-fn denial_view(said: &PairStatement, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
+fn denial_view(stated: &PairStatement, denial: &Denial, recorded: Option<Timestamp>) -> DenialView {
     DenialView {
         cause: denial.cause.to_string(),
         tier: match denial.cause {
@@ -213,22 +213,22 @@ fn denial_view(said: &PairStatement, denial: &Denial, recorded: Option<Timestamp
         },
         limit: denial.limit,
         window_us: denial.window.as_micros(),
-        since_us: said.since.as_micros(),
-        appended_us: said.appended.as_micros(),
+        since_us: stated.since.as_micros(),
+        appended_us: stated.appended.as_micros(),
         recorded_us: recorded.map(Timestamp::as_micros),
         until_us: end_us(denial.end),
     }
 }
 
-fn statement_view(partition: u32, said: &PairStatement) -> StatementView {
-    let place: Place = said.statement.place;
-    let (says, until, cause) = match said.statement.says {
+fn statement_view(partition: u32, stated: &PairStatement) -> StatementView {
+    let place: Place = stated.statement.place;
+    let (says, until, cause) = match stated.statement.says {
         Says::Denied(denial) => ("denied", end_us(denial.end), Some(denial.cause.to_string())),
         Says::Open => ("open", None, None),
     };
     StatementView {
         code: Code { partition, place }.to_string(),
-        at_us: said.since.as_micros(),
+        at_us: stated.since.as_micros(),
         until_us: until,
         says,
         cause,

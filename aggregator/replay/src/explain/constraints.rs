@@ -57,7 +57,7 @@ fn over(class: &RateClass, count: &Count) -> String {
 }
 
 /// One constraint in words.
-pub(super) fn told(of: &ConstraintView) -> String {
+pub(super) fn constraint_text(of: &ConstraintView) -> String {
     let ConstraintView { limit, counted, .. } = of;
     let name = match &of.over {
         Some(over) => format!("{} ({over})", of.name),
@@ -74,7 +74,11 @@ pub(super) fn told(of: &ConstraintView) -> String {
 
 /// The constraints without room, in words; `otherwise` if the state shows none.
 pub(super) fn closed_by(all: &[ConstraintView], otherwise: &str) -> String {
-    let full: Vec<String> = all.iter().filter(|of| of.full).map(told).collect();
+    let full: Vec<String> = all
+        .iter()
+        .filter(|of| of.full)
+        .map(constraint_text)
+        .collect();
     match full.is_empty() {
         true => otherwise.to_owned(),
         false => full.join("; "),

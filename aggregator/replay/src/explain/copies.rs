@@ -93,16 +93,16 @@ pub(super) fn explain(
         reason: "room",
         ..Explanation::default()
     };
-    let Some((said, denial)) = found else {
+    let Some((stated, denial)) = found else {
         reading.not_denied(&mut explanation);
         return Ok(explanation);
     };
-    let scope = said.statement.scope.clone();
+    let scope = stated.statement.scope.clone();
     explanation.holders = reading
         .copies()
         .map_or_else(Vec::new, |of| holders(of, &scope));
     let lifted = reading.lift_of(&scope)?;
-    reading.denied(&mut explanation, &said, &denial, lifted.as_ref())?;
+    reading.denied(&mut explanation, &stated, &denial, lifted.as_ref())?;
     Ok(explanation)
 }
 
@@ -119,23 +119,23 @@ impl CopiesReading<'_> {
                 break;
             }
             let found = self.apply(&delivered)?;
-            if let Some(said) = found {
-                let denial = denial_of(&said.statement);
+            if let Some(stated) = found {
+                let denial = denial_of(&stated.statement);
                 let none = || self.nothing_there();
-                return denial.map(|denial| Some((said, denial))).ok_or_else(none);
+                return denial.map(|denial| Some((stated, denial))).ok_or_else(none);
             }
         }
         if let FollowUntil::Place(_) = self.asked.until {
             return Err(self.nothing_there());
         }
         let in_force = self.scopes().into_iter().find_map(|scope| {
-            let said = self.last.get(&name_of(&scope))?;
-            let denial = denial_of(&said.statement)?;
+            let stated = self.last.get(&name_of(&scope))?;
+            let denial = denial_of(&stated.statement)?;
             let now = match self.asked.until {
                 FollowUntil::Instant(at) => at,
                 FollowUntil::Place(_) | FollowUntil::End => self.now,
             };
-            (now < denial.end).then(|| (said.clone(), denial))
+            (now < denial.end).then(|| (stated.clone(), denial))
         });
         Ok(in_force)
     }
@@ -171,8 +171,8 @@ impl CopiesReading<'_> {
         let name = name_of(scope);
         loop {
             let open = self.last.get(&name);
-            if let Some(said) = open.filter(|said| denial_of(&said.statement).is_none()) {
-                return Ok(Some(said.clone()));
+            if let Some(stated) = open.filter(|stated| denial_of(&stated.statement).is_none()) {
+                return Ok(Some(stated.clone()));
             }
             let Some(delivered) = self.next()? else {
                 return Ok(None);
@@ -220,21 +220,21 @@ impl CopiesReading<'_> {
             if *ruled.resource != *self.asked.resource {
                 continue;
             }
-            let said = ScopeStatement {
+            let stated = ScopeStatement {
                 statement: ruled.statement.clone(),
                 appended: delivered.appended,
             };
-            let is_asked = |place| key(&said.statement) == place;
+            let is_asked = |place| key(&stated.statement) == place;
             if matches!(self.asked.until, FollowUntil::Place(place) if is_asked(place)) {
                 // One operation may fill several scopes: report the narrowest.
-                found.get_or_insert_with(|| said.clone());
+                found.get_or_insert_with(|| stated.clone());
             }
-            self.last.insert(name_of(&said.statement.scope), said);
+            self.last.insert(name_of(&stated.statement.scope), stated);
         }
-        if let Some(said) = &found
+        if let Some(stated) = &found
             && let Ok(Record::Holds(batch)) = Record::decode(&delivered.bytes)
         {
-            self.cause = cause_of(&batch, said.statement.place.entry);
+            self.cause = cause_of(&batch, stated.statement.place.entry);
         }
         Ok(found)
     }
@@ -242,18 +242,18 @@ impl CopiesReading<'_> {
     fn denied(
         &self,
         explanation: &mut Explanation,
-        said: &ScopeStatement,
+        stated: &ScopeStatement,
         denial: &Denial,
         lifted: Option<&ScopeStatement>,
     ) -> Result<(), ExplainError> {
         let partition = explanation.partition;
-        let place = said.statement.place;
+        let place = stated.statement.place;
         let recorded = recorded(self.source, partition, |a| a.statement.place == place)?;
         // A ban has an end of its own; a full scope has none.
         let until = lifted.map_or(Timestamp::MAX, |lifted| lifted.appended);
         let until = until.min(denial.end);
         let until_us = (until < Timestamp::MAX).then(|| until.as_micros());
-        if let Scope::Pair(domain) = &said.statement.scope {
+        if let Scope::Pair(domain) = &stated.statement.scope {
             explanation.domain = Some(domain.to_string());
         }
         explanation.denied = true;
@@ -264,8 +264,8 @@ impl CopiesReading<'_> {
             tier: None,
             limit: denial.limit,
             window_us: 0,
-            since_us: said.appended.as_micros(),
-            appended_us: said.appended.as_micros(),
+            since_us: stated.appended.as_micros(),
+            appended_us: stated.appended.as_micros(),
             recorded_us: recorded.map(|(at, _)| at.as_micros()),
             until_us,
         });
@@ -280,13 +280,13 @@ impl CopiesReading<'_> {
             says,
             cause: denial_of(&of.statement).map(|denial| denial.cause.to_string()),
         };
-        explanation.statements = vec![view(said, "denied")];
+        explanation.statements = vec![view(stated, "denied")];
         explanation
             .statements
             .extend(lifted.map(|of| view(of, "open")));
         let book = self.begun.replay.book();
         explanation.version = version_view(book, denial.version, explanation);
-        explanation.sentences = self.sentences_of(explanation, (said, denial), lifted, until);
+        explanation.sentences = self.sentences_of(explanation, (stated, denial), lifted, until);
         Ok(())
     }
 
@@ -294,12 +294,12 @@ impl CopiesReading<'_> {
     fn sentences_of(
         &self,
         explanation: &Explanation,
-        (said, denial): (&ScopeStatement, &Denial),
+        (stated, denial): (&ScopeStatement, &Denial),
         lifted: Option<&ScopeStatement>,
         until: Timestamp,
     ) -> Vec<String> {
-        let words = words_of(&said.statement.scope, &self.asked.resource);
-        let since = Utc(said.appended);
+        let words = words_of(&stated.statement.scope, &self.asked.resource);
+        let since = Utc(stated.appended);
         let how = match denial.cause {
             Cause::Banned => {
                 let by = banned(explanation.version.as_ref());
@@ -320,7 +320,7 @@ impl CopiesReading<'_> {
         sentences.extend(cause.map(|cause| {
             format!(
                 "it became so by {cause} ({})",
-                place_text(key(&said.statement))
+                place_text(key(&stated.statement))
             )
         }));
         sentences.push(held_by(&explanation.holders, "then"));

@@ -24,21 +24,21 @@ const STEPS: u64 = 12;
 /// up.
 pub(super) fn window(
     follow: &PairFollow,
-    said: &PairStatement,
+    stated: &PairStatement,
     denial: &Denial,
 ) -> Option<WindowView> {
     let tier = match denial.cause {
         Cause::Tier(tier) => Some(usize::from(tier).checked_sub(1)?),
         Cause::Hard | Cause::Window(_) => None,
         Cause::Quota(index) => {
-            let quota = said.class.quotas.get(usize::from(index))?;
-            let begins = period(quota.unit, &quota.zone, said.since).begins;
-            return newest(follow, said, denial.cause, begins);
+            let quota = stated.class.quotas.get(usize::from(index))?;
+            let begins = period(quota.unit, &quota.zone, stated.since).begins;
+            return newest(follow, stated, denial.cause, begins);
         }
-        Cause::Bucket => return newest(follow, said, denial.cause, Timestamp::ZERO),
+        Cause::Bucket => return newest(follow, stated, denial.cause, Timestamp::ZERO),
         _ => return None,
     };
-    let place = key(&said.statement);
+    let place = key(&stated.statement);
     let counted = follow.entries.iter().filter_map(|entry| {
         let EntryFate::Ruled {
             granted,
@@ -54,7 +54,7 @@ pub(super) fn window(
             // All hits that were let through count, including excess.
             None => granted + excess,
         };
-        let inside = said.since <= entry.at.saturating_add(denial.window);
+        let inside = stated.since <= entry.at.saturating_add(denial.window);
         (0 < hits && inside && entry.place <= place).then_some((&*entry.agent, entry.at, hits))
     });
     Some(window_of(counted.collect()))
@@ -64,13 +64,13 @@ pub(super) fn window(
 /// count whole, so the result may have fewer hits than were needed.
 fn newest(
     follow: &PairFollow,
-    said: &PairStatement,
+    stated: &PairStatement,
     cause: Cause,
     since: Timestamp,
 ) -> Option<WindowView> {
-    let lane = fill::lane_of(&said.class, cause)?;
-    let mut missing = said.constraints.get(lane)?.counted;
-    let place = key(&said.statement);
+    let lane = fill::lane_of(&stated.class, cause)?;
+    let mut missing = stated.constraints.get(lane)?.counted;
+    let place = key(&stated.statement);
     let mut hits = Vec::new();
     for entry in follow.entries.iter().rev() {
         let EntryFate::Ruled {
@@ -146,9 +146,9 @@ fn by_agent<'a>(
     agents
 }
 
-pub(super) fn tiers(follow: &PairFollow, said: &PairStatement) -> Vec<TierView> {
-    let place = key(&said.statement);
-    let tiers = said.class.tiers().iter().zip(&said.tiers).enumerate();
+pub(super) fn tiers(follow: &PairFollow, stated: &PairStatement) -> Vec<TierView> {
+    let place = key(&stated.statement);
+    let tiers = stated.class.tiers().iter().zip(&stated.tiers).enumerate();
     tiers
         .map(|(index, (tier, now))| {
             let burst = follow.bursts.iter().rev().find(|burst| {
@@ -214,17 +214,17 @@ pub(super) fn refused(follow: &PairFollow, since: Timestamp, until: Timestamp) -
 /// Draws tiers and other constraints from what led to the denial to its end, or to the end of what was read.
 pub(super) fn picture(
     follow: &PairFollow,
-    said: &PairStatement,
+    stated: &PairStatement,
     explanation: &Explanation,
     until: Timestamp,
 ) -> Option<String> {
-    let led = said.tiers.iter().filter_map(|tier| tier.entered);
+    let led = stated.tiers.iter().filter_map(|tier| tier.entered);
     let window = explanation.window.as_ref().map(|window| window.from_us);
     let from = led
         .chain(window.filter(|from| 0 < *from).map(Timestamp::from_micros))
         .min()
-        .unwrap_or(said.since);
-    let of = said.class.tiers().len();
+        .unwrap_or(stated.since);
+    let of = stated.class.tiers().len();
     let seen = follow.entries.iter();
     let seen = seen.filter(|entry| from <= entry.at && entry.at <= until);
     let mut steps: Vec<Step> = seen.filter_map(|entry| step_of(entry, of)).collect();
@@ -233,7 +233,7 @@ pub(super) fn picture(
         return None;
     }
     let entries = (1..=of).map(|tier| {
-        let lasts = said.class.tiers()[tier - 1];
+        let lasts = stated.class.tiers()[tier - 1];
         let of_tier = follow.bursts.iter().filter(|burst| burst.tier == tier);
         let over = |at: Timestamp| {
             at.saturating_add(lasts.active)
@@ -247,7 +247,7 @@ pub(super) fn picture(
     let played = Played {
         resource: explanation.resource.clone(),
         domain: explanation.domain.clone().unwrap_or_default(),
-        class: said.class.clone(),
+        class: stated.class.clone(),
         origin: steps.first().map_or(from, |step| step.at),
         beyond: "excess",
         steps,

@@ -54,7 +54,7 @@ pub(super) fn explain(
     let partition = partition_of_everybody(source, &asked.resource);
     let mut begun = begin(source, partition, keys, asked)?;
     let mut cursor = source.open(Stream::Hits, partition, begun.next)?;
-    let (mut totals, mut said) = (VecDeque::new(), Vec::new());
+    let (mut totals, mut stated) = (VecDeque::new(), Vec::new());
     let mut now = Timestamp::ZERO;
     'reading: loop {
         let records = match cursor.read()? {
@@ -70,7 +70,7 @@ pub(super) fn explain(
             ReadStep::End => break,
         };
         for delivered in &records {
-            if is_over(asked.until, &said, delivered.appended) {
+            if is_over(asked.until, &stated, delivered.appended) {
                 break 'reading;
             }
             // Hits of domains do not affect the global limit directly.
@@ -98,7 +98,7 @@ pub(super) fn explain(
             }
             for ruled in &begun.replay.rulings().statements {
                 if *ruled.resource == *asked.resource && ruled.statement.scope == Scope::Resource {
-                    said.push(SourceStatement {
+                    stated.push(SourceStatement {
                         statement: ruled.statement.clone(),
                         since: now,
                         appended: delivered.appended,
@@ -107,17 +107,17 @@ pub(super) fn explain(
             }
         }
     }
-    answer(source, asked, partition, (&totals, &said), &begun.replay)
+    answer(source, asked, partition, (&totals, &stated), &begun.replay)
 }
 
-fn is_over(until: FollowUntil, said: &[SourceStatement], appended: Timestamp) -> bool {
+fn is_over(until: FollowUntil, stated: &[SourceStatement], appended: Timestamp) -> bool {
     match until {
         FollowUntil::End => false,
         FollowUntil::Instant(at) => at.saturating_add(TOO_OLD) < appended,
-        FollowUntil::Place(place) => said
+        FollowUntil::Place(place) => stated
             .iter()
-            .find(|said| key(&said.statement) == place)
-            .is_some_and(|said| said.appended.saturating_add(LATE) < appended),
+            .find(|stated| key(&stated.statement) == place)
+            .is_some_and(|stated| stated.appended.saturating_add(LATE) < appended),
     }
 }
 
@@ -125,13 +125,15 @@ fn answer(
     source: &dyn Source,
     asked: &AskedPair,
     partition: u32,
-    (totals, said): (&VecDeque<CountedTotal>, &[SourceStatement]),
+    (totals, stated): (&VecDeque<CountedTotal>, &[SourceStatement]),
     replay: &crate::replay::Replay,
 ) -> Result<Explanation, ExplainError> {
     let found = match asked.until {
-        FollowUntil::End => said.iter().rposition(|s| denial_of(&s.statement).is_some()),
-        FollowUntil::Instant(at) => said.iter().rposition(|s| s.since <= at),
-        FollowUntil::Place(place) => said.iter().position(|s| key(&s.statement) == place),
+        FollowUntil::End => stated
+            .iter()
+            .rposition(|s| denial_of(&s.statement).is_some()),
+        FollowUntil::Instant(at) => stated.iter().rposition(|s| s.since <= at),
+        FollowUntil::Place(place) => stated.iter().position(|s| key(&s.statement) == place),
     };
     let mut explanation = Explanation {
         schema: "tollgate.explain/1",
@@ -145,7 +147,7 @@ fn answer(
         reason: "room",
         ..Explanation::default()
     };
-    let denial = found.and_then(|index| denial_of(&said[index].statement).map(|d| (index, d)));
+    let denial = found.and_then(|index| denial_of(&stated[index].statement).map(|d| (index, d)));
     let over = |end| matches!(asked.until, FollowUntil::Instant(at) if end <= at);
     let Some((index, denial)) = denial.filter(|(_, denial)| !over(denial.end)) else {
         if let (FollowUntil::Place(_), Some(code)) = (asked.until, asked.code) {
@@ -159,8 +161,8 @@ fn answer(
         explanation.sentences.push(text);
         return Ok(explanation);
     };
-    let said = &said[index];
-    let place = said.statement.place;
+    let stated = &stated[index];
+    let place = stated.statement.place;
     let recorded = recorded(source, partition, |a| a.statement.place == place)?;
     explanation.denied = true;
     explanation.reason = reason_of(denial.cause);
@@ -170,28 +172,28 @@ fn answer(
         tier: None,
         limit: denial.limit,
         window_us: denial.window.as_micros(),
-        since_us: said.since.as_micros(),
-        appended_us: said.appended.as_micros(),
+        since_us: stated.since.as_micros(),
+        appended_us: stated.appended.as_micros(),
         recorded_us: recorded.map(|(at, _)| at.as_micros()),
         until_us: end_us(denial.end),
     });
     explanation.statements = vec![StatementView {
         code: Code { partition, place }.to_string(),
-        at_us: said.since.as_micros(),
+        at_us: stated.since.as_micros(),
         until_us: end_us(denial.end),
         says: "denied",
         cause: Some(denial.cause.to_string()),
     }];
     explanation.version = version_view(replay.book(), denial.version, &explanation);
-    let hits = hits_of(source, totals, said, denial.window)?;
-    tell_window(&mut explanation, said, &denial, &hits);
+    let hits = hits_of(source, totals, stated, denial.window)?;
+    write_window(&mut explanation, stated, &denial, &hits);
     Ok(explanation)
 }
 
 /// Reports which hits filled the window, and the denial in words.
-fn tell_window(
+fn write_window(
     explanation: &mut Explanation,
-    said: &SourceStatement,
+    stated: &SourceStatement,
     denial: &Denial,
     hits: &[(String, Timestamp, u64)],
 ) {
@@ -205,7 +207,7 @@ fn tell_window(
         format!(
             "the use of {} by all domains was denied from {} until {}: the global limit was reached ({} in {}), by limits version {}",
             explanation.resource,
-            Utc(said.since),
+            Utc(stated.since),
             Utc(denial.end),
             denial.limit,
             print_span(denial.window),
@@ -224,18 +226,18 @@ fn tell_window(
 fn hits_of(
     source: &dyn Source,
     totals: &VecDeque<CountedTotal>,
-    said: &SourceStatement,
+    stated: &SourceStatement,
     window: Span,
 ) -> Result<Vec<(String, Timestamp, u64)>, ExplainError> {
     let (mut hits, mut looked_up) = (Vec::new(), 0);
     for total in totals
         .iter()
-        .filter(|t| t.place <= said.statement.place.offset)
+        .filter(|t| t.place <= stated.statement.place.offset)
     {
         let inside = total
             .granted
             .iter()
-            .filter(|(at, _)| said.since <= at.saturating_add(window));
+            .filter(|(at, _)| stated.since <= at.saturating_add(window));
         let inside: Vec<_> = inside.collect();
         if inside.is_empty() {
             continue;

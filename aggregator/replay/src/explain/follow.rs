@@ -64,7 +64,7 @@ pub struct PairFollow {
     /// Tiers that were entered.
     pub bursts: VecDeque<Burst>,
     /// The statements about the pair.
-    pub said: VecDeque<PairStatement>,
+    pub statements: VecDeque<PairStatement>,
     /// Calls that agents refused.
     pub refused: VecDeque<RefusedCalls>,
     /// The append time of the last record that was read.
@@ -104,7 +104,7 @@ impl PairFollow {
             version,
             entries: VecDeque::new(),
             bursts: VecDeque::new(),
-            said: VecDeque::new(),
+            statements: VecDeque::new(),
             refused: VecDeque::new(),
             read_upto: Timestamp::ZERO,
             writer: Writer::new(),
@@ -147,9 +147,12 @@ impl PairFollow {
         let (begun, from) = match until {
             FollowUntil::End => return false,
             FollowUntil::Place(place) => {
-                let said = self.said.iter().find(|said| key(&said.statement) == place);
+                let stated = self
+                    .statements
+                    .iter()
+                    .find(|stated| key(&stated.statement) == place);
                 let reached = place.0 < self.next;
-                let since = said.map_or(self.read_upto, |said| said.appended);
+                let since = stated.map_or(self.read_upto, |stated| stated.appended);
                 (reached, since)
             }
             FollowUntil::Instant(at) => (at < self.read_upto, at),
@@ -169,7 +172,7 @@ impl PairFollow {
 
     /// The end of the denial in force at an instant or stated since, as stated last.
     fn in_force_after(&self, at: Timestamp) -> Option<Timestamp> {
-        let last = self.said.back()?;
+        let last = self.statements.back()?;
         match last.statement.says {
             Says::Denied(denial) if at < denial.end => Some(denial.end),
             _ => None,
@@ -342,22 +345,22 @@ impl PairFollow {
             .rulings()
             .statements
             .iter()
-            .filter(|said| {
-                *said.resource == *self.resource
-                    && matches!(&said.statement.scope,
+            .filter(|stated| {
+                *stated.resource == *self.resource
+                    && matches!(&stated.statement.scope,
                         tollgate_shared::wire::statement::Scope::Pair(domain) if *domain == self.domain)
             })
-            .map(|said| said.statement.clone())
+            .map(|stated| stated.statement.clone())
             .collect();
         for mut statement in statements {
-            let mut said = self.standing();
+            let mut stated = self.standing();
             if let Some((number, then)) = stood.get(statement.place.entry as usize) {
                 statement.place.entry = *number;
-                said = then.clone().unwrap_or(said);
+                stated = then.clone().unwrap_or(stated);
             }
-            said.statement = statement;
-            said.appended = delivered.appended;
-            push(&mut self.said, OTHERS_MAX, said);
+            stated.statement = statement;
+            stated.appended = delivered.appended;
+            push(&mut self.statements, OTHERS_MAX, stated);
         }
     }
 

@@ -247,19 +247,19 @@ fn pair_of(source: &dyn Source, code: Code) -> Result<AskedPair, ExplainError> {
             }
             // An aggregator states bans behind the last operation of the batch whose sender they
             // deny.
-            let said = announced_at(source, code)?;
-            let said = said.ok_or_else(|| none("the batch there has no such operation"))?;
-            Ok(asked(&said.resource, None))
+            let stated = announced_at(source, code)?;
+            let stated = stated.ok_or_else(|| none("the batch there has no such operation"))?;
+            Ok(asked(&stated.resource, None))
         }
         // New limits and generations state denials again; only the statement names the pair.
         _ => {
-            let said = announced_at(source, code)?;
-            let said = said.ok_or_else(|| none("nothing was announced for it"))?;
-            let domain = match &said.statement.scope {
+            let stated = announced_at(source, code)?;
+            let stated = stated.ok_or_else(|| none("nothing was announced for it"))?;
+            let domain = match &stated.statement.scope {
                 Scope::Pair(domain) => Some(&**domain),
                 Scope::Resource | Scope::Group(_) => None,
             };
-            Ok(asked(&said.resource, domain))
+            Ok(asked(&stated.resource, domain))
         }
     }
 }

@@ -27,8 +27,12 @@ pub(super) fn let_through(explanation: &mut Explanation, follow: &PairFollow, at
     let Some(call) = nearest(follow, at).filter(|call| call.stamp == at && !refused) else {
         return;
     };
-    let said = follow.said.iter().rev().find(|said| said.since <= call.at);
-    if said.is_some_and(|said| key(&said.statement) == call.place) {
+    let stated = follow
+        .statements
+        .iter()
+        .rev()
+        .find(|stated| stated.since <= call.at);
+    if stated.is_some_and(|stated| key(&stated.statement) == call.place) {
         // This hit filled the limit, and is let through correctly.
         let text =
             "the call at that instant is the one that filled the window: the next is stopped";
@@ -180,7 +184,11 @@ fn used(follow: &PairFollow, at: Timestamp) -> String {
     });
     // For other constraints only their state at the end of what was read is known.
     let others = follow.constraints();
-    let all: Vec<String> = others.iter().map(constraints::told).chain(tiers).collect();
+    let all: Vec<String> = others
+        .iter()
+        .map(constraints::constraint_text)
+        .chain(tiers)
+        .collect();
     match all.is_empty() {
         true => String::new(),
         false => format!(" ({})", all.join("; ")),

@@ -11,9 +11,9 @@ use super::view::{Explanation, Tally, TierView, VersionView, WindowView};
 use crate::range::Utc;
 
 /// States the findings in words.
-pub(super) fn tell(
+pub(super) fn write(
     explanation: &mut Explanation,
-    said: &PairStatement,
+    stated: &PairStatement,
     denial: &Denial,
     until: Timestamp,
 ) {
@@ -39,7 +39,7 @@ pub(super) fn tell(
     };
     all.push(format!(
         "{who} was denied from {} until {}: {closed}, by limits version {}",
-        Utc(said.since),
+        Utc(stated.since),
         Utc(denial.end),
         denial.version
     ));

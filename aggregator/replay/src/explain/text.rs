@@ -107,7 +107,7 @@ impl Explanation {
             writeln!(f, "\nconstraints at that moment")?;
         }
         for of in &self.constraints {
-            writeln!(f, "  {}", constraints::told(of))?;
+            writeln!(f, "  {}", constraints::constraint_text(of))?;
         }
         if !self.tiers.is_empty() {
             writeln!(f, "\ntiers at that moment")?;
@@ -146,16 +146,16 @@ impl Explanation {
         if 1 < self.statements.len() {
             writeln!(f, "\nstated one after the other")?;
         }
-        for said in self.statements.iter().filter(|_| 1 < self.statements.len()) {
-            let end = said
+        for stated in self.statements.iter().filter(|_| 1 < self.statements.len()) {
+            let end = stated
                 .until_us
                 .map_or_else(String::new, |us| format!(" until {}", at(us)));
             writeln!(
                 f,
                 "{:>24}  {} at {}{end}",
-                said.code,
-                said.says,
-                at(said.at_us)
+                stated.code,
+                stated.says,
+                at(stated.at_us)
             )?;
         }
         if let Some(call) = &self.call {

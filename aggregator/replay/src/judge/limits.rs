@@ -169,7 +169,7 @@ pub fn act_to_model(
         domain: String::new(),
         here: Vec::new(),
     };
-    let said =
+    let statements =
         match act {
             Act::Reset { resource, domain } => pair(resource, domain)
                 .map(|(resource, domain)| ModelAct::Reset { resource, domain }),
@@ -209,5 +209,5 @@ pub fn act_to_model(
             | Act::Set(_)
             | Act::SetMany(_) => None,
         };
-    said.unwrap_or_else(nobody)
+    statements.unwrap_or_else(nobody)
 }

@@ -172,18 +172,18 @@ pub fn feed<'a>(
                 ..Fed::default()
             }
         }
-        Record::Pointer(pointer) => {
+        Record::Pointer(activation) => {
             let known = model.version().map_or(Bound::Unbounded, Bound::Excluded);
             let is_known = model
                 .version()
-                .is_some_and(|version| pointer.version <= version);
+                .is_some_and(|version| activation.version <= version);
             let mut fed = Fed::default();
             if is_known {
                 return fed;
             }
             let new = versions
                 .all
-                .range((known, Bound::Included(pointer.version)));
+                .range((known, Bound::Included(activation.version)));
             // One after the other: the engine states what each version changes.
             for (version, brought) in new {
                 let input = match brought {
@@ -367,8 +367,8 @@ impl ModelCheck {
         };
         let of = |domain: Option<&str>| {
             let scope = ScopeName::new(resource, domain);
-            let said = model.statements(&scope).iter();
-            match said.take_while(|one| one.place <= place).last() {
+            let statements = model.statements(&scope).iter();
+            match statements.take_while(|one| one.place <= place).last() {
                 None => "nothing said".to_owned(),
                 Some(one) => match &one.denied {
                     None => "open".to_owned(),

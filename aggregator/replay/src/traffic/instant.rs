@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_without_a_year_is_of_the_newest_that_is_not_ahead_of_its_file() {
+    fn a_date_without_a_year_is_the_newest_before_its_file() {
         let changed = parse("2026-01-02T00:00:00Z", TimeUnit::Auto).expect("a date");
         for (text, expected) in [
             ("Dec 31 23:59:59", "2025-12-31T23:59:59Z"),

@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_rows_wherever_lines_end_and_are_called_by_the_line_they_begin_in() {
+    fn objects_are_rows_named_by_their_first_line() {
         let text = "[\n{\"a\": \"}{\\\"\"},\n  {\n\"b\": {}\n}\n,{\"c\":1} {\"d\":2}]\n{\"cut\":";
         let mut lines = Lines::new(text.as_bytes());
         lines.split_by(Split::Objects);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_one_unreadable_row_and_takes_no_more_memory() {
+    fn an_endless_line_is_one_unreadable_row_in_bounded_memory() {
         let text = [
             b"one\n".to_vec(),
             vec![b'x'; 1 << 20],

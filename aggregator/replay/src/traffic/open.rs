@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_twice_is_unpacked_twice_and_what_is_no_text_is_named() {
+    fn files_packed_twice_are_unpacked_and_binaries_named() {
         let twice = {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
             encoder.write_all(&gzip("one\n")).expect("packed");

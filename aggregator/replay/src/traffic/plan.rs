@@ -45,7 +45,7 @@ pub(super) enum Plan {
 }
 
 /// A report's description of a format.
-fn told_of(read: &LineReading, wanted: &Wanted) -> FileReading {
+fn reading_of(read: &LineReading, wanted: &Wanted) -> FileReading {
     let changed = wanted.instants.changed.map(Timestamp::as_micros);
     FileReading {
         form: read.name.clone(),
@@ -134,7 +134,7 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
             Some(Err(fault)) => Plan::Misfit(format!("#Fields: {fault}")),
             Some(Ok(read)) => Plan::Parser(
                 Parser::Columns(None),
-                told_of(&read, wanted),
+                reading_of(&read, wanted),
                 Before::default(),
             ),
             None => Plan::Misfit("no line #Fields: among the first".to_owned()),
@@ -148,10 +148,10 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
     };
     match read {
         Ok(read) => {
-            let told = told_of(&read, wanted);
+            let reading = reading_of(&read, wanted);
             Plan::Parser(
                 Parser::Text(Box::new(read), LastDate::default()),
-                told,
+                reading,
                 Before::default(),
             )
         }
@@ -161,7 +161,7 @@ fn plan_text<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, wanted: &Wanted)
 
 fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
     let client = wanted.client.as_deref();
-    let told = |csv: &Csv| FileReading {
+    let reading = |csv: &Csv| FileReading {
         form: FileKind::Csv.name().to_owned(),
         client: csv.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
@@ -184,11 +184,11 @@ fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
                     junk: number,
                     heading: true,
                 };
-                let mut told = told(&csv);
+                let mut reading = reading(&csv);
                 if !csv.has_client() {
-                    told.lacks_client = Some(lacks_client(&csv.heading(line)));
+                    reading.lacks_client = Some(lacks_client(&csv.heading(line)));
                 }
-                return Some(Plan::Parser(Parser::Csv(Box::new(csv)), told, before));
+                return Some(Plan::Parser(Parser::Csv(Box::new(csv)), reading, before));
             }
             First::Lacks(what) => return Some(Plan::Misfit(what)),
             First::Row(csv) if 0 < number && csv.is_as_wide(first, line) => {
@@ -199,9 +199,9 @@ fn plan_csv(head: &[u8], wanted: &Wanted) -> Option<Plan> {
             }
             // Without a heading all lines are rows.
             First::Row(csv) => {
-                let told = told(&csv);
+                let reading = reading(&csv);
                 let parser = Parser::Csv(Box::new(csv));
-                return Some(Plan::Parser(parser, told, Before::default()));
+                return Some(Plan::Parser(parser, reading, Before::default()));
             }
             First::Neither => {}
         }
@@ -248,7 +248,7 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
         Ok(json) => json,
         Err(fault) => return Plan::Misfit(fault),
     };
-    let told = FileReading {
+    let reading = FileReading {
         form: FileKind::JsonLines.name().to_owned(),
         client: json.client().map(str::to_owned),
         guessed: wanted.kind.is_none(),
@@ -261,8 +261,8 @@ fn plan_json(head: &[u8], wanted: &Wanted) -> Plan {
     };
     let parser = Parser::Json(Box::new(json));
     match in_lines || objects.is_empty() {
-        true => Plan::Parser(parser, told, Before::default()),
-        false => Plan::Objects(parser, told, split),
+        true => Plan::Parser(parser, reading, Before::default()),
+        false => Plan::Objects(parser, reading, split),
     }
 }
 

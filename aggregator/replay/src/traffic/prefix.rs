@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_lines_are_told_from_addresses_of_ipv6() {
+    fn line_numbers_are_distinguished_from_ipv6_addresses() {
         let row = "2001:db8::7 - - [20/Nov/2025:10:00:00 +0000] \"GET /\"";
         let numbered: Vec<String> = [3, 4, 9, 12].map(|line| format!("{line}:{row}")).into();
         let lines: Vec<&str> = numbered.iter().map(String::as_str).collect();

@@ -86,7 +86,7 @@ pub struct Rows<R> {
     clients: Clients,
     client: Option<String>,
     instants: Instants,
-    told: FileReading,
+    reading: FileReading,
     /// Lines to skip before the rows: remarks and a heading, and unreadable lines before it.
     before: Before,
 }
@@ -130,16 +130,16 @@ impl<R: BufRead> Rows<R> {
         if is_of_mac {
             lines.end_by(b'\r');
         }
-        let (parser, told, before) = match plan {
-            Plan::Parser(parser, told, before) => {
+        let (parser, reading, before) = match plan {
+            Plan::Parser(parser, reading, before) => {
                 if let Parser::Csv(_) = parser {
                     lines.split_by(Split::Quoted);
                 }
-                (parser, told, before)
+                (parser, reading, before)
             }
-            Plan::Objects(parser, told, split) => {
+            Plan::Objects(parser, reading, split) => {
                 lines.split_by(split);
-                (parser, told, Before::default())
+                (parser, reading, Before::default())
             }
             Plan::Misfit(what) => return Ok(OpenedRows::Misfit(what)),
             Plan::NoColumns => {
@@ -157,7 +157,7 @@ impl<R: BufRead> Rows<R> {
             clients: wanted.clients.of_file(),
             client: wanted.client.clone(),
             instants: wanted.instants.clone(),
-            told,
+            reading,
             before,
         }))
     }
@@ -172,19 +172,19 @@ impl<R: BufRead> Rows<R> {
     }
 
     /// How it is read.
-    pub fn told(&self) -> &FileReading {
-        &self.told
+    pub fn reading(&self) -> &FileReading {
+        &self.reading
     }
 
     /// How it was read, with the final counts.
-    pub fn told_in_the_end(&self) -> FileReading {
+    pub fn final_reading(&self) -> FileReading {
         let clients = match &self.parser {
             Parser::Json(json) => json.clients(),
             Parser::Text(..) | Parser::Columns(..) | Parser::Csv(_) => &self.clients,
         };
         FileReading {
             disbelieved: clients.disbelieved(),
-            ..self.told.clone()
+            ..self.reading.clone()
         }
     }
 
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_remarks_blanks_and_numbers_are_read_as_they_are_meant() {
+    fn separators_comments_and_numbers_are_read_leniently() {
         let expected = ["1000000 api acme 3 0", "2000000 api 7 1 0"];
         for text in [
             "t;resource;domain;copies\n1;api;acme;3.0\n2;api;7;\n",
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_the_w3c_names_its_columns_and_may_name_them_anew() {
+    fn a_w3c_log_may_rename_its_columns() {
         let (kind, rows, refused) = read(
             "#Software: IIS\n#Fields: date time cs-method c-ip\n2016-02-20 05:00:45 GET 203.0.113.7\n#Fields: c-ip date time\n::1 2016-02-20 05:00:46\nx\n",
         );
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn how_clients_are_told_holds_for_names_of_ours_where_it_is_stated() {
+    fn a_stated_client_also_holds_for_our_own_fields() {
         let prefixes = tollgate_shared::networks::AddressPrefixes { v4: 24, v6: 64 };
         let stated = Wanted {
             clients: Clients::new(None, Some(prefixes)),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn a_row_that_does_not_fit_is_reported() {
         let misfit = |text: &str, wanted: &Wanted| match Rows::open(text.as_bytes(), wanted) {
             Ok(OpenedRows::Misfit(what)) => what,
             _ => panic!("it fits: {text}"),

@@ -28,7 +28,7 @@ pub enum FaultKind {
     /// The text is not TOML.
     Syntax {
         /// The parser's message.
-        said: String,
+        why: String,
     },
     /// There is no such option.
     Unknown {
@@ -60,7 +60,7 @@ impl fmt::Display for OptionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin)?;
         match &self.kind {
-            FaultKind::Syntax { said } => f.write_str(said),
+            FaultKind::Syntax { why } => f.write_str(why),
             FaultKind::Unknown { similar: None } => write!(f, "{}: unknown option", self.path),
             FaultKind::Unknown {
                 similar: Some(similar),

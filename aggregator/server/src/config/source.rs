@@ -154,8 +154,8 @@ impl ConfigSource {
         match text.parse::<toml::Table>() {
             Ok(tree) => source.tree = tree,
             Err(error) => {
-                let said = error.to_string().trim_end().to_owned();
-                source.fault(file.to_owned(), "", FaultKind::Syntax { said });
+                let why = error.to_string().trim_end().to_owned();
+                source.fault(file.to_owned(), "", FaultKind::Syntax { why });
             }
         }
         source.refuse_unknown();

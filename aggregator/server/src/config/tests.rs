@@ -32,7 +32,7 @@ fn the_shipped_file_has_every_option() {
 }
 
 #[test]
-fn names_of_this_host_are_listened_at_and_an_ipv6_address_is_advertised_in_brackets() {
+fn an_ipv6_address_is_advertised_in_brackets() {
     let text = "[listen]\nhttp = \"localhost:7400\"\nagents = \"[::1]:7401\"\nadvertise = \"::1\"";
     let listen = read(text).expect("addresses").listen;
     assert!(listen.http.ip().is_loopback() && listen.http.port() == 7400);
@@ -82,7 +82,7 @@ fn a_misspelt_option_of_a_section_is_recognised() {
 }
 
 #[test]
-fn what_is_not_toml_is_said_with_its_line() {
+fn a_toml_fault_is_reported_with_its_line() {
     let faults = faults("name = \"a\"\nlisten = [");
     assert_eq!(faults.len(), 1);
     assert!(faults[0].contains("line 2"), "{faults:?}");

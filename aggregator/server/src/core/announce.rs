@@ -25,20 +25,20 @@ use tollgate_shared::wire::{MESSAGE_BYTES_MAX, Writer};
 
 use super::event::Effect;
 use super::live::{At, Live, end_of};
-use super::ready::{ReadyPartitions, evidence};
+use super::ready::{ReadyPartitions, watermarks};
 
 /// The key of topic names where the fleet has no key.
 pub const TOPIC_KEY_UNPROTECTED: [u8; 16] = [0; 16];
 
 /// Statements in one frame or one part of a snapshot. With names of the greatest length a statement
 /// takes 400 bytes, so that this many stay below 900 kB and leave room for the rest.
-pub const TOLD_MAX: usize = 2_000;
+pub const STATEMENTS_MAX: usize = 2_000;
 
-const _: () = assert!(TOLD_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
+const _: () = assert!(STATEMENTS_MAX * 400 + 100_000 <= MESSAGE_BYTES_MAX);
 
 /// Statements about a resource that are published at once. A larger turn is published in steps: what is in
 /// force when an aggregator starts would be more than a subscriber's queue takes.
-const STEP_TOLD: usize = 5 * TOLD_MAX;
+const STEP_STATEMENTS: usize = 5 * STATEMENTS_MAX;
 
 /// The least time between two steps: at most 4 MB each, mostly a tenth of it.
 const STEP_EVERY: Span = Span::from_millis(25);
@@ -117,15 +117,15 @@ impl Announcer {
     /// Takes a statement of a ready partition, and publishes it at the end of the turn.
     pub fn announce(&mut self, partition: u32, resource: &Arc<str>, statement: Statement) {
         let takes_back = self.live.take(partition, resource, &statement);
-        let untold = Untold {
+        let unannounced = Untold {
             partition,
             statement,
             takes_back,
         };
         match self.pending.get_mut(resource) {
-            Some(pending) => pending.push(untold),
+            Some(pending) => pending.push(unannounced),
             None => {
-                self.pending.insert(Arc::clone(resource), vec![untold]);
+                self.pending.insert(Arc::clone(resource), vec![unannounced]);
             }
         }
     }
@@ -147,10 +147,10 @@ impl Announcer {
         self.forgotten.insert(partition);
         self.live.forget(partition);
         for pending in self.pending.values_mut() {
-            pending.retain(|untold| untold.partition != partition);
+            pending.retain(|unannounced| unannounced.partition != partition);
         }
         self.rest.retain(|_, rest| {
-            rest.retain(|untold| untold.partition != partition);
+            rest.retain(|unannounced| unannounced.partition != partition);
             !rest.is_empty()
         });
     }
@@ -169,10 +169,10 @@ impl Announcer {
     ) {
         for (resource, statements) in std::mem::take(&mut self.pending) {
             let statements = newest(statements);
-            if STEP_TOLD < statements.len() {
+            if STEP_STATEMENTS < statements.len() {
                 self.rest.entry(resource).or_default().extend(statements);
             } else {
-                self.publish_told(&resource, statements, clock, ready, effects);
+                self.publish_statements(&resource, statements, clock, ready, effects);
             }
         }
         if self.next_step <= clock {
@@ -186,16 +186,16 @@ impl Announcer {
             return;
         };
         let rest = entry.get_mut();
-        let some = rest.drain(..rest.len().min(STEP_TOLD)).collect();
+        let some = rest.drain(..rest.len().min(STEP_STATEMENTS)).collect();
         let resource = Arc::clone(entry.key());
         if entry.get().is_empty() {
             entry.remove();
         }
-        self.publish_told(&resource, some, clock, ready, effects);
+        self.publish_statements(&resource, some, clock, ready, effects);
         self.next_step = clock.saturating_add(STEP_EVERY);
     }
 
-    fn publish_told(
+    fn publish_statements(
         &mut self,
         resource: &Arc<str>,
         statements: Vec<Untold>,
@@ -206,22 +206,22 @@ impl Announcer {
         let more = self.rest.contains_key(resource);
         let mut rest = statements
             .into_iter()
-            .filter_map(|untold| {
-                let told = told(untold.partition, untold.statement, ready)?;
+            .filter_map(|unannounced| {
+                let stated = notice_of(unannounced.partition, unannounced.statement, ready)?;
                 // A statement that is over is published only where it ends an earlier one that agents may have
                 // received.
-                (untold.takes_back || !is_over(&told)).then_some(told)
+                (unannounced.takes_back || !is_over(&stated)).then_some(stated)
             })
             .peekable();
         while rest.peek().is_some() {
-            let told = rest.by_ref().take(TOLD_MAX).collect();
+            let stated = rest.by_ref().take(STATEMENTS_MAX).collect();
             // Watermarks come with the last frame: until then, statements below them are outstanding.
             let evidence = if rest.peek().is_none() && !more {
-                evidence(ready)
+                watermarks(ready)
             } else {
                 Vec::new()
             };
-            self.publish(Some(resource), clock, evidence, told, effects);
+            self.publish(Some(resource), clock, evidence, stated, effects);
         }
     }
 
@@ -235,12 +235,12 @@ impl Announcer {
         for (partition, ready) in ready {
             self.live.expire(*partition, ready.log_now);
         }
-        self.publish(None, clock, evidence(ready), Vec::new(), effects);
+        self.publish(None, clock, watermarks(ready), Vec::new(), effects);
         let resources: Vec<Arc<str>> = self.live.resources().cloned().collect();
         for resource in resources {
             let evidence = match self.rest.contains_key(&resource) {
                 true => Vec::new(),
-                false => evidence(ready),
+                false => watermarks(ready),
             };
             self.publish(Some(&resource), clock, evidence, Vec::new(), effects);
         }
@@ -251,7 +251,7 @@ impl Announcer {
         resource: Option<&str>,
         clock: Span,
         evidence: Vec<Watermark>,
-        told: Vec<StatementNotice>,
+        stated: Vec<StatementNotice>,
         effects: &mut Vec<Effect>,
     ) {
         let (topic, sequence) = match resource {
@@ -273,7 +273,7 @@ impl Announcer {
             sent: clock,
             resource: resource.unwrap_or_default().into(),
             evidence,
-            told,
+            told: stated,
         };
         frame.encode(&mut self.writer);
         self.frames += 1;
@@ -288,7 +288,7 @@ impl Announcer {
         let last = |resource: &str| self.sequences.get(resource).copied().unwrap_or(0);
         Point {
             instance: self.instance,
-            evidence: evidence(ready),
+            evidence: watermarks(ready),
             control_sequence: self.control_sequence,
             sequences: resources.iter().map(|one| last(one)).collect(),
         }
@@ -309,9 +309,9 @@ impl Announcer {
             .by_ref()
             .take(max)
             .inspect(|(at, _)| last = Some(*at))
-            .filter_map(|(at, statement)| told(at.partition, statement.clone(), ready))
+            .filter_map(|(at, statement)| notice_of(at.partition, statement.clone(), ready))
             // A statement that is over is not in force, and agents take what is not listed for open.
-            .filter(|told| !is_over(told))
+            .filter(|stated| !is_over(stated))
             .collect();
         let more = statements.next().is_some();
         (slice, last.filter(|_| more).cloned())
@@ -324,20 +324,20 @@ fn newest(statements: Vec<Untold>) -> Vec<Untold> {
         return statements;
     }
     let mut last: HashMap<(u32, &Scope), (usize, bool)> = HashMap::new();
-    for (index, untold) in statements.iter().enumerate() {
-        let scope = (untold.partition, &untold.statement.scope);
+    for (index, unannounced) in statements.iter().enumerate() {
+        let scope = (unannounced.partition, &unannounced.statement.scope);
         let (newest, takes_back) = last.entry(scope).or_default();
         *newest = index;
-        *takes_back |= untold.takes_back;
+        *takes_back |= unannounced.takes_back;
     }
     let mut kept: Vec<(usize, bool)> = last.into_values().collect();
     kept.sort_unstable();
     let mut kept = kept.into_iter().peekable();
-    let newest = |(index, untold): (usize, Untold)| {
+    let newest = |(index, unannounced): (usize, Untold)| {
         let (_, takes_back) = kept.next_if(|(kept, _)| *kept == index)?;
         Some(Untold {
             takes_back,
-            ..untold
+            ..unannounced
         })
     };
     statements
@@ -348,13 +348,17 @@ fn newest(statements: Vec<Untold>) -> Vec<Untold> {
 }
 
 /// Whether a statement has ended. A lift, which has no end, never has.
-fn is_over(told: &StatementNotice) -> bool {
-    told.remaining == Span::ZERO && end_of(&told.statement).is_some()
+fn is_over(stated: &StatementNotice) -> bool {
+    stated.remaining == Span::ZERO && end_of(&stated.statement).is_some()
 }
 
 /// A statement with its remaining time, zero if it is over; `None` if the partition is not ready, since then its log
 /// time is unknown.
-fn told(partition: u32, statement: Statement, ready: &ReadyPartitions) -> Option<StatementNotice> {
+fn notice_of(
+    partition: u32,
+    statement: Statement,
+    ready: &ReadyPartitions,
+) -> Option<StatementNotice> {
     let log_now = ready.get(&partition)?.log_now;
     let remaining = match end_of(&statement) {
         None => Span::ZERO,
@@ -431,12 +435,12 @@ mod tests {
             Effect::Publish { frame, .. } => Frame::decode(frame).expect("a frame"),
             other => panic!("{other:?}"),
         });
-        let told = frames.flat_map(|frame| frame.told).collect();
-        (told, announcer.slice("r", None, 9, &ready).0)
+        let stated = frames.flat_map(|frame| frame.told).collect();
+        (stated, announcer.slice("r", None, 9, &ready).0)
     }
 
     #[test]
-    fn what_is_over_is_told_where_it_takes_back_what_was_told_before() {
+    fn ended_denials_are_announced_only_to_correct_earlier_ones() {
         let long = statement(1, denied(160));
         let lift = statement(2, Says::Open);
         let over = statement(3, denied(60));
@@ -446,26 +450,26 @@ mod tests {
             statement: statement.clone(),
         };
         // An agent that received the long denial learns of the lift from the statement after it in the same turn.
-        let (told, in_force) = told_of(&[vec![&long], vec![&lift, &over]]);
-        assert_eq!(told, [with(60, &long), with(0, &over)]);
+        let (stated, in_force) = told_of(&[vec![&long], vec![&lift, &over]]);
+        assert_eq!(stated, [with(60, &long), with(0, &over)]);
         assert_eq!(in_force, []);
-        let (told, _) = told_of(&[vec![&long], vec![&over]]);
-        assert_eq!(told, [with(60, &long), with(0, &over)]);
+        let (stated, _) = told_of(&[vec![&long], vec![&over]]);
+        assert_eq!(stated, [with(60, &long), with(0, &over)]);
         // No agent received what was in force before.
         assert_eq!(told_of(&[vec![&over]]), (Vec::new(), Vec::new()));
         assert_eq!(told_of(&[vec![&lift, &over]]), (Vec::new(), Vec::new()));
-        let (told, in_force) = told_of(&[vec![&long]]);
+        let (stated, in_force) = told_of(&[vec![&long]]);
         assert_eq!(
-            (told, in_force),
+            (stated, in_force),
             (vec![with(60, &long)], vec![with(60, &long)])
         );
     }
 
     #[test]
-    fn who_forgets_what_was_in_force_leaves_a_sequence_out_before_it_goes_on() {
+    fn forgetting_denials_in_force_skips_a_sequence() {
         let ready = ready();
         let mut announcer = Announcer::new(1, TOPIC_KEY_UNPROTECTED);
-        let heard = |announcer: &mut Announcer| {
+        let published = |announcer: &mut Announcer| {
             let mut effects = Vec::new();
             announcer.publish_pending(Span::ZERO, &ready, &mut effects);
             let of = |effect: &Effect| match effect {
@@ -479,14 +483,14 @@ mod tests {
         };
         let r: Arc<str> = "r".into();
         announcer.announce(0, &r, statement(1, denied(900)));
-        assert_eq!(heard(&mut announcer), [("r".to_owned(), 1)]);
+        assert_eq!(published(&mut announcer), [("r".to_owned(), 1)]);
         announcer.forget(0);
         announcer.begin(0, [(Arc::clone(&r), statement(2, denied(900)))]);
         announcer.announce(0, &"other".into(), statement(3, denied(900)));
         // No agent has received anything of the topic `other`.
         let of_both = [("other".to_owned(), 1), ("r".to_owned(), 3)];
-        assert_eq!(heard(&mut announcer), of_both);
+        assert_eq!(published(&mut announcer), of_both);
         announcer.announce(0, &r, statement(4, denied(950)));
-        assert_eq!(heard(&mut announcer), [("r".to_owned(), 4)]);
+        assert_eq!(published(&mut announcer), [("r".to_owned(), 4)]);
     }
 }

@@ -24,7 +24,7 @@ use super::partition::{Partition, Stage};
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
-use super::testimonies::StateDigests;
+use super::state_digests::StateDigests;
 use super::usage::Usage;
 
 /// The result of restoring a partition.
@@ -214,7 +214,7 @@ impl Partition {
         self.recordings = Recordings::default();
         self.totals.forget();
         self.snapshots = Snapshots::default();
-        self.testimonies = StateDigests::default();
+        self.state_digests = StateDigests::default();
         self.usage = Usage::default();
         self.candidates = Candidates::default();
         step.push(PartitionEffect::Forget);

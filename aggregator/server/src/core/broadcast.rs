@@ -14,7 +14,7 @@ use tollgate_shared::wire::statement::Statement;
 use super::announce::{Announcer, TOPIC_KEY_UNPROTECTED};
 use super::environment::Environment;
 use super::event::Now;
-use super::limits_desk::LimitsDesk;
+use super::limits_state::LimitsState;
 use super::notices::Notices;
 use super::partition::Partition;
 use super::ready::ReadyPartitions;
@@ -53,7 +53,7 @@ impl Broadcast {
         now: Now,
         partitions: &mut [Partition],
         ready: &ReadyPartitions,
-        limits: &LimitsDesk,
+        limits: &LimitsState,
         env: &mut Environment,
     ) {
         self.publish_pending(now, ready, env);

@@ -56,15 +56,15 @@ pub struct RuledBeside {
 
 impl Candidates {
     /// Counts a record's rulings; the log took the record at `appended`.
-    pub fn note(&mut self, appended: Timestamp, limits: &Arc<Limits>, said: RuledBeside) {
-        for ResourceCounts { resource, counts } in said.counts {
+    pub fn note(&mut self, appended: Timestamp, limits: &Arc<Limits>, ruled: RuledBeside) {
+        for ResourceCounts { resource, counts } in ruled.counts {
             let Some(compared) = self.of(&resource, limits, appended) else {
                 continue;
             };
             compared.span.1 = compared.span.1.max(appended);
             add(&mut compared.counts, &counts);
         }
-        for closed in said.closed {
+        for closed in ruled.closed {
             if let Some(compared) = self.compared.get_mut(&*closed.resource) {
                 compared.closed.push_front(closed);
                 compared.closed.truncate(SHOWN_MAX);
@@ -78,7 +78,7 @@ impl Candidates {
         limits: &Arc<Limits>,
         appended: Timestamp,
     ) -> Option<&mut Compared> {
-        let anew = || Compared {
+        let empty = || Compared {
             limits: Arc::clone(limits),
             span: (appended, appended),
             counts: Counts::default(),
@@ -88,14 +88,14 @@ impl Candidates {
             if RESOURCES_MAX <= self.compared.len() {
                 return None;
             }
-            self.compared.insert(resource.into(), anew());
+            self.compared.insert(resource.into(), empty());
         }
         let compared = self.compared.get_mut(resource)?;
         if !Arc::ptr_eq(&compared.limits, limits) {
             let same = is_same(compared.limits.rate(resource), limits.rate(resource));
             compared.limits = Arc::clone(limits);
             if !same {
-                *compared = anew();
+                *compared = empty();
             }
         }
         Some(compared)
@@ -118,8 +118,8 @@ impl Candidates {
 
 impl Ever {
     /// Counts a record's rulings.
-    pub fn note(&mut self, said: &RuledBeside) {
-        for ResourceCounts { resource, counts } in &said.counts {
+    pub fn note(&mut self, ruled: &RuledBeside) {
+        for ResourceCounts { resource, counts } in &ruled.counts {
             self.add_to(resource, &counts.candidate);
         }
     }
@@ -231,7 +231,7 @@ mod tests {
         Arc::new(Limits::parse(&text).expect("good limits"))
     }
 
-    fn said(granted: u64, newly: u64) -> RuledBeside {
+    fn ruled(granted: u64, newly: u64) -> RuledBeside {
         let candidate = CandidateCounts {
             newly,
             ..CandidateCounts::default()
@@ -267,11 +267,11 @@ mod tests {
             view.collect::<Vec<_>>()
         };
         assert_eq!(seen(&candidates, &one), []);
-        candidates.note(at, &one, said(5, 1));
-        candidates.note(at, &same, said(5, 1));
+        candidates.note(at, &one, ruled(5, 1));
+        candidates.note(at, &same, ruled(5, 1));
         assert_eq!(seen(&candidates, &one), [(10, 2)]);
         assert_eq!(seen(&candidates, &other), []);
-        candidates.note(at, &other, said(5, 1));
+        candidates.note(at, &other, ruled(5, 1));
         assert_eq!(seen(&candidates, &other), [(5, 1)]);
         assert_eq!(seen(&candidates, &limits("")), []);
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_named_while_its_stamps_are_moved_and_no_more_than_so_many_are() {
+    fn agents_with_wrong_clocks_are_named_up_to_a_bound() {
         let mut clocks = Clocks::default();
         clocks.note(Span::from_secs(1), &moved("web-7", -400_000));
         assert_eq!(shown(&clocks, 1), Some(-400_000));

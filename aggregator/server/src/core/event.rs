@@ -205,7 +205,7 @@ pub enum Effect {
         upto: u64,
     },
     /// Keep a refused record as a dead letter, for inspection.
-    Aside(Aside),
+    Aside(DeadLetter),
     /// Nothing can be ruled: the limits file is bad, and the log has no limits version.
     GiveUp {
         /// All faults, a line each.
@@ -217,7 +217,7 @@ pub enum Effect {
 
 /// A dead letter: a record that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aside {
+pub struct DeadLetter {
     /// The stream.
     pub stream: Stream,
     /// The partition.
@@ -230,7 +230,7 @@ pub struct Aside {
     pub bytes: bytes::Bytes,
 }
 
-impl Aside {
+impl DeadLetter {
     /// The dead letter of a delivered record.
     pub(super) fn of(stream: Stream, partition: u32, delivered: &Delivered, why: String) -> Self {
         Self {

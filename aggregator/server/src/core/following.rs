@@ -24,7 +24,7 @@ const LOOK_AGAIN_AFTER: Span = Span::from_secs(5);
 
 /// How long to wait for such a snapshot: the ruling aggregator of the other group may be waiting likewise, or be
 /// stopped.
-const HEADLESS_MAX: Span = Span::from_secs(60);
+const TRUNCATED_MAX: Span = Span::from_secs(60);
 
 /// A mark by which a record is recognised: a hash of its bytes and of the instant at which the log took it.
 pub fn mark_of(delivered: &Delivered) -> u128 {
@@ -233,7 +233,7 @@ impl Partition {
             return false;
         }
         let clock = step.clock();
-        let until = clock.saturating_add(HEADLESS_MAX);
+        let until = clock.saturating_add(TRUNCATED_MAX);
         if *self.recovery.wait_until.get_or_insert(until) <= clock {
             return false;
         }
@@ -244,7 +244,7 @@ impl Partition {
             first,
             "the log's beginning was removed and no snapshot is usable; another group rules the partition: waiting for a snapshot of that group"
         );
-        self.stage = Stage::Headless {
+        self.stage = Stage::Truncated {
             first,
             again: clock.saturating_add(LOOK_AGAIN_AFTER),
         };
@@ -255,7 +255,7 @@ impl Partition {
     /// Looks for snapshots again where the partition waits for one. If no other group rules the partition any more,
     /// or no snapshot came in time, it is ruled from the records that exist.
     pub(super) fn look_again(&mut self, step: &mut PartitionStep<'_>) {
-        if matches!(self.stage, Stage::Headless { again, .. } if again <= step.clock()) {
+        if matches!(self.stage, Stage::Truncated { again, .. } if again <= step.clock()) {
             self.restore_again(step);
         }
     }

@@ -15,7 +15,7 @@ use super::partition::{Partition, Stage};
 use super::totals::TotalsKey;
 
 /// Logs that a partition has met a forged total, and how many before it were not logged.
-pub(super) fn say(partition: u32, key: &TotalsKey, offset: u64, unsaid: u64) {
+pub(super) fn log_forged(partition: u32, key: &TotalsKey, offset: u64, unsaid: u64) {
     tracing::warn!(
         partition,
         resource = ?key.resource,

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_log_before_says_nothing() {
+    fn an_answer_about_the_previous_log_is_ignored() {
         let mut identities = sent(1);
         identities.forget(AT);
         identities.want(AT);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_taken_is_not_wanted_again_unless_it_is_late_and_forgotten() {
+    fn a_known_identity_is_asked_again_only_when_forgotten() {
         let mut identities = sent(1);
         identities.answered(AT, Ticket(1), true, MOMENT);
         identities.want(AT);

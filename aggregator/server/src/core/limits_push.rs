@@ -56,7 +56,7 @@ mod tests {
     use tollgate_limits::versions::{Entered, LimitsBook, Void};
 
     #[test]
-    fn the_longest_document_is_one_record_and_who_expected_another_is_told() {
+    fn the_longest_document_fits_and_a_wrong_version_conflicts() {
         let head = "version = 1\nrules = 2\n";
         let text = format!("{head}#{}", "x".repeat(DOCUMENT_BYTES_MAX - head.len() - 1));
         let pushed = Pushed {

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_leaves_and_what_was_stated_anew_stays() {
+    fn ended_denials_are_removed_and_restated_ones_stay() {
         let mut live = Live::default();
         live.take(0, &r(), &denied("a", 1, 10));
         live.take(0, &r(), &denied("b", 2, 10));

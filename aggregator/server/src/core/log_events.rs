@@ -4,15 +4,15 @@ use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 
 use super::Core;
 use super::environment::Purpose;
-use super::event::{Aside, Effect, Now};
+use super::event::{DeadLetter, Effect, Now};
 use super::partition::event::PartitionEvent;
 use super::partition::{Partition, Stage};
 use super::together::partition_of;
 
 impl Core {
-    pub(super) fn log_says(&mut self, now: Now, event: LogEvent) {
+    pub(super) fn handle_log(&mut self, now: Now, event: LogEvent) {
         if let Some((partition, event)) = self.for_partition(&event) {
-            return self.hears(now, partition, event);
+            return self.handle_partition(now, partition, event);
         }
         match event {
             LogEvent::Delivered {
@@ -103,7 +103,7 @@ impl Core {
             );
         }
         if stream == Stream::Limits && next < wanted {
-            self.limits.made_anew(&mut self.env);
+            self.limits.on_recreated_limits(&mut self.env);
         }
     }
 
@@ -156,8 +156,8 @@ impl Core {
                 }
                 Err(error) => {
                     self.env.out.tally.counters.undecodable += 1;
-                    let aside = Aside::of(Stream::Limits, 0, record, error.to_string());
-                    self.env.effects.push(Effect::Aside(aside));
+                    let letter = DeadLetter::of(Stream::Limits, 0, record, error.to_string());
+                    self.env.effects.push(Effect::Aside(letter));
                 }
             }
         }
@@ -197,12 +197,12 @@ impl Core {
     /// Resumes partitions that waited for a limits version that is known by now: first those that are to be restored.
     fn limits_are_read(&mut self, now: Now) {
         if self.following_hits {
-            self.all_hear(now, |partition| {
+            self.handle_all(now, |partition| {
                 let is_restored = matches!(partition.stage, Stage::Restoring { .. });
                 is_restored.then_some(PartitionEvent::LimitsRead)
             });
         }
-        self.all_hear(now, |partition| {
+        self.handle_all(now, |partition| {
             let waits = matches!(partition.stage, Stage::Waiting { .. });
             waits.then_some(PartitionEvent::LimitsRead)
         });

@@ -14,7 +14,7 @@ use tollgate_shared::time::Span;
 #[derive(Debug)]
 pub(super) struct CapWarnings {
     lines: LineInterval,
-    said: u64,
+    last_logged: u64,
 }
 
 impl CapWarnings {
@@ -22,18 +22,18 @@ impl CapWarnings {
     pub const fn new() -> Self {
         Self {
             lines: LineInterval::new(Span::from_secs(60)),
-            said: 0,
+            last_logged: 0,
         }
     }
 
     /// Takes the total until now; returns the increase since the last line, if a line is due.
     pub fn more(&mut self, clock: Span, hits: u64) -> Option<u64> {
-        if hits == self.said {
+        if hits == self.last_logged {
             return None;
         }
         self.lines.may(clock)?;
-        let more = hits.saturating_sub(self.said);
-        self.said = hits;
+        let more = hits.saturating_sub(self.last_logged);
+        self.last_logged = hits;
         Some(more)
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hits_at_the_cap_are_said_once_a_minute_while_there_are_more() {
+    fn hits_at_the_cap_are_logged_once_a_minute() {
         let mut at_cap = CapWarnings::new();
         assert_eq!(at_cap.more(Span::ZERO, 0), None);
         assert_eq!(at_cap.more(Span::from_secs(1), 10), Some(10));

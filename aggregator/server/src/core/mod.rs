@@ -4,8 +4,8 @@
 //! log, agents, HTTP, limits file, time ── Event ──> Core ── Effect ──> log, feed, link, HTTP
 //!
 //! Core    which part an event is for       partition   one machine each: rules, follows, restores, appends
-//!                                          limits_desk versions, the limits file, activations
-//!                                          broadcast   the feed        giving   snapshots for agents that ask
+//!                                          limits_state versions, the limits file, activations
+//!                                          broadcast   the feed        snapshot_responder   snapshots for agents that ask
 //!                                          queries     views for operators   amendments   acts of operators
 //!                                          identities  of the logs
 //! ```
@@ -28,7 +28,7 @@ pub mod recordings;
 pub mod resources;
 pub mod ruler;
 pub mod snapshots;
-pub mod testimonies;
+pub mod state_digests;
 pub mod together;
 pub mod totals;
 pub mod usage;
@@ -41,11 +41,10 @@ mod clocks;
 mod environment;
 mod following;
 mod forged;
-mod giving;
 pub mod hold_order;
 pub mod holds;
 mod identities;
-mod limits_desk;
+mod limits_state;
 mod log_events;
 mod log_lines;
 mod notices;
@@ -55,6 +54,7 @@ mod ready;
 mod record_keys;
 mod rule;
 mod settings;
+mod snapshot_responder;
 mod tally;
 mod turn;
 mod withheld;
@@ -81,9 +81,9 @@ use view::Query;
 pub struct Core {
     env: Environment,
     partitions: Vec<Partition>,
-    limits: limits_desk::LimitsDesk,
+    limits: limits_state::LimitsState,
     feed: broadcast::Broadcast,
-    givings: giving::SnapshotResponder,
+    givings: snapshot_responder::SnapshotResponder,
     proposals: amendments::Proposals,
     agent_appends: agents::AgentAppends,
     identities: identities::Identities,
@@ -116,9 +116,9 @@ impl Core {
         let env = Environment::new(settings);
         let mut core = Self {
             partitions,
-            limits: limits_desk::LimitsDesk::default(),
+            limits: limits_state::LimitsState::default(),
             feed: broadcast::Broadcast::new(env.instance),
-            givings: giving::SnapshotResponder::default(),
+            givings: snapshot_responder::SnapshotResponder::default(),
             proposals: amendments::Proposals::default(),
             agent_appends: agents::AgentAppends::default(),
             identities: identities::Identities::default(),
@@ -157,13 +157,13 @@ impl Core {
     /// Handles one event, and adds the effects that follow to `effects`, in order.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Log(event) => self.log_says(now, event),
+            Event::Log(event) => self.handle_log(now, event),
             Event::Agent { peer, request } => self.agent_asks(now, peer, request),
             Event::Room(peer, room) => self.room(peer, room),
             Event::Query { id, query } => self.asked(now, id, &query),
             Event::LimitsFile(file) => self.limits.file_read(now, file, &mut self.env),
             Event::SnapshotSaved { partition, saved } => {
-                self.hears(now, partition, PartitionEvent::SnapshotSaved { saved });
+                self.handle_partition(now, partition, PartitionEvent::SnapshotSaved { saved });
             }
             Event::Members(members) => self.membership.members = members,
             Event::RuledToo(partitions) => self.membership.ruled_too = partitions,
@@ -175,7 +175,7 @@ impl Core {
                 restored,
             } => {
                 let event = PartitionEvent::Restored { attempt, restored };
-                self.hears(now, partition, event);
+                self.handle_partition(now, partition, event);
             }
             Event::Turn => self.turn(now),
         }
@@ -186,7 +186,7 @@ impl Core {
     fn hand_out(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let sorted = self.withheld.sort(&mut self.env.effects, &self.identities);
         for (partition, tick) in sorted {
-            self.hears(now, partition, PartitionEvent::NotSent(tick));
+            self.handle_partition(now, partition, PartitionEvent::NotSent(tick));
         }
         effects.append(&mut self.env.effects);
     }
@@ -218,7 +218,7 @@ impl Core {
     }
 
     /// Hands an event to its partition, and carries out what follows.
-    fn hears(&mut self, now: Now, index: u32, event: PartitionEvent<'_>) {
+    fn handle_partition(&mut self, now: Now, index: u32, event: PartitionEvent<'_>) {
         let (context, partitions, out) = self.at_hand();
         let Some(partition) = partitions.get_mut(index as usize) else {
             return;
@@ -247,10 +247,14 @@ impl Core {
     }
 
     /// Hands an event to every partition, in order.
-    fn all_hear<'e>(&mut self, now: Now, event: impl Fn(&Partition) -> Option<PartitionEvent<'e>>) {
+    fn handle_all<'e>(
+        &mut self,
+        now: Now,
+        event: impl Fn(&Partition) -> Option<PartitionEvent<'e>>,
+    ) {
         for index in 0..self.partitions.len() {
             if let Some(event) = self.partitions.get(index).and_then(&event) {
-                self.hears(now, index as u32, event);
+                self.handle_partition(now, index as u32, event);
             }
         }
     }
@@ -270,7 +274,7 @@ impl Core {
                 self.feed.announcer.announce(index, &resource, statement);
             }
             PartitionEffect::Forget => self.forget(now, index),
-            PartitionEffect::Tell(due) => self.feed.verdicts.tell(index, due),
+            PartitionEffect::Verdict(due) => self.feed.verdicts.queue(index, due),
             PartitionEffect::Corrected(correction) => self.clocks.note(now.clock, &correction),
             PartitionEffect::TotalRead { key, offset } => {
                 if forged::is_forged(&self.partitions, &key, offset) {
@@ -283,7 +287,7 @@ impl Core {
             PartitionEffect::TotalApplied { key, offset } => {
                 let resource = &*key.resource;
                 let event = PartitionEvent::TotalApplied { resource, offset };
-                self.hears(now, key.source, event);
+                self.handle_partition(now, key.source, event);
             }
             PartitionEffect::TotalRefused => {
                 self.totals_not_before = now.clock.saturating_add(RETRY_AFTER);
@@ -299,7 +303,7 @@ impl Core {
     /// Forgets the statements of a partition, and what it applied.
     fn forget(&mut self, now: Now, index: u32) {
         self.feed.announcer.forget(index);
-        self.all_hear(now, |_| Some(PartitionEvent::TargetForgotten(index)));
+        self.handle_all(now, |_| Some(PartitionEvent::TargetForgotten(index)));
     }
 
     fn state_identities(&mut self, clock: Span) {
@@ -314,7 +318,7 @@ impl Core {
         let (expected, limits_known) = (self.env.settings.partitions, self.following_hits);
         for &partition in partitions {
             if partition < expected {
-                self.hears(now, partition, PartitionEvent::Assigned { limits_known });
+                self.handle_partition(now, partition, PartitionEvent::Assigned { limits_known });
                 continue;
             }
             tracing::error!(
@@ -332,7 +336,7 @@ impl Core {
         self.feed.publish_pending(now, &ready, &mut self.env);
         for partition in partitions {
             self.membership.surplus.remove(partition);
-            self.hears(now, *partition, PartitionEvent::Revoked);
+            self.handle_partition(now, *partition, PartitionEvent::Revoked);
         }
     }
 
@@ -373,7 +377,7 @@ impl Core {
     fn turn(&mut self, now: Now) {
         self.identities.want_lost(now.clock, &self.partitions);
         self.state_identities(now.clock);
-        self.all_hear(now, |_| Some(PartitionEvent::LookAgain));
+        self.handle_all(now, |_| Some(PartitionEvent::LookAgain));
         self.rule_slices(now);
         self.agent_appends
             .turn(now, &self.partitions, &mut self.env);
@@ -384,11 +388,11 @@ impl Core {
         self.givings.give_part(now, feed, &self.limits, env);
         self.send_totals(now);
         self.proposals.turn(now, &self.partitions, &mut self.env);
-        self.all_hear(now, |_| Some(PartitionEvent::Retry));
+        self.handle_all(now, |_| Some(PartitionEvent::Retry));
         self.limits.turn(now, &mut self.env);
-        self.say_at_cap(now);
-        self.all_hear(now, |_| Some(PartitionEvent::Snapshot));
-        self.all_hear(now, |_| Some(PartitionEvent::Tick));
+        self.log_at_cap(now);
+        self.handle_all(now, |_| Some(PartitionEvent::Snapshot));
+        self.handle_all(now, |_| Some(PartitionEvent::Tick));
         // Later versions come into force while it rules; only the first one is waited for.
         self.started = self.started || self.limits.why_not_in_force(&self.partitions).is_none();
     }
@@ -397,12 +401,12 @@ impl Core {
     fn count_forged(&mut self, now: Now, partition: u32, key: &TotalsKey, offset: u64) {
         self.env.out.tally.counters.totals_forged += 1;
         if let Some(unsaid) = self.forged.may(now.clock) {
-            forged::say(partition, key, offset, unsaid);
+            forged::log_forged(partition, key, offset, unsaid);
         }
     }
 
     /// Logs that new pairs are not limited.
-    fn say_at_cap(&mut self, now: Now) {
+    fn log_at_cap(&mut self, now: Now) {
         let hits = self.env.out.tally.counters.pairs_at_cap;
         if let Some(more) = self.at_cap.more(now.clock, hits) {
             tracing::warn!(
@@ -429,7 +433,7 @@ impl Core {
         }
         let targets = self.partitions.iter().map(Partition::as_target);
         let targets: Vec<TotalsTarget> = targets.collect();
-        self.all_hear(now, |_| {
+        self.handle_all(now, |_| {
             Some(PartitionEvent::SendTotals { targets: &targets })
         });
     }

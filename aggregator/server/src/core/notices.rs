@@ -30,7 +30,7 @@ use tollgate_shared::wire::notice::{Notice, NoticeFrame};
 use super::announce::TOPIC_KEY_UNPROTECTED;
 use super::environment::Environment;
 use super::event::{Effect, Now};
-use super::limits_desk::LimitsDesk;
+use super::limits_state::LimitsState;
 use super::partition::Partition;
 use super::partition::event::PartitionStep;
 use super::ready::ReadyPartitions;
@@ -101,11 +101,11 @@ impl NearPairs {
     }
 
     /// Adds the notices that are due, by resource; `look` returns how near a pair is.
-    fn tell(
+    fn take_due(
         &mut self,
         (partition, clock, log_now): (u32, Span, Timestamp),
         look: impl Fn(&str, &str) -> Option<PairNear>,
-        told: &mut BTreeMap<Arc<str>, Vec<Notice>>,
+        due: &mut BTreeMap<Arc<str>, Vec<Notice>>,
     ) {
         if self.pairs.is_empty() || clock < self.next {
             return;
@@ -117,7 +117,7 @@ impl NearPairs {
             };
             let near = look(&resource, &domain);
             if let Some(notice) = near.and_then(|near| notice(partition, domain, &near, log_now)) {
-                told.entry(resource).or_default().push(notice);
+                due.entry(resource).or_default().push(notice);
             }
         }
     }
@@ -138,10 +138,10 @@ impl Notices {
         now: Now,
         partitions: &mut [Partition],
         ready: &ReadyPartitions,
-        limits: &LimitsDesk,
+        limits: &LimitsState,
         env: &mut Environment,
     ) {
-        let mut told: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
+        let mut due: BTreeMap<Arc<str>, Vec<Notice>> = BTreeMap::new();
         for partition in partitions {
             let Some(ready) = ready.get(&partition.index) else {
                 // A pair of a partition that is ruled elsewhere or again is published by the aggregator that rules
@@ -152,15 +152,17 @@ impl Notices {
             let at = (partition.index, now.clock, ready.log_now);
             let ruler = &partition.ruler;
             let look = |resource: &str, domain: &str| ruler.near_of(resource, domain);
-            partition.near.tell(at, look, &mut told);
+            partition.near.take_due(at, look, &mut due);
         }
         let tally = &mut env.out.tally;
-        for (resource, notices) in told {
+        for (resource, notices) in due {
             let count = notices.len() as u64;
             tally.counters.frames_of_notices += 1;
             tally.counters.notices += count;
             if let Some(latest) = limits.book.latest() {
-                tally.resources.told(&latest.limits, &resource, count);
+                tally
+                    .resources
+                    .note_notices(&latest.limits, &resource, count);
             }
             let effect = self.publish(env.instance, now.clock, &resource, notices);
             env.effects.push(effect);
@@ -246,7 +248,7 @@ mod tests {
 
     /// The notices of partition 0.
     #[derive(Default)]
-    struct Told {
+    struct NoticeBench {
         near: NearPairs,
         notices: Notices,
     }
@@ -264,7 +266,7 @@ mod tests {
     }
 
     /// A batch with one hit of each of these domains, all of which are near.
-    fn hit(told: &mut Told, domains: impl Iterator<Item = String>) -> u64 {
+    fn hit(bench: &mut NoticeBench, domains: impl Iterator<Item = String>) -> u64 {
         let domains: Vec<String> = domains.collect();
         let mut writer = Writer::new();
         let sender = Sender {
@@ -288,16 +290,16 @@ mod tests {
             panic!("a batch")
         };
         let all: Vec<u32> = (0..domains.len() as u32).collect();
-        told.near.take(&batch, &all)
+        bench.near.take(&batch, &all)
     }
 
-    fn publish(told: &mut Told, clock: Span, until: Timestamp) -> Vec<NoticeFrame> {
+    fn publish(bench: &mut NoticeBench, clock: Span, until: Timestamp) -> Vec<NoticeFrame> {
         let mut due = BTreeMap::new();
         let look = |_: &str, _: &str| Some(near(until));
-        told.near.tell((0, clock, NOW), look, &mut due);
+        bench.near.take_due((0, clock, NOW), look, &mut due);
         let mut frames = Vec::new();
         for (resource, notices) in due {
-            match told.notices.publish(3, clock, &resource, notices) {
+            match bench.notices.publish(3, clock, &resource, notices) {
                 Effect::Publish { frame, .. } => {
                     frames.push(NoticeFrame::decode(&frame).expect("a frame"));
                 }
@@ -308,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_told_once_in_20_ms_and_only_while_it_is_near() {
-        let mut notices = Told::default();
+    fn a_pair_gets_a_notice_every_20_ms_while_it_is_near() {
+        let mut notices = NoticeBench::default();
         let until = Timestamp::from_millis(1_090);
         let acme = || ["acme".to_owned()].into_iter();
         hit(&mut notices, acme());
@@ -318,12 +320,15 @@ mod tests {
         let [frame] = &frames[..] else {
             panic!("{frames:?}")
         };
-        let [told] = &frame.notices[..] else {
+        let [notice] = &frame.notices[..] else {
             panic!("{frame:?}")
         };
-        assert_eq!((&*told.domain, told.left, frame.sequence), ("acme", 7, 1));
         assert_eq!(
-            (told.more_in, told.near_for),
+            (&*notice.domain, notice.left, frame.sequence),
+            ("acme", 7, 1)
+        );
+        assert_eq!(
+            (notice.more_in, notice.near_for),
             (Span::from_millis(20), Span::from_millis(90))
         );
         hit(&mut notices, acme());
@@ -340,10 +345,10 @@ mod tests {
 
     #[test]
     fn ten_thousand_near_pairs_cost_bounded_bytes_and_none_starves() {
-        let mut notices = Told::default();
+        let mut notices = NoticeBench::default();
         let domain = |n: usize| format!("tenant-{n:05}");
         let (mut bytes, mut count, mut shed) = (0, 0, 0);
-        let mut told: BTreeMap<Box<str>, u64> = BTreeMap::new();
+        let mut by_domain: BTreeMap<Box<str>, u64> = BTreeMap::new();
         // 1,000 of the domains are hit every 5 ms, in an order of their own.
         for ms in 0..10_000_usize {
             if ms.is_multiple_of(5) {
@@ -360,19 +365,19 @@ mod tests {
                 bytes += writer.as_slice().len();
                 count += frame.notices.len();
                 for notice in frame.notices {
-                    *told.entry(notice.domain).or_default() += 1;
+                    *by_domain.entry(notice.domain).or_default() += 1;
                 }
             }
         }
         println!(
             "10,000 pairs near their limits, one partition: {count} notices, {bytes} bytes in 10 s, {} pairs told, \
              {shed} left out",
-            told.len()
+            by_domain.len()
         );
         assert_eq!(count, 20_000, "2,000 a second");
         assert!(bytes < 20_000 * 80, "{bytes}");
         assert!(0 < shed);
         // The pairs that wait are a selection of those that were hit, so that some return sooner than others.
-        assert!(9_000 < told.len(), "{}", told.len());
+        assert!(9_000 < by_domain.len(), "{}", by_domain.len());
     }
 }

@@ -18,7 +18,7 @@ use super::broadcast::Broadcast;
 use super::candidates::with_candidate;
 use super::clocks::Clocks;
 use super::event::Now;
-use super::limits_desk::LimitsDesk;
+use super::limits_state::LimitsState;
 use super::live::At;
 use super::partition::{Partition, Stage};
 use super::ready::{ReadyPartitions, ready_at};
@@ -56,7 +56,7 @@ impl FoundDenial<'_> {
 pub(super) struct Views<'a> {
     pub settings: &'a Settings,
     pub partitions: &'a [Partition],
-    pub limits: &'a LimitsDesk,
+    pub limits: &'a LimitsState,
     pub proposals: &'a Proposals,
     pub feed: &'a Broadcast,
     pub membership: &'a Membership,

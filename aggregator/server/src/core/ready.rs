@@ -26,6 +26,6 @@ pub(super) fn ready_at(partitions: &[Partition], clock: Span) -> ReadyPartitions
 }
 
 /// Their watermarks.
-pub(super) fn evidence(ready: &ReadyPartitions) -> Vec<Watermark> {
+pub(super) fn watermarks(ready: &ReadyPartitions) -> Vec<Watermark> {
     ready.values().map(|ready| ready.evidence).collect()
 }

@@ -67,7 +67,7 @@ impl Partition {
 }
 
 /// Logs at start how aggregators' records are tagged, once the limits are known.
-pub(super) fn say(book: &LimitsBook, env: &Environment) {
+pub(super) fn log_missing(book: &LimitsBook, env: &Environment) {
     let keys = &env.settings.keys;
     if keys.is_empty() {
         return;

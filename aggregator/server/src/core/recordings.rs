@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_appends_so_much_again_and_no_more_and_nothing_right_after_a_failure() {
+    fn a_turn_retries_a_bounded_amount_of_appends() {
         let mut recordings = Recordings::default();
         let mut number = 0;
         let mut next = || {

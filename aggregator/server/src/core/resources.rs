@@ -68,7 +68,7 @@ impl Resources {
     }
 
     /// Counts notices about pairs of a resource.
-    pub fn told(&mut self, limits: &Limits, resource: &str, pairs: u64) {
+    pub fn note_notices(&mut self, limits: &Limits, resource: &str, pairs: u64) {
         if let Some(name) = name_of(limits, resource) {
             self.of(name).near += pairs;
         }

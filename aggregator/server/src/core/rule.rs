@@ -22,7 +22,7 @@ use tollgate_shared::wire::statement::{Says, Statement};
 
 use tollgate_engine::engine::{AgentChange, AgentNews};
 
-use super::event::{Aside, Effect};
+use super::event::{DeadLetter, Effect};
 use super::partition::appends::AppendPurpose;
 use super::partition::event::{PartitionEffect, PartitionStep, TotalsTarget};
 use super::partition::{Partition, Stage};
@@ -58,15 +58,15 @@ impl Partition {
         let Some(record) = self.read(delivered, step) else {
             return;
         };
-        if let Record::Pointer(pointer) = &record
-            && !self.may_follow_pointer(delivered, pointer, step)
+        if let Record::Pointer(activation) = &record
+            && !self.may_activate(delivered, activation, step)
         {
             return;
         }
         // 1 apply.
         let log_time_before = self.ruler.log_time();
         let tells_near = self.announcing && self.position.current;
-        self.ruler.tell_near(tells_near);
+        self.ruler.note_near(tells_near);
         let mut ruled = self.ruler.apply(
             delivered.offset,
             delivered.appended,
@@ -84,8 +84,8 @@ impl Partition {
         step.counters().records += 1;
         self.see_own(delivered, &record, step);
         match &record {
-            Record::Tick(_) => self.testify(delivered.offset, log_time_before, step),
-            Record::Testimony(said) => self.hear(said, step),
+            Record::Tick(_) => self.append_digest(delivered.offset, log_time_before, step),
+            Record::Testimony(stated) => self.compare_digest(stated, step),
             Record::Hits(batch) => {
                 self.count_usage(delivered, batch);
                 self.note_batch(batch, step);
@@ -138,7 +138,7 @@ impl Partition {
                 error.to_string()
             }
         };
-        self.keep_aside(delivered, why, step);
+        self.keep_dead_letter(delivered, why, step);
         self.advance(delivered, step);
         None
     }
@@ -201,7 +201,7 @@ impl Partition {
         for due in ruled.verdicts {
             if self.announcing {
                 step.counters().verdicts += 1;
-                step.push(PartitionEffect::Tell(due));
+                step.push(PartitionEffect::Verdict(due));
             }
         }
         for news in &ruled.agents {
@@ -268,9 +268,11 @@ impl Partition {
                 self.ticks.came_back(tick.number, delivered.appended);
                 self.announce_if_ready(step);
             }
-            Record::Pointer(pointer) => {
+            Record::Pointer(activation) => {
                 let in_force = self.ruler.version();
-                let is_own = self.pointing.met(pointer.version, in_force, step.clock());
+                let is_own = self
+                    .pointing
+                    .met(activation.version, in_force, step.clock());
                 if is_own && in_force == step.context.limits.book.latest_number() {
                     step.push(PartitionEffect::UnderLatest);
                 }
@@ -297,8 +299,8 @@ impl Partition {
             {
                 self.ticks.slot.failed(step.clock());
             }
-            Record::Pointer(pointer)
-                if pointer.version == self.pointing.version && is_own(self.pointing.under) =>
+            Record::Pointer(activation)
+                if activation.version == self.pointing.version && is_own(self.pointing.under) =>
             {
                 self.pointing.slot.failed(step.clock());
             }
@@ -336,14 +338,14 @@ impl Partition {
         ));
     }
 
-    pub(super) fn keep_aside(
+    pub(super) fn keep_dead_letter(
         &self,
         delivered: &Delivered,
         why: String,
         step: &mut PartitionStep<'_>,
     ) {
-        let aside = Aside::of(Stream::Hits, self.index, delivered, why);
-        step.ask(Effect::Aside(aside));
+        let letter = DeadLetter::of(Stream::Hits, self.index, delivered, why);
+        step.ask(Effect::Aside(letter));
     }
 
     /// Checks a total that was met: its source may never have made it.

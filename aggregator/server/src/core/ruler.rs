@@ -137,7 +137,7 @@ impl Ruler {
     }
 
     /// Sets whether pairs near their limits are looked for, which is useless if they are not published.
-    pub fn tell_near(&mut self, tells: bool) {
+    pub fn note_near(&mut self, tells: bool) {
         self.rulings.tells_near = tells;
     }
 
@@ -207,7 +207,7 @@ impl Ruler {
                 .rulings
                 .statements
                 .drain(..)
-                .map(|said| (said.resource, said.statement))
+                .map(|stated| (stated.resource, stated.statement))
                 .collect(),
             verdicts: std::mem::take(&mut self.rulings.verdicts),
             agents: std::mem::take(&mut self.rulings.agents),

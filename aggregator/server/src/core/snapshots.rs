@@ -154,7 +154,7 @@ impl Partition {
             && !self.ruler.has_more()
             && snapshots.frozen.is_none()
             && snapshots.saving.is_none()
-            && !self.testimonies.are_doubted(self.position.appended)
+            && !self.state_digests.are_doubtful(self.position.appended)
             && worth_it
             && (due_at <= clock || policy.entries_max <= snapshots.entries)
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_is_as_old_as_its_snapshot_once_hits_are_ruled_that_are_in_none() {
+    fn a_partitions_age_counts_from_its_last_snapshot() {
         let clock = Span::from_secs(90);
         let mut snapshots = Snapshots {
             saved_at: Some(Span::from_secs(60)),

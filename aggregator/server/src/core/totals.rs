@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_of_a_log_is_not_held_against_the_one_that_took_its_place() {
+    fn totals_of_a_replaced_log_do_not_count_for_the_next() {
         let forget_source: fn(&mut Totals) = Totals::forget;
         let forget_target: fn(&mut Totals) = |totals| totals.forget_applied(|_| true);
         for forget in [forget_source, forget_target] {

@@ -58,17 +58,17 @@ impl Partition {
         if !wanted {
             return;
         }
-        let pointer = LimitsActivation {
+        let activation = LimitsActivation {
             version: latest.number,
             digest: latest.digest,
         };
         self.pointing.under = self.ruler.version();
         let pen = RecordPen::new(context.writer(self.pointing.under), self.index);
-        let record = pen.pointer(&pointer);
+        let record = pen.pointer(&activation);
         let ticket = self.append(Stream::Hits, record, AppendPurpose::Pointer, step);
         step.counters().pointers += 1;
         self.pointing.slot.ticket = Some(ticket);
-        self.pointing.version = pointer.version;
+        self.pointing.version = activation.version;
     }
 
     /// When the next tick is due, if none is on its way.
@@ -82,24 +82,24 @@ impl Partition {
 impl Partition {
     /// Whether an activation may be ruled now. If not, the partition waits for the version, or the activation was
     /// refused and passed over.
-    pub(super) fn may_follow_pointer(
+    pub(super) fn may_activate(
         &mut self,
         delivered: &Delivered,
-        pointer: &LimitsActivation,
+        activation: &LimitsActivation,
         step: &mut PartitionStep<'_>,
     ) -> bool {
         let limits = step.context.limits;
         let known = self.ruler.version();
-        if pointer.version <= known {
+        if activation.version <= known {
             return true;
         }
-        if let Some(version) = limits.book.newer_between(known, pointer.version) {
+        if let Some(version) = limits.book.newer_between(known, activation.version) {
             self.stop(format!("limits version {version} needs a later build"));
             return false;
         }
-        let found = limits.book.get(pointer.version);
-        if found.is_some_and(|version| version.digest == pointer.digest) {
-            return match self.why_no_key(pointer.version, step) {
+        let found = limits.book.get(activation.version);
+        if found.is_some_and(|version| version.digest == activation.digest) {
+            return match self.why_no_key(activation.version, step) {
                 Some(why) => {
                     self.stop(why);
                     false
@@ -107,16 +107,16 @@ impl Partition {
                 None => true,
             };
         }
-        if found.is_none() && limits.next <= pointer.version {
-            let version = pointer.version;
+        if found.is_none() && limits.next <= activation.version {
+            let version = activation.version;
             tracing::debug!(partition = self.index, version, "waits for limits");
             self.stage = Stage::Waiting { version };
             return false;
         }
         step.counters().forged += 1;
-        let why = format!("no limits version {} with this digest", pointer.version);
+        let why = format!("no limits version {} with this digest", activation.version);
         self.advance(delivered, step);
-        self.keep_aside(delivered, why, step);
+        self.keep_dead_letter(delivered, why, step);
         false
     }
 }

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_pairs_there_are_the_great_ones_stay_and_are_short_by_no_more_than_is_said() {
+    fn the_largest_pairs_stay_within_the_stated_error() {
         let mut usage = Usage::default();
         usage.turn_to(Timestamp::from_micros(60_000_000));
         for round in 0..200 {

@@ -37,7 +37,7 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Takes a verdict of a ready partition, and publishes it at the end of the turn.
-    pub fn tell(&mut self, partition: u32, due: VerdictDue) {
+    pub fn queue(&mut self, partition: u32, due: VerdictDue) {
         let verdict = Verdict {
             partition,
             place: due.place,
@@ -87,11 +87,11 @@ mod tests {
     use tollgate_shared::wire::verdict::VerdictSays;
 
     #[test]
-    fn frames_are_told_apart_and_none_is_too_large() {
+    fn frames_are_distinct_and_bounded() {
         let mut verdicts = Verdicts::default();
         let name = "n".repeat(256);
         for number in 0..2_000 {
-            verdicts.tell(
+            verdicts.queue(
                 0,
                 VerdictDue {
                     agent: name.as_str().into(),

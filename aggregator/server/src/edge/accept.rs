@@ -194,8 +194,8 @@ fn open<P: Port>(
         edge.lock_crowds().leave(number, address.ip(), did_begin);
         port.close(&connection);
         counters.count(&ended);
-        let said = || edge.lines.ended(connection.detail(), &ended);
-        connection.span.in_scope(said);
+        let log_end = || edge.lines.ended(connection.detail(), &ended);
+        connection.span.in_scope(log_end);
         // The descriptor is closed before its slot is freed.
         drop((conversation, connection));
         drop(slot);

@@ -93,7 +93,7 @@ mod tests {
     const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn the_oldest_that_said_nothing_makes_room_and_nobody_else() {
+    fn the_oldest_silent_connection_makes_room() {
         let mut crowds = Crowds::new(3);
         let why = Ended::ConnectionsOfAddress { allowed: 3 };
         for number in 1..=3 {

@@ -30,7 +30,7 @@ pub enum Due {
 #[derive(Debug)]
 pub struct Patience {
     began: Instant,
-    heard: Instant,
+    last_received: Instant,
     /// When the peer last took something.
     took: Instant,
     /// When the first byte of an unfinished message arrived.
@@ -48,7 +48,7 @@ impl Patience {
     pub fn new(now: Instant) -> Self {
         Self {
             began: now,
-            heard: now,
+            last_received: now,
             took: now,
             unfinished: None,
             is_ready: false,
@@ -76,8 +76,8 @@ impl Patience {
 
     /// Bytes arrived, and all of them were handled. `completed`: a message ended in them; `between`: no message
     /// is unfinished after them.
-    pub fn heard(&mut self, now: Instant, completed: bool, between: bool) {
-        self.heard = now;
+    pub fn note_received(&mut self, now: Instant, completed: bool, between: bool) {
+        self.last_received = now;
         self.is_pinged = false;
         self.unfinished = match (between, completed, self.unfinished) {
             (true, _, _) => None,
@@ -93,7 +93,7 @@ impl Patience {
 
     /// The connection is not read now, for reasons on this side.
     pub fn not_read(&mut self, now: Instant) {
-        self.heard = now;
+        self.last_received = now;
         self.unfinished = self.unfinished.map(|_| now);
         if self.is_ready {
             self.began = now;
@@ -119,7 +119,7 @@ impl Patience {
                 allowed: bounds.message,
             });
         }
-        let silent = now.saturating_duration_since(self.heard);
+        let silent = now.saturating_duration_since(self.last_received);
         let (quiet, allowed) = match self.pings || !may_be_silent {
             true => (silent, bounds.silence),
             false => {
@@ -168,7 +168,7 @@ mod tests {
         let mut patience = Patience::new(began);
         for second in 1..10 {
             let now = at(began, 1_000 * second);
-            patience.heard(now, false, false);
+            patience.note_received(now, false, false);
             assert_eq!(patience.look(now, &BOUNDS(), 0, false), Due::Nothing);
             assert_eq!(patience.next(now, &BOUNDS()), at(began, 10_000));
         }
@@ -183,7 +183,7 @@ mod tests {
         patience.ready(true);
         for second in 1..10 {
             let now = at(began, 1_000 * second);
-            patience.heard(now, true, true);
+            patience.note_received(now, true, true);
             assert_eq!(patience.look(now, &BOUNDS(), 0, false), Due::Nothing);
         }
         let due = patience.look(at(began, 10_000), &BOUNDS(), 0, false);
@@ -191,10 +191,10 @@ mod tests {
         // While the connection is not read, its peer cannot show any sign of life.
         patience.not_read(at(began, 10_000));
         let later = at(began, 19_000);
-        patience.heard(later, true, true);
+        patience.note_received(later, true, true);
         assert_eq!(patience.look(later, &BOUNDS(), 0, false), Due::Nothing);
         patience.begun();
-        patience.heard(at(began, 29_900), true, true);
+        patience.note_received(at(began, 29_900), true, true);
         let due = patience.look(at(began, 30_000), &BOUNDS(), 0, false);
         assert_eq!(due, Due::Nothing);
     }
@@ -205,9 +205,9 @@ mod tests {
         let mut patience = Patience::new(began);
         patience.ready(true);
         patience.begun();
-        patience.heard(at(began, 100), false, false);
+        patience.note_received(at(began, 100), false, false);
         for ms in (200..5_100).step_by(100) {
-            patience.heard(at(began, ms), false, false);
+            patience.note_received(at(began, ms), false, false);
             assert_eq!(
                 patience.look(at(began, ms), &BOUNDS(), 9, false),
                 Due::Nothing
@@ -216,7 +216,7 @@ mod tests {
         let due = patience.look(at(began, 5_100), &BOUNDS(), 9, false);
         assert!(matches!(due, Due::End(Ended::SlowMessage { found: 9, .. })));
         // A message that ended gives the next one its own time.
-        patience.heard(at(began, 5_100), true, false);
+        patience.note_received(at(began, 5_100), true, false);
         assert_eq!(
             patience.look(at(began, 9_000), &BOUNDS(), 9, false),
             Due::Ping
@@ -247,7 +247,7 @@ mod tests {
             patience.look(at(began, 2_000), &BOUNDS(), 0, true),
             Due::Nothing
         );
-        patience.heard(at(began, 2_100), true, true);
+        patience.note_received(at(began, 2_100), true, true);
         assert_eq!(
             patience.look(at(began, 3_100), &BOUNDS(), 0, true),
             Due::Ping
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_understands_no_ping_may_be_silent_while_it_takes_what_is_sent() {
+    fn a_peer_without_pings_may_be_silent_while_it_reads() {
         let began = Instant::now();
         let mut patience = Patience::new(began);
         patience.ready(false);

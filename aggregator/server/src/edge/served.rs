@@ -28,7 +28,7 @@ use crate::security::{Access, PortKind};
 const READ_BYTES: usize = 32 << 10;
 
 /// How long a peer that is refused has to take the reason.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// An alarm that is later than this is ignored: the process, or the machine, stood still.
 const LATE_MAX: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub(super) async fn serve<C: Conversation>(
     connection.release(edge);
     let ended = connection.ordered().unwrap_or(ended);
     if let Some(reason) = ended.told_to_peer() {
-        tell(connection, reason).await;
+        send_reason(connection, reason).await;
     }
     ended
 }
@@ -82,9 +82,9 @@ pub(super) async fn serve<C: Conversation>(
 ///
 /// What the peer sends meanwhile is read and thrown away: a connection that is closed with unread bytes is reset,
 /// and the peer's system then drops what it had received before.
-async fn tell(connection: &Connection, reason: String) {
+async fn send_reason(connection: &Connection, reason: String) {
     connection.outbox().push(error(&reason));
-    let told = async {
+    let close = async {
         let mut bytes = [0; 4 << 10];
         loop {
             if connection.write_last().is_err() {
@@ -103,7 +103,7 @@ async fn tell(connection: &Connection, reason: String) {
             }
         }
     };
-    let _ = tokio::time::timeout(TOLD_WITHIN, told).await;
+    let _ = tokio::time::timeout(CLOSE_WITHIN, close).await;
     connection.outbox().clear();
 }
 
@@ -267,14 +267,15 @@ impl<C: Conversation, R: FnOnce(), B: FnOnce()> Served<'_, C, R, B> {
                         .queue(self.terms.edge, pong(&context), usize::MAX);
                 }
                 Event::Pong => {}
-                said => {
-                    self.conversation.take(said)?;
+                message => {
+                    self.conversation.take(message)?;
                     self.look_whether_begun();
                 }
             }
         }
         let between = self.decoder.is_between_messages();
-        self.patience.heard(Instant::now(), completed, between);
+        self.patience
+            .note_received(Instant::now(), completed, between);
         self.account_unfinished();
         Ok(())
     }

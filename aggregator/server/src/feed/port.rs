@@ -98,7 +98,7 @@ impl FeedPort {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    fn tell(&self, subscribers: &Subscribers) {
+    fn publish_count(&self, subscribers: &Subscribers) {
         let count = subscribers.subscriptions.len() as u64;
         self.counters.subscriptions.store(count, Ordering::Relaxed);
     }
@@ -137,7 +137,7 @@ impl Port for FeedPort {
         let _ = subscribers.has(connection.number, 0);
         subscribers.connections.remove(&connection.number);
         subscribers.subscriptions.remove(connection.number);
-        self.tell(&subscribers);
+        self.publish_count(&subscribers);
     }
 }
 
@@ -178,14 +178,14 @@ impl SubscriberConversation {
             return;
         }
         self.looked = changes;
-        let heard: Vec<Topic> = {
+        let topics: Vec<Topic> = {
             let parked = self.parked.iter();
             parked
                 .filter(|topic| self.may_hear(topic))
                 .copied()
                 .collect()
         };
-        for topic in heard {
+        for topic in topics {
             self.parked.remove(&topic);
             if let Err(ended) = self.enter(topic) {
                 self.port.edge.end(self.number, ended);
@@ -196,14 +196,14 @@ impl SubscriberConversation {
     fn enter(&self, topic: Topic) -> Result<(), Ended> {
         let mut subscribers = self.port.lock();
         subscribers.subscriptions.subscribe(self.number, topic);
-        self.port.tell(&subscribers);
+        self.port.publish_count(&subscribers);
         self.count(&mut subscribers)
     }
 
     /// Counts its topics, heard or parked; fails beyond a bound.
     fn count(&self, subscribers: &mut Subscribers) -> Result<(), Ended> {
-        let heard = subscribers.subscriptions.of_connection(self.number);
-        subscribers.has(self.number, heard + self.parked.len())
+        let topics = subscribers.subscriptions.of_connection(self.number);
+        subscribers.has(self.number, topics + self.parked.len())
     }
 }
 
@@ -236,7 +236,7 @@ impl Conversation for SubscriberConversation {
                 self.parked.remove(&topic);
                 let mut subscribers = self.port.lock();
                 subscribers.subscriptions.cancel(self.number, &topic);
-                self.port.tell(&subscribers);
+                self.port.publish_count(&subscribers);
                 self.count(&mut subscribers)
             }
             // A publisher's decoder lets nothing else through.

@@ -37,7 +37,7 @@ fn served() -> (SocketAddr, Publisher, Arc<Edge>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscribers_that_leave_together_hold_up_nobody() {
+async fn subscribers_that_leave_together_delay_no_frame() {
     let (address, publisher, _edge) = served();
     let (over, ended) = std::sync::mpsc::channel::<()>();
     let publishing = std::thread::spawn(move || {
@@ -57,8 +57,8 @@ async fn subscribers_that_leave_together_hold_up_nobody() {
         drop(subscribers);
     }
     let mut last = subscriber(address).await;
-    let heard = tokio::time::timeout(SOON, last.recv()).await;
-    assert!(heard.expect("in time").is_ok());
+    let received = tokio::time::timeout(SOON, last.recv()).await;
+    assert!(received.expect("in time").is_ok());
     drop(over);
     publishing.join().expect("no panic");
 }

@@ -66,7 +66,7 @@ pub(super) async fn answer(
         HttpCounters::add(&shown.counters.unauthorised);
         return fault(StatusCode::FORBIDDEN, "forbidden", why);
     }
-    match shown.desk.ask(Query::Amend(Box::new(proposal))).await {
+    match shown.queries.ask(Query::Amend(Box::new(proposal))).await {
         Some(Reply::Amended(Ok(view))) => Json(view).into_response(),
         Some(Reply::Amended(Err(refused))) => {
             fault(status(&refused), refused.code(), &refused.to_string())
@@ -337,11 +337,11 @@ mod tests {
         };
         assert_eq!(released(transfer(&id.to_string())), Ok(act));
         for wrong in ["", "ab", "g00000000000000000000000000000ab"] {
-            let said = released(transfer(wrong)).expect_err("no id");
+            let fault = released(transfer(wrong)).expect_err("no id");
             let expected = format!(
                 "release: transfer {wrong:?}: not the id of a transfer, expected 32 hexadecimal digits"
             );
-            assert_eq!(said, expected);
+            assert_eq!(fault, expected);
         }
         let named = || Some("a".to_owned());
         let beside = [
@@ -363,10 +363,10 @@ mod tests {
                 transfer: Some(id.to_string()),
                 ..other
             };
-            let said = released(both).expect_err("both");
-            assert_eq!(said, "release: expected a transfer alone, or none");
+            let fault = released(both).expect_err("both");
+            assert_eq!(fault, "release: expected a transfer alone, or none");
         }
-        let said = released(AmendRequest::default()).expect_err("nothing");
-        assert!(said.ends_with("domain or agent; or transfer"), "{said}");
+        let fault = released(AmendRequest::default()).expect_err("nothing");
+        assert!(fault.ends_with("domain or agent; or transfer"), "{fault}");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     static THREAD: Background = Background::new("a-test");
 
     #[tokio::test]
-    async fn one_thread_of_the_least_priority_does_all_of_it_and_survives_a_panic() {
+    async fn one_thread_of_least_priority_survives_a_panic() {
         let priority = || rustix::process::getpriority_process(None).ok();
         let seen = move || (std::thread::current().id(), priority());
         let first = THREAD.run(seen).await.expect("done");

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_a_hold_is_read_as_it_was_shown_and_as_its_row_says() {
+    fn a_holds_cursor_is_read_as_it_was_printed() {
         let held = json!({"start_us": 5, "resource": "r.\"s\"", "agent": "w\u{1b}&", "number": u64::MAX,
             "epoch": format!("{:032x}", u128::MAX), "transfer": null, "copies": 3});
         let staged = json!({"start_us": 5, "resource": "r.\"s\"", "agent": null, "number": null, "epoch": null,

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_partitions_that_were_asked_for_are_taken_and_no_others() {
+    fn only_rows_of_the_requested_partitions_are_taken() {
         let mut view = json!({"holds": [row(0, 5)], "more": false, "resources": [], "partitions_missing": [1, 2]});
         let answer = json!({
             // It rules 0 as well, in a group of its own: this process has those rows already.
@@ -371,8 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_does_not_answer_leaves_his_partitions_missing_and_whoever_is_asked_alone_asks_nobody()
-     {
+    async fn a_silent_members_partitions_are_reported_missing() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let nobody = listener.local_addr().unwrap();
         drop(listener);
@@ -430,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_candidates_would_have_done_is_of_all_members_each_partition_once() {
+    async fn candidates_results_have_each_partition_once() {
         let row = |partition: u32, resource: &str, newly_refused: u64| {
             json!({"partition": partition, "resource": resource, "newly_refused": newly_refused,
                 "newest": [{"domain": format!("of-{partition}")}]})
@@ -462,7 +461,7 @@ mod tests {
         let uri = Uri::from_static("/v1/candidates");
         let view = answered(&others, (&uri, &HeaderMap::new()), own, &list).await;
         let rows = view["candidates"].as_array().expect("rows");
-        let told: Vec<(&str, u64, u64)> = rows
+        let found: Vec<(&str, u64, u64)> = rows
             .iter()
             .map(|row| {
                 let number = |field: &str| row[field].as_u64().expect("a number");
@@ -476,7 +475,7 @@ mod tests {
             ("api.search", 1, 5),
             ("api.search", 2, 7),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         assert_eq!(view["partitions_missing"], json!([3]), "nobody rules it");
         serving_one.abort();
         serving_two.abort();

@@ -156,7 +156,7 @@ async fn denials_by_slices(shown: &Shown, asked: DenialFilter) -> Option<Denials
 }
 
 async fn ask_for_denials(shown: &Shown, filter: &DenialFilter) -> Option<DenialsPart> {
-    match shown.desk.ask(Query::Denials(filter.clone())).await? {
+    match shown.queries.ask(Query::Denials(filter.clone())).await? {
         Reply::Denials(part) => Some(part),
         _ => None,
     }
@@ -242,7 +242,7 @@ async fn holds_by_slices(shown: &Shown, asked: HoldFilter) -> Option<HoldsPage> 
     let mut slices = 0;
     loop {
         filter.limit = (asked.limit - found.len()).min(SLICE);
-        let Reply::Holds(part) = shown.desk.ask(Query::Holds(filter.clone())).await? else {
+        let Reply::Holds(part) = shown.queries.ask(Query::Holds(filter.clone())).await? else {
             return None;
         };
         found.extend(part.holds);
@@ -268,7 +268,7 @@ pub(super) async fn candidates(State(shown): State<Shown>, asked: ListQuery) -> 
         limit: usize::MAX,
         order: RowOrder::Resource,
     };
-    match shown.desk.ask(Query::Candidates).await {
+    match shown.queries.ask(Query::Candidates).await {
         Some(Reply::Candidates(view)) => gathered(&shown, asked, view, &list).await,
         _ => silent(),
     }
@@ -308,7 +308,7 @@ async fn pair(
         Some(domain) => admit_domain(domain).into_owned(),
         None => EVERYBODY.to_owned(),
     };
-    match shown.desk.ask(Query::Pair { resource, domain }).await {
+    match shown.queries.ask(Query::Pair { resource, domain }).await {
         Some(Reply::Pair(view)) => {
             let of = (&asked.uri, &asked.headers);
             answer(fleet::whoever_rules(&shown.others, of, *view).await).await
@@ -364,7 +364,7 @@ pub(super) async fn top(
 async fn top_by_slices(shown: &Shown, mut filter: TopFilter) -> Option<TopView> {
     let mut found: Vec<TopPair> = Vec::new();
     loop {
-        let Reply::Top(mut part) = shown.desk.ask(Query::Top(filter.clone())).await? else {
+        let Reply::Top(mut part) = shown.queries.ask(Query::Top(filter.clone())).await? else {
             return None;
         };
         found.append(&mut part.view.pairs);

@@ -18,7 +18,7 @@ use crate::link::LinkCounters;
 use by_resource::of_resource;
 use rows::{measured, of_candidate};
 pub use security::SecurityMetrics;
-use tollgate_log::AsideCounters;
+use tollgate_log::DeadLetterCounters;
 
 /// The metrics at `/metrics`. The recorder belongs to this aggregator and not to the process, so that two aggregators
 /// in one process, as in tests, do not share counters.
@@ -27,7 +27,7 @@ pub struct Metrics {
     edge: Arc<Edge>,
     link: Arc<LinkCounters>,
     feed: Arc<FeedCounters>,
-    aside: Arc<AsideCounters>,
+    dead_letters: Arc<DeadLetterCounters>,
     http: Arc<HttpCounters>,
     security: SecurityMetrics,
     name: String,
@@ -40,7 +40,7 @@ impl Metrics {
     /// The metrics of an aggregator, by its name and group; the group is empty where the log is a journal.
     pub fn new(
         (edge, link, feed): (Arc<Edge>, Arc<LinkCounters>, Arc<FeedCounters>),
-        aside: Arc<AsideCounters>,
+        dead_letters: Arc<DeadLetterCounters>,
         http: Arc<HttpCounters>,
         security: SecurityMetrics,
         (name, group): (String, String),
@@ -50,7 +50,7 @@ impl Metrics {
             edge,
             link,
             feed,
-            aside,
+            dead_letters,
             http,
             security,
             name,
@@ -163,12 +163,12 @@ impl Metrics {
             (
                 "tollgate_records_aside_total",
                 "Refused records that were kept as dead letters.",
-                of(&self.aside.kept),
+                of(&self.dead_letters.kept),
             ),
             (
                 "tollgate_records_aside_dropped_total",
                 "Refused records that were not kept as dead letters: too many, no room, or the write failed.",
-                of(&self.aside.dropped),
+                of(&self.dead_letters.dropped),
             ),
         ];
         for (name, help, value) in sockets {

@@ -120,7 +120,7 @@ impl PendingQueries {
 
 #[derive(Clone)]
 struct Shown {
-    desk: PendingQueries,
+    queries: PendingQueries,
     metrics: Arc<Metrics>,
     log: Arc<LogAccess>,
     others: Others,
@@ -141,7 +141,7 @@ pub struct LogAccess {
 
 /// The routes.
 pub fn routes(
-    desk: PendingQueries,
+    queries: PendingQueries,
     metrics: Arc<Metrics>,
     log: LogAccess,
     others: Others,
@@ -169,7 +169,7 @@ pub fn routes(
             get(|State(shown): State<Shown>| async move { Json(shown.log.view.clone()) }),
         )
         .with_state(Shown {
-            desk,
+            queries,
             metrics,
             log,
             others,
@@ -180,16 +180,16 @@ pub fn routes(
 
 /// The routes of the listener for probes, which requires no token: health and readiness, and metrics if that is
 /// configured.
-pub fn probe_routes(desk: PendingQueries, metrics: Option<Arc<Metrics>>) -> Router {
-    let ready = |State(desk): State<PendingQueries>| async move { readiness_of(&desk).await };
+pub fn probe_routes(queries: PendingQueries, metrics: Option<Arc<Metrics>>) -> Router {
+    let ready = |State(queries): State<PendingQueries>| async move { readiness_of(&queries).await };
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(desk.clone());
+        .with_state(queries.clone());
     let Some(metrics) = metrics else {
         return routes;
     };
-    let seen = get(move || async move { metrics_of(&desk, &metrics).await });
+    let seen = get(move || async move { metrics_of(&queries, &metrics).await });
     routes.route("/metrics", seen)
 }
 
@@ -215,11 +215,11 @@ fn silent() -> Response {
 }
 
 async fn readiness(State(shown): State<Shown>) -> Response {
-    readiness_of(&shown.desk).await
+    readiness_of(&shown.queries).await
 }
 
-async fn readiness_of(desk: &PendingQueries) -> Response {
-    match desk.ask(Query::Readiness).await {
+async fn readiness_of(queries: &PendingQueries) -> Response {
+    match queries.ask(Query::Readiness).await {
         Some(Reply::Readiness(view)) => {
             let status = if view.ready {
                 StatusCode::OK
@@ -233,11 +233,11 @@ async fn readiness_of(desk: &PendingQueries) -> Response {
 }
 
 async fn metrics_text(State(shown): State<Shown>) -> Response {
-    metrics_of(&shown.desk, &shown.metrics).await
+    metrics_of(&shown.queries, &shown.metrics).await
 }
 
-async fn metrics_of(desk: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
-    match desk.ask(Query::Counters).await {
+async fn metrics_of(queries: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
+    match queries.ask(Query::Counters).await {
         Some(Reply::Counters(counted)) => {
             let metrics = Arc::clone(metrics);
             let written = ANSWERS.run(move || metrics.render(&counted)).await;
@@ -250,7 +250,7 @@ async fn metrics_of(desk: &PendingQueries, metrics: &Arc<Metrics>) -> Response {
 }
 
 async fn limits(State(shown): State<Shown>) -> Response {
-    match shown.desk.ask(Query::Limits).await {
+    match shown.queries.ask(Query::Limits).await {
         // A document with a million domains takes seconds to serialise: not on a thread that others wait for.
         Some(Reply::Limits(view)) => {
             let written = tokio::task::spawn_blocking(move || Json(view).into_response());
@@ -261,7 +261,7 @@ async fn limits(State(shown): State<Shown>) -> Response {
 }
 
 async fn digests(State(shown): State<Shown>) -> Response {
-    match shown.desk.ask(Query::Digests).await {
+    match shown.queries.ask(Query::Digests).await {
         Some(Reply::Digests(view)) => Json(view).into_response(),
         _ => silent(),
     }

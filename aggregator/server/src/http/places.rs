@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_ones_make_room_before_new_ones_and_those_before_whoever_is_answered() {
+    fn idle_connections_make_room_before_new_and_busy_ones() {
         let (places, counters) = places(3);
         let enter = || Places::enter(&places, IpAddr::from([10, 0, 0, 1]), &counters);
         let ended = |place: &ConnectionPlace| !places.state().open.contains_key(&place.id);

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::Answered;
-use tollgate_zmtp::{Event as Said, PeerLimits, SocketType, message};
+use tollgate_zmtp::{Event as PeerEvent, PeerLimits, SocketType, message};
 
 use super::flights::{FlightBounds, Flights, Whose};
 use super::{Admitted, RefusedBatches, Session, encode};
@@ -267,7 +267,7 @@ impl AgentConversation {
         };
         match admitted {
             Admitted::Request(request) => {
-                self.note_hearing(&request);
+                self.allow_topics(&request);
                 self.note_flight(&request);
                 let peer = self.peer.clone();
                 self.hand_over(Event::Agent { peer, request });
@@ -289,7 +289,7 @@ impl AgentConversation {
     }
 
     /// Allows the feed to publish what is asked for here, under the same grant.
-    fn note_hearing(&self, request: &Request) {
+    fn allow_topics(&self, request: &Request) {
         let Some(basis) = self.connection.basis() else {
             return;
         };
@@ -352,9 +352,9 @@ impl Conversation for AgentConversation {
         self.session.set_grant(grant);
     }
 
-    fn take(&mut self, said: Said) -> Result<(), Ended> {
-        match said {
-            Said::Message(parts) => self.take_message(&parts),
+    fn take(&mut self, event: PeerEvent) -> Result<(), Ended> {
+        match event {
+            PeerEvent::Message(parts) => self.take_message(&parts),
             // A ROUTER's decoder lets nothing else through.
             _ => Ok(()),
         }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_topic_is_heard_by_grants_for_the_same_names_alone() {
+    fn an_agents_topic_is_open_only_to_grants_for_its_name() {
         let hearing = Hearing::default();
         let own = Topic::of_agent(&[0; 16], "checkout-1");
         let of = |agents: &str| GrantScope {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_grant_may_hear_another_of_other_namespaces_may_not() {
+    fn grants_limit_subscriptions_to_their_namespaces() {
         let hearing = Hearing::default();
         let (api, web) = (namespaces(&["api"]), namespaces(&["web"]));
         let one = topic(1);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_much_takes_nobody_elses_room() {
+    fn a_greedy_subscriber_takes_no_room_of_others() {
         let hearing = Hearing::default();
         let api = namespaces(&["api"]);
         for chunk in 0..30 {

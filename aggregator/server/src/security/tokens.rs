@@ -59,14 +59,14 @@ pub enum TokensFault {
         fault: ModeFault,
     },
     /// It is not TOML of this schema.
-    #[error("{}: line {line}: {said}", path.display())]
+    #[error("{}: line {line}: {why}", path.display())]
     Form {
         /// The file.
         path: PathBuf,
         /// The line.
         line: usize,
         /// The parser's message.
-        said: String,
+        why: String,
     },
     /// It has no tokens section: it was cut short, or is not written yet.
     #[error(
@@ -134,7 +134,7 @@ impl Tokens {
                 let before = text.get(..span.start).unwrap_or_default();
                 before.matches('\n').count() + 1
             }),
-            said: error.message().to_owned(),
+            why: error.message().to_owned(),
         })?;
         let mut tokens = Self::default();
         let empty = || TokensFault::Empty {

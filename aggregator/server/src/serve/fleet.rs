@@ -108,9 +108,9 @@ impl Fleet {
         let to_core = events.clone();
         let member = Member::join(
             kafka.clone(),
-            Arc::new(move |said| {
+            Arc::new(move |event| {
                 let mut ours = ours.lock().unwrap_or_else(PoisonError::into_inner);
-                let event = match said {
+                let event = match event {
                     GroupEvent::Assigned(partitions) => {
                         ours.extend(partitions.iter().copied());
                         Event::Assigned(partitions)
@@ -193,7 +193,7 @@ fn register(
         partitions: Vec::new(),
     };
     let group = me.group.clone();
-    let heard = move |others: Vec<(Box<str>, MemberRecord)>| {
+    let on_change = move |others: Vec<(Box<str>, MemberRecord)>| {
         for (name, member) in &others {
             let MemberRecord {
                 agents, partitions, ..
@@ -217,7 +217,7 @@ fn register(
             let _ = events.blocking_send(event);
         }
     };
-    let registry = Registry::join(place.kafka.clone(), &place.name, me, Box::new(heard))?;
+    let registry = Registry::join(place.kafka.clone(), &place.name, me, Box::new(on_change))?;
     Ok(registry)
 }
 

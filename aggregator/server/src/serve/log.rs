@@ -10,7 +10,7 @@ use crate::config::{self, Config, LogKind};
 use crate::core::Start;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
-use tollgate_log::journal::{self, Ground, JournalConfig, LastStop, OpenReport};
+use tollgate_log::journal::{self, JournalConfig, JournalContext, LastStop, OpenReport};
 use tollgate_log::{Log, LogEvent};
 
 /// An open log, and the state in which it was found.
@@ -52,9 +52,10 @@ fn open_journal(
         retention_bytes: config.retention_bytes,
         ..JournalConfig::new(&config.dir)
     };
-    let (journal, report) = journal::Journal::open(journal, Ground::of_this_machine(), events)
-        .map_err(ServeError::Journal)?;
-    tell(&report);
+    let (journal, report) =
+        journal::Journal::open(journal, JournalContext::of_this_machine(), events)
+            .map_err(ServeError::Journal)?;
+    log_report(&report);
     Ok(OpenedLog {
         log: Box::new(journal),
         start: Start {
@@ -68,7 +69,7 @@ fn open_journal(
     })
 }
 
-fn tell(report: &OpenReport) {
+fn log_report(report: &OpenReport) {
     let how = match report.last_stop {
         LastStop::New => "new",
         LastStop::Clean => "it was closed in order",

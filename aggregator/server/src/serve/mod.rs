@@ -10,8 +10,8 @@
 //! What stays true: no decision is made here; no address is bound before the configuration was checked;
 //! at shutdown, everything that agents were told is in the log before the process ends.
 
-mod aside;
 mod backlog;
+mod dead_letters;
 #[cfg(feature = "kafka")]
 mod fleet;
 mod limits_file;

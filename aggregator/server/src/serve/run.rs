@@ -14,8 +14,8 @@ use tollgate_shared::kafka_properties::is_of_connection;
 use tollgate_shared::keyring::Keyring;
 use tollgate_shared::time::Span;
 
-use super::aside::Asides;
 use super::backlog::{Backlog, Next};
+use super::dead_letters::DeadLetters;
 #[cfg(feature = "kafka")]
 use super::fleet::{Fleet, OwnAddresses};
 use super::limits_file::read_file;
@@ -37,7 +37,7 @@ use crate::link::{self, Answers, LinkCounters, Sent};
 use crate::security::Access;
 use tollgate_log::journal::disk::OsDisk;
 use tollgate_log::journal::snapshots::Snapshots;
-use tollgate_log::{AsideCounters, Log, LogEvent};
+use tollgate_log::{DeadLetterCounters, Log, LogEvent};
 
 /// Events of the log that may wait. Each holds at most about a megabyte.
 const LOG_EVENTS_MAX: usize = 64;
@@ -57,9 +57,9 @@ struct Shell {
     log: Box<dyn Log>,
     feed: Publisher,
     answers: Answers,
-    desk: PendingQueries,
-    asides: Asides,
-    keeper: Keeper,
+    queries: PendingQueries,
+    dead_letters: DeadLetters,
+    snapshot_store: Keeper,
     /// Receives the limits file when it was read.
     files: mpsc::Sender<Event>,
     backlog: Backlog,
@@ -179,8 +179,8 @@ async fn start(
         Arc::clone(&link_counters),
     )
     .map_err(socket("link"))?;
-    let desk = PendingQueries::new(events.clone());
-    let aside_counters = Arc::<AsideCounters>::default();
+    let queries = PendingQueries::new(events.clone());
+    let aside_counters = Arc::<DeadLetterCounters>::default();
     let http_counters = Arc::<HttpCounters>::default();
     let metrics = Arc::new(Metrics::new(
         (edge, link_counters, feed_counters),
@@ -200,11 +200,11 @@ async fn start(
     };
     if let Some(probe) = listeners.probe {
         let seen = config.listen.probe_metrics.then(|| Arc::clone(&metrics));
-        let routes = http::probe_routes(desk.clone(), seen);
+        let routes = http::probe_routes(queries.clone(), seen);
         answer(probe, Access::default(), routes, Hosts::any()).map_err(socket("probe"))?;
     }
     let routes = http::routes(
-        desk.clone(),
+        queries.clone(),
         metrics,
         shown,
         others.clone(),
@@ -214,15 +214,15 @@ async fn start(
     answer(listeners.http, secured.http, routes, hosts).map_err(socket("http"))?;
     let settings = settings(config, partitions, opened.start, bound, secured.keys);
     warn_of_public_key(config, &settings.keys);
-    let (mut core, effects, keeper, asides);
+    let (mut core, effects, snapshot_store, dead_letters);
     let files = events.clone();
     match config.log {
         LogKind::Journal => {
             let dir = &config.journal.dir;
             let snapshots = Snapshots::beside(dir, Arc::new(OsDisk));
             let saver = Saver::start(snapshots, events);
-            keeper = Keeper::Files(saver.map_err(socket("snapshots"))?);
-            asides = Asides::in_dir(dir.join("aside"), aside_counters);
+            snapshot_store = Keeper::Files(saver.map_err(socket("snapshots"))?);
+            dead_letters = DeadLetters::in_dir(dir.join("aside"), aside_counters);
             (core, effects) = Core::new(settings);
         }
         #[cfg(feature = "kafka")]
@@ -237,8 +237,9 @@ async fn start(
                 agents: advertised(bound.agents),
                 http: advertised(bound.http),
             };
-            asides = Asides::in_topic(place.kafka.clone(), &config.name, aside_counters)?;
-            keeper = Keeper::Fleet(Fleet::join(place, found, others, events, faults)?);
+            dead_letters =
+                DeadLetters::in_topic(place.kafka.clone(), &config.name, aside_counters)?;
+            snapshot_store = Keeper::Fleet(Fleet::join(place, found, others, events, faults)?);
         }
         #[cfg(not(feature = "kafka"))]
         LogKind::Kafka => return Err(ServeError::Bug("built without kafka".to_owned())),
@@ -250,9 +251,9 @@ async fn start(
         log,
         feed,
         answers,
-        desk,
-        asides,
-        keeper,
+        queries,
+        dead_letters,
+        snapshot_store,
         files,
         backlog: Backlog::new(threads),
         started: Instant::now(),
@@ -399,17 +400,17 @@ impl Shell {
                     Sent::Full => self.core.room(peer, AgentRoom::Full),
                     Sent::Gone => self.core.room(peer, AgentRoom::Gone),
                 },
-                Effect::Reply { id, reply } => self.desk.answer(id, *reply),
+                Effect::Reply { id, reply } => self.queries.answer(id, *reply),
                 Effect::SaveSnapshot {
                     partition,
                     upto,
                     moment,
-                } => match &self.keeper {
+                } => match &self.snapshot_store {
                     Keeper::Files(saver) => saver.save(partition, upto, moment),
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(fleet) => fleet.save(partition, upto, moment),
                 },
-                Effect::DropSnapshot { partition, upto } => match &self.keeper {
+                Effect::DropSnapshot { partition, upto } => match &self.snapshot_store {
                     Keeper::Files(saver) => saver.drop_snapshot(partition, upto),
                     // It is removed with others when there are two newer ones.
                     #[cfg(feature = "kafka")]
@@ -419,13 +420,13 @@ impl Shell {
                     partition,
                     attempt,
                     known,
-                } => match &self.keeper {
+                } => match &self.snapshot_store {
                     // This process rules all partitions of a journal, from the start.
                     Keeper::Files(_) => drop((partition, attempt, known)),
                     #[cfg(feature = "kafka")]
                     Keeper::Fleet(fleet) => fleet.restore(partition, attempt, known),
                 },
-                Effect::Aside(aside) => self.asides.keep(&aside),
+                Effect::Aside(letter) => self.dead_letters.keep(&letter),
                 Effect::GiveUp { why, unreadable } => {
                     self.gave_up = Some(if unreadable {
                         ServeError::LimitsUnreadable(why)
@@ -464,10 +465,10 @@ impl Shell {
     /// way were still sent.
     async fn close(mut self, log_events: &mut mpsc::Receiver<LogEvent>) {
         #[cfg(feature = "kafka")]
-        if let Keeper::Fleet(fleet) = &self.keeper {
+        if let Keeper::Fleet(fleet) = &self.snapshot_store {
             fleet.leave();
         }
-        self.asides.close();
+        self.dead_letters.close();
         self.log.close();
         for event in self.backlog.take_all() {
             self.close_by(event);

@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_done_in_order_and_what_was_saved_restores() {
+    fn orders_are_done_in_order_and_saved_snapshots_restore() {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::beside(dir.path(), Arc::new(OsDisk));
         let left = snapshots.file(3, 5).with_extension("snap.tmp");
         std::fs::create_dir_all(left.parent().unwrap()).unwrap();
         std::fs::write(&left, b"TGSF").unwrap();
-        let (events, mut said) = mpsc::channel(4);
+        let (events, mut events_received) = mpsc::channel(4);
         let saver = Saver::start(snapshots.clone(), events).unwrap();
         assert!(!left.exists(), "nobody would ever read it");
         saver.save(3, 9, moment(9));
@@ -115,7 +115,7 @@ mod tests {
         // The second answer comes after the removal.
         saver.save(3, 11, moment(11));
         for _ in 0..2 {
-            let event = said.blocking_recv().unwrap();
+            let event = events_received.blocking_recv().unwrap();
             assert!(matches!(event, Event::SnapshotSaved { saved: true, .. }));
         }
         let found = snapshots.read_all(4);

@@ -52,10 +52,10 @@ impl Watch {
     }
 
     fn run(&self, edge: &Weak<Edge>) {
-        let mut said: Option<Instant> = None;
+        let mut warned: Option<Instant> = None;
         loop {
-            if said.is_none_or(|at| INSECURE_EVERY <= at.elapsed()) {
-                said = Some(Instant::now());
+            if warned.is_none_or(|at| INSECURE_EVERY <= at.elapsed()) {
+                warned = Some(Instant::now());
                 self.name_insecure();
             }
             std::thread::sleep(EVERY);

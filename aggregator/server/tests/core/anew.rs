@@ -24,7 +24,7 @@ fn forget_hits(world: &mut World) {
 }
 
 #[test]
-fn what_a_topic_took_before_it_was_made_anew_is_not_awaited() {
+fn appends_to_a_recreated_topic_are_not_awaited() {
     let mut world = World::shared(without_hits(), 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));
     world.run_for(Span::from_millis(100));
@@ -89,7 +89,7 @@ fn nothing_is_appended_before_the_identity_of_a_generation() {
 }
 
 #[test]
-fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_one_before() {
+fn a_recreated_topic_is_of_the_next_generation() {
     let mut world = World::shared(without_hits(), 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));
     world.run_for(Span::from_millis(100));
@@ -132,7 +132,7 @@ fn a_topic_made_anew_is_of_the_next_generation_whatever_was_on_its_way_to_the_on
 }
 
 #[test]
-fn who_rules_on_before_it_reads_on_sees_that_the_topic_was_made_anew_though_it_is_as_long() {
+fn a_recreated_topic_of_the_same_length_is_noticed() {
     let limits = |limit: u32| LIMITS.replace("5/m", &format!("{limit}/m"));
     let mut log = World::new(&limits(1)).log;
     log.streams.retain(|(stream, _), _| *stream != Stream::Hits);
@@ -149,14 +149,14 @@ fn who_rules_on_before_it_reads_on_sees_that_the_topic_was_made_anew_though_it_i
         }
     }
     world.run_for(Span::from_secs(1));
-    let before = world.told();
+    let before = world.announced();
     assert_eq!(before, all.len());
     // New limits are ruled slice by slice, and nothing is read meanwhile.
     world.read_limits_file(&limits(9));
-    while world.told() == before {
+    while world.announced() == before {
         assert!(!world.round(), "no denial was lifted");
     }
-    assert!(world.told() < before + all.len());
+    assert!(world.announced() < before + all.len());
     let at = (Stream::Hits, 1);
     let length = world.log.streams[&at].len();
     world.log.streams.insert(at, Vec::new());
@@ -172,7 +172,7 @@ fn who_rules_on_before_it_reads_on_sees_that_the_topic_was_made_anew_though_it_i
 }
 
 #[test]
-fn limits_made_anew_rule_nobody_since_their_numbers_are_other_versions() {
+fn recreated_limits_rule_no_partition() {
     let mut world = World::new(LIMITS);
     world.run_for(Span::from_secs(1));
     assert_eq!(world.why_not_ready(), Vec::<String>::new());

@@ -30,7 +30,7 @@ fn recorded(log: &MemoryLog, partition: u32) -> usize {
 }
 
 #[test]
-fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
+fn recovery_writes_all_decision_records_and_snapshots() {
     const SAID: usize = 100_000;
     let limits = "version = 1\nrules = 2\n[rate.once]\ntiers = [{ limit = 1, window = \"1h\", active = \"1h\" }]\n";
     let mut world = World::new(limits);
@@ -55,9 +55,9 @@ fn recovery_records_all_evidence_however_much_there_is_and_snapshots_go_on() {
     // Statements in force are published in steps that a subscriber can follow.
     let mut steps = Vec::new();
     for _ in 0..100 {
-        let before = again.told();
+        let before = again.announced();
         again.run_for(Span::from_millis(50));
-        steps.push(again.told() - before);
+        steps.push(again.announced() - before);
     }
     assert_eq!(steps.iter().sum::<usize>(), SAID);
     assert!(steps.iter().all(|step| *step <= 10_000), "{steps:?}");
@@ -94,7 +94,7 @@ fn target_and_source() -> (u32, u32) {
 }
 
 #[test]
-fn totals_for_a_partition_that_has_stopped_wait_in_the_log_and_not_in_memory() {
+fn totals_for_a_stopped_partition_wait_in_the_log() {
     let (target, source) = target_and_source();
     let mut world = World::new(LIMITS);
     // A kind that is unknown and may not be skipped.

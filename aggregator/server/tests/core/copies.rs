@@ -58,7 +58,7 @@ fn all() -> HoldFilter {
     }
 }
 
-fn told(world: &World) -> Vec<(String, String, bool)> {
+fn announced(world: &World) -> Vec<(String, String, bool)> {
     let told = world.frames.iter().flat_map(|frame| {
         let resource = frame.resource.to_string();
         frame.told.iter().map(move |told| {
@@ -81,7 +81,7 @@ fn told(world: &World) -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn verdicts_go_to_their_agents_and_full_scopes_to_everybody() {
+fn verdicts_go_to_their_agents_and_full_scopes_to_all() {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
     ops(
@@ -121,14 +121,14 @@ fn verdicts_go_to_their_agents_and_full_scopes_to_everybody() {
         sandbox("group probation", true),
         sandbox("acme", false),
     ];
-    assert_eq!(told(&world), expected);
+    assert_eq!(announced(&world), expected);
     let counters = world.counters();
     assert_eq!((counters.copies_taken, counters.copies_excess), (4, 1));
     assert_eq!((counters.copies_released, counters.verdicts), (2, 3));
 }
 
 #[test]
-fn a_full_scope_is_heartbeaten_shown_and_given_to_whoever_joins() {
+fn a_full_scope_is_in_heartbeats_views_and_snapshots() {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("new", 1))]);
     let from = world.frames.len();
@@ -309,7 +309,7 @@ fn holds_are_listed_oldest_first_and_filtered() {
 }
 
 #[test]
-fn whoever_looks_for_holds_looks_at_so_many_at_a_time_and_goes_on() {
+fn a_query_of_holds_is_answered_in_bounded_slices() {
     let text = LIMITS.replace("limit = 2\n", "limit = 100000\n");
     let mut world = World::new(&text);
     let held = LOOK_MAX as u64 * 5 / 2;
@@ -338,7 +338,7 @@ fn whoever_looks_for_holds_looks_at_so_many_at_a_time_and_goes_on() {
 }
 
 #[test]
-fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
+fn a_silent_agent_is_gone_half_a_second_after_its_timeout() {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
     world.run_for(Span::from_millis(1_400));
@@ -346,7 +346,7 @@ fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
     world.run_for(Span::from_millis(1_100));
     let counters = world.counters();
     assert_eq!((counters.agents_gone, counters.copies_back), (1, 2));
-    let last = told(&world).pop();
+    let last = announced(&world).pop();
     assert_eq!(last, Some(("sandbox".to_owned(), "acme".to_owned(), false)));
     let view = holds(&mut world, all());
     assert_eq!(
@@ -356,7 +356,7 @@ fn an_agent_that_falls_silent_is_gone_within_its_timeout_and_half_a_second() {
 }
 
 #[test]
-fn an_agent_that_holds_nothing_and_is_silent_is_idle_and_not_gone() {
+fn a_silent_agent_without_holds_is_idle_and_not_gone() {
     let mut world = World::new(LIMITS);
     ops(&mut world, "web", "sandbox", &[(1, hold("acme", 2))]);
     let release = Does::Release { copies: 2 };
@@ -388,6 +388,6 @@ fn a_core_that_starts_again_says_and_shows_the_same() {
     assert_eq!(shown.holds.len(), view.holds.len());
     assert_eq!(shown.resources, view.resources);
     again.run_for(Span::from_millis(600));
-    let denied = told(&again);
+    let denied = announced(&again);
     assert_eq!(denied.len(), 2, "said once to everybody: {denied:?}");
 }

@@ -17,7 +17,7 @@ use crate::world::{Fate, MemoryLog, PARTITIONS, Random, World};
 use crate::{LIMITS, WIDE};
 
 #[test]
-fn a_core_that_comes_to_an_old_log_ends_in_the_same_state_and_announces_what_is_in_force() {
+fn replay_reaches_the_same_state_and_announces_it() {
     let mut world = World::new(LIMITS);
     let mut random = Random(7);
     for _ in 0..300 {
@@ -50,7 +50,7 @@ fn a_core_that_comes_to_an_old_log_ends_in_the_same_state_and_announces_what_is_
                 .collect()
         };
         assert_eq!(strip(&mut again), strip(&mut world));
-        assert_eq!(again.told(), 0, "not before it knows the log's time");
+        assert_eq!(again.announced(), 0, "not before it knows the log's time");
         again.fate = Box::new(|_, _| Fate::Taken);
         again.run_for(Span::from_secs(1));
         // Denials that have ended meanwhile (an hour has passed) are not published; decision records are appended
@@ -60,7 +60,7 @@ fn a_core_that_comes_to_an_old_log_ends_in_the_same_state_and_announces_what_is_
 }
 
 #[test]
-fn totals_are_applied_once_and_in_order_whatever_becomes_of_their_appends() {
+fn totals_are_applied_once_and_in_order_despite_lost_appends() {
     for seed in 0..20 {
         let mut world = World::new(LIMITS);
         let mut random = Random(seed);
@@ -102,7 +102,7 @@ fn totals_are_applied_once_and_in_order_whatever_becomes_of_their_appends() {
 }
 
 #[test]
-fn a_core_that_comes_after_sends_only_the_totals_that_are_missing() {
+fn a_successor_sends_only_the_missing_totals() {
     let mut world = World::new(LIMITS);
     for n in 0..20 {
         world.hit("wide", &format!("d{n}"), 1);
@@ -126,7 +126,7 @@ fn a_core_that_comes_after_sends_only_the_totals_that_are_missing() {
 }
 
 #[test]
-fn evidence_of_what_was_said_is_in_the_log_in_the_end() {
+fn every_statement_gets_its_decision_record_in_the_end() {
     let mut world = World::new(LIMITS);
     let mut fates = Random(3);
     world.fate = Box::new(move |stream, _| match (stream, fates.below(3)) {
@@ -197,7 +197,7 @@ fn state_of(log: &MemoryLog, snapshots: BTreeMap<u32, Vec<Chunks>>) -> (Vec<(u64
 }
 
 #[test]
-fn from_a_snapshot_a_core_comes_to_the_same_state_with_less_to_read() {
+fn a_snapshot_restores_the_same_state_with_less_to_read() {
     let world = busy_world();
     assert!(4 < world.snapshots.len(), "{}", world.snapshots.len());
     let (whole, all) = state_of(&world.log, BTreeMap::new());
@@ -262,7 +262,7 @@ fn cut(log: &mut MemoryLog, keep: usize) {
 }
 
 #[test]
-fn a_snapshot_beyond_the_end_of_the_log_is_dropped_and_the_log_read_from_its_beginning() {
+fn a_snapshot_beyond_the_end_of_the_log_is_dropped() {
     let mut world = busy_world();
     let snapshots = by_partition(&world);
     let keep = 40;
@@ -274,7 +274,7 @@ fn a_snapshot_beyond_the_end_of_the_log_is_dropped_and_the_log_read_from_its_beg
 }
 
 #[test]
-fn a_log_read_from_its_beginning_has_the_limits_that_ruled_then_whatever_snapshots_ruled_by() {
+fn a_full_replay_uses_the_limits_of_their_time() {
     let mut world = busy_world();
     let early = by_partition(&world);
     world.push(&LIMITS.replace("5/m", "6/m"));
@@ -324,7 +324,7 @@ fn a_log_read_from_its_beginning_has_the_limits_that_ruled_then_whatever_snapsho
 }
 
 #[test]
-fn a_snapshot_of_a_lost_future_is_not_restored_when_the_log_has_grown_past_it() {
+fn a_snapshot_of_lost_records_is_never_restored() {
     let world = busy_world();
     let lost = world.snapshots.clone();
     let newest = |partition| {
@@ -356,7 +356,7 @@ fn a_snapshot_of_a_lost_future_is_not_restored_when_the_log_has_grown_past_it() 
 }
 
 #[test]
-fn before_a_snapshot_is_proved_its_end_may_have_gone_by_age() {
+fn a_snapshots_end_may_be_gone_before_it_is_verified() {
     let world = busy_world();
     let snapshots = by_partition(&world);
     let mut again = World::restored(world.log.clone(), 2, snapshots);

@@ -96,7 +96,7 @@ fn what_is_in_force_is_given_a_part_a_turn_and_all_of_it() {
 }
 
 #[test]
-fn of_a_partition_that_was_let_go_between_the_ask_and_the_answer_nothing_is_said() {
+fn an_answer_leaves_out_partitions_revoked_meanwhile() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..4_500);
     ask(&mut world, "one", 7);
@@ -119,7 +119,7 @@ fn of_a_partition_that_was_let_go_between_the_ask_and_the_answer_nothing_is_said
 }
 
 #[test]
-fn agents_that_ask_at_once_get_their_parts_in_turns_and_the_newest_ask_of_one_counts() {
+fn simultaneous_queries_are_answered_in_turns() {
     let mut world = World::new(LIMITS);
     close(&mut world, 0..2_500);
     ask(&mut world, "one", 1);

@@ -45,7 +45,7 @@ fn without_ticks(kinds: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_partition_begins_with_its_identity_and_the_pointer_comes_before_the_first_hit_it_rules() {
+fn a_partition_begins_with_identity_and_activation() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 1);
     world.settle();
@@ -91,7 +91,7 @@ fn nothing_is_appended_for_agents_before_the_identity_is_there() {
 }
 
 #[test]
-fn a_version_that_comes_while_a_pointer_is_under_way_rules_every_partition_too() {
+fn a_version_pushed_during_an_activation_rules_everywhere() {
     let mut world = World::new(LIMITS);
     // The activations of the second version are in the log and were not read yet.
     world.held = vec![Stream::Hits];
@@ -129,7 +129,7 @@ fn never_more_than_one_tick_is_on_its_way() {
 }
 
 #[test]
-fn a_denial_is_announced_with_the_time_it_still_has_in_the_logs_time() {
+fn a_denial_is_announced_with_its_remaining_log_time() {
     let mut world = World::new(LIMITS);
     world.hit("search", "acme", 5);
     world.run_for(Span::from_millis(400));
@@ -165,7 +165,7 @@ fn what_is_in_force_when_a_core_becomes_ready_is_announced_once() {
     let mut again = World::on(world.log.clone(), 1);
     again.clock = world.clock;
     again.run_for(Span::from_secs(1));
-    assert_eq!(again.told(), 30);
+    assert_eq!(again.announced(), 30);
     let frames: Vec<_> = again
         .frames
         .iter()
@@ -175,7 +175,7 @@ fn what_is_in_force_when_a_core_becomes_ready_is_announced_once() {
 }
 
 #[test]
-fn too_many_records_of_agents_on_their_way_are_told_to_come_again() {
+fn too_many_appends_of_agents_are_deferred() {
     let mut world = World::new(LIMITS);
     let (partition, record) = world.batch("search", "acme", 1);
     for id in 0..70_000 {
@@ -204,7 +204,7 @@ fn too_many_records_of_agents_on_their_way_are_told_to_come_again() {
 }
 
 #[test]
-fn an_agent_hears_of_a_record_once_it_is_ruled_or_after_a_second() {
+fn an_append_is_acknowledged_once_ruled_or_after_a_second() {
     let mut world = World::new(LIMITS);
     let answered = |world: &World| {
         let answers = world.answers.iter();
@@ -257,7 +257,7 @@ fn what_is_delivered_again_is_not_ruled_again() {
 }
 
 #[test]
-fn what_has_ended_when_it_is_ruled_is_recorded_and_not_told() {
+fn a_denial_already_over_is_recorded_and_not_announced() {
     let mut world = World::new(LIMITS);
     world.held = vec![Stream::Hits];
     world.hit("search", "acme", 5);
@@ -267,5 +267,5 @@ fn what_has_ended_when_it_is_ruled_is_recorded_and_not_told() {
     world.settle();
     let counters = world.counters();
     assert_eq!((counters.denials, counters.denials_recorded), (1, 1));
-    assert_eq!(world.told(), 0);
+    assert_eq!(world.announced(), 0);
 }

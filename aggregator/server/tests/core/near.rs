@@ -18,7 +18,7 @@ shadow = true
 "#;
 
 /// Of each notice: domain, left, limit.
-fn told(world: &World) -> Vec<(&str, u64, u64)> {
+fn notices_of(world: &World) -> Vec<(&str, u64, u64)> {
     let notices = world.notices.iter().flat_map(|frame| &frame.notices);
     notices
         .map(|notice| (&*notice.domain, notice.left, notice.limit))
@@ -26,28 +26,32 @@ fn told(world: &World) -> Vec<(&str, u64, u64)> {
 }
 
 #[test]
-fn a_pair_is_told_as_near_from_its_share_of_the_limit_on() {
+fn a_pair_gets_notices_from_its_share_of_the_limit_on() {
     let mut world = World::new(ROOMY);
     world.run_for(Span::from_secs(1));
     for resource in ["search", "quiet", "shadowed"] {
         world.hit(resource, "acme", 39);
         world.run_for(Span::from_millis(100));
     }
-    assert_eq!(told(&world), [], "11 of 50 are left");
+    assert_eq!(notices_of(&world), [], "11 of 50 are left");
     for resource in ["search", "quiet", "shadowed"] {
         world.hit(resource, "acme", 1);
         world.run_for(Span::from_millis(100));
     }
-    assert_eq!(told(&world), [("acme", 10, 50)]);
+    assert_eq!(notices_of(&world), [("acme", 10, 50)]);
     let notice = world.notices[0].notices[0].clone();
     // The first hit leaves the minute then; the log's time lags by at most a tick and a turn.
     let lasts = Span::from_millis(59_000)..Span::from_millis(60_300);
     assert!(lasts.contains(&notice.near_for), "{}", notice.near_for);
     world.run_for(Span::from_secs(10));
-    assert_eq!(told(&world).len(), 1, "who is not hit is not told again");
+    assert_eq!(
+        notices_of(&world).len(),
+        1,
+        "who is not hit is not told again"
+    );
     world.hit("search", "acme", 10);
     world.run_for(Span::from_millis(100));
-    assert_eq!(told(&world).last(), Some(&("acme", 0, 50)));
+    assert_eq!(notices_of(&world).last(), Some(&("acme", 0, 50)));
     let Reply::Counters(counted) = world.ask(Query::Counters) else {
         panic!("counters")
     };
@@ -60,7 +64,7 @@ fn a_pair_is_told_as_near_from_its_share_of_the_limit_on() {
 }
 
 #[test]
-fn notices_are_no_part_of_what_is_ruled_and_beyond_the_bound_are_left_out() {
+fn notices_change_no_ruling_and_are_bounded() {
     let mut world = World::new(LIMITS);
     world.run_for(Span::from_secs(1));
     // Four of five, in one turn: each is near, and they are more than are published at once.
@@ -86,10 +90,10 @@ fn notices_are_no_part_of_what_is_ruled_and_beyond_the_bound_are_left_out() {
         "{}",
         counters.notices_shed
     );
-    assert_eq!(world.told(), 0, "nobody is denied");
+    assert_eq!(world.announced(), 0, "nobody is denied");
     // An aggregator that replays the same log publishes no notices, and denies no pair either.
     let mut again = World::on(world.log.clone(), 1);
     again.clock = world.clock;
     again.run_for(Span::from_secs(1));
-    assert_eq!((again.counters().notices, again.told()), (0, 0));
+    assert_eq!((again.counters().notices, again.announced()), (0, 0));
 }

@@ -14,7 +14,7 @@ use crate::LIMITS;
 use crate::world::{Fate, MemoryLog, PARTITIONS, World};
 
 /// The state digests in a partition: the offset that each is about, the digest, the group.
-fn said(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
+fn digests_of(log: &MemoryLog, partition: u32) -> Vec<(u64, u128, String)> {
     let records = &log.streams[&(Stream::Hits, partition)];
     let of = |bytes: &[u8]| match Record::decode(bytes) {
         Ok(Record::Testimony(said)) => Some((said.offset, said.digest, said.group.to_owned())),
@@ -43,10 +43,10 @@ fn first_of_group_a() -> World {
 }
 
 #[test]
-fn two_groups_come_to_the_same_states_and_say_so() {
+fn two_groups_reach_and_record_equal_states() {
     let mut first = first_of_group_a();
     for partition in 0..PARTITIONS {
-        let said = said(&first.log, partition);
+        let said = digests_of(&first.log, partition);
         assert!((3..=4).contains(&said.len()), "{said:?}");
         let before_and_at = |offset: u64| {
             let record = &first.log.streams[&(Stream::Hits, partition)][offset as usize];
@@ -69,7 +69,7 @@ fn two_groups_come_to_the_same_states_and_say_so() {
     assert_eq!(counters.states_compared, said_by_first);
     assert_eq!(counters.states_differing, 0);
     let groups = |partition| -> Vec<String> {
-        let said = said(&second.log, partition);
+        let said = digests_of(&second.log, partition);
         said.into_iter().map(|(.., group)| group).collect()
     };
     assert!((0..PARTITIONS).all(|partition| groups(partition).contains(&"b".to_owned())));
@@ -86,16 +86,16 @@ fn two_groups_come_to_the_same_states_and_say_so() {
 }
 
 #[test]
-fn a_log_without_groups_has_no_testimonies() {
+fn a_log_without_groups_has_no_state_digests() {
     let mut world = World::new(LIMITS);
     busy(&mut world);
     assert_eq!(world.log.count(kind::TESTIMONY), 0);
 }
 
 #[test]
-fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
+fn only_comparable_state_digests_count_as_different() {
     let first = first_of_group_a();
-    let (at, digest, _) = said(&first.log, 0).pop().expect("one");
+    let (at, digest, _) = digests_of(&first.log, 0).pop().expect("one");
     let truth = StateDigest {
         offset: at,
         rules: RULES,
@@ -143,9 +143,9 @@ fn a_state_that_differs_is_counted_and_one_that_cannot_be_compared_is_not() {
 }
 
 #[test]
-fn a_restored_state_that_somebody_doubts_is_given_up_and_none_is_saved_meanwhile() {
+fn a_restored_state_with_another_digest_is_given_up() {
     let first = first_of_group_a();
-    let (at, digest, _) = said(&first.log, 0).pop().expect("one");
+    let (at, digest, _) = digests_of(&first.log, 0).pop().expect("one");
     let lie = StateDigest {
         offset: at,
         rules: RULES,
@@ -233,7 +233,7 @@ fn misread(log: &MemoryLog) -> MemoryLog {
 }
 
 #[test]
-fn whoever_misreads_a_partition_is_found_out_by_all_who_rule_it() {
+fn a_misread_partition_is_noticed_by_the_other_groups() {
     let first = first_of_group_a();
     let mut wrong = World::in_group(misread(&first.log), 2, "b");
     wrong.clock = first.clock;

@@ -73,7 +73,7 @@ fn a_checksum_denies_nobody_where_a_key_counts() {
     let mut unkeyed = World::new(LIMITS);
     forge(&mut unkeyed, &MacKey::UNPROTECTED);
     assert_eq!(
-        unkeyed.told(),
+        unkeyed.announced(),
         1,
         "without a key anybody can deny everybody"
     );
@@ -82,7 +82,7 @@ fn a_checksum_denies_nobody_where_a_key_counts() {
     for forger in [MacKey::UNPROTECTED, key(K2), key("somebody else's")] {
         forge(&mut world, &forger);
     }
-    assert_eq!((world.told(), world.counters().forged), (0, 3));
+    assert_eq!((world.announced(), world.counters().forged), (0, 3));
     let why: Vec<&str> = world.asides.iter().map(|aside| &*aside.why).collect();
     assert!(
         why[0].contains("under \"checksum\"") && why[0].ends_with("counts k1"),
@@ -91,7 +91,7 @@ fn a_checksum_denies_nobody_where_a_key_counts() {
     assert!(why[1].contains("under \"k2\""), "{why:?}");
     assert!(why[2].contains("its tag is wrong"), "{why:?}");
     forge(&mut world, &key(K1));
-    assert_eq!(world.told(), 1, "who has the key is believed");
+    assert_eq!(world.announced(), 1, "who has the key is believed");
     assert!(world.why_not_ready().is_empty());
 }
 
@@ -272,7 +272,7 @@ fn limits_with_a_missing_key_are_not_brought_into_force() {
     unkeyed.hit("search", "acme", 6);
     unkeyed.run_for(Span::from_secs(1));
     assert_eq!(states(&mut unkeyed)[0].1, before);
-    assert_eq!(unkeyed.told(), 1, "what is in force rules on");
+    assert_eq!(unkeyed.announced(), 1, "what is in force rules on");
     let why = unkeyed.why_not_ready();
     assert_eq!(why.len(), 1, "{why:?}");
     assert!(why[0].contains("record_keys names \"k1\""), "{why:?}");

@@ -12,7 +12,7 @@ use crate::bounds::domains;
 use crate::world::{Fate, MemoryLog, PARTITIONS, STRANGER, World};
 
 #[test]
-fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
+fn a_partition_waits_for_the_limits_of_an_activation() {
     let mut world = World::new(LIMITS);
     // Another aggregator on the same log pushes a version, activates it, and rules on.
     let mut other = World::on(world.log.clone(), 2);
@@ -43,7 +43,7 @@ fn a_partition_waits_for_limits_that_it_is_pointed_at_and_loses_nothing() {
         assert_eq!((theirs.offset, &theirs.digest), (ours.offset, &ours.digest));
         assert_eq!(theirs.version, ours.version);
     }
-    assert_eq!(world.told(), 1);
+    assert_eq!(world.announced(), 1);
 }
 
 /// The push of another aggregator that follows another file.
@@ -141,7 +141,7 @@ fn a_bad_file_and_an_empty_log_leave_nothing_to_rule_by() {
 }
 
 #[test]
-fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
+fn an_unreadable_record_is_a_dead_letter_and_stops_nothing() {
     let mut world = World::new(LIMITS);
     let (partition, mut cut) = world.batch("search", "acme", 5);
     let (_, good) = world.batch("search", "acme", 5);
@@ -196,7 +196,11 @@ fn what_cannot_be_read_is_kept_aside_and_stops_nothing() {
             .iter()
             .all(|aside| aside.offset != at && !aside.why.is_empty())
     );
-    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert_eq!(
+        world.announced(),
+        1,
+        "the good record behind them was ruled"
+    );
     assert!(world.why_not_ready().is_empty());
 }
 
@@ -212,7 +216,7 @@ fn an_unknown_kind_of_an_aggregator_stops_its_partition_alone() {
     let why = world.why_not_ready();
     assert_eq!(why.len(), 1);
     assert!(why[0].contains("kind 40"), "{why:?}");
-    assert_eq!(world.told(), 0);
+    assert_eq!(world.announced(), 0);
     let stopped = &world.digests().partitions[partition as usize];
     assert_eq!((&*stopped.stage, stopped.offset), ("stopped", at));
 }
@@ -242,7 +246,11 @@ fn an_unknown_kind_that_no_aggregator_wrote_is_a_dead_letter() {
     let aside: Vec<Vec<u8>> = world.asides.iter().map(|one| one.bytes.to_vec()).collect();
     assert_eq!(aside, letters);
     assert!(world.asides.iter().all(|one| one.why.contains("kind ")));
-    assert_eq!(world.told(), 1, "the good record behind them was ruled");
+    assert_eq!(
+        world.announced(),
+        1,
+        "the good record behind them was ruled"
+    );
     assert!(world.why_not_ready().is_empty());
 }
 

@@ -136,7 +136,7 @@ fn a_core_of_a_fleet_rules_what_it_is_assigned_and_nothing_else() {
 }
 
 #[test]
-fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
+fn any_order_of_ruling_aggregators_ends_in_the_same_state() {
     for seed in 0..6 {
         let mut random = Random(seed);
         let mut restored = 0;
@@ -196,7 +196,7 @@ fn whoever_rules_a_partition_after_whomever_it_ends_in_the_same_state() {
 }
 
 #[test]
-fn a_partition_beyond_those_that_there_should_be_is_named_until_it_goes() {
+fn an_unexpected_partition_is_named_until_it_is_gone() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::Assigned((0..=PARTITIONS).collect()));
     world.run_for(Span::from_secs(1));
@@ -240,7 +240,7 @@ fn begins_at_7(world: &mut World) {
 }
 
 #[test]
-fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
+fn a_truncated_log_waits_for_another_groups_snapshot() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::RuledToo([0, 2].into()));
     headless(&mut world);
@@ -268,7 +268,7 @@ fn what_another_group_knows_is_waited_for_where_the_logs_beginning_is_gone() {
 }
 
 #[test]
-fn another_group_that_knows_no_more_is_not_waited_for_without_end() {
+fn the_wait_for_another_groups_snapshot_ends() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::RuledToo([0].into()));
     headless(&mut world);
@@ -301,7 +301,7 @@ fn a_beginning_that_is_gone_is_a_gap_for_who_is_alone() {
 }
 
 #[test]
-fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
+fn an_old_answer_does_not_restore_a_revoked_partition() {
     let mut world = World::shared(World::new(LIMITS).log, 2);
     world.step(Event::Assigned((0..PARTITIONS).collect()));
     world.run_for(Span::from_secs(1));
@@ -351,7 +351,7 @@ fn what_is_revoked_is_neither_told_nor_restored_by_an_old_answer() {
 }
 
 #[test]
-fn a_snapshot_that_needs_limits_which_are_not_read_yet_waits_for_them() {
+fn a_snapshot_waits_for_the_limits_that_it_needs() {
     let mut world = World::new(LIMITS);
     let older = world.log.streams[&(Stream::Limits, 0)].clone();
     world.push(&LIMITS.replace("5/m", "6/m"));
@@ -407,7 +407,7 @@ fn totals_reach_a_target_that_another_rules() {
 }
 
 #[test]
-fn a_snapshot_of_another_log_is_refuted_and_an_older_one_of_this_log_is_taken() {
+fn a_snapshot_of_another_log_is_rejected_for_an_older_one() {
     let mut world = World::new(LIMITS);
     let hit = |world: &mut World, records: u64| {
         for n in 0..records {

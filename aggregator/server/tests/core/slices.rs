@@ -26,21 +26,21 @@ fn denied(count: usize) -> World {
         world.put(Stream::Hits, 1, record);
     }
     world.run_for(Span::from_secs(1));
-    assert_eq!(world.told(), count);
+    assert_eq!(world.announced(), count);
     world
 }
 
 #[test]
-fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
+fn new_limits_lift_denials_in_steps_between_other_work() {
     const DENIED: usize = 10_000;
     let mut world = denied(DENIED);
     world.read_limits_file(&limits(2));
-    let before = world.told();
+    let before = world.announced();
     // The activation has been appended and read, and the first slices are ruled.
-    while world.told() == before {
+    while world.announced() == before {
         assert!(!world.round(), "no denial was lifted");
     }
-    assert!(world.told() < before + DENIED);
+    assert!(world.announced() < before + DENIED);
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
     let told = |world: &World, domain: &str| {
         let scope = Scope::Pair(domain.into());
@@ -55,15 +55,18 @@ fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
     world.hit("once", &denied_again, 1);
     let mut steps = Vec::new();
     while told(&world, &next_door) == 0 {
-        let told = world.told();
+        let told = world.announced();
         assert!(!world.round(), "the other partition waits");
-        steps.push(world.told() - told);
+        steps.push(world.announced() - told);
     }
-    assert!(world.told() < before + DENIED, "it waited for all slices");
+    assert!(
+        world.announced() < before + DENIED,
+        "it waited for all slices"
+    );
     loop {
-        let told = world.told();
+        let told = world.announced();
         let rests = world.round();
-        steps.push(world.told() - told);
+        steps.push(world.announced() - told);
         if rests {
             break;
         }
@@ -71,7 +74,7 @@ fn new_limits_lift_many_denials_in_steps_and_the_other_partitions_rule_on() {
     assert!(steps.iter().all(|step| *step <= 2 * 1_024), "{steps:?}");
     no_evidence_runs_ahead_of_what_is_told(&world.frames);
     // All lifts, the neighbour's denial, and the one that the second hit brought.
-    assert_eq!(world.told(), before + DENIED + 2);
+    assert_eq!(world.announced(), before + DENIED + 2);
     assert_eq!(world.counters().lifts as usize, DENIED);
     assert_eq!(world.why_not_ready(), Vec::<String>::new());
 }
@@ -158,7 +161,7 @@ fn a_question_for_denials_looks_at_no_more_than_a_turn_allows() {
 }
 
 #[test]
-fn pairs_whose_use_new_limits_forget_are_counted_whether_they_are_denied_or_come_again() {
+fn pairs_that_new_limits_reset_are_counted() {
     let mut world = World::new("version = 1\nrules = 2\n[rate.search]\nrate = \"2/h\"\n");
     world.run_for(Span::from_secs(1));
     world.hit("search", "denied", 2);

@@ -65,7 +65,7 @@ fn busy(world: &mut World) {
 }
 
 #[test]
-fn whoever_asks_who_uses_most_has_one_partition_looked_at_at_a_time() {
+fn a_query_of_top_pairs_reads_one_partition_at_a_time() {
     let mut world = World::new(LIMITS);
     for partition in 0..PARTITIONS {
         let some: Vec<String> = domains("search", partition).take(300).collect();
@@ -99,7 +99,7 @@ fn whoever_asks_who_uses_most_has_one_partition_looked_at_at_a_time() {
 }
 
 #[test]
-fn pairs_are_counted_by_hits_excess_and_refused_calls_over_all_partitions() {
+fn usage_counts_hits_excess_and_refused_calls() {
     let mut world = World::new(LIMITS);
     busy(&mut world);
     let by_hits = top(&mut world, By::Hits);

@@ -9,7 +9,9 @@ use tollgate_api::state::DigestsView;
 use tollgate_log::Chunks;
 use tollgate_log::{AppendError, Delivered, LogEvent, Stream, Ticket};
 use tollgate_server::core::assignment::Known;
-use tollgate_server::core::event::{Aside, Effect, Event, LimitsFile, Now, Peer, QueryId, Request};
+use tollgate_server::core::event::{
+    DeadLetter, Effect, Event, LimitsFile, Now, Peer, QueryId, Request,
+};
 use tollgate_server::core::recordings::WAITING_MAX;
 use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::together::partition_of;
@@ -45,7 +47,7 @@ pub struct World {
     /// Notices published about pairs near their limits.
     pub notices: Vec<NoticeFrame>,
     pub answers: Vec<FromAggregator>,
-    pub asides: Vec<Aside>,
+    pub asides: Vec<DeadLetter>,
     pub gave_up: Option<String>,
     /// Snapshots in the order in which they were saved: partition, offset, chunks.
     pub snapshots: Vec<(u32, u64, Chunks)>,
@@ -593,7 +595,7 @@ impl World {
     }
 
     /// The number of statements published on the feed.
-    pub fn told(&self) -> usize {
+    pub fn announced(&self) -> usize {
         self.frames.iter().map(|frame| frame.told.len()).sum()
     }
 

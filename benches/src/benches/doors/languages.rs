@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_lacks_is_told_for_each_figure() {
+    fn figures_that_a_machine_cannot_give_have_a_reason() {
         let missing = need("no-such-program", &["--version"], "no-such-program");
         let Err(StartError::Absent { reason }) = missing else {
             panic!("{missing:?}");

@@ -132,13 +132,13 @@ fn write_last_totals(frozen: &Frozen, chunks: &mut Chunks<'_>) {
 
 fn write_amended(amended: &Amended, chunks: &mut Chunks<'_>) {
     chunks.begin(kind::AMENDED);
-    for (identity, said) in amended.pairs() {
+    for (identity, of_pair) in amended.pairs() {
         chunks.item(|bytes| {
             bytes.push(0);
             bytes.extend_from_slice(&identity.0.to_le_bytes());
-            write_optional(said.ban.map(|ban| ban.until.as_micros()), bytes);
-            varint::write(bytes, said.ban.map_or(0, |ban| ban.version));
-            write_optional(said.pardon.map(Timestamp::as_micros), bytes);
+            write_optional(of_pair.ban.map(|ban| ban.until.as_micros()), bytes);
+            varint::write(bytes, of_pair.ban.map_or(0, |ban| ban.version));
+            write_optional(of_pair.pardon.map(Timestamp::as_micros), bytes);
         });
     }
     for (domain, ban) in amended.domains() {

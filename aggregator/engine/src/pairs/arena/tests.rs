@@ -75,7 +75,7 @@ fn a_frozen_copy_does_not_see_what_changes_later() {
 }
 
 #[test]
-fn a_walk_stops_where_it_is_told_to_and_goes_on_from_there() {
+fn a_walk_stops_and_resumes_where_asked() {
     let mut arena = Arena::new();
     for n in 0..100u8 {
         arena.insert(Identity(n.into()), &state(n));

@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn broken_bytes_are_read_as_a_state_that_is_written_as_they_are_or_not_at_all(
+    fn broken_bytes_are_rejected_or_round_trip(
         stored in stored(),
         at in any::<prop::sample::Index>(),
         to in any::<u8>(),

@@ -81,12 +81,12 @@ impl Stamps {
         while within < self.bytes.len() {
             sum.add(within, Run::read(&self.bytes, &mut within)?)?;
         }
-        let said = Totalled {
+        let stated = Totalled {
             hits: self.hits,
             span_us: self.newest_us - self.before_us,
             tail: self.tail,
         };
-        (sum == said).then_some(())
+        (sum == stated).then_some(())
     }
 
     /// The same for bytes that are known to be such an output.

@@ -84,7 +84,7 @@ fn a_flipped_bit_anywhere_is_reported_with_file_and_position() {
 }
 
 #[test]
-fn damage_in_an_earlier_segment_ends_delivery_there_and_is_not_skipped() {
+fn damage_in_an_earlier_segment_ends_delivery_there() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 100;
     let mut open = kit.open();
@@ -135,7 +135,7 @@ fn a_segment_that_is_missing_is_damage() {
 }
 
 #[test]
-fn a_power_cut_begins_a_generation_where_records_were_only_written() {
+fn after_a_power_cut_unsynced_records_begin_a_generation() {
     let mut kit = kit_with(&THREE);
     kit.leave_as_if_killed();
     assert_eq!(kit.open_report().generation, 1, "the machine went on");
@@ -221,7 +221,7 @@ fn after_a_power_cut_what_follows_a_torn_segment_goes_too() {
 }
 
 #[test]
-fn after_a_power_cut_the_log_ends_before_a_segment_whose_header_was_lost() {
+fn after_a_power_cut_the_log_ends_before_a_lost_header() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 100;
     kit.at(5_000);
@@ -248,7 +248,7 @@ fn after_a_power_cut_the_log_ends_before_a_segment_whose_header_was_lost() {
 }
 
 #[test]
-fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins_behind_them() {
+fn a_crash_while_dropping_lost_segments_leaves_no_gap() {
     for removals in 0..2 {
         let disk = FaultyDisk::default();
         let mut kit = kit_on(&disk);
@@ -273,7 +273,7 @@ fn who_comes_to_an_end_while_lost_segments_are_dropped_leaves_no_log_that_begins
 }
 
 #[test]
-fn what_an_opening_that_failed_had_begun_to_drop_does_not_come_back() {
+fn segments_dropped_by_a_failed_opening_stay_dropped() {
     for ack in [Ack::Written, Ack::Synced] {
         let disk = FaultyDisk::default();
         let mut kit = kit_on(&disk);
@@ -302,7 +302,7 @@ fn what_an_opening_that_failed_had_begun_to_drop_does_not_come_back() {
 }
 
 #[test]
-fn under_synced_a_segment_with_records_whose_header_does_not_read_is_damage() {
+fn with_synced_an_unreadable_segment_header_is_damage() {
     for stream in [Stream::Hits, Stream::Limits] {
         let mut kit = Kit::new();
         kit.config.ack = match stream {
@@ -326,7 +326,7 @@ fn under_synced_a_segment_with_records_whose_header_does_not_read_is_damage() {
 }
 
 #[test]
-fn where_the_only_segment_has_lost_its_header_the_log_goes_on_at_its_place() {
+fn a_log_whose_only_header_is_lost_goes_on_at_its_offset() {
     for left in [0, 20, 32] {
         let mut kit = Kit::new();
         one_a_segment(&mut kit, 3);
@@ -462,7 +462,7 @@ fn what_was_acknowledged_is_there_after_kill_9() {
 /// A segment could not be begun, since syncs failed, and was removed; the one before it grew; then
 /// a power cut undid the removal.
 #[test]
-fn after_a_power_cut_a_segment_that_was_never_begun_does_not_give_places_again() {
+fn after_a_power_cut_no_log_position_is_given_twice() {
     for went_on in [0, 1, 2] {
         let mut kit = Kit::new();
         kit.config.ack = Ack::Synced;

@@ -8,7 +8,7 @@ fn is_not_now(answer: Result<u64, AppendError>) -> bool {
 }
 
 #[test]
-fn wherever_the_disk_becomes_full_the_journal_stays_whole_and_goes_on() {
+fn a_full_disk_at_any_step_leaves_the_journal_whole() {
     for ack in [Ack::Written, Ack::Synced] {
         for room in 0..40 {
             let disk = FaultyDisk::default();
@@ -39,13 +39,13 @@ fn wherever_the_disk_becomes_full_the_journal_stays_whole_and_goes_on() {
 }
 
 #[test]
-fn that_the_disk_is_full_is_said_once_and_that_there_is_room_again_too() {
+fn a_full_disk_is_reported_once_and_so_is_its_end() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
     let mut open = kit.open();
-    let said = |open: &mut Open| -> Vec<bool> {
+    let states = |open: &mut Open| -> Vec<bool> {
         let events = std::mem::take(&mut open.held);
-        let said = events.into_iter().filter_map(|event| match event {
+        let states = events.into_iter().filter_map(|event| match event {
             LogEvent::Down { why } => {
                 assert!(why.contains("hits-0000"), "{why}");
                 Some(false)
@@ -53,10 +53,10 @@ fn that_the_disk_is_full_is_said_once_and_that_there_is_room_again_too() {
             LogEvent::Up => Some(true),
             _ => None,
         });
-        said.collect()
+        states.collect()
     };
     assert_eq!(open.append(Stream::Hits, 0, b"fits"), Ok(0));
-    assert_eq!(said(&mut open), [] as [bool; 0]);
+    assert_eq!(states(&mut open), [] as [bool; 0]);
     disk.set(Faults {
         room_bytes: Some(0),
         ..Faults::default()
@@ -68,21 +68,21 @@ fn that_the_disk_is_full_is_said_once_and_that_there_is_room_again_too() {
             b"does not"
         )));
     }
-    assert_eq!(said(&mut open), [false]);
+    assert_eq!(states(&mut open), [false]);
     disk.set(Faults::default());
     assert_eq!(open.append(Stream::Hits, 0, b"fits again"), Ok(1));
     assert_eq!(
-        said(&mut open),
+        states(&mut open),
         [] as [bool; 0],
         "the other has not been heard of"
     );
     assert_eq!(open.append(Stream::Hits, 1, b"fits again"), Ok(0));
-    assert_eq!(said(&mut open), [true]);
+    assert_eq!(states(&mut open), [true]);
     open.close();
 }
 
 #[test]
-fn what_cannot_be_cut_off_at_once_is_cut_off_before_the_next_append() {
+fn a_torn_end_is_cut_off_before_the_next_append() {
     let disk = FaultyDisk::default();
     let kit = kit_on(&disk);
     let mut open = kit.open();
@@ -115,7 +115,7 @@ fn what_cannot_be_cut_off_at_once_is_cut_off_before_the_next_append() {
 }
 
 #[test]
-fn a_record_that_was_not_synced_is_neither_acknowledged_nor_delivered() {
+fn an_unsynced_record_is_neither_acknowledged_nor_delivered() {
     let disk = FaultyDisk::default();
     let mut kit = kit_on(&disk);
     kit.config.ack = Ack::Synced;
@@ -167,7 +167,7 @@ fn a_segment_that_cannot_be_begun_is_begun_later() {
 }
 
 #[test]
-fn synced_syncs_once_for_all_that_wait_and_written_does_not_sync() {
+fn synced_syncs_once_for_all_waiting_and_written_never() {
     for ack in [Ack::Written, Ack::Synced] {
         let disk = FaultyDisk::default();
         let mut kit = kit_on(&disk);
@@ -213,7 +213,7 @@ fn a_follower_that_is_caught_up_gets_records_from_memory() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_synced_holds_the_one_after_the_next_back() {
+fn an_unsynced_segment_delays_the_one_after_the_next() {
     let disk = FaultyDisk::default();
     let mut kit = kit_on(&disk);
     kit.config.segment_bytes = 60;
@@ -251,7 +251,7 @@ fn who_begins_to_sync_syncs_what_was_only_written_before() {
 }
 
 #[test]
-fn what_was_written_and_not_synced_before_a_kill_is_synced_before_it_is_read() {
+fn records_unsynced_at_a_kill_are_synced_before_delivery() {
     for (ack, synced) in [(Ack::Written, 1), (Ack::Synced, 2)] {
         let disk = FaultyDisk::default();
         let mut kit = kit_on(&disk);

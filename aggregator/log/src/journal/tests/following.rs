@@ -8,8 +8,8 @@ fn what_is_acknowledged_is_delivered_in_order_and_stays() {
     let mut open = kit.open();
     open.log.follow(Stream::Hits, 1, 0);
     for n in 0..5 {
-        let said = open.append(Stream::Hits, 1, format!("r{n}").as_bytes());
-        assert_eq!(said, Ok(n));
+        let appended = open.append(Stream::Hits, 1, format!("r{n}").as_bytes());
+        assert_eq!(appended, Ok(n));
     }
     let mut delivered = Vec::new();
     while delivered.len() < 5 {
@@ -51,7 +51,7 @@ fn append_times_never_decrease_when_the_clock_does() {
 }
 
 #[test]
-fn following_goes_through_all_segments_and_says_that_it_is_caught_up_once() {
+fn a_follower_reads_all_segments_and_catches_up_once() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 200;
     let mut open = kit.open();
@@ -158,7 +158,7 @@ fn a_follower_that_is_behind_gets_what_lies_between_first() {
 }
 
 #[test]
-fn above_the_queue_s_bound_appends_are_refused_and_below_it_taken_again() {
+fn appends_are_refused_above_the_queues_bound() {
     let mut kit = Kit::new();
     kit.config.queue_bytes_max = 1_000;
     kit.events_max = 1;

@@ -5,7 +5,7 @@ use super::faulty::edit;
 use super::*;
 
 #[test]
-fn old_segments_go_limits_stay_and_a_follower_behind_is_told_of_the_gap() {
+fn old_segments_are_removed_and_slow_followers_see_the_gap() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 60;
     kit.config.retention = Span::from_secs(100);
@@ -36,7 +36,7 @@ fn old_segments_go_limits_stay_and_a_follower_behind_is_told_of_the_gap() {
 }
 
 #[test]
-fn a_partition_that_is_written_slowly_does_not_keep_its_records_for_ever() {
+fn a_slow_partitions_records_are_removed_in_the_end() {
     let mut kit = Kit::new();
     kit.config.retention = Span::from_secs(100);
     let mut open = kit.open();
@@ -71,7 +71,7 @@ fn above_the_bound_on_bytes_the_oldest_segments_go() {
 }
 
 #[test]
-fn a_second_writer_is_turned_away_and_a_reader_disturbs_nobody() {
+fn a_second_writer_is_refused_and_a_reader_allowed() {
     let kit = Kit::new();
     let mut open = kit.open();
     open.append(Stream::Hits, 0, b"r0").expect("appended");
@@ -93,7 +93,7 @@ fn a_second_writer_is_turned_away_and_a_reader_disturbs_nobody() {
 }
 
 #[test]
-fn a_reader_goes_through_segments_and_takes_a_torn_end_for_the_end() {
+fn a_reader_takes_a_torn_end_for_the_end() {
     let mut kit = Kit::new();
     kit.config.segment_bytes = 100;
     let mut open = kit.open();
@@ -198,7 +198,7 @@ fn a_description_that_is_cut_short_anywhere_is_refused() {
 }
 
 #[test]
-fn other_partitions_other_things_and_no_directory_are_told_apart() {
+fn a_wrong_count_a_foreign_and_no_directory_differ() {
     let mut kit = Kit::new();
     kit.open().close();
     kit.config.partitions = 3;

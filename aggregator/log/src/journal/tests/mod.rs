@@ -60,12 +60,12 @@ impl Kit {
     fn try_open(&self) -> Result<(Open, OpenReport), OpenError> {
         let (events, inbox) = channel(self.events_max);
         let now_ms = Arc::clone(&self.now_ms);
-        let ground = Ground {
+        let context = JournalContext {
             disk: Arc::clone(&self.disk),
             clock: Arc::new(move || Timestamp::from_millis(now_ms.load(Ordering::SeqCst))),
             boot: self.boot.clone(),
         };
-        let (log, report) = Journal::open(self.config.clone(), ground, events)?;
+        let (log, report) = Journal::open(self.config.clone(), context, events)?;
         let open = Open {
             log,
             inbox,

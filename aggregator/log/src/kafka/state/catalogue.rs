@@ -200,7 +200,7 @@ impl Catalogue {
     pub fn candidates(&self) -> (Vec<Candidate>, Vec<(SnapshotId, String)>) {
         let (mut whole, mut passed_over) = (Vec::new(), Vec::new());
         for (id, entry) in self.newest_first() {
-            match entry.judge() {
+            match entry.check() {
                 Ok((offset, manifest)) => whole.push(Candidate {
                     id: id.clone(),
                     manifest: manifest.clone(),
@@ -234,7 +234,7 @@ impl Catalogue {
         let (mut kept, mut seen_whole) = (BTreeSet::new(), 0);
         let mut hours: BTreeMap<u64, &SnapshotId> = BTreeMap::new();
         for (id, entry) in of_group.iter().copied() {
-            if entry.judge().is_err() {
+            if entry.check().is_err() {
                 // A member of the group may be writing it at the moment, unless two whole ones are newer.
                 if seen_whole < KEPT {
                     kept.insert(id.clone());
@@ -281,7 +281,7 @@ impl CatalogueEntry {
     }
 
     /// The manifest and its offset, if the snapshot looks whole.
-    fn judge(&self) -> Result<(u64, &Manifest), String> {
+    fn check(&self) -> Result<(u64, &Manifest), String> {
         let Some(stated) = &self.manifest else {
             return Err(format!(
                 "half-written: {} chunks and no manifest",
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_ones_own_group_stay_and_what_is_dropped_loses_its_manifest_first() {
+    fn two_own_snapshots_stay_and_manifests_are_dropped_first() {
         let mut catalogue = Catalogue::default();
         enter(&mut catalogue, &id(5, "a"), 1, None);
         for upto in [10, 20, 30] {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_reach_as_far_the_one_written_earlier_is_dropped_whatever_their_numbers() {
+    fn of_two_equal_snapshots_the_earlier_one_is_dropped() {
         for (earlier, later) in [(1, 9), (9, 1)] {
             let named = |writing| SnapshotId {
                 writing,

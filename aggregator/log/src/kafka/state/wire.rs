@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_build_wrote_is_told_from_what_is_broken() {
+    fn a_later_builds_snapshot_differs_from_a_broken_one() {
         let newer = |result| matches!(result, Err(Unreadable::Newer { .. }));
         assert!(newer(Manifest::decode(&manifest().encode(), 0)));
         #[derive(Serialize)]

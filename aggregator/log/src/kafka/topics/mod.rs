@@ -40,7 +40,7 @@ pub enum Topic {
     /// Which aggregator serves what, and where.
     Members,
     /// Dead letters: refused records, to help find their producer.
-    Aside,
+    DeadLetters,
 }
 
 impl Topic {
@@ -51,7 +51,7 @@ impl Topic {
         Self::Denials,
         Self::State,
         Self::Members,
-        Self::Aside,
+        Self::DeadLetters,
     ];
 
     /// The word that the topic's name ends with.
@@ -62,21 +62,21 @@ impl Topic {
             Self::Denials => "denials",
             Self::State => "state",
             Self::Members => "members",
-            Self::Aside => "aside",
+            Self::DeadLetters => "aside",
         }
     }
 
     /// How many partitions it has, given the number of `hits`.
     pub const fn partitions(self, hits: u32) -> u32 {
         match self {
-            Self::Limits | Self::Members | Self::Aside => 1,
+            Self::Limits | Self::Members | Self::DeadLetters => 1,
             Self::Hits | Self::Denials | Self::State => hits,
         }
     }
 
     /// Whether an aggregator needs it. Without any topic but `aside`, rulings could be lost.
     pub const fn is_required(self) -> bool {
-        !matches!(self, Self::Aside)
+        !matches!(self, Self::DeadLetters)
     }
 
     const fn of(stream: Stream) -> Self {
@@ -226,14 +226,14 @@ impl<'a> Look<'a> {
         let value = self.cluster.properties(&name)?;
         let [partitions, replication] = needs::shape(topic, hits, copies);
         let mut settings = vec![
-            partitions.judge(shape.partitions.to_string()),
-            replication.judge(shape.copies.to_string()),
+            partitions.check(shape.partitions.to_string()),
+            replication.check(shape.copies.to_string()),
         ];
         let needs = needs::properties(topic, copies, self.hits_kept_ms.as_deref());
         settings.extend(
             needs
                 .into_iter()
-                .map(|need| need.judge(value(need.setting))),
+                .map(|need| need.check(value(need.setting))),
         );
         if topic == Topic::Hits {
             self.hits_kept_ms = Some(value("retention.ms"));
@@ -267,7 +267,7 @@ pub(super) fn prepare(
     let mut look = Look::begin(config, client, missing)?;
     for topic in Topic::ALL {
         match look.at(topic) {
-            Ok(report) => judge(report)?,
+            Ok(report) => check(report)?,
             Err(fault @ KafkaFault::Unreachable { .. }) => return Err(fault),
             // An older fleet may lack the right to create it.
             Err(fault) if !topic.is_required() => {
@@ -280,7 +280,7 @@ pub(super) fn prepare(
 }
 
 /// Logs settings that should be otherwise; a setting that must be otherwise is an error.
-fn judge(report: TopicReport) -> Result<(), KafkaFault> {
+fn check(report: TopicReport) -> Result<(), KafkaFault> {
     for setting in report.settings {
         let Setting {
             name,

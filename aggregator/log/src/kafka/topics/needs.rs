@@ -23,13 +23,13 @@ pub(super) const REPLICATION: usize = 3;
 const RETENTION_MIN_MS: u64 = 60 * 60 * 1000;
 
 /// The bound on the topic of dead letters, which help to find a producer and rule nothing.
-const ASIDE_BYTES: u64 = 64 << 20;
-const ASIDE_BYTES_MAX: u64 = 1 << 30;
-const ASIDE_MS: u64 = 7 * 86_400_000;
-const ASIDE_MS_MAX: u64 = 90 * 86_400_000;
+const DEAD_LETTER_BYTES: u64 = 64 << 20;
+const DEAD_LETTER_BYTES_MAX: u64 = 1 << 30;
+const DEAD_LETTER_MS: u64 = 7 * 86_400_000;
+const DEAD_LETTER_MS_MAX: u64 = 90 * 86_400_000;
 
 /// Only closed segments are removed, so the topic may exceed its bound by this much.
-const ASIDE_SEGMENT_BYTES: u64 = 8 << 20;
+const DEAD_LETTER_SEGMENT_BYTES: u64 = 8 << 20;
 
 /// How often segments of compacted topics are closed, in milliseconds. Only closed segments are
 /// compacted.
@@ -109,7 +109,7 @@ impl Expected {
 
 impl Need {
     /// The setting with the value that was found.
-    pub fn judge(self, found: String) -> Setting {
+    pub fn check(self, found: String) -> Setting {
         Setting {
             name: self.setting,
             fits: self.expected.is_met_by(&found),
@@ -146,7 +146,7 @@ pub(super) fn shape(topic: Topic, partitions: u32, copies: usize) -> [Need; 2] {
 /// The properties that a topic needs. `copies` is how many brokers keep each record, `hits_kept_ms` how
 /// long hits are kept, if that is known.
 pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>) -> Vec<Need> {
-    if topic == Topic::Aside {
+    if topic == Topic::DeadLetters {
         return bounds().into();
     }
     let mut needs = vec![
@@ -185,7 +185,7 @@ pub(super) fn properties(topic: Topic, copies: usize, hits_kept_ms: Option<&str>
             "compact",
             "the newest record of each key must stay, however old it is",
         )),
-        Topic::Aside => {}
+        Topic::DeadLetters => {}
     }
     needs.extend(retention(topic, hits_kept_ms));
     needs
@@ -234,7 +234,7 @@ fn retention(topic: Topic, hits_kept_ms: Option<&str>) -> Vec<Need> {
             let why = "denials are kept at least as long as hits";
             vec![kept(least, why), unbounded(why)]
         }
-        Topic::State | Topic::Members | Topic::Aside => Vec::new(),
+        Topic::State | Topic::Members | Topic::DeadLetters => Vec::new(),
     }
 }
 
@@ -249,19 +249,23 @@ fn bounds() -> [Need; 3] {
     let why = "a producer of garbage must not fill the brokers' disks";
     [
         should("cleanup.policy", Expected::Is("delete"), why),
-        should("retention.bytes", Expected::AtMost(ASIDE_BYTES_MAX), why),
-        should("retention.ms", Expected::AtMost(ASIDE_MS_MAX), why),
+        should(
+            "retention.bytes",
+            Expected::AtMost(DEAD_LETTER_BYTES_MAX),
+            why,
+        ),
+        should("retention.ms", Expected::AtMost(DEAD_LETTER_MS_MAX), why),
     ]
 }
 
 /// The properties that a topic is created with: the needed ones, and useful ones.
 pub(super) fn made_with(topic: Topic, copies: usize) -> Vec<(&'static str, String)> {
-    if topic == Topic::Aside {
+    if topic == Topic::DeadLetters {
         return vec![
             ("cleanup.policy", "delete".to_owned()),
-            ("retention.bytes", ASIDE_BYTES.to_string()),
-            ("retention.ms", ASIDE_MS.to_string()),
-            ("segment.bytes", ASIDE_SEGMENT_BYTES.to_string()),
+            ("retention.bytes", DEAD_LETTER_BYTES.to_string()),
+            ("retention.ms", DEAD_LETTER_MS.to_string()),
+            ("segment.bytes", DEAD_LETTER_SEGMENT_BYTES.to_string()),
         ];
     }
     let mut properties: Vec<(&'static str, String)> = properties(topic, copies, None)
@@ -297,7 +301,7 @@ mod tests {
                         assert_eq!(need.setting, "retention.ms");
                         continue;
                     };
-                    assert!(need.judge(found.clone()).fits, "{topic:?} {need:?}");
+                    assert!(need.check(found.clone()).fits, "{topic:?} {need:?}");
                 }
             }
         }
@@ -322,7 +326,7 @@ mod tests {
             let bytes = needs
                 .find(|need| need.setting == "retention.bytes")
                 .unwrap();
-            assert!(!bytes.judge("1073741824".to_owned()).fits, "{topic:?}");
+            assert!(!bytes.check("1073741824".to_owned()).fits, "{topic:?}");
         }
     }
 

@@ -75,7 +75,7 @@ fn spread(files: &[&[u64]], spread: bool) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn calls_of_a_whole_second_are_spread_over_it_in_files_that_know_no_better() {
+fn calls_stamped_in_whole_seconds_are_spread_over_them() {
     let whole: &[u64] = &[61_000, 62_000, 61_000, 61_000, 61_000, 63_000, 62_000];
     let fine: &[u64] = &[61_000, 61_300, 61_300];
     let stamps = |played: Vec<(u64, u32)>| played.into_iter().map(|(ms, _)| ms).collect::<Vec<_>>();
@@ -123,7 +123,7 @@ fn unspread(order: PlayOrder, finer: &[u64]) -> Vec<Unspread> {
 }
 
 #[test]
-fn whole_seconds_that_are_not_spread_are_told() {
+fn whole_seconds_that_are_not_spread_are_reported() {
     assert_eq!(unspread(PlayOrder::Stamps, &[]), []);
     assert_eq!(unspread(PlayOrder::Recorded, &[]), [Unspread::AsRecorded]);
     let (whole, calls) = (28, 30);

@@ -141,7 +141,7 @@ fn names_that_are_no_addresses_are_clients_of_a_combined_log() {
 }
 
 #[test]
-fn names_behind_a_virtual_host_and_names_that_hide_addresses_are_clients() {
+fn names_behind_a_virtual_host_are_clients() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
     let (form, clients) = told(&lines(|n| {
         format!("www.example.com:80 host-{n}.example - - {DATE} {rest}")
@@ -154,7 +154,7 @@ fn names_behind_a_virtual_host_and_names_that_hide_addresses_are_clients() {
 }
 
 #[test]
-fn a_field_that_is_stated_is_the_address_where_one_form_has_it_there() {
+fn a_stated_field_is_the_address_where_a_form_has_one() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"";
     let (clients, instants) = (Clients::default(), Instants::default());
     for (field, expected) in [
@@ -172,7 +172,7 @@ fn a_field_that_is_stated_is_the_address_where_one_form_has_it_there() {
 }
 
 #[test]
-fn where_only_a_proxy_has_asked_so_far_its_list_of_clients_is_heeded() {
+fn a_proxys_list_of_clients_counts_where_only_it_has_asked() {
     let rest = "\"GET / HTTP/1.1\" 200 5 \"-\" \"check\"";
     let (form, clients) = told(&lines(|_| format!("10.0.0.5 - - {DATE} {rest} \"-\"")));
     assert_eq!((&*form, &*clients[0]), ("combined_forwarded", "10.0.0.5"));
@@ -211,7 +211,7 @@ fn a_pattern_in_the_words_of_either_server_is_read() {
 }
 
 #[test]
-fn a_combined_log_may_be_stated_with_any_of_its_fields_as_the_client() {
+fn any_field_of_a_combined_log_may_be_the_client() {
     let line = format!("10.0.0.5 - bob {DATE} \"GET /\" 200 5 \"-\" \"curl\" \"203.0.113.9\"");
     for (field, expected) in [
         ("remote_user", "bob"),
@@ -227,7 +227,7 @@ fn a_combined_log_may_be_stated_with_any_of_its_fields_as_the_client() {
 }
 
 #[test]
-fn what_is_no_form_is_told_with_what_would_do() {
+fn an_unknown_form_is_refused_with_the_known_ones() {
     let fault = |text: &str, client| read_by(text, client).map(|_| ()).expect_err("no form");
     assert!(fault("combind", None).contains("expected combined, common, vhost_combined"));
     assert!(fault("$remote_addr $status", None).contains("no instant"));

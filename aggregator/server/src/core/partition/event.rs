@@ -19,7 +19,7 @@ use tollgate_shared::wire::statement::Statement;
 use super::super::assignment::Restored;
 use super::super::counters::Counters;
 use super::super::event::{Effect, Now};
-use super::super::limits_desk::LimitsDesk;
+use super::super::limits_state::LimitsState;
 use super::super::settings::Settings;
 use super::super::tally::Tally;
 use super::super::totals::TotalsKey;
@@ -140,7 +140,7 @@ pub enum PartitionEffect {
     /// Forget its statements, and what it has applied.
     Forget,
     /// Send an agent the verdict on one of its holds.
-    Tell(VerdictDue),
+    Verdict(VerdictDue),
     /// The engine moved an agent's time stamps.
     Corrected(Correction),
     /// A total of another partition was read.
@@ -180,7 +180,7 @@ pub struct PartitionContext<'a> {
     /// Whether partitions come and go.
     pub shared: bool,
     /// The limits that were read so far.
-    pub limits: &'a LimitsDesk,
+    pub limits: &'a LimitsState,
 }
 
 /// The results of steps.

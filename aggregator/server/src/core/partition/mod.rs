@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each of its tasks has a file beside this one: `rule` (records), `following` (where it reads), `assignment`
-//! (restoring), `snapshots`, `recordings`, `testimonies`, `turn` (ticks and activations). Knows nothing of other
+//! (restoring), `snapshots`, `recordings`, `state_digests`, `turn` (ticks and activations). Knows nothing of other
 //! partitions. What stays true: records are ruled in the order of their offsets, each once; at most one tick is on
 //! its way.
 
@@ -28,7 +28,7 @@ use super::ready::Ready;
 use super::recordings::Recordings;
 use super::ruler::Ruler;
 use super::snapshots::Snapshots;
-use super::testimonies::StateDigests;
+use super::state_digests::StateDigests;
 use super::totals::Totals;
 use super::usage::Usage;
 use tollgate_log::{AppendError, Ticket};
@@ -81,7 +81,7 @@ pub struct Partition {
     /// What it may be restored from.
     pub recovery: Recovery,
     /// Its state digests, which other groups compare.
-    pub testimonies: StateDigests,
+    pub state_digests: StateDigests,
     /// Which domains use the most.
     pub usage: Usage,
     /// What candidates would have done.
@@ -105,7 +105,7 @@ impl Partition {
             near: NearPairs::default(),
             snapshots: Snapshots::default(),
             recovery: Recovery::default(),
-            testimonies: StateDigests::default(),
+            state_digests: StateDigests::default(),
             usage: Usage::default(),
             candidates: Candidates::default(),
         }
@@ -251,7 +251,7 @@ impl Partition {
 
     /// Stops waiting for appends that it has not read yet: they may be gone with the log that took them.
     pub fn forget_on_the_way(&mut self) {
-        self.ticks = self.ticks.begun_anew();
+        self.ticks = self.ticks.on_recreated_log();
         self.pointing = Pointing::default();
     }
 
@@ -262,7 +262,7 @@ impl Partition {
         let generation_met = self.generation_met();
         let before = std::mem::replace(self, Self::new(self.index, partitions));
         self.stage = Stage::Elsewhere;
-        self.ticks = before.ticks.begun_anew();
+        self.ticks = before.ticks.on_recreated_log();
         self.appends = before.appends;
         self.totals = before.totals;
         self.recovery = before.recovery.given_away(generation_met);
@@ -333,7 +333,7 @@ impl Partition {
             Stage::Elsewhere => None,
             Stage::Ruling | Stage::RulingAgain if self.announcing => None,
             Stage::Restoring { .. } => Some(format!("partition {index}: being restored")),
-            Stage::Headless { first, .. } => Some(format!(
+            Stage::Truncated { first, .. } => Some(format!(
                 "partition {index}: the log begins at offset {first}, and no snapshot covers the records before: waits for \
                  a snapshot of another group that rules it"
             )),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_comes_after_its_log_was_made_anew_was_sent_when_it_was_sent() {
+    fn a_tick_in_a_recreated_log_keeps_its_time_of_sending() {
         let mut partition = Partition::new(0, 1);
         (partition.ticks.number, partition.ticks.sent) = (7, Span::from_secs(600));
         partition.forget_on_the_way();

@@ -17,7 +17,7 @@ pub struct Recovery {
     pub before: Option<u64>,
     /// The end of a snapshot after which records were gone by age, so that a newer one was requested.
     pub overtaken_at: Option<u64>,
-    /// How long to wait for another group's snapshot, once waiting has begun: see [`Stage::Headless`](super::Stage).
+    /// How long to wait for another group's snapshot, once waiting has begun: see [`Stage::Truncated`](super::Stage).
     pub wait_until: Option<Span>,
     /// The offset of the snapshot that the state came from.
     pub restored_upto: Option<u64>,

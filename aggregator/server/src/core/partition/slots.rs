@@ -71,7 +71,7 @@ impl Ticks {
     /// Ticks of a recreated log: no tick has been read and none is awaited. Numbers continue. The last tick may
     /// still be read, perhaps once more, so the time at which it was sent stays known.
     #[must_use]
-    pub fn begun_anew(self) -> Self {
+    pub fn on_recreated_log(self) -> Self {
         Self {
             number: self.number,
             sent: self.sent,

@@ -44,7 +44,7 @@ pub enum Stage {
     Returning,
     /// The log's beginning is gone, no snapshot covers it, and another group rules the partition: it waits for a
     /// snapshot of that group, because the remaining records alone may lack hits.
-    Headless {
+    Truncated {
         /// The first offset that the log has.
         first: u64,
         /// When to look for snapshots again.
@@ -63,7 +63,7 @@ impl Stage {
         match self {
             Self::Elsewhere => ("elsewhere", None),
             Self::Restoring { .. } => ("restoring", None),
-            Self::Headless { .. } => (
+            Self::Truncated { .. } => (
                 "headless",
                 Some("for a snapshot of another group: the log's beginning was removed".to_owned()),
             ),

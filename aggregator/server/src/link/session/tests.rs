@@ -201,7 +201,7 @@ fn nothing_is_appended_before_a_hello() {
 }
 
 #[test]
-fn whoever_knows_an_epoch_alone_does_not_speak_for_it() {
+fn knowing_an_epoch_alone_gives_no_right_to_it() {
     let mut session = greeted();
     let others = [
         Sender {
@@ -249,7 +249,7 @@ fn an_epoch_is_ended_by_a_successor_that_shows_its_secret() {
 }
 
 #[test]
-fn sequences_that_nobody_came_to_are_refused() {
+fn sequences_that_were_never_reached_are_refused() {
     let mut session = greeted();
     let mut send = |partition, sequence| {
         let batch = hits_for(partition, &Sender { sequence, ..own() });

@@ -26,7 +26,7 @@ fn a_token_is_found_by_its_hash_alone() {
 }
 
 #[test]
-fn what_is_wrong_is_said_by_name_and_never_quotes_a_token() {
+fn faults_are_named_and_never_quote_a_token() {
     let hash = hash_of(b"x");
     let of = |lines: &str| parse(&format!("[tokens.a]\n{lines}")).expect_err("a fault");
     let secret = "tg1_00112233";

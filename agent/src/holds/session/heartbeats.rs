@@ -11,7 +11,7 @@ use tollgate_shared::wire::beat::BeatHead;
 use super::HoldSession;
 use super::entry::{HeldResource, KeptHold};
 use crate::batch::Payload;
-use crate::batch::holds::{BeatHold, BeatPart, BeatSays, Heartbeat};
+use crate::batch::holds::{BeatHold, BeatPart, Heartbeat, HeartbeatContent};
 use crate::clock::Mono;
 use crate::stats::Counters;
 
@@ -37,18 +37,18 @@ pub(super) const RESOURCES_MAX: usize = 1_000;
 
 impl HoldSession {
     /// The least heartbeat interval of a partition's resources.
-    pub(super) fn beat_every(&self, partition: u32) -> Span {
+    pub(super) fn heartbeat_every(&self, partition: u32) -> Span {
         let of_it = self.held.values().filter(|one| one.partition == partition);
         of_it
-            .map(HeldResource::beat_every)
+            .map(HeldResource::heartbeat_every)
             .min()
             .unwrap_or(Span::from_millis(500))
     }
 
     /// Sends a heartbeat, if one is due and no operation waits before it.
-    pub(super) fn beat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Payload>) {
-        let due = self.lanes.get(&partition).is_some_and(|lane| {
-            lane.operations.is_empty() && lane.beat_at.is_some_and(|at| at <= now)
+    pub(super) fn heartbeat_if_due(&mut self, partition: u32, now: Mono, out: &mut Vec<Payload>) {
+        let due = self.queues.get(&partition).is_some_and(|queue| {
+            queue.operations.is_empty() && queue.heartbeat_at.is_some_and(|at| at <= now)
         });
         if !due {
             return;
@@ -59,16 +59,16 @@ impl HoldSession {
             .values_mut()
             .filter(of_it)
             .any(|one| !one.holds.is_empty());
-        let every = self.beat_every(partition);
-        let Some(lane) = self.lanes.get_mut(&partition) else {
+        let every = self.heartbeat_every(partition);
+        let Some(queue) = self.queues.get_mut(&partition) else {
             return;
         };
-        let owed = std::mem::take(&mut lane.owed);
-        lane.beat_at = holds.then(|| now.plus(every));
+        let owed = std::mem::take(&mut queue.owed);
+        queue.heartbeat_at = holds.then(|| now.plus(every));
         if !holds && !owed {
             return;
         }
-        lane.used = true;
+        queue.used = true;
         let parts: Vec<BeatPart> = self
             .held
             .values_mut()
@@ -124,7 +124,7 @@ impl HeldResource {
     fn parts(&mut self, now: Mono) -> Vec<BeatPart> {
         self.ask_back();
         let list = self.list_wanted || self.listed.is_none_or(|last| LIST_EVERY <= now.since(last));
-        let mut part = self.part(BeatSays::Digest(self.digest));
+        let mut part = self.part(HeartbeatContent::Digest(self.digest));
         if !list {
             for (number, kept) in &self.holds {
                 if !kept.in_use() && part.awaiting.len() < AWAITING_MAX {
@@ -143,12 +143,12 @@ impl HeldResource {
             if PART_BYTES <= bytes && from < *number {
                 // Up to the number before this one; there is one, since something was listed.
                 let upto = number.saturating_sub(1);
-                let says = BeatSays::List {
+                let says = HeartbeatContent::List {
                     from,
                     upto,
                     listed: std::mem::take(&mut listed),
                 };
-                let next = self.part(BeatSays::Digest(self.digest));
+                let next = self.part(HeartbeatContent::Digest(self.digest));
                 parts.push(std::mem::replace(&mut part, next).with(says));
                 (from, bytes) = (*number, 0);
             }
@@ -162,7 +162,7 @@ impl HeldResource {
                 part.awaiting.push(*number);
             }
         }
-        parts.push(part.with(BeatSays::List {
+        parts.push(part.with(HeartbeatContent::List {
             from,
             upto: u64::MAX,
             listed,
@@ -170,7 +170,7 @@ impl HeldResource {
         parts
     }
 
-    fn part(&self, says: BeatSays) -> BeatPart {
+    fn part(&self, says: HeartbeatContent) -> BeatPart {
         BeatPart {
             name: Arc::clone(&self.resource.name),
             awaiting: Vec::new(),
@@ -181,12 +181,12 @@ impl HeldResource {
 }
 
 impl BeatPart {
-    fn with(self, says: BeatSays) -> Self {
+    fn with(self, says: HeartbeatContent) -> Self {
         Self { says, ..self }
     }
 
     fn ask_if_silent(&mut self, number: u64, kept: &KeptHold, now: Mono) {
-        let silent = kept.in_use() && kept.said.is_none() && ASK_AFTER <= now.since(kept.since);
+        let silent = kept.in_use() && kept.verdict.is_none() && ASK_AFTER <= now.since(kept.since);
         if silent && self.asked.len() < ASKED_MAX {
             self.asked.push(number);
         }

@@ -20,10 +20,10 @@ use tollgate_shared::descriptors::DescriptorRule;
 use tollgate_shared::wire::link::{FromAggregator, Snapshot, TopicSnapshot};
 use tollgate_shared::wire::public::{GROUPS_BYTES_MAX, Public};
 
-use super::announce::{Announcer, Point, TOLD_MAX};
+use super::announce::{Announcer, Point, STATEMENTS_MAX};
 use super::environment::Environment;
 use super::event::{AgentRoom, Now, Peer};
-use super::limits_desk::LimitsDesk;
+use super::limits_state::LimitsState;
 use super::live::At;
 use super::ready::ReadyPartitions;
 
@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 16_384;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// The room that a resource's other fields take in a part, in statements.
-const TOPIC_TOLD: usize = 20;
+const TOPIC_STATEMENTS: usize = 20;
 
 /// A query that is being answered.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl SnapshotResponder {
         &mut self,
         now: Now,
         feed: (&Announcer, &ReadyPartitions),
-        limits: &LimitsDesk,
+        limits: &LimitsState,
         env: &mut Environment,
     ) {
         let Some(mut giving) = self.next() else {
@@ -181,7 +181,7 @@ fn next_part(
     now: Now,
     giving: &mut SnapshotAnswer,
     (announcer, ready): (&Announcer, &ReadyPartitions),
-    limits: &LimitsDesk,
+    limits: &LimitsState,
 ) -> Snapshot {
     // Otherwise an agent would take everything that it knows of such a partition for open.
     giving.point.evidence.retain(|then| {
@@ -194,24 +194,24 @@ fn next_part(
         None => Public::default(),
     };
     let mut topics = Vec::new();
-    let mut room = TOLD_MAX;
-    while TOPIC_TOLD < room {
+    let mut room = STATEMENTS_MAX;
+    while TOPIC_STATEMENTS < room {
         let Some(resource) = giving.resources.get(giving.next) else {
             break;
         };
         let public = public(resource);
-        let weight = TOPIC_TOLD + groups_told(&public);
+        let weight = TOPIC_STATEMENTS + groups_sent(&public);
         if room <= weight && !topics.is_empty() {
             break;
         }
         let after = giving.after.take();
-        let (told, more) = announcer.slice(
+        let (notices, more) = announcer.slice(
             resource,
             after.as_ref(),
             room.saturating_sub(weight).max(1),
             ready,
         );
-        room = room.saturating_sub(told.len() + weight);
+        room = room.saturating_sub(notices.len() + weight);
         topics.push(TopicSnapshot {
             resource: resource.clone(),
             sequence: giving
@@ -221,7 +221,7 @@ fn next_part(
                 .copied()
                 .unwrap_or(0),
             public,
-            told,
+            told: notices,
         });
         match more {
             Some(last) => {
@@ -246,9 +246,9 @@ fn next_part(
 }
 
 /// The room that the groups and descriptor rules of public limits take in a part, in statements.
-fn groups_told(public: &Public) -> usize {
+fn groups_sent(public: &Public) -> usize {
     /// No more than what a statement may take.
-    const TOLD_BYTES: usize = 400;
+    const STATEMENT_BYTES: usize = 400;
     const HEADS: usize = 48;
     let groups = public.copies.iter().flat_map(|copies| &copies.groups);
     let bytes: usize = groups
@@ -259,8 +259,8 @@ fn groups_told(public: &Public) -> usize {
         })
         .sum();
     let rules = public.descriptors.iter().map(DescriptorRule::told_bytes);
-    (bytes + rules.sum::<usize>()).div_ceil(TOLD_BYTES)
+    (bytes + rules.sum::<usize>()).div_ceil(STATEMENT_BYTES)
 }
 
 // All groups of a resource, or all rules of a domain of descriptors, fit into one part.
-const _: () = assert!(TOPIC_TOLD + GROUPS_BYTES_MAX.div_ceil(400) < TOLD_MAX);
+const _: () = assert!(TOPIC_STATEMENTS + GROUPS_BYTES_MAX.div_ceil(400) < STATEMENTS_MAX);

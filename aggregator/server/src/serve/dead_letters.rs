@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::core::event::Aside;
+use crate::core::event::DeadLetter;
 use tollgate_log::journal::disk::{create_private_dir, private_file};
 #[cfg(feature = "kafka")]
-use tollgate_log::kafka::{AsideTopic, FIRST_BYTES, KafkaConfig, KafkaFault, RefusedRecord};
-use tollgate_log::{AsideCounters, Stream};
+use tollgate_log::kafka::{DeadLetterTopic, FIRST_BYTES, KafkaConfig, KafkaFault, RefusedRecord};
+use tollgate_log::{DeadLetterCounters, Stream};
 
 /// The most records that are kept, and their most bytes: enough to see a pattern, too little to fill
 /// a disk.
@@ -30,23 +30,23 @@ const BYTES_MAX: usize = 64 << 20;
 /// write a hundred thousand records per second.
 const LINES_A_SECOND: u64 = 20;
 
-/// How long [`Asides::close`] waits for records on their way.
+/// How long [`DeadLetters::close`] waits for records on their way.
 #[cfg(feature = "kafka")]
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Keeps and logs refused records.
 #[derive(Debug)]
-pub struct Asides {
+pub struct DeadLetters {
     place: DeadLetterPlace,
-    told: DeadLetterTally,
-    counters: Arc<AsideCounters>,
+    tally: DeadLetterTally,
+    counters: Arc<DeadLetterCounters>,
 }
 
 #[derive(Debug)]
 enum DeadLetterPlace {
-    Dir(AsideDir),
+    Dir(DeadLetterDir),
     #[cfg(feature = "kafka")]
-    Topic(AsideTopic),
+    Topic(DeadLetterTopic),
 }
 
 /// The log lines of the current second.
@@ -57,10 +57,10 @@ struct DeadLetterTally {
     left_out: u64,
 }
 
-impl Asides {
+impl DeadLetters {
     /// Keeps records in a directory.
-    pub fn in_dir(dir: PathBuf, counters: Arc<AsideCounters>) -> Self {
-        Self::at(DeadLetterPlace::Dir(AsideDir::open(dir)), counters)
+    pub fn in_dir(dir: PathBuf, counters: Arc<DeadLetterCounters>) -> Self {
+        Self::at(DeadLetterPlace::Dir(DeadLetterDir::open(dir)), counters)
     }
 
     /// Keeps records in the fleet's topic; `by` is this aggregator's name.
@@ -72,13 +72,13 @@ impl Asides {
     pub fn in_topic(
         config: KafkaConfig,
         by: &str,
-        counters: Arc<AsideCounters>,
+        counters: Arc<DeadLetterCounters>,
     ) -> Result<Self, KafkaFault> {
-        let topic = AsideTopic::start(config, by, Arc::clone(&counters))?;
+        let topic = DeadLetterTopic::start(config, by, Arc::clone(&counters))?;
         Ok(Self::at(DeadLetterPlace::Topic(topic), counters))
     }
 
-    fn at(place: DeadLetterPlace, counters: Arc<AsideCounters>) -> Self {
+    fn at(place: DeadLetterPlace, counters: Arc<DeadLetterCounters>) -> Self {
         let told = DeadLetterTally {
             since: Instant::now(),
             lines: 0,
@@ -86,17 +86,17 @@ impl Asides {
         };
         Self {
             place,
-            told,
+            tally: told,
             counters,
         }
     }
 
     /// Logs a record, and keeps it if there is room.
-    pub fn keep(&mut self, aside: &Aside) {
-        self.told.tell(aside, Instant::now());
+    pub fn keep(&mut self, letter: &DeadLetter) {
+        self.tally.log(letter, Instant::now());
         match &mut self.place {
             DeadLetterPlace::Dir(dir) => {
-                let counter = match dir.keep(aside) {
+                let counter = match dir.keep(letter) {
                     true => &self.counters.kept,
                     false => &self.counters.dropped,
                 };
@@ -104,12 +104,12 @@ impl Asides {
             }
             #[cfg(feature = "kafka")]
             DeadLetterPlace::Topic(topic) => topic.keep(RefusedRecord {
-                stream: name_of(aside.stream),
-                partition: aside.partition,
-                offset: aside.offset,
-                reason: aside.why.clone(),
-                length: aside.bytes.len(),
-                first: aside.bytes[..aside.bytes.len().min(FIRST_BYTES)].into(),
+                stream: name_of(letter.stream),
+                partition: letter.partition,
+                offset: letter.offset,
+                reason: letter.why.clone(),
+                length: letter.bytes.len(),
+                first: letter.bytes[..letter.bytes.len().min(FIRST_BYTES)].into(),
             }),
         }
     }
@@ -124,7 +124,7 @@ impl Asides {
 }
 
 impl DeadLetterTally {
-    fn tell(&mut self, aside: &Aside, now: Instant) {
+    fn log(&mut self, letter: &DeadLetter, now: Instant) {
         if self.since + Duration::from_secs(1) <= now {
             if 0 < self.left_out {
                 tracing::warn!(records = self.left_out, "more records were refused");
@@ -141,10 +141,10 @@ impl DeadLetterTally {
         }
         self.lines += 1;
         tracing::warn!(
-            stream = name_of(aside.stream),
-            partition = aside.partition,
-            offset = aside.offset,
-            why = aside.why,
+            stream = name_of(letter.stream),
+            partition = letter.partition,
+            offset = letter.offset,
+            why = letter.why,
             "a record is refused"
         );
     }
@@ -160,14 +160,14 @@ fn name_of(stream: Stream) -> &'static str {
 
 /// The directory of refused records.
 #[derive(Debug)]
-struct AsideDir {
+struct DeadLetterDir {
     dir: PathBuf,
     records: usize,
     bytes: usize,
     full: bool,
 }
 
-impl AsideDir {
+impl DeadLetterDir {
     /// Opens the directory; records that are in it already count.
     fn open(dir: PathBuf) -> Self {
         let (mut records, mut bytes) = (0, 0);
@@ -186,14 +186,14 @@ impl AsideDir {
     }
 
     /// Keeps a record, if there is room and the disk accepts it. This is best effort.
-    fn keep(&mut self, aside: &Aside) -> bool {
-        let stream = name_of(aside.stream);
-        let name = format!("{stream}-{}-{}", aside.partition, aside.offset);
+    fn keep(&mut self, letter: &DeadLetter) -> bool {
+        let stream = name_of(letter.stream);
+        let name = format!("{stream}-{}-{}", letter.partition, letter.offset);
         let path = self.dir.join(format!("{name}.bin"));
         if path.exists() {
             return true;
         }
-        if RECORDS_MAX <= self.records || BYTES_MAX < self.bytes + aside.bytes.len() {
+        if RECORDS_MAX <= self.records || BYTES_MAX < self.bytes + letter.bytes.len() {
             if !std::mem::replace(&mut self.full, true) {
                 tracing::warn!(dir = %self.dir.display(), "no room for more dead letters; they are only counted");
             }
@@ -203,14 +203,14 @@ impl AsideDir {
             let mut file = private_file().truncate(true).open(path)?;
             file.write_all(bytes)
         };
-        let why = format!("{}\n", aside.why);
+        let why = format!("{}\n", letter.why);
         let kept = create_private_dir(&self.dir)
-            .and_then(|()| write(&path, &aside.bytes))
+            .and_then(|()| write(&path, &letter.bytes))
             .and_then(|()| write(&self.dir.join(format!("{name}.txt")), why.as_bytes()));
         match kept {
             Ok(()) => {
                 self.records += 1;
-                self.bytes += aside.bytes.len();
+                self.bytes += letter.bytes.len();
             }
             Err(error) => {
                 tracing::warn!(%error, name, "a refused record cannot be kept as a dead letter");
@@ -229,16 +229,16 @@ mod tests {
     fn refused_records_are_kept_up_to_a_bound() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("aside");
-        let aside = |offset| Aside {
+        let letter = |offset| DeadLetter {
             stream: Stream::Hits,
             partition: 3,
             offset,
             why: "byte 1: kind".to_owned(),
             bytes: bytes::Bytes::from_static(b"bad"),
         };
-        let mut kept = AsideDir::open(path.clone());
+        let mut kept = DeadLetterDir::open(path.clone());
         for offset in 0..RECORDS_MAX as u64 + 5 {
-            kept.keep(&aside(offset));
+            kept.keep(&letter(offset));
         }
         assert_eq!(std::fs::read(path.join("hits-3-0.bin")).unwrap(), b"bad");
         assert_eq!(
@@ -246,6 +246,6 @@ mod tests {
             "byte 1: kind\n"
         );
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2 * RECORDS_MAX);
-        assert_eq!(AsideDir::open(path).records, RECORDS_MAX);
+        assert_eq!(DeadLetterDir::open(path).records, RECORDS_MAX);
     }
 }

@@ -38,7 +38,7 @@ struct Noted {
 
 /// How long, by log time, no snapshot is taken after a difference: an aggregator could restore from it, and it is
 /// unknown which of the two states is right.
-const DOUBTED_FOR: Span = Span::from_secs(300);
+const DOUBTFUL_FOR: Span = Span::from_secs(300);
 
 /// How many snapshots are discarded for older ones while a partition catches up. Each costs a replay.
 const GIVEN_UP_MAX: u32 = 3;
@@ -47,7 +47,7 @@ const GIVEN_UP_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub struct StateDigests {
     noted: VecDeque<Noted>,
-    doubted_until: Timestamp,
+    doubtful_until: Timestamp,
 }
 
 impl StateDigests {
@@ -66,14 +66,14 @@ impl StateDigests {
     }
 
     /// Whether a digest of another aggregator differed not long ago, by log time.
-    pub fn are_doubted(&self, at: Timestamp) -> bool {
-        at < self.doubted_until
+    pub fn are_doubtful(&self, at: Timestamp) -> bool {
+        at < self.doubtful_until
     }
 }
 
 impl Partition {
     /// Notes the digest after a tick if one is due, and appends it where rulings are announced.
-    pub(super) fn testify(
+    pub(super) fn append_digest(
         &mut self,
         offset: u64,
         log_time_before: Option<Timestamp>,
@@ -93,13 +93,13 @@ impl Partition {
             rules: version.map_or(0, |version| version.limits.rules()),
             digest: self.ruler.state(),
         };
-        self.testimonies.note(noted);
+        self.state_digests.note(noted);
         // A partition that catches up states nothing that was not stated at the time. After an activation that ends
         // its key a digest would be refused; the next is due in 10 s.
         if !self.announcing || self.is_ending_its_key(context) {
             return;
         }
-        let testimony = StateDigest {
+        let digest_record = StateDigest {
             offset,
             rules: noted.rules,
             form: DIGEST_FORM,
@@ -108,34 +108,38 @@ impl Partition {
             owner: &settings.owner,
             instance: step.context.instance,
         };
-        let record = RecordPen::new(context.writer(in_force), self.index).testimony(&testimony);
+        let record = RecordPen::new(context.writer(in_force), self.index).testimony(&digest_record);
         self.append(Stream::Hits, record, AppendPurpose::Testimony, step);
     }
 
     /// Compares a digest of another aggregator with the own one.
-    pub(super) fn hear(&mut self, said: &StateDigest<'_>, step: &mut PartitionStep<'_>) {
-        if said.instance == step.context.instance || said.form != DIGEST_FORM {
+    pub(super) fn compare_digest(
+        &mut self,
+        stated: &StateDigest<'_>,
+        step: &mut PartitionStep<'_>,
+    ) {
+        if stated.instance == step.context.instance || stated.form != DIGEST_FORM {
             return;
         }
-        let Some(noted) = self.testimonies.of(said.offset) else {
+        let Some(noted) = self.state_digests.of(stated.offset) else {
             return;
         };
-        if noted.rules != said.rules {
+        if noted.rules != stated.rules {
             return;
         }
         step.counters().states_compared += 1;
-        if noted.digest == said.digest {
+        if noted.digest == stated.digest {
             return;
         }
         step.counters().states_differing += 1;
         tracing::error!(
             partition = self.index,
-            offset = said.offset,
-            rules = said.rules,
+            offset = stated.offset,
+            rules = stated.rules,
             ours = format!("{:032x}", noted.digest),
-            theirs = format!("{:032x}", said.digest),
-            group = said.group,
-            owner = said.owner,
+            theirs = format!("{:032x}", stated.digest),
+            group = stated.group,
+            owner = stated.owner,
             "two aggregators that rule a partition came to different states: their machines or builds disagree"
         );
         self.doubt(step);
@@ -144,7 +148,7 @@ impl Partition {
     /// Handles a difference: no snapshot is saved for a while, and a partition that catches up from a snapshot
     /// restores an older one, since the snapshot may be from the other aggregator.
     fn doubt(&mut self, step: &mut PartitionStep<'_>) {
-        self.testimonies.doubted_until = self.position.appended.saturating_add(DOUBTED_FOR);
+        self.state_digests.doubtful_until = self.position.appended.saturating_add(DOUBTFUL_FOR);
         self.snapshots.drop_waiting();
         let Some(upto) = self.recovery.restored_upto.filter(|_| !self.announcing) else {
             return;
@@ -169,16 +173,16 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_bounded_and_the_newest_stay() {
-        let mut testimonies = StateDigests::default();
+        let mut state_digests = StateDigests::default();
         for offset in 0..100 {
-            testimonies.note(Noted {
+            state_digests.note(Noted {
                 offset,
                 rules: 1,
                 digest: u128::from(offset),
             });
         }
-        assert_eq!(testimonies.noted.len(), NOTED_MAX);
-        assert!(testimonies.of(83).is_none());
-        assert_eq!(testimonies.of(84).map(|noted| noted.digest), Some(84));
+        assert_eq!(state_digests.noted.len(), NOTED_MAX);
+        assert!(state_digests.of(83).is_none());
+        assert_eq!(state_digests.of(84).map(|noted| noted.digest), Some(84));
     }
 }

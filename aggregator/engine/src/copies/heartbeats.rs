@@ -51,7 +51,7 @@ impl<'a> List<'a> {
 
 /// Result of a digest beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DigestBeat {
+pub enum DigestOutcome {
     /// The agent's digest equals that of the counted holds.
     Equal,
     /// The digests differ: the agent has to send a full beat.
@@ -68,7 +68,7 @@ impl Copies {
     /// # Errors
     ///
     /// [`OpRefused::EpochOver`]; nothing has changed.
-    pub fn full_beat(
+    pub fn full_heartbeat(
         &mut self,
         agent: AgentIx,
         at: Timestamp,
@@ -76,7 +76,7 @@ impl Copies {
         out: &mut Effects,
     ) -> Result<(), OpRefused> {
         self.acting(agent)?;
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         for entry in list.listed {
             self.shrink_to(agent, entry, out);
         }
@@ -111,13 +111,13 @@ impl Copies {
     /// # Errors
     ///
     /// [`OpRefused::EpochOver`].
-    pub fn digest_beat(
+    pub fn digest_heartbeat(
         &mut self,
         agent: AgentIx,
         holdings: Holdings,
         awaiting: &[u64],
         out: &mut Effects,
-    ) -> Result<DigestBeat, OpRefused> {
+    ) -> Result<DigestOutcome, OpRefused> {
         let mut counted = self.acting(agent)?.holdings;
         let mut left_out = Vec::new();
         for &number in awaiting {
@@ -133,7 +133,7 @@ impl Copies {
             self.holds.set_listed(slot, false);
         }
         if counted != holdings {
-            return Ok(DigestBeat::Differs);
+            return Ok(DigestOutcome::Differs);
         }
         // Seldom true. A heartbeat that finds no difference must cost the same however many holds
         // there are.
@@ -144,14 +144,14 @@ impl Copies {
                 }
             }
         }
-        Ok(DigestBeat::Equal)
+        Ok(DigestOutcome::Equal)
     }
 
     /// An agent has gone silent: its holds stop counting and are kept as lost, in case it returns.
     /// Copies that it has staged stay staged. Returns the number of copies that came back.
     pub fn agent_gone(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
         let released = self.copies_of(agent);
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         for slot in self.slots_of(agent) {
             if !self.holds.facts(slot).flags.lost {
                 self.lose(slot, out);
@@ -192,7 +192,7 @@ impl Copies {
 
     fn drop_all_of(&mut self, agent: AgentIx, out: &mut Effects) -> u64 {
         let released = self.copies_of(agent);
-        let from = out.scopes_said();
+        let from = out.scopes_stated();
         for slot in self.slots_of(agent) {
             self.end(slot, out);
         }
@@ -269,7 +269,7 @@ impl Copies {
         let taken = self.excess_of(facts.id);
         let held = self.domains.at(facts.domain).copies();
         let name = self.domains.name(facts.domain);
-        self.say_full(name, limit, held, facts.set, out);
+        self.state_full(name, limit, held, facts.set, out);
         Some(HoldVerdict::Counted(taken))
     }
 

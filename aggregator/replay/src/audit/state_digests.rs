@@ -50,7 +50,7 @@ impl AuditedDigests {
             Met::Ruled(Record::Tick(_)) if is_digest_due(before, replay.engine().log_time()) => {
                 self.note(offset, replay);
             }
-            Met::Ruled(Record::Testimony(said)) if in_range => self.compare(offset, said, part),
+            Met::Ruled(Record::Testimony(stated)) if in_range => self.compare(offset, stated, part),
             _ => {}
         }
     }
@@ -68,25 +68,25 @@ impl AuditedDigests {
         });
     }
 
-    fn compare(&self, at: u64, said: &StateDigest<'_>, part: &mut PartitionAudit) {
+    fn compare(&self, at: u64, stated: &StateDigest<'_>, part: &mut PartitionAudit) {
         let mut noted = self.noted.iter();
-        let noted = noted.find(|noted| noted.offset == said.offset);
+        let noted = noted.find(|noted| noted.offset == stated.offset);
         let Some(noted) =
-            noted.filter(|noted| said.form == DIGEST_FORM && noted.rules == said.rules)
+            noted.filter(|noted| stated.form == DIGEST_FORM && noted.rules == stated.rules)
         else {
             let text = "state digests of aggregators that cannot be compared: of another digest format or rule set, \
                         or of a log position that the replay did not note";
             return part.remark("testimonies", 1, at, text);
         };
-        if noted.digest == said.digest {
-            part.testimonies += 1;
+        if noted.digest == stated.digest {
+            part.state_digests += 1;
             return;
         }
         let text = format!(
             "{} of group {} came to another state than the replay: digest {:032x}, expected {:032x}; stated at offset {at}",
-            said.owner, said.group, said.digest, noted.digest
+            stated.owner, stated.group, stated.digest, noted.digest
         );
-        let place = (part.partition, "hits", said.offset);
+        let place = (part.partition, "hits", stated.offset);
         part.differs(Difference::of_record(
             DifferenceKind::Testimony,
             place,

@@ -21,7 +21,7 @@ const PUSH_AGAIN_AFTER: Span = Span::from_secs(1);
 
 /// What this process knows of limits.
 #[derive(Debug, Default)]
-pub(super) struct LimitsDesk {
+pub(super) struct LimitsState {
     /// The versions.
     pub book: LimitsBook,
     /// The offset of the next record of the stream.
@@ -54,7 +54,7 @@ struct GoodFile {
     digest: [u8; 32],
 }
 
-impl LimitsDesk {
+impl LimitsState {
     /// The version that partitions should activate; `None` before the stream has been read, and where a key that the
     /// version names is missing.
     pub fn to_point_at(&self, keys: &Keyring) -> Option<&Version> {
@@ -85,7 +85,7 @@ impl LimitsDesk {
     }
 
     /// Logs a missing key, if the stream has been read: older versions may name keys that do not exist any more.
-    fn say_missing_key(&self, keys: &Keyring) {
+    fn log_missing_key(&self, keys: &Keyring) {
         if let Some(why) = self.why_no_key(keys).filter(|_| self.caught_up) {
             tracing::error!("{why}");
         }
@@ -126,7 +126,7 @@ impl LimitsDesk {
             .book
             .read(record.offset, record.appended, &record.bytes)?;
         if let Some(entered) = &entered {
-            say_what_is_forgotten(before.as_deref(), entered, pairs);
+            log_resets(before.as_deref(), entered, pairs);
         }
         Ok(entered)
     }
@@ -134,8 +134,8 @@ impl LimitsDesk {
     /// Everything that existed at the start has been read.
     pub fn caught_up(&mut self, env: &mut Environment) {
         self.caught_up = true;
-        record_keys::say(&self.book, env);
-        self.say_missing_key(&env.settings.keys);
+        record_keys::log_missing(&self.book, env);
+        self.log_missing_key(&env.settings.keys);
         let empty = self.book.latest().is_none();
         if let Some((why, unreadable)) = &self.file_bad
             && empty
@@ -150,7 +150,7 @@ impl LimitsDesk {
     /// The stream was recreated. Versions are numbered by their positions in it, and records of the log name
     /// versions of the old stream: an aggregator that reads the new stream would rule otherwise than one that has
     /// read the old.
-    pub fn made_anew(&mut self, env: &mut Environment) {
+    pub fn on_recreated_limits(&mut self, env: &mut Environment) {
         let version = self.book.latest_number();
         let why = format!(
             "they were recreated, and version {version}, which is in force, is not in them; it stays in force, and nothing that \
@@ -183,7 +183,7 @@ impl LimitsDesk {
                         "limits version in the log"
                     ),
                 }
-                self.say_missing_key(&env.settings.keys);
+                self.log_missing_key(&env.settings.keys);
                 if let Some(pushed) = self.take_own(push) {
                     // The file may have been read again meanwhile, and may then equal the version that was in force
                     // until now.
@@ -368,7 +368,7 @@ impl LimitsDesk {
 /// author knows.) No partition can say at once how many pairs are affected, since a pair is known by a hash of its
 /// names. The line gives the upper bound: all pairs that this aggregator knows. Each affected pair is counted by
 /// its resource once it comes under the version: `tollgate_resource_pairs_forgotten_total`.
-fn say_what_is_forgotten(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -> u64) {
+fn log_resets(before: Option<&Limits>, entered: &Entered, pairs_max: impl Fn() -> u64) {
     let (Some(before), Entered::Version { version, .. }) = (before, entered) else {
         return;
     };

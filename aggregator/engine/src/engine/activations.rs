@@ -75,23 +75,23 @@ enum Doing {
 
 impl Engine {
     /// Applies an activation: its versions come into force with the slices of [`Engine::go_on`].
-    pub(super) fn pointer(
+    pub(super) fn activate(
         &mut self,
         offset: u64,
         appended: Timestamp,
-        pointer: &LimitsActivation,
+        activation: &LimitsActivation,
         versions: &dyn Versions,
     ) -> Fate {
-        if self.steps.needs(pointer.version).is_none() {
+        if self.steps.needs(activation.version).is_none() {
             return Fate::PointerKnown;
         }
-        if let Some(stop) = self.cannot_follow(offset, pointer.version, versions) {
+        if let Some(stop) = self.cannot_follow(offset, activation.version, versions) {
             return Fate::Stopped(stop);
         }
         let mut found = VecDeque::new();
         let mut reached = self.steps.version();
         while let Some(version) = versions.next_after(reached)
-            && version <= pointer.version
+            && version <= activation.version
             && let Some(limits) = versions.limits(version)
         {
             let brought = match versions.amendment(version) {
@@ -170,9 +170,9 @@ impl Engine {
                     self.ruling_again = Some(again);
                     return;
                 }
-                let mut voice = self.voice(again.place, rulings);
-                self.holders.new_limits(before, &limits, &mut voice);
-                again.place = voice.place;
+                let mut sink = self.sink(again.place, rulings);
+                self.holders.new_limits(before, &limits, &mut sink);
+                again.place = sink.place;
             }
         }
         self.next_version(again.place, at, again.versions);
@@ -221,8 +221,8 @@ impl Engine {
             None => (&whole, false),
         };
         let mut amended = domain.map_or_else(OfPair::default, |domain| {
-            let said = self.amended.of(identity, &again.resource, domain);
-            rule_of_amended(&limits, &again.resource, said)
+            let of_pair = self.amended.of(identity, &again.resource, domain);
+            rule_of_amended(&limits, &again.resource, of_pair)
         });
         if self.table.open(identity) == Opened::New {
             if touch != Touch::Nothing || !amended.is_banned(again.at) {
@@ -247,9 +247,10 @@ impl Engine {
         let denied = before.is_some_and(|end| now < end);
         if let Some(until) = touch.apply(&mut working.pair, class, (now, denied)) {
             amended.pardon = Some(until);
-            let said = self.amended.pair(identity);
+            let of_pair = self.amended.pair(identity);
             let pardon = Some(until);
-            self.amended.set_pair(identity, OfPair { pardon, ..said });
+            self.amended
+                .set_pair(identity, OfPair { pardon, ..of_pair });
         }
         // Pairs of copies have no windows. Their other denial is that they are full, which is stated elsewhere.
         let of_copies =
@@ -344,9 +345,12 @@ impl Touch {
 }
 
 /// What amendments state about a pair, without its ban where the namespace ignores denials.
-pub(super) fn rule_of_amended(limits: &Limits, resource: &str, said: OfPair) -> OfPair {
-    match said.ban {
-        Some(_) if limits.namespace_of(resource).ignore_configured => OfPair { ban: None, ..said },
-        _ => said,
+pub(super) fn rule_of_amended(limits: &Limits, resource: &str, of_pair: OfPair) -> OfPair {
+    match of_pair.ban {
+        Some(_) if limits.namespace_of(resource).ignore_configured => OfPair {
+            ban: None,
+            ..of_pair
+        },
+        _ => of_pair,
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A thread of its own creates the topic, which is bounded by size and age, and writes to it. Knows nothing
-//! of what records mean. What stays true: [`AsideTopic::keep`] never waits; records beyond a bound, or that
+//! of what records mean. What stays true: [`DeadLetterTopic::keep`] never waits; records beyond a bound, or that
 //! Kafka does not take, are counted and dropped.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use serde::Serialize;
 
-use super::super::AsideCounters;
+use super::super::DeadLetterCounters;
 use super::topics::{self, Topic};
 use super::{KafkaConfig, KafkaFault, consumer, producer, properties};
 
@@ -73,13 +73,13 @@ struct View<'a> {
 
 /// The topic, as its writer sees it.
 #[derive(Debug)]
-pub struct AsideTopic {
+pub struct DeadLetterTopic {
     waiting: Option<SyncSender<RefusedRecord>>,
     ended: Receiver<()>,
-    counters: Arc<AsideCounters>,
+    counters: Arc<DeadLetterCounters>,
 }
 
-impl AsideTopic {
+impl DeadLetterTopic {
     /// Starts the writer, whether or not Kafka can be reached. `by` is the writer's name.
     ///
     /// # Errors
@@ -88,13 +88,13 @@ impl AsideTopic {
     pub fn start(
         config: KafkaConfig,
         by: &str,
-        counters: Arc<AsideCounters>,
+        counters: Arc<DeadLetterCounters>,
     ) -> Result<Self, KafkaFault> {
         let (waiting, inbox) = sync_channel(WAITING_MAX);
         let (alive, ended) = channel();
         let is_doubted = Arc::<AtomicBool>::default();
         let thread = DeadLetterThread {
-            topic: topics::name(&config, Topic::Aside),
+            topic: topics::name(&config, Topic::DeadLetters),
             producer: writing(&config, &counters, &is_doubted)?,
             is_doubted,
             config,
@@ -142,7 +142,7 @@ impl AsideTopic {
 
 /// Counts the outcomes of writes.
 struct Counting {
-    counters: Arc<AsideCounters>,
+    counters: Arc<DeadLetterCounters>,
     /// Kafka did not take a record, and this client may be the reason.
     is_doubted: Arc<AtomicBool>,
 }
@@ -175,7 +175,7 @@ impl ProducerContext for Counting {
 
 fn writing(
     config: &KafkaConfig,
-    counters: &Arc<AsideCounters>,
+    counters: &Arc<DeadLetterCounters>,
     is_doubted: &Arc<AtomicBool>,
 ) -> Result<BaseProducer<Counting>, KafkaFault> {
     let mut client = properties::client(config)?;
@@ -197,7 +197,7 @@ struct DeadLetterThread {
     is_doubted: Arc<AtomicBool>,
     by: String,
     inbox: Receiver<RefusedRecord>,
-    counters: Arc<AsideCounters>,
+    counters: Arc<DeadLetterCounters>,
     there: bool,
     try_at: Instant,
     /// When the current second began, and how many records were written in it.
@@ -292,7 +292,7 @@ impl DeadLetterThread {
             return self.there;
         }
         let asked = consumer::create(&self.config)
-            .and_then(|client| topics::ensure(&self.config, &client, Topic::Aside));
+            .and_then(|client| topics::ensure(&self.config, &client, Topic::DeadLetters));
         match asked {
             Ok(()) => {
                 self.there = true;
@@ -312,11 +312,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_where_no_broker_answers_and_what_is_lost_is_counted() {
-        let counters = Arc::<AsideCounters>::default();
+    fn without_a_broker_no_call_waits_and_losses_are_counted() {
+        let counters = Arc::<DeadLetterCounters>::default();
         // Nothing listens on port 1.
         let config = KafkaConfig::new("127.0.0.1:1");
-        let mut topic = AsideTopic::start(config, "me", Arc::clone(&counters)).expect("starts");
+        let mut topic =
+            DeadLetterTopic::start(config, "me", Arc::clone(&counters)).expect("starts");
         let begun = Instant::now();
         let all = WAITING_MAX as u64 * 3;
         for offset in 0..all {

@@ -26,7 +26,7 @@ use super::holds::{Admission, again, refused, scope_of};
 use super::rulings::{Fate, HoldCounts, ResourceHolds, Rulings};
 use super::scopes::StatementSink;
 use super::senders::Clock;
-use crate::copies::{AgentIx, DigestBeat, Effects, HoldId, HoldVerdict, List, Taken};
+use crate::copies::{AgentIx, DigestOutcome, Effects, HoldId, HoldVerdict, List, Taken};
 
 impl Engine {
     /// Applies a heartbeat.
@@ -43,26 +43,26 @@ impl Engine {
             Err(fate) => return fate,
         };
         let place = Place::of_record(self.log.unwrap_or_default(), offset);
-        let mut voice = self.voice(place, rulings);
+        let mut sink = self.sink(place, rulings);
         if self.holders.is_over(&who) {
-            tell_that_it_is_over(&who, beat, &mut voice);
+            refuse_ended_epoch(&who, beat, &mut sink);
             return Fate::EpochOver { entries };
         }
-        voice.rulings.copies.beats += 1;
+        sink.rulings.copies.beats += 1;
         let replaced = beat.head.replaces.filter(|epoch| *epoch != who.epoch);
         if let Some(epoch) = replaced {
             let name = who.name.clone();
-            self.holders.end_epoch(&Who { name, epoch }, &mut voice);
+            self.holders.end_epoch(&Who { name, epoch }, &mut sink);
         }
         if beat.head.last {
-            self.holders.end_epoch(&who, &mut voice);
+            self.holders.end_epoch(&who, &mut sink);
             return Fate::Applied;
         }
-        self.holders.alive(&who, &mut voice);
+        self.holders.alive(&who, &mut sink);
         let doors = self.doors(beat.resources(), &who);
         for part in beat.parts() {
             if let Some(Admission::Counted { index, agent }) = doors.get(part.resource as usize) {
-                self.part(&who, *index, *agent, clock, &part, &mut voice);
+                self.part(&who, *index, *agent, clock, &part, &mut sink);
             }
         }
         if !beat.head.more {
@@ -70,13 +70,13 @@ impl Engine {
                 beat.parts()
                     .any(|part| beat.resource(part.resource) == name)
             };
-            self.nothing_held_beside(&who, clock, named, &mut voice);
+            self.nothing_held_beside(&who, clock, named, &mut sink);
         }
         // After everything else, so that no log position of a statement depends on it.
         for part in beat.parts() {
             if let Some(door) = doors.get(part.resource as usize) {
                 let resource = beat.resource(part.resource);
-                tell_of_uncounted(&who, *door, resource, &part, &mut voice);
+                notify_uncounted(&who, *door, resource, &part, &mut sink);
             }
         }
         Fate::Applied
@@ -89,7 +89,7 @@ impl Engine {
         agent: AgentIx,
         clock: Clock,
         part: &PartRead<'_>,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
     ) {
         let Some((held, out)) = self.holders.at(index) else {
             return;
@@ -97,14 +97,16 @@ impl Engine {
         let awaiting: Vec<u64> = part.awaiting().collect();
         match &part.holds {
             HoldsRead::Digest(holdings) => {
-                let found = held.copies.digest_beat(agent, *holdings, &awaiting, out);
-                held.follow(out, voice);
-                if found == Ok(DigestBeat::Differs) {
-                    voice.rulings.copies.beats_wanted += 1;
+                let found = held
+                    .copies
+                    .digest_heartbeat(agent, *holdings, &awaiting, out);
+                held.follow(out, sink);
+                if found == Ok(DigestOutcome::Differs) {
+                    sink.rulings.copies.beats_wanted += 1;
                     let says = VerdictSays::BeatWanted;
-                    voice.verdict(&who.name, who.epoch, &held.name, says);
+                    sink.verdict(&who.name, who.epoch, &held.name, says);
                 }
-                voice.next();
+                sink.next();
             }
             HoldsRead::List { from, upto, .. } => {
                 let listed: Vec<Listed<'_>> = part
@@ -119,13 +121,13 @@ impl Engine {
                     listed: &listed,
                     awaiting: &awaiting,
                 };
-                list_of(held, who, agent, clock, &list, out, voice);
+                list_of(held, who, agent, clock, &list, out, sink);
             }
         }
         for number in awaiting.into_iter().chain(part.asked()) {
             if let Some(says) = again(&held.copies, HoldId { agent, number }) {
-                voice.verdict(&who.name, who.epoch, &held.name, says);
-                voice.next();
+                sink.verdict(&who.name, who.epoch, &held.name, says);
+                sink.next();
             }
         }
     }
@@ -136,7 +138,7 @@ impl Engine {
         who: &Who,
         clock: Clock,
         named: impl Fn(&str) -> bool,
-        voice: &mut StatementSink<'_>,
+        sink: &mut StatementSink<'_>,
     ) {
         for index in 0..self.holders.all().len() {
             let Some((held, out)) = self.holders.at(index) else {
@@ -146,11 +148,11 @@ impl Engine {
             match agent.filter(|_| !named(&held.name)) {
                 Some(agent) => {
                     let nothing = List::whole(&[], &[]);
-                    list_of(held, who, agent, clock, &nothing, out, voice);
+                    list_of(held, who, agent, clock, &nothing, out, sink);
                 }
                 // Takes a log position all the same: whether an epoch that has released everything is
                 // still known depends on whether this engine was restored since.
-                None => voice.next(),
+                None => sink.next(),
             }
         }
     }
@@ -164,16 +166,16 @@ fn list_of(
     clock: Clock,
     list: &List<'_>,
     out: &mut Effects,
-    voice: &mut StatementSink<'_>,
+    sink: &mut StatementSink<'_>,
 ) {
     let at = clock.appended.end_of_millisecond();
     let before = held.copies.copies_of(agent);
     // Fails only for an epoch that is over, and such records were refused before.
-    if held.copies.full_beat(agent, at, list, out).is_err() {
+    if held.copies.full_heartbeat(agent, at, list, out).is_err() {
         return;
     }
-    held.follow(out, voice);
-    voice.next();
+    held.follow(out, sink);
+    sink.next();
     let mut counts = HoldCounts::default();
     for (id, verdict) in out.verdicts() {
         let found = list
@@ -183,14 +185,14 @@ fn list_of(
             continue;
         };
         counts.ops += 1;
-        let says = told(held, *id, entry, *verdict, &mut counts);
-        voice.verdict(&who.name, who.epoch, &held.name, says);
-        voice.next();
+        let says = verdict_on(held, *id, entry, *verdict, &mut counts);
+        sink.verdict(&who.name, who.epoch, &held.name, says);
+        sink.next();
     }
     let after = held.copies.copies_of(agent);
     counts.released = (before + counts.taken).saturating_sub(after);
     if counts != HoldCounts::default() {
-        voice.rulings.hold_counts.push(ResourceHolds {
+        sink.rulings.hold_counts.push(ResourceHolds {
             resource: (*held.name).into(),
             counts,
         });
@@ -198,7 +200,7 @@ fn list_of(
 }
 
 /// The verdict for the agent on a hold that its heartbeat listed.
-fn told(
+fn verdict_on(
     held: &Held,
     id: HoldId,
     entry: &Listed<'_>,
@@ -236,12 +238,12 @@ fn told(
 
 /// Repeats the verdicts on numbers of a resource whose copies are not counted here: an agent that missed
 /// the first verdict would wait for ever.
-fn tell_of_uncounted(
+fn notify_uncounted(
     who: &Who,
     door: Admission,
     resource: &str,
     part: &PartRead<'_>,
-    voice: &mut StatementSink<'_>,
+    sink: &mut StatementSink<'_>,
 ) {
     let (in_use, awaited): (NumberAnswer, NumberAnswer) = match door {
         Admission::Counted { .. } => return,
@@ -268,8 +270,8 @@ fn tell_of_uncounted(
     let mut name: Option<Arc<str>> = None;
     for says in says {
         let name = name.get_or_insert_with(|| resource.into());
-        voice.verdict(&who.name, who.epoch, name, says);
-        voice.next();
+        sink.verdict(&who.name, who.epoch, name, says);
+        sink.next();
     }
 }
 
@@ -277,21 +279,21 @@ fn tell_of_uncounted(
 type NumberAnswer = fn(u64) -> VerdictSays;
 
 /// Answers a heartbeat of an epoch that is over: nothing that it lists is counted.
-fn tell_that_it_is_over(who: &Who, beat: &Beat<'_>, voice: &mut StatementSink<'_>) {
+fn refuse_ended_epoch(who: &Who, beat: &Beat<'_>, sink: &mut StatementSink<'_>) {
     for part in beat.parts() {
         let resource = beat.resource(part.resource).into();
         let listed = part.listed().map(|entry| entry.number);
         let numbers = listed.chain(part.awaiting()).chain(part.asked());
         for number in numbers {
             let says = refused(number, None, Why::EpochOver);
-            voice.verdict(&who.name, who.epoch, &resource, says);
-            voice.next();
+            sink.verdict(&who.name, who.epoch, &resource, says);
+            sink.next();
         }
         if let HoldsRead::Digest(holdings) = part.holds
             && holdings != tollgate_shared::holdings::Holdings::default()
         {
-            voice.verdict(&who.name, who.epoch, &resource, VerdictSays::BeatWanted);
-            voice.next();
+            sink.verdict(&who.name, who.epoch, &resource, VerdictSays::BeatWanted);
+            sink.next();
         }
     }
 }

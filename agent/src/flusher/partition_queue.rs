@@ -45,7 +45,7 @@ impl PartitionQueue {
             full: VecDeque::new(),
             index: HashMap::with_hasher(hash),
             loads: Loads {
-                lane: Arc::default(),
+                queue: Arc::default(),
                 bytes,
             },
         }
@@ -66,7 +66,7 @@ impl PartitionQueue {
 
     /// The batch that should go now; `last` ignores how much is in flight.
     pub(super) fn next(&mut self, now: Mono, last: bool) -> Option<CallBatch> {
-        let load = self.loads.lane.load(Ordering::Relaxed);
+        let load = self.loads.queue.load(Ordering::Relaxed);
         if LOAD_MAX <= load && !last {
             return None;
         }

@@ -41,12 +41,12 @@ pub(super) struct CachedLimits {
 
 impl CachedLimits {
     /// Whether limits may be learnt from a snapshot that names these logs; `foreign` are those that are not followed.
-    pub(super) fn take(&mut self, evidence: &[Watermark], foreign: &HashSet<u32>) -> bool {
+    pub(super) fn take(&mut self, watermarks: &[Watermark], foreign: &HashSet<u32>) -> bool {
         if !foreign.is_empty() {
             return false;
         }
         self.logs
-            .extend(evidence.iter().map(|one| (one.partition, one.log)));
+            .extend(watermarks.iter().map(|one| (one.partition, one.log)));
         true
     }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use tollgate_shared::time::Timestamp;
 
-    fn evidence(partitions: &[u32], generation: u32) -> Vec<Watermark> {
+    fn watermarks(partitions: &[u32], generation: u32) -> Vec<Watermark> {
         let log = LogId {
             generation,
             random: 7,
@@ -86,28 +86,28 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_void_once_for_partitions_that_come_to_a_new_log_one_after_the_other() {
-        let mut taught = CachedLimits::default();
+    fn a_new_log_voids_versions_once_for_each_partition() {
+        let mut cached_limits = CachedLimits::default();
         let followed = HashSet::new();
-        assert!(taught.take(&evidence(&[0, 1, 2, 3], 1), &followed));
-        assert!(taught.give_up(0));
-        assert!(taught.take(&evidence(&[0, 1], 2), &followed));
-        assert!(!taught.give_up(2) && !taught.give_up(3));
-        assert!(taught.give_up(1));
+        assert!(cached_limits.take(&watermarks(&[0, 1, 2, 3], 1), &followed));
+        assert!(cached_limits.give_up(0));
+        assert!(cached_limits.take(&watermarks(&[0, 1], 2), &followed));
+        assert!(!cached_limits.give_up(2) && !cached_limits.give_up(3));
+        assert!(cached_limits.give_up(1));
     }
 
     #[test]
     fn who_names_a_log_that_is_not_followed_teaches_nothing() {
-        let mut taught = CachedLimits::default();
-        assert!(!taught.take(&evidence(&[0, 1], 1), &HashSet::from([1])));
-        assert!(taught.take(&evidence(&[2], 1), &HashSet::new()));
-        assert!(!taught.give_up(0), "it did not teach");
+        let mut cached_limits = CachedLimits::default();
+        assert!(!cached_limits.take(&watermarks(&[0, 1], 1), &HashSet::from([1])));
+        assert!(cached_limits.take(&watermarks(&[2], 1), &HashSet::new()));
+        assert!(!cached_limits.give_up(0), "it did not teach");
     }
 
     #[test]
-    fn what_was_taught_with_no_log_is_void_by_any() {
-        let mut taught = CachedLimits::default();
-        assert!(taught.take(&[], &HashSet::new()));
-        assert!(taught.give_up(3));
+    fn limits_cached_without_a_log_are_void_by_any_log() {
+        let mut cached_limits = CachedLimits::default();
+        assert!(cached_limits.take(&[], &HashSet::new()));
+        assert!(cached_limits.give_up(3));
     }
 }

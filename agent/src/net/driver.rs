@@ -1,4 +1,4 @@
-//! The hub: the logic of the network thread, without its sockets.
+//! The driver: the logic of the network thread, without its sockets.
 //!
 //! It first passes events to the listener or the courier; then it carries out the listener's acts; then it sends the
 //! courier's records, as many as the carrier accepts. What stays true: it never waits for a socket, and has none of
@@ -27,18 +27,18 @@ use crate::resource::ResourceId;
 use crate::shared::Shared;
 use crate::stats::Counters;
 
-/// What the hub needs of its sockets. No function waits.
+/// What the driver needs of its sockets. No function waits.
 pub(crate) trait Transport {
     /// How many aggregators have links.
     fn links(&self) -> usize;
 
     /// Queues a message for a link; a message without room is lost.
-    fn say(&mut self, peer: usize, message: Bytes);
+    fn send(&mut self, peer: usize, message: Bytes);
 
     /// Reopens a link.
     fn reopen_link(&mut self, peer: usize);
 
-    /// Reopens a feed. `false` if too many orders wait; the hub tries again.
+    /// Reopens a feed. `false` if too many orders wait; the driver tries again.
     fn open_feed(
         &mut self,
         peer: usize,
@@ -50,7 +50,7 @@ pub(crate) trait Transport {
     /// no room.
     fn meet(&mut self, address: Box<str>) -> Option<usize>;
 
-    /// Subscribes to one more topic. `false` if too many orders wait; the hub tries again.
+    /// Subscribes to one more topic. `false` if too many orders wait; the driver tries again.
     fn subscribe(&mut self, peer: usize, resource: ResourceId, topic: Topic) -> bool;
 
     /// Takes messages for a link while it has room and there are messages.
@@ -61,47 +61,47 @@ pub(crate) trait Transport {
     fn fill_carrier(&mut self, next: &mut dyn FnMut() -> Option<Outgoing>) -> bool;
 }
 
-/// The hub.
+/// The driver.
 #[derive(Debug)]
 pub(crate) struct Driver<W> {
     shared: Arc<Shared>,
     listener: Listener,
     courier: Courier,
-    keeper: HoldSession,
-    wires: W,
+    session: HoldSession,
+    transport: W,
     /// The link that carries records at present.
     carrying: Option<usize>,
     /// Resources that the listener knows, and how many there were when all had been joined.
     resources: usize,
     joined: usize,
-    told: CourierCounts,
+    reported: CourierCounts,
     refusals: LogLines,
     #[cfg(feature = "metrics")]
-    metrics_told: Option<Instant>,
+    metrics_reported: Option<Instant>,
     writer: Writer,
 }
 
 impl<W: Transport> Driver<W> {
-    /// A hub that has received nothing.
+    /// A driver that has received nothing.
     pub(crate) fn new(
         shared: Arc<Shared>,
         listener: Listener,
-        (courier, keeper): (Courier, HoldSession),
-        wires: W,
+        (courier, session): (Courier, HoldSession),
+        transport: W,
     ) -> Self {
         Self {
             shared,
             listener,
             courier,
-            keeper,
-            wires,
+            session,
+            transport,
             carrying: None,
             resources: 0,
             joined: 0,
-            told: CourierCounts::default(),
+            reported: CourierCounts::default(),
             refusals: LogLines::default(),
             #[cfg(feature = "metrics")]
-            metrics_told: None,
+            metrics_reported: None,
             writer: Writer::new(),
         }
     }
@@ -111,33 +111,34 @@ impl<W: Transport> Driver<W> {
     }
 
     /// The flusher handed over a batch.
-    pub(crate) fn take_parcel(&mut self, parcel: CallBatch) {
-        self.courier.take(parcel);
+    pub(crate) fn take_batch(&mut self, batch: CallBatch) {
+        self.courier.take(batch);
     }
 
     /// The flusher passed on notices of holds.
-    pub(crate) fn take_words(&mut self, told: Vec<HoldNotice>) {
-        self.keeper.take(told, self.shared.clock.read());
+    pub(crate) fn take_notices(&mut self, notices: Vec<HoldNotice>) {
+        self.session.take(notices, self.shared.clock.read());
     }
 
     /// Queues the last records of this epoch, if the number of partitions is known. Returns whether it is.
     pub(crate) fn end_epoch(&mut self) -> bool {
-        let known = self.keeper.knows_where_to();
+        let known = self.session.knows_where_to();
         if known {
-            let last = self.keeper.end();
-            last.into_iter().for_each(|cargo| self.courier.take(cargo));
+            let last = self.session.end();
+            last.into_iter()
+                .for_each(|payload| self.courier.take(payload));
         }
         known
     }
 
     /// Whether nothing waits for the log any more.
     pub(crate) fn is_empty(&self) -> bool {
-        self.courier.len() == 0 && self.keeper.waiting() == 0
+        self.courier.len() == 0 && self.session.waiting() == 0
     }
 
     /// Whether nothing is in flight, or about to be: then rare ticks are enough.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        self.courier.len() == 0 && self.keeper.is_idle() && !self.is_joining()
+        self.courier.len() == 0 && self.session.is_idle() && !self.is_joining()
     }
 
     /// Whether an aggregator answers, and the agent is not yet ready.
@@ -159,8 +160,8 @@ impl<W: Transport> Driver<W> {
         &self.listener
     }
 
-    pub(crate) fn wires(&mut self) -> &mut W {
-        &mut self.wires
+    pub(crate) fn transport(&mut self) -> &mut W {
+        &mut self.transport
     }
 
     /// A socket reported an event.
@@ -232,19 +233,19 @@ impl<W: Transport> Driver<W> {
         self.listener.tick(now);
         self.courier.tick(now);
         #[cfg(feature = "metrics")]
-        self.tell_metrics();
+        self.report_metrics();
     }
 
     #[cfg(feature = "metrics")]
-    fn tell_metrics(&mut self) {
+    fn report_metrics(&mut self) {
         if self
-            .metrics_told
+            .metrics_reported
             .is_none_or(|last| crate::metrics::EVERY <= last.elapsed())
         {
-            self.metrics_told = Some(Instant::now());
+            self.metrics_reported = Some(Instant::now());
             let stats = self.shared.stats();
             crate::callback::call(&self.shared.counters, "metrics", || {
-                crate::metrics::tell(self.courier.agent(), &stats);
+                crate::metrics::report(self.courier.agent(), &stats);
             });
         }
     }
@@ -257,7 +258,7 @@ impl<W: Transport> Driver<W> {
         }
         self.keep_holdings();
         self.send_records();
-        self.tell_counts();
+        self.report_counts();
         self.shared.news.notify_waiters();
     }
 
@@ -265,21 +266,21 @@ impl<W: Transport> Driver<W> {
     fn keep_holdings(&mut self) {
         let now = self.shared.clock.read();
         let partitions = self.shared.log_partitions.load(Ordering::Relaxed);
-        self.keeper.set_partitions(partitions, now);
+        self.session.set_partitions(partitions, now);
         let listener = &self.listener;
-        self.keeper.know_logs(|one| listener.known_log(one), now);
+        self.session.know_logs(|one| listener.known_log(one), now);
         let verdicts = self.listener.take_verdicts_heard();
         if !verdicts.is_empty() {
-            self.keeper.hear(verdicts, now);
+            self.session.take_verdicts(verdicts, now);
         }
         for partition in self.courier.take_shaken() {
-            self.keeper.heal(partition, now);
+            self.session.heal(partition, now);
         }
         let courier = &self.courier;
-        let cargoes = self.keeper.next(now, |one| courier.under_way(one));
-        cargoes
+        let payloads = self.session.next(now, |one| courier.under_way(one));
+        payloads
             .into_iter()
-            .for_each(|cargo| self.courier.take(cargo));
+            .for_each(|payload| self.courier.take(payload));
     }
 
     fn use_new_resources(&mut self) {
@@ -290,7 +291,8 @@ impl<W: Transport> Driver<W> {
         for resource in all.iter().skip(self.resources) {
             self.listener.use_resource(resource);
             if resource.is_of_copies() {
-                self.keeper.use_resource(resource, self.shared.clock.read());
+                self.session
+                    .use_resource(resource, self.shared.clock.read());
             }
         }
         self.resources = all.len();
@@ -299,9 +301,9 @@ impl<W: Transport> Driver<W> {
     fn act(&mut self, act: ListenerAct) {
         match act {
             // A message without room is sent again later.
-            ListenerAct::Say { peer, message } => self.wires.say(peer, message),
+            ListenerAct::Send { peer, message } => self.transport.send(peer, message),
             ListenerAct::ReopenLink { peer } => {
-                self.wires.reopen_link(peer);
+                self.transport.reopen_link(peer);
                 self.carry_no_more(peer);
             }
             ListenerAct::OpenFeed {
@@ -309,12 +311,12 @@ impl<W: Transport> Driver<W> {
                 addresses,
                 topics,
             } => {
-                if !self.wires.open_feed(peer, addresses, topics) {
+                if !self.transport.open_feed(peer, addresses, topics) {
                     self.listener.feed_busy(peer);
                 }
             }
             ListenerAct::Meet { address } => {
-                if let Some(peer) = self.wires.meet(address) {
+                if let Some(peer) = self.transport.meet(address) {
                     self.listener.add_peer(peer);
                 }
             }
@@ -323,7 +325,7 @@ impl<W: Transport> Driver<W> {
                 resource,
                 topic,
             } => {
-                if !self.wires.subscribe(peer, resource, topic) {
+                if !self.transport.subscribe(peer, resource, topic) {
                     self.listener.feed_busy(peer);
                 }
             }
@@ -340,7 +342,7 @@ impl<W: Transport> Driver<W> {
     fn send_records(&mut self) {
         let (now, wall) = (self.shared.clock.read(), self.shared.clock.read_wall());
         let courier = &mut self.courier;
-        if self.wires.fill_carrier(&mut || courier.next(now, wall)) {
+        if self.transport.fill_carrier(&mut || courier.next(now, wall)) {
             return;
         }
         if self
@@ -350,7 +352,8 @@ impl<W: Transport> Driver<W> {
             if let Some(peer) = self.carrying {
                 self.carry_no_more(peer);
             }
-            self.carrying = (0..self.wires.links()).find(|peer| self.listener.is_welcome(*peer));
+            self.carrying =
+                (0..self.transport.links()).find(|peer| self.listener.is_welcome(*peer));
         }
         self.shared
             .log_partitions
@@ -359,7 +362,7 @@ impl<W: Transport> Driver<W> {
             return;
         };
         let (courier, writer) = (&mut self.courier, &mut self.writer);
-        self.wires.fill_link(peer, &mut || {
+        self.transport.fill_link(peer, &mut || {
             let outgoing = courier.next(now, wall)?;
             let append = FromAgent::Append {
                 id: outgoing.id,
@@ -371,68 +374,68 @@ impl<W: Transport> Driver<W> {
         });
     }
 
-    fn tell_counts(&mut self) {
-        let (counts, told) = (self.courier.counts(), self.told);
+    fn report_counts(&mut self) {
+        let (counts, reported) = (self.courier.counts(), self.reported);
         let counters = &self.shared.counters;
         counters
             .batches_waiting
             .store(self.courier.len() as u64, Ordering::Relaxed);
-        if counts == told {
+        if counts == reported {
             return;
         }
         let counted = [
             (
                 &counters.batches_sent,
                 counts.batches_sent,
-                told.batches_sent,
+                reported.batches_sent,
             ),
             (
                 &counters.batches_sent_again,
                 counts.batches_sent_again,
-                told.batches_sent_again,
+                reported.batches_sent_again,
             ),
             (
                 &counters.batches_acknowledged,
                 counts.batches_acknowledged,
-                told.batches_acknowledged,
+                reported.batches_acknowledged,
             ),
             (
                 &counters.batches_given_up,
                 counts.batches_given_up,
-                told.batches_given_up,
+                reported.batches_given_up,
             ),
             (
                 &counters.batches_refused,
                 counts.batches_refused,
-                told.batches_refused,
+                reported.batches_refused,
             ),
             (
                 &counters.hits_acknowledged,
                 counts.hits_acknowledged,
-                told.hits_acknowledged,
+                reported.hits_acknowledged,
             ),
             (
                 &counters.hits_given_up,
                 counts.hits_given_up,
-                told.hits_given_up,
+                reported.hits_given_up,
             ),
             (
                 &counters.refused_given_up,
                 counts.refused_calls_given_up,
-                told.refused_calls_given_up,
+                reported.refused_calls_given_up,
             ),
         ];
         for (counter, now, before) in counted {
             Counters::add(counter, now - before);
         }
-        self.told = counts;
+        self.reported = counts;
     }
 
     /// Gives up what is left, and counts it; from here on the agent is blind.
     pub(crate) fn end(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         self.courier.give_up();
-        self.tell_counts();
+        self.report_counts();
         self.shared.sight.end(self.shared.clock.read());
         self.shared.news.notify_waiters();
     }
