@@ -4,12 +4,11 @@
 
 use bytes::Bytes;
 use tollgate_agent::{Allowed, Cause, Denied, Refused, Scope};
-use tollgate_model::log::ScopeName;
 use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::wire::link::FromAggregator;
+use tollgate_shared::wire::statement;
 
-use super::agent_holds::LEASE_OF_COPIES_US;
-use super::compare::end_us;
+use super::arrivals::lease_us;
 use super::copy_limits::COPIES;
 use super::documents::{DOMAINS, RESOURCES};
 use super::guards::Guard;
@@ -19,9 +18,6 @@ use super::watch::Kept;
 use super::world::{Event, World};
 
 use super::agent_host::{STALE_US, TICK_US};
-
-/// How long denials hold without a newer watermark, plus the error that an agent's clock may have.
-const LEASE_US: u64 = 60_000_000 + 60_000;
 
 impl World {
     /// Checks that a record that an aggregator acknowledges is in the log.
@@ -107,8 +103,12 @@ impl World {
         }
         for (r, resource) in COPIES.iter().enumerate() {
             let partition = partition_of_resource(resource, self.plan.partitions);
-            let renewed_us = host.leases.renewed_us(resource, partition);
-            let lapsed = renewed_us.is_some_and(|at_us| at_us + LEASE_OF_COPIES_US < self.now_us);
+            let reached = host
+                .received
+                .reached
+                .get(&(Box::from(*resource), partition));
+            let ends_us = reached.map(|one| one.at_us + lease_us(resource));
+            let lapsed = ends_us.is_some_and(|ends_us| ends_us < self.now_us);
             let before = std::mem::replace(&mut host.lapsed[r], lapsed);
             cover.see_if("lease of copies ran out", lapsed && !before);
         }
@@ -284,11 +284,10 @@ impl World {
     fn is_denied(&self, resource: &str, domain: &str) -> bool {
         let partition = partition_of_pair(resource, domain, self.plan.partitions);
         let ruled = &self.watch.ruled[partition as usize];
-        let scope = ScopeName::new(resource, Some(domain));
-        let newest = ruled.model.statements(&scope).last();
-        let end_us = newest.and_then(|one| one.denied).map(|one| end_us(one.end));
-        let log_now_us = self.log_now_us(partition);
-        end_us.is_some_and(|end_us| log_now_us.is_some_and(|now_us| now_us < end_us))
+        let scope = statement::Scope::Pair(domain.into());
+        let stated = ruled.stated.get(&(resource.into(), scope));
+        let end = stated.and_then(|stated| stated.last()?.1);
+        end.is_some_and(|end| self.log_now_us(partition) < end.as_micros())
     }
 
     /// Law 3: a refusal is justified.
@@ -304,74 +303,15 @@ impl World {
             let what = format!("agent {agent} refused by {:?}", denied.cause());
             return self.violated(3, "nobody refuses by policy here", what);
         };
-        let host = &self.agents[agent];
-        let Some(process) = &host.process else {
-            return;
-        };
-        let whole = denied.scope() == Scope::Resource;
-        let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
-        if let Some(why) = host.is_out_of_lease(resource, code.partition, LEASE_US, self.now_us) {
-            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {why}");
-            return self.violated(3, "denials hold only while their partition goes on", what);
-        }
-        let heard = process.heard_upto(resource, code.partition);
-        let known = process.known_log(code.partition);
-        if let Some(gone) = self.watch.is_of_another_log(code, known) {
-            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {gone}");
-            return self.violated(3, "a log that was made anew voids what was said", what);
-        }
-        let host = &self.agents[agent];
-        let key = (code.to_string(), heard);
-        if let Some((known, until_us)) = host.justified.get(&(r, d))
-            && *known == key
-            && self.now_us < *until_us
-        {
-            return;
-        }
-        self.watch.cover.see(match whole {
-            true => "call refused by whole resource",
-            false => "call refused by pair",
+        self.watch.cover.see(match denied.scope() {
+            Scope::Resource => "call refused by whole resource",
+            _ => "call refused by pair",
         });
-        if denied.cause() == Cause::Blind {
-            let what =
-                format!("agent {agent} refuses {resource} for {domain} by {code}, being blind");
-            return self.violated(3, "nobody refuses by policy here", what);
-        }
-        let partitions = self.plan.partitions;
-        let expected = match whole {
-            true => partition_of_resource(resource, partitions),
-            false => partition_of_pair(resource, domain, partitions),
-        };
-        if expected != code.partition {
-            let what = format!(
-                "agent {agent} refuses {resource} for {domain} by {code} of partition {}, expected {expected}",
-                code.partition
-            );
-            return self.violated(3, "a refusal names its pair's partition", what);
-        }
-        let scope_of = if whole { "*" } else { domain };
-        match self
-            .watch
-            .justified_until(code, resource, scope_of, (known, heard), self.now_us)
-        {
-            Ok(until_us) if self.now_us < until_us => {
-                self.agents[agent].justified.insert((r, d), (key, until_us));
-            }
-            Ok(until_us) => {
-                let what = format!(
-                    "agent {agent} refuses {resource} for {domain} by {code}, {} us after the denial's \
-                     end",
-                    self.now_us - until_us
-                );
-                self.violated(3, "a refusal is justified", what);
-            }
-            Err(why) => {
-                let what = format!(
-                    "agent {agent}, which has heard up to {heard:?}, refuses {resource} for {domain} by \
-                     {code}: {why}"
-                );
-                self.violated(3, "a refusal is justified", what);
-            }
+        let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
+        let known = self.known_of(agent, resource, code.partition);
+        if let Some(why) = self.unjustified(agent, (resource, domain), denied, known) {
+            let what = format!("agent {agent} refuses {resource} for {domain} by {code}: {why}");
+            self.violated(3, "a refusal is justified", what);
         }
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tollgate_agent::{Cause, Copies, Denied, Hold, HoldChange, HoldFault, HoldNews, Refused};
 use tollgate_shared::holdings::TransferId;
-use tollgate_shared::names::partition_of_resource;
 use tollgate_shared::wire::verdict::EndedBy;
 
 use super::agent_host::AgentHost;
@@ -18,9 +17,6 @@ use super::documents::DOMAINS;
 use super::plan::QUIET_US;
 use super::random::Random;
 use super::world::World;
-
-/// How long denials of copies hold without a newer watermark, plus the error that an agent's clock may have.
-pub(super) const LEASE_OF_COPIES_US: u64 = 2_000_000 + 60_000;
 
 /// In this part of the quiescent phase no service takes or returns anything, so that holds can be compared with
 /// counts: after every agent was heard or missed, and before all holds are returned.
@@ -380,35 +376,12 @@ impl World {
             return;
         };
         self.watch.cover.see("copies refused as full");
-        let host = &self.agents[agent];
-        let Some(process) = &host.process else {
-            return;
-        };
-        let name = COPIES[resource];
-        let partition = partition_of_resource(name, self.plan.partitions);
-        let heard = process.heard_upto(name, partition);
-        let known = process.known_log(partition);
-        let why = if code.partition != partition {
-            format!("partition {}", code.partition)
-        } else if let Some(why) =
-            host.is_out_of_lease(name, partition, LEASE_OF_COPIES_US, self.now_us)
-        {
-            why
-        } else if let Some(gone) = self.watch.is_of_another_log(code, known) {
-            gone
-        } else if let Err(why) =
-            self.watch
-                .justified_copies(code, name, DOMAINS[d], (known, heard), self.now_us)
-        {
-            why
-        } else {
-            return;
-        };
-        let what = format!(
-            "agent {agent} refuses {name} for {} by {code}: {why}",
-            DOMAINS[d]
-        );
-        self.violated(3, "a refusal of copies is justified", what);
+        let (name, domain) = (COPIES[resource], DOMAINS[d]);
+        let known = self.known_of(agent, name, code.partition);
+        if let Some(why) = self.unjustified(agent, (name, domain), denied, known) {
+            let what = format!("agent {agent} refuses {name} for {domain} by {code}: {why}");
+            self.violated(3, "a refusal of copies is justified", what);
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use tollgate_agent::simulation::{Happening, Identity, SimulatedAgent};
 use tollgate_agent::{Agent, Rate};
 use tollgate_shared::epoch::{EpochSecret, SECRET_BYTES};
-use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::FromAggregator;
@@ -18,10 +17,9 @@ use super::clock::Clock;
 use super::copy_limits::COPIES;
 use super::costs::Pending;
 use super::documents::RESOURCES;
-use super::guards::CurrentNews;
-use super::leases::Leases;
 use super::plan::{AgentPlan, Edge, Plan};
 use super::random::Random;
+use super::received::Received;
 use super::world::{Event, World};
 
 /// How often the network thread checks the time.
@@ -88,8 +86,6 @@ pub struct AgentHost {
     pub(super) flush_due: bool,
     /// Records sent, by id.
     pub(super) sent: BTreeMap<u64, Batch>,
-    /// By pair: the last refusal that was justified, the log position known then, and until when the refusal holds.
-    pub(super) justified: BTreeMap<(usize, usize), (Refused, u64)>,
     /// Messages that wait for the end of a network cut.
     pub(super) held: Vec<(Edge, u64, Happening)>,
     /// The holds of its services.
@@ -112,25 +108,13 @@ pub struct AgentHost {
     /// The newest hello that its process sent to each aggregator, and when. The process
     /// accepts no answer to earlier ones.
     pub(super) hellos: BTreeMap<usize, (u64, u64)>,
-    /// The longest time until an answer to a hello: frames may seem late to the agent by this much.
-    pub(super) slowest_answer_us: u64,
-    /// By aggregator: the life that answered a hello of the quiescent phase, and the instant of its first answer.
-    pub(super) welcomed: BTreeMap<usize, (u64, u64)>,
-    /// The leases of its denials.
-    pub(super) leases: Leases,
-    /// The watermarks that guard its calls.
-    pub(super) current_news: CurrentNews,
-    /// When it last received a frame.
-    pub(super) feed_heard_us: u64,
-    /// By resource and partition: the log position up to which the agent has received statements, and when
-    /// that position last advanced.
-    pub(super) news: BTreeMap<(usize, u32), (Place, u64)>,
-    /// The end of the last long time without frames.
-    pub(super) deaf_until_us: Option<u64>,
+    /// By aggregator: since when messages to it have waited for the end of a cut.
+    pub(super) waits_us: BTreeMap<usize, u64>,
+    /// What its process has received.
+    pub(super) received: Received,
+    /// Since when statements have reached it in time.
+    pub(super) in_time_us: Option<u64>,
 }
-
-/// A refusal's code, and the log position known then.
-pub(super) type Refused = (String, Option<Place>);
 
 impl AgentHost {
     /// The host of a plan's agent, with nothing running.
@@ -156,7 +140,6 @@ impl AgentHost {
             flush_pause_us: STALE_US,
             flush_due: false,
             sent: BTreeMap::new(),
-            justified: BTreeMap::new(),
             held: Vec::new(),
             holding: Holding::new(plan.seed, index),
             estimates: Vec::new(),
@@ -173,13 +156,9 @@ impl AgentHost {
             saw: false,
             lapsed: [false; COPIES.len()],
             hellos: BTreeMap::new(),
-            slowest_answer_us: 0,
-            welcomed: BTreeMap::new(),
-            leases: Leases::default(),
-            current_news: CurrentNews::default(),
-            feed_heard_us: 0,
-            deaf_until_us: None,
-            news: BTreeMap::new(),
+            waits_us: BTreeMap::new(),
+            received: Received::default(),
+            in_time_us: None,
         }
     }
 
@@ -217,18 +196,15 @@ impl AgentHost {
         self.followed = (0..self.owners).map(|_| Followed::default()).collect();
         (self.flushed_us, self.flush_due, self.flush_pause_us) = (0, false, STALE_US);
         self.sent.clear();
-        self.justified.clear();
         self.held.clear();
         self.estimates.clear();
         (self.gaps, self.silences, self.links_lost, self.sent_again) = (0, 0, 0, 0);
         self.silent_topics = 0;
         (self.dropped_queue, self.dropped_courier) = (0, 0);
-        (self.snapshots, self.saw, self.leases) = (0, false, Leases::default());
-        (self.hellos, self.slowest_answer_us) = (BTreeMap::new(), 0);
-        self.welcomed.clear();
-        self.current_news = CurrentNews::default();
-        self.news.clear();
-        (self.feed_heard_us, self.deaf_until_us) = (now_us, None);
+        (self.snapshots, self.saw) = (0, false);
+        self.hellos.clear();
+        self.waits_us.clear();
+        (self.received, self.in_time_us) = (Received::default(), None);
     }
 
     pub(super) fn set_clocks(&self, now_us: u64) {
@@ -242,61 +218,17 @@ impl AgentHost {
         self.clock.wall(now_us)
     }
 
-    /// Why no denial of a resource's partition is in force any more, for a lease of this length.
-    pub(super) fn is_out_of_lease(
-        &self,
-        resource: &str,
-        partition: u32,
-        lease_us: u64,
-        now_us: u64,
-    ) -> Option<String> {
-        let Some(renewed_us) = self.leases.renewed_us(resource, partition) else {
-            return Some(format!("nothing was ever heard of partition {partition}"));
-        };
-        let is_out = lease_us < now_us - renewed_us;
-        is_out.then(|| {
-            format!("the last news of partition {partition} came at {renewed_us} us, and hold {lease_us} us")
-        })
-    }
-
-    /// Notes which resources and partitions have advanced since the last look: that renews leases.
-    pub(super) fn note_news(&mut self, partitions: u32, now_us: u64) {
-        let Some(process) = &self.process else {
+    /// Notes an answer to the newest hello.
+    pub(super) fn note_answer(&mut self, happening: &Happening, now_us: u64) {
+        let Happening::LinkSaid { peer, message } = happening else {
             return;
         };
-        for (r, resource) in RESOURCES.iter().enumerate() {
-            for partition in 0..partitions {
-                let Some(upto) = process.heard_upto(resource, partition) else {
-                    continue;
-                };
-                let known = self.news.get(&(r, partition));
-                if known.is_none_or(|(known, _)| *known != upto) {
-                    self.news.insert((r, partition), (upto, now_us));
-                }
-            }
+        if let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message)
+            && let Some((_, asked_us)) = self.hellos.get(peer).filter(|(of, _)| *of == nonce)
+        {
+            self.received.round_trips.insert(*peer, now_us - asked_us);
+            self.hellos.remove(peer);
         }
-    }
-
-    /// Notes an answer to a hello. Returns the aggregator, and when the hello was sent.
-    pub(super) fn note_answer(
-        &mut self,
-        happening: &Happening,
-        now_us: u64,
-    ) -> Option<(usize, u64)> {
-        let Happening::LinkSaid { peer, message } = happening else {
-            return None;
-        };
-        let Ok(FromAggregator::Welcome { nonce, .. }) = FromAggregator::decode(message) else {
-            return None;
-        };
-        let (_, asked_us) = self
-            .hellos
-            .get(peer)
-            .copied()
-            .filter(|(of, _)| *of == nonce)?;
-        self.hellos.remove(peer);
-        self.slowest_answer_us = self.slowest_answer_us.max(now_us - asked_us);
-        Some((*peer, asked_us))
     }
 
     /// The agent's name in the trace.

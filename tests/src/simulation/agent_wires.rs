@@ -8,7 +8,6 @@ use tollgate_agent::simulation::{Happening, Wish};
 use tollgate_shared::wire::frame::Topic;
 use tollgate_shared::wire::link::{FromAgent, FromAggregator};
 
-use super::heard::HEARD_WITHIN_US;
 use super::net::Sent;
 use super::plan::{Edge, Way};
 use super::trace::hash_of;
@@ -87,6 +86,10 @@ impl World {
             if 256 <= waiting {
                 self.watch.cover.see("queue of a link full");
             }
+            if 0 < waiting {
+                let waits_us = self.agents[agent].waits_us.entry(owner);
+                waits_us.or_insert(self.now_us);
+            }
             return;
         }
         loop {
@@ -94,6 +97,7 @@ impl World {
                 return;
             };
             let Some(message) = process.next_message(owner) else {
+                self.agents[agent].waits_us.remove(&owner);
                 return;
             };
             self.note_sent((agent, owner), &message);
@@ -120,8 +124,10 @@ impl World {
             });
         let said = FromAgent::decode(message);
         if let Ok(FromAgent::Hello { nonce, .. }) = said {
-            let now_us = self.now_us;
-            self.agents[agent].hellos.insert(owner, (nonce, now_us));
+            let host = &mut self.agents[agent];
+            let asked_us = host.waits_us.get(&owner).copied();
+            host.hellos
+                .insert(owner, (nonce, asked_us.unwrap_or(self.now_us)));
         }
         if let Ok(FromAgent::Append {
             id,
@@ -337,6 +343,7 @@ impl World {
         for (_, topic) in &topics {
             self.send_subscription(agent, owner, connection, *topic);
         }
+        self.agents[agent].received.feed_opens(owner);
         let subscribed = topics.iter().map(|(resource, _)| *resource).collect();
         self.trace.event(
             self.now_us,
@@ -423,10 +430,6 @@ impl World {
                 if host.feeds[*peer].connection != connection {
                     return;
                 }
-                if HEARD_WITHIN_US < self.now_us - host.feed_heard_us {
-                    host.deaf_until_us = Some(self.now_us);
-                }
-                host.feed_heard_us = self.now_us;
                 self.trace
                     .event(self.now_us, &[10, agent as u64, hash_of(frame)], || {
                         format!(
@@ -454,15 +457,8 @@ impl World {
             }
             Happening::LinkUp { .. } | Happening::FeedUp { .. } => {}
         }
-        if let Some(answer) = self.agents[agent].note_answer(&happening, self.now_us) {
-            self.note_welcome(agent, answer);
-        }
-        let host = &mut self.agents[agent];
-        if let Some(process) = &host.process {
-            host.leases.comes(&happening, process, self.now_us);
-        }
-        host.current_news.comes(&happening, self.now_us);
-        self.with_agent(agent, |process| process.hear(happening));
+        self.agents[agent].note_answer(&happening, self.now_us);
+        self.hand_over(agent, happening);
     }
 }
 

@@ -14,19 +14,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_model::effect::{EffectParams, InForce, OfferedCall, effect_violations};
-use tollgate_model::log::ScopeName;
 use tollgate_shared::names::partition_of_pair;
+use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::amendment::Act;
+use tollgate_shared::wire::statement::Scope;
 
-use super::compare::end_us;
 use super::documents::{DOMAINS, Document, RESOURCES};
 use super::guards::Guard;
-use super::heard::ROOM;
 use super::held::SETTLED_AFTER_US;
+use super::received::Arrived;
 use super::world::World;
 
-/// The time from a call to the instant at which every agent refuses because of it. `told_soon` allows twice as much
-/// for a denial that it checks; without faults most denials arrive within 20 ms.
+/// The time from a call to the instant at which every agent refuses because of it; without faults most denials arrive
+/// within 20 ms.
 const DELAY_US: u64 = 200_000;
 
 /// How far a stamp may be behind the clock of its host: agents read the clock every three milliseconds.
@@ -139,14 +139,10 @@ impl World {
         Some(at)
     }
 
-    /// Whether every living agent receives all statements in order, and has room to keep them.
+    /// Whether statements reach every living agent in time.
     fn is_calm_for_all(&self) -> bool {
         let mut all = (0..self.agents.len()).filter(|agent| self.agents[*agent].process.is_some());
-        self.log_in_order_since_us().is_some()
-            && all.all(|agent| {
-                ROOM <= self.agents[agent].plan.denials_max
-                    && self.hears_in_order_since(agent).is_some()
-            })
+        all.all(|agent| self.is_in_time(agent))
     }
 
     /// Law 8: finds a pair of which more was let through in the quiescent phase than its limits and one delay allow.
@@ -160,8 +156,7 @@ impl World {
         for ((r, d), of_pair) in calm_calls.calls {
             let (resource, domain) = (RESOURCES[r], DOMAINS[d]);
             let partition = partition_of_pair(resource, domain, self.plan.partitions);
-            let is_told_short = self.was_denied_by_another_time(partition, resource, domain);
-            if is_told_short || self.is_pardoned(resource, domain) {
+            if self.ends_at_another_time(resource, domain) || self.is_pardoned(resource, domain) {
                 continue;
             }
             let limits = self.limits_of_the_calm(partition);
@@ -199,20 +194,24 @@ impl World {
         (begun == last).then_some(limits?.1)
     }
 
-    /// Whether a pair was denied before the log's clock was right, until an instant in the quiescent phase. Agents
-    /// count down the rest of a denial with a monotonic clock, and get a new statement only if its end changes.
-    fn was_denied_by_another_time(&self, partition: u32, resource: &str, domain: &str) -> bool {
-        let Some(since_us) = self.log_in_order_since_us() else {
-            return true;
+    /// Whether a denial of a pair ends for some agent at another time than by the log's clock: agents count it down by
+    /// their own clocks, from what was left when the log's clock was wrong, or from when a frame seemed to be sent.
+    fn ends_at_another_time(&self, resource: &str, domain: &str) -> bool {
+        let ahead_us = self.log_clock.wall(self.now_us).as_micros() - self.now_us;
+        let is_off = |one: &Arrived| {
+            let (latest_us, surely_us) = one.ends_us;
+            let end_us = one
+                .end
+                .map_or(0, |end| end.as_micros().saturating_sub(ahead_us));
+            self.judged_since_us() < latest_us.max(end_us)
+                && DELAY_US < latest_us.max(end_us) - surely_us.min(end_us)
         };
-        let ruled = &self.watch.ruled[partition as usize];
-        let judged_us = self.log_clock.wall(self.judged_since_us()).as_micros();
-        let scope = ScopeName::new(resource, Some(domain));
-        ruled.model.statements(&scope).iter().any(|one| {
-            let taken = ruled.taken.get(one.place.offset as usize);
-            let is_before = taken.is_none_or(|(at_us, _)| *at_us <= since_us);
-            let ends_us = one.denied.map_or(0, |denied| end_us(denied.end));
-            is_before && judged_us < ends_us
+        let mut all = { self.agents.iter() }
+            .flat_map(|host| host.received.statements.values())
+            .flatten();
+        all.any(|one| {
+            let is_it = matches!(&one.scope, Scope::Pair(name) if **name == *domain);
+            is_it && *one.resource == *resource && one.end != Some(Timestamp::MAX) && is_off(one)
         })
     }
 

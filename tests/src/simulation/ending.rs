@@ -5,16 +5,15 @@
 //! decision records, and every deny list agrees with the replay, for rates and copies: an agent refuses exactly the
 //! scopes whose denials are in force.
 
-use tollgate_model::log::ScopeName;
 use tollgate_server::core::recordings::Waiting;
-use tollgate_shared::names::{partition_of_pair, partition_of_resource};
 use tollgate_shared::place::Place;
+use tollgate_shared::time::Timestamp;
+use tollgate_shared::wire::statement::Scope;
 
-use super::compare::end_us;
-use super::documents::{DOMAINS, RESOURCES};
-use super::faults::Fault;
+use super::copy_limits::COPIES;
+use super::documents::DOMAINS;
+use super::held::is_member;
 use super::plan::QUIET_US;
-use super::refused_at_end::FULL_AT_END;
 use super::trace::hash_of;
 use super::world::{Event, World};
 
@@ -23,7 +22,10 @@ const CHECK_EVERY_US: u64 = 200_000;
 
 /// Agents must have received a denial that was stated this long before the end. The slowest way is a frame lost at
 /// the begin of the quiescent phase: a silence, a feed that is reopened, a snapshot.
-pub(super) const HEARD_WITHIN_US: u64 = 1_000_000;
+pub(super) const ARRIVES_WITHIN_US: u64 = 1_000_000;
+
+/// How far into the quiescent phase every agent has received all denials without an end.
+const ALL_ARRIVED_US: u64 = 8_500_000;
 
 /// How long before its end a denial may be over for an agent: the lateness of frames, and some more.
 const EARLY_US: u64 = 60_000;
@@ -63,18 +65,15 @@ impl World {
             }
         }
         self.check_holdings();
-        self.look_for_still_partitions();
         for agent in 0..self.agents.len() {
-            self.check_heard(agent);
-            self.check_told_soon(agent);
-            self.check_full_copies_in_the_pause(agent);
+            self.check_received(agent);
+            let (since_us, is_in_time) = (self.agents[agent].in_time_us, self.is_in_time(agent));
+            self.agents[agent].in_time_us = is_in_time.then(|| since_us.unwrap_or(self.now_us));
+            if self.plan.calm_us() + ALL_ARRIVED_US <= self.now_us {
+                self.check_deny_list(agent);
+            }
         }
         self.after(CHECK_EVERY_US, Event::Checked);
-    }
-
-    fn is_topic_made_anew(&self) -> bool {
-        let mut all = self.plan.episodes.iter();
-        all.any(|one| one.fault == Fault::TopicAnew && one.from_us <= self.now_us)
     }
 
     /// Law 4: an aggregator's state equals the second engine's, wherever it stands.
@@ -95,7 +94,7 @@ impl World {
                 continue;
             };
             // A log without an identity cannot be told from the log that replaced it.
-            if found.generation == 0 && self.is_topic_made_anew() {
+            if found.generation == 0 && !self.watch.past.is_empty() {
                 continue;
             }
             let ruled = self.watch.of_log(found.partition, &found.log_random);
@@ -298,97 +297,94 @@ impl World {
                 return self.violated(5, "each entry counts once", what);
             }
         }
-        let has_room = stats.denials_without_room == 0;
         self.agents[agent].set_clocks(self.now_us);
-        if has_room {
-            self.check_deny_list(agent);
-            self.check_full_copies(agent, FULL_AT_END);
-        }
         self.check_refused_at_end(agent);
     }
 
-    /// Checks that every denial of the replay that is in force is in the deny list.
-    fn check_deny_list(&mut self, agent: usize) {
-        for (r, resource) in RESOURCES.iter().enumerate() {
-            for domain in DOMAINS {
-                let partition = partition_of_pair(resource, domain, self.plan.partitions);
-                let scope = ScopeName::new(resource, Some(domain));
-                let Some(place) = self.should_be_denied(agent, partition, &scope) else {
+    /// Law 7: every denial in force is in the deny list; that of a group, for each member.
+    pub(super) fn check_deny_list(&mut self, agent: usize) {
+        let host = &self.agents[agent];
+        let stats = host.process.as_ref().map(|process| process.agent().stats());
+        if stats.is_none_or(|stats| 0 < stats.denials_without_room) {
+            return;
+        }
+        host.set_clocks(self.now_us);
+        let mut checked = [0, 0];
+        for ruled in &self.watch.ruled {
+            for ((resource, scope), stated) in &ruled.stated {
+                let Some((place, Some(end))) = stated.last().copied() else {
                     continue;
                 };
-                let what = "checked: a denial is in the deny list at the end";
-                self.watch.cover.see(what);
-                let answer = self.agents[agent].rates[r].peek(domain);
-                if answer.is_ok() {
+                if !self.should_be_in_force(agent, (ruled.index, place), end) {
+                    continue;
+                }
+                let domains = match scope {
+                    Scope::Pair(domain) => vec![&**domain],
+                    Scope::Resource => vec!["nobody"],
+                    Scope::Group(group) => {
+                        let limits = self.watch.copies.get(&ruled.engine.version().unwrap_or(0));
+                        let is_in = |domain: &&str| is_member(limits, (resource, group), domain);
+                        DOMAINS.into_iter().filter(is_in).collect()
+                    }
+                };
+                let is_of_copies = COPIES.contains(&&**resource);
+                // Services of some agents do not use copies.
+                if is_of_copies && !host.uses_copies() {
+                    continue;
+                }
+                checked[usize::from(is_of_copies)] += 1;
+                let refuses = |domain: &&str| self.refusal(agent, resource, domain).is_some();
+                if let Some(domain) = domains.into_iter().find(|domain| !refuses(domain)) {
                     let what =
                         format!("agent {agent} does not refuse {resource} for {domain}: {place}");
-                    return self.violated(7, "deny lists agree with the replay", what);
+                    return self.violated(7, "deny lists agree with the log", what);
                 }
             }
-            let partition = partition_of_resource(resource, self.plan.partitions);
-            if let Some(place) =
-                self.should_be_denied(agent, partition, &ScopeName::new(resource, None))
-                && self.agents[agent].rates[r].peek("nobody").is_ok()
-            {
-                let what = format!("agent {agent} does not refuse all of {resource}: {place}");
-                return self.violated(7, "deny lists agree with the replay", what);
-            }
         }
+        let cover = &mut self.watch.cover;
+        cover.add("checked: a denial is in the deny list", checked[0]);
+        cover.add("checked: full copies are refused", checked[1]);
     }
 
-    /// The log position of a denial that the agent should have received by now and that is not over.
-    fn should_be_denied(&self, agent: usize, partition: u32, scope: &ScopeName) -> Option<Place> {
-        let ruled = &self.watch.ruled[partition as usize];
-        let statement = ruled.model.statements(scope).last()?;
-        let denial = statement.denied?;
-        let place = Place {
-            generation: ruled.generation_of(statement.place.offset),
-            offset: statement.place.offset,
-            entry: statement.place.entry,
-        };
-        self.should_be_in_force(agent, (partition, place), end_us(denial.end))
-            .then_some(place)
-    }
-
-    /// Whether a denial was stated in the quiescent phase or has no end, so that the agent should have
-    /// received it by now, and is not over.
-    pub(super) fn should_be_in_force(
+    /// Whether a denial was stated while statements reached the agent in time, or has no end, so that the agent should
+    /// have received it by now, and is not over.
+    fn should_be_in_force(
         &self,
         agent: usize,
         (partition, place): (u32, Place),
-        end_us: u64,
+        end: Timestamp,
     ) -> bool {
         let ruled = &self.watch.ruled[partition as usize];
         let stream = tollgate_log::Stream::Hits;
-        let Some(cause) = self.watch.record(stream, partition, place.offset) else {
+        let cause = self.watch.record(stream, partition, place.offset);
+        let (Some(cause), Some(since_us)) = (cause, self.agents[agent].in_time_us) else {
             return false;
         };
-        let newest = ruled.log.map_or(0, |log| log.generation);
-        // During faults an agent may have missed a denial that ends by itself; nobody sends it again. Before the
-        // quiescent phase, answers to hellos do not bound how late a frame was.
-        let hears_us = { self.hears_in_order_since(agent) }.unwrap_or_else(|| self.plan.calm_us());
-        let stated_in_calm = end_us == u64::MAX || hears_us + QUIET_US < cause.at_us;
-        let heard = cause.at_us + HEARD_WITHIN_US < self.now_us;
+        // Nobody sends a denial that ends by itself again. During faults an agent may have missed it.
+        let since_us = since_us.max(self.plan.calm_us());
+        let has_no_end = end == Timestamp::MAX;
+        let is_due = has_no_end || since_us + QUIET_US < cause.at_us;
+        let latest_us = self.now_us - ARRIVES_WITHIN_US;
+        let has_arrived = since_us.max(cause.at_us) < latest_us;
         // After the log's clock was set back log time stands still; agents count down the rest of a denial from
         // its arrival, and are earlier.
+        let end_us = end.as_micros();
         let left_us = end_us.saturating_sub(cause.appended.as_micros());
-        let Some(log_now_us) = self.log_now_us(partition) else {
-            return false;
-        };
-        let in_force = log_now_us + EARLY_US < end_us
+        let is_in_force = self.log_now_us(partition) + EARLY_US < end_us
             && self.now_us + EARLY_US + TICKED_WITHIN_US < cause.at_us.saturating_add(left_us);
         // Denials from before a log's newest generation are stated again with it.
+        let newest = ruled.log.map_or(0, |log| log.generation);
         let begins = ruled.generations.last().map_or(0, |(begins, _)| *begins);
         let begun = self.watch.record(stream, partition, begins);
-        let said_again = begun.is_some_and(|one| one.at_us + HEARD_WITHIN_US < self.now_us);
-        stated_in_calm && heard && in_force && (place.generation == newest || said_again)
+        let is_stated_again = begun.is_some_and(|one| one.at_us < latest_us);
+        is_due && has_arrived && is_in_force && (place.generation == newest || is_stated_again)
     }
 
-    /// The latest instant that the log's clock may show.
-    pub(super) fn log_now_us(&self, partition: u32) -> Option<u64> {
-        let ruled = &self.watch.ruled[partition as usize];
-        let (at_us, log_us) = ruled.ticks.last()?;
-        Some(log_us + 1_000 + (self.now_us - at_us))
+    /// The latest instant that the log's clock may show: append times never decrease, though the clock was set back.
+    pub(super) fn log_now_us(&self, partition: u32) -> u64 {
+        let last = self.watch.ruled[partition as usize].taken.last();
+        let clock_us = self.log_clock.wall(self.now_us).as_micros();
+        last.map_or(0, |(_, log_us)| *log_us).max(clock_us) + 1_000
     }
 }
 

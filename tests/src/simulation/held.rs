@@ -14,7 +14,7 @@ use tollgate_engine::copies::{HoldState, HoldView};
 use tollgate_engine::engine::AgentChange;
 use tollgate_model::copies::{CopiesOutcome, CopiesVersion, CopyScope};
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::{Code, LogId, Place};
+use tollgate_shared::place::Place;
 use tollgate_shared::time::Timestamp;
 use tollgate_shared::wire::statement::{Says, Scope};
 use tollgate_shared::wire::verdict::{Verdict, VerdictSays};
@@ -59,8 +59,8 @@ pub struct Returns {
     pub longest_us: u64,
 }
 
-/// The statements about the scopes of one resource of copies: by scope, in order, the end of the denial if there is
-/// one. A banned domain is denied until the ban's end, a full scope until it has room.
+/// The statements about each scope of rates and copies, in order: the end of the denial if there is one. A banned
+/// domain is denied until the ban's end, a full scope until it has room.
 pub type Stated = BTreeMap<(Box<str>, Scope), Vec<(Place, Option<Timestamp>)>>;
 
 /// Whether a domain is in a group in any of these versions.
@@ -77,19 +77,19 @@ pub(super) fn is_member<'a>(
 }
 
 impl Ruled {
-    /// Notes the statements about copies.
-    pub(super) fn note_copies(&mut self) {
+    /// Notes statements, and verdicts on holds.
+    pub(super) fn note_rulings(&mut self) {
         for said in &self.rulings.statements {
             if COPIES.contains(&&*said.resource) {
                 note_said(&mut self.denied, &said.resource, &said.statement);
-                let end = match said.statement.says {
-                    Says::Denied(denial) => Some(denial.end),
-                    Says::Open => None,
-                };
-                let key = (Box::from(&*said.resource), said.statement.scope.clone());
-                let stated = self.stated.entry(key).or_default();
-                stated.push((said.statement.place, end));
             }
+            let end = match said.statement.says {
+                Says::Denied(denial) => Some(denial.end),
+                Says::Open => None,
+            };
+            let key = (Box::from(&*said.resource), said.statement.scope.clone());
+            let stated = self.stated.entry(key).or_default();
+            stated.push((said.statement.place, end));
         }
         for due in &self.rulings.verdicts {
             let verdict = Verdict {
@@ -159,7 +159,7 @@ impl Watch {
     }
 
     /// The limits on copies of all versions so far.
-    fn all_versions(&self) -> impl Iterator<Item = &CopiesVersion> {
+    pub(super) fn all_versions(&self) -> impl Iterator<Item = &CopiesVersion> {
         self.copies.values().chain(&self.lost_copies)
     }
 
@@ -169,56 +169,6 @@ impl Watch {
         all.filter(|ruled| ruled.index == verdict.partition)
             .filter_map(|ruled| ruled.verdicts.get(&verdict.place))
             .any(|verdicts| verdicts.contains(verdict))
-    }
-
-    /// Whether a refusal that names `code` is justified for an agent that takes the log to be `known` and has
-    /// received everything below `heard`.
-    ///
-    /// # Errors
-    ///
-    /// Why it is not justified.
-    pub fn justified_copies(
-        &self,
-        code: Code,
-        resource: &str,
-        domain: &str,
-        (known, heard): (Option<LogId>, Option<Place>),
-        now_us: u64,
-    ) -> Result<(), String> {
-        let Some(ruled) = self.of_place_in(code.partition, code.place, known) else {
-            return Err(format!("nobody knows generation {}", code.place.generation));
-        };
-        let mut why = vec!["nobody ever said that it is full".to_owned()];
-        for ((of, scope), stated) in &ruled.stated {
-            let concerns = match scope {
-                Scope::Pair(name) => **name == *domain,
-                Scope::Resource => true,
-                // An agent that has not received the newest version goes by an earlier one.
-                Scope::Group(name) => is_member(self.all_versions(), (resource, name), domain),
-            };
-            if **of != *resource || !concerns {
-                continue;
-            }
-            let upto = heard.map_or(code.place, |heard| heard.max(code.place));
-            let known = stated
-                .iter()
-                .rev()
-                .find(|(place, _)| *place == code.place || *place < upto);
-            match known {
-                Some((place, Some(end))) if *place == code.place => {
-                    let until_us =
-                        ruled.true_time_of(end.as_micros(), place.offset, (now_us, self.behind_us));
-                    if now_us < until_us {
-                        return Ok(());
-                    }
-                    why.push(format!("{scope:?} was denied until {until_us} us"));
-                }
-                Some((place, Some(_))) => why.push(format!("{scope:?} is denied since {place}")),
-                Some((place, None)) => why.push(format!("{scope:?} has room since {place}")),
-                None => {}
-            }
-        }
-        Err(why.join(", "))
     }
 
     /// Counts what a record covered of copies.

@@ -13,9 +13,9 @@
 //!              of rates (`feeding`, `compare`) and of copies (`copies_feeding`, `copies_compare`); `entering` its
 //!              limits
 //! agent_holds  services that hold copies; `costs` services with costs that are known afterwards
-//! refusals, heard, accounts, held, leases, ending, refused_at_end, told_soon, calm_effect
-//!              the checks; `ticks` the log time that an aggregator may assume
-//! guards       whether calls are guarded, by the messages on the wire
+//! received     what an agent has received, by the messages on the wire
+//! arrivals, refusals, guards, accounts, held, ending, calm_effect
+//!              the checks: they compare messages, the log, and states, and know nothing of the plan's faults
 //! documents    the limits that operators push: `constraints` windows, buckets and quotas, `copy_limits` of copies
 //! runner       many seeds, and a line of JSON for each; `kept` plans that failed once, `shrink` shorter ones
 //! ```
@@ -28,6 +28,7 @@ pub mod agent_calls;
 pub mod agent_holds;
 pub mod agent_host;
 pub mod agent_wires;
+mod arrivals;
 mod awaited;
 mod befalling;
 mod calm_effect;
@@ -50,10 +51,8 @@ pub mod faults;
 mod feeding;
 pub mod fleet;
 mod guards;
-mod heard;
 pub mod held;
 pub mod kept;
-mod leases;
 pub mod log_host;
 pub mod net;
 pub mod operators;
@@ -62,8 +61,8 @@ pub mod owner_host;
 pub mod plan;
 mod queue;
 pub mod random;
+mod received;
 pub mod refusals;
-mod refused_at_end;
 mod ruling;
 pub mod runner;
 mod said;
@@ -72,8 +71,6 @@ pub mod shared_log;
 pub mod shrink;
 mod state_topic;
 mod stopping;
-mod ticks;
-mod told_soon;
 pub mod trace;
 pub mod watch;
 pub mod world;

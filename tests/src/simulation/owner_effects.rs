@@ -11,8 +11,9 @@ use tollgate_server::core::announce::TOPIC_KEY_UNPROTECTED;
 use tollgate_server::core::counters::Counters;
 use tollgate_server::core::event::{Effect, Event as CoreEvent, Peer};
 use tollgate_server::core::view::{Gauges, Query, Reply};
+use tollgate_shared::place::Place;
 use tollgate_shared::time::{Span, Timestamp};
-use tollgate_shared::wire::frame::{Frame, Topic};
+use tollgate_shared::wire::frame::{Frame, StatementNotice, Topic, Watermark};
 use tollgate_shared::wire::link::FromAggregator;
 use tollgate_shared::wire::notice::NoticeFrame;
 use tollgate_shared::wire::statement::Says;
@@ -24,7 +25,35 @@ use super::shared_log::Append;
 use super::trace::hash_of;
 use super::world::{Event, World};
 
+use super::arrivals::drift_us;
 use super::owner_host::Doom;
+use super::watch::Ruled;
+
+/// A record that the log took less than this ago was surely ruled within a second.
+const NEW_US: u64 = 500_000;
+
+/// Append times are rounded to a millisecond; one more millisecond as a margin.
+const ROUNDED_US: u64 = 2_000;
+
+/// An aggregator goes by the newest of its ticks that it has read. It does not count a tick that the log took although
+/// it refused it; that many in a row are not refused.
+const TICKS_BACK: usize = 16;
+
+impl Ruled {
+    /// The least log time that a process may assume which has ruled all records below an offset. An aggregator takes
+    /// the log to have taken a tick as it was sent, and the time since then to have passed for the log, too. `None`:
+    /// the log has no tick of it.
+    fn log_time(&self, instance: u128, ruled_upto: u64, now_us: u64) -> Option<u64> {
+        let ticks = self.ticks.get(&instance)?;
+        let read = ticks.partition_point(|(offset, ..)| *offset < ruled_upto);
+        let times = ticks[read.saturating_sub(TICKS_BACK)..].iter();
+        let times = times.map(|(_, at_us, log_us)| {
+            let since_us = now_us.saturating_sub(*at_us);
+            (log_us + since_us).saturating_sub(ROUNDED_US + drift_us(since_us))
+        });
+        times.min()
+    }
+}
 
 impl World {
     /// Performs the effects of a core, one after the other; the process may end in between.
@@ -151,8 +180,10 @@ impl World {
             return;
         };
         if let Ok(FromAggregator::Snapshot(snapshot)) = FromAggregator::decode(&message) {
+            self.note_clock(owner, snapshot.instance, snapshot.clock);
             for topic in &snapshot.topics {
-                self.check_told(owner, &topic.resource, &topic.told);
+                let publisher = (owner, snapshot.instance);
+                self.check_told(publisher, &topic.resource, &topic.told, &snapshot.evidence);
             }
         }
         let edge = Edge {
@@ -172,7 +203,13 @@ impl World {
             return self.check_notices(owner, &bytes);
         }
         match Frame::decode(&bytes) {
-            Ok(frame) => self.check_told(owner, &frame.resource, &frame.told),
+            Ok(frame) => {
+                self.note_clock(owner, frame.instance, frame.sent);
+                let publisher = (owner, frame.instance);
+                self.check_told(publisher, &frame.resource, &frame.told, &frame.evidence);
+                self.check_order(owner, &frame);
+                self.check_marks(owner, &frame.evidence);
+            }
             Err(_) if self.is_of_an_agent(topic) => {
                 if let Some(violation) = self.check_verdicts(owner, &bytes) {
                     return self.violated(4, "verdicts are what a second engine says", violation);
@@ -243,18 +280,17 @@ impl World {
     /// remaining time is no longer than the denial still lasts.
     pub(super) fn check_told(
         &mut self,
-        owner: usize,
+        (owner, instance): (usize, u128),
         resource: &str,
-        told: &[tollgate_shared::wire::frame::StatementNotice],
+        told: &[StatementNotice],
+        evidence: &[Watermark],
     ) {
         for told in told {
             let Some(ruled) = self
                 .watch
                 .of_statement(told.partition, resource, &told.statement)
             else {
-                let expected = self.watch.said_at(told.partition, told.statement.place);
-                let what =
-                    format!("owner {owner} says of {resource}: {told:?}, expected {expected:?}");
+                let what = format!("owner {owner} says of {resource}: {told:?}");
                 return self.violated(4, "what is announced is what a second engine says", what);
             };
             let Says::Denied(denial) = told.statement.says else {
@@ -265,15 +301,65 @@ impl World {
             if has_no_end || told.remaining == Span::ZERO {
                 continue;
             }
-            let place = told.statement.place;
-            let end_us = denial.end.as_micros();
-            let now = (self.now_us, self.watch.behind_us);
-            let until_us = ruled.true_time_of(end_us, place.offset, now);
-            if until_us < self.now_us + told.remaining.as_micros() {
-                let over = self.now_us + told.remaining.as_micros() - until_us;
-                let what = format!("owner {owner} says of {resource} {told:?}: {over} us too long");
+            let mut of_it = evidence
+                .iter()
+                .filter(|one| one.partition == told.partition);
+            let ruled_upto = of_it.next().map_or(0, |one| one.ruled);
+            let Some(log_us) = ruled.log_time(instance, ruled_upto, self.now_us) else {
+                let what = format!("owner {owner} says of {resource} {told:?}, without a tick");
+                return self.violated(3, "a denial is told no longer than it lasts", what);
+            };
+            let left_us = denial.end.as_micros().saturating_sub(log_us);
+            if left_us < told.remaining.as_micros() {
+                let what =
+                    format!("owner {owner} says of {resource} {told:?}: {left_us} us are left");
                 return self.violated(3, "a denial is told no longer than it lasts", what);
             }
+        }
+    }
+
+    /// Law 7: an aggregator publishes a statement before any watermark beyond it; otherwise an agent would take the
+    /// statement for known. A topic that skips a sequence begins anew.
+    fn check_order(&mut self, owner: usize, frame: &Frame) {
+        let topic = self.owners[owner].published.entry(frame.resource.clone());
+        let (sequence, watermarks) = topic.or_default();
+        if *sequence + 1 != frame.sequence {
+            watermarks.clear();
+        }
+        *sequence = frame.sequence;
+        let is_late = |told: &&StatementNotice| {
+            let place = told.statement.place;
+            let known = watermarks.get(&told.partition);
+            known.is_some_and(|upto: &Place| upto.generation == place.generation && place < *upto)
+        };
+        let late = frame.told.iter().find(is_late).cloned();
+        for one in &frame.evidence {
+            watermarks.insert(one.partition, Place::of_record(one.log, one.ruled));
+        }
+        if let Some(late) = late {
+            let what = format!(
+                "owner {owner}, frame {} of {}: {late:?}",
+                frame.sequence, frame.resource
+            );
+            self.violated(7, "no statement comes behind a watermark beyond it", what);
+        }
+    }
+
+    /// Law 8: without faults, a watermark is marked as current if its last record is new.
+    fn check_marks(&mut self, owner: usize, evidence: &[Watermark]) {
+        if self.now_us < self.judged_since_us() {
+            return;
+        }
+        let is_new = |one: &&Watermark| {
+            let ruled = &self.watch.ruled[one.partition as usize];
+            let last = one.ruled.checked_sub(1);
+            let taken = last.and_then(|last| ruled.taken.get(last as usize));
+            ruled.log == Some(one.log)
+                && taken.is_some_and(|(at_us, _)| self.now_us < at_us + NEW_US)
+        };
+        if let Some(one) = evidence.iter().filter(is_new).find(|one| !one.current) {
+            let what = format!("owner {owner}: {one:?}");
+            self.violated(8, "what is current is marked so", what);
         }
     }
 

@@ -19,6 +19,7 @@ use tollgate_server::core::snapshots::Policy;
 use tollgate_server::core::{Core, Settings, Start};
 use tollgate_server::link::{Admitted, BatchFault, Session as LinkSession};
 use tollgate_shared::keyring::Keyring;
+use tollgate_shared::place::Place;
 use tollgate_shared::time::Span;
 use tollgate_shared::wire::Writer;
 use tollgate_shared::wire::frame::Topic;
@@ -102,6 +103,8 @@ pub struct OwnerHost {
     pub(super) writing: BTreeMap<u32, (u64, Chunks)>,
     /// Its session at the shared log.
     pub(super) session: Session,
+    /// By resource, of this process: the last sequence of its topic, and the watermarks published on it.
+    pub(super) published: BTreeMap<Box<str>, (u64, BTreeMap<u32, Place>)>,
     /// How far records of hits were delivered, by partition, in all lives; and when.
     delivered: BTreeMap<u32, (u64, u64)>,
     /// Appended records, by ticket.
@@ -162,6 +165,7 @@ impl OwnerHost {
             snapshots: Snapshots::beside(Path::new(JOURNAL_DIR), Arc::new(disk)),
             writing: BTreeMap::new(),
             session: Session::default(),
+            published: BTreeMap::new(),
             delivered: BTreeMap::new(),
             tickets: BTreeMap::new(),
             commands: Vec::new(),
@@ -264,6 +268,7 @@ impl World {
             self.watch.cover.see("clock of an owner off");
         }
         (host.turn_at_us, host.down) = (u64::MAX, false);
+        host.published.clear();
         (host.log_due, host.appends_due, host.log_events) = (false, false, 0);
         let settings = host.settings(start);
         let (core, effects) = match self.plan.fleet {

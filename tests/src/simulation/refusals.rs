@@ -1,123 +1,253 @@
-//! Law 3, refusal by refusal: does the log, as the independent model rules it, deny the pair at that instant?
+//! Law 3, refusal by refusal, of rates and copies: may the agent refuse by the statement that the refusal names?
 //!
 //! ```text
 //! agent refuses acme at T, naming 3-18250-0-1
-//! the newest statement of the model about acme that the agent may know: @18250, until E
-//! the log's clock at T, by its ticks: before E?      justified
+//! that statement has arrived: its denial has not ended by T, and no newer statement about acme has arrived
+//! everything below @18260 has arrived: the log has no lift of acme between the two
+//! a watermark of partition 3 has arrived within the lease
 //! ```
 //!
-//! An agent must have applied every statement that it has received without a gap: a refusal by an older
-//! statement is unjustified even if that statement would justify it. The log's clock is known from its ticks;
-//! between two ticks it advances as true time does. Clocks may be wrong by 100 ppm each, so a little slack
-//! grows with the time counted down.
+//! What aggregators publish is compared with the second engine (`owner_effects`), and that engine with the models. At
+//! the end, without faults, an agent is judged by what must have arrived (`check_refused_at_end`). Knows nothing of
+//! clocks but how much they drift.
 
-use tollgate_model::log::{ModelPlace, ScopeName};
-use tollgate_shared::place::{Code, LogId, Place};
+use tollgate_agent::{Cause, Denied, Refused, Scope as DeniedScope};
+use tollgate_shared::place::{LogId, Place};
+use tollgate_shared::wire::statement::Scope;
 
-use super::compare::end_us;
-use super::watch::Watch;
+use super::arrivals::{drift_us, lease_us};
+use super::copy_limits::COPIES;
+use super::documents::{DOMAINS, RESOURCES};
+use super::ending::ARRIVES_WITHIN_US;
+use super::held::is_member;
+use super::received::Arrived;
+use super::world::World;
 
-impl Watch {
-    /// Describes why a statement is from another log of the same generation than the one
-    /// that the agent knows, if it is.
-    pub fn is_of_another_log(&self, code: Code, known: Option<LogId>) -> Option<String> {
-        let known = known?;
-        let stated = self
-            .of_place_in(code.partition, code.place, Some(known))?
-            .log?;
-        let now = self.ruled[code.partition as usize].log?;
-        // Both logs may have a statement there: then it is taken to be that of the log that the agent knows.
-        let is_gone = now == known && stated.generation == now.generation && stated != now;
-        is_gone.then(|| format!("it is of {stated:?}, the log is {known:?}"))
+/// The error of a clock over a lease, and rounding.
+const LEASE_ERROR_US: u64 = 60_000;
+
+/// Log times are rounded to a millisecond; one more millisecond as a margin.
+const ROUNDED_US: u64 = 2_000;
+
+/// What an agent knows of a partition: its log, and up to which position it has received statements.
+pub(super) type Known = (Option<LogId>, Option<Place>);
+
+impl World {
+    /// What an agent's answer for a domain would be, if it is a refusal; for copies, that of a call for one copy.
+    pub(super) fn refusal(&self, agent: usize, resource: &str, domain: &str) -> Option<Refused> {
+        let host = &self.agents[agent];
+        if let Some(r) = RESOURCES.iter().position(|name| *name == resource) {
+            return host.rates[r].peek(domain).err().map(Refused::from);
+        }
+        let c = COPIES.iter().position(|name| *name == resource)?;
+        host.holding.copies.get(c)?.peek(domain).err()
     }
 
-    /// Until when (true time) the model justifies a refusal of this pair that names `code`, by an agent that takes
-    /// the log to be `known` and has received everything below `heard`.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not justify the refusal at all.
-    pub fn justified_until(
+    /// What an agent has received of a resource's partition.
+    pub(super) fn known_of(&self, agent: usize, resource: &str, partition: u32) -> Known {
+        let process = self.agents[agent].process.as_ref();
+        let known = process.map(|one| {
+            (
+                one.known_log(partition),
+                one.heard_upto(resource, partition),
+            )
+        });
+        known.unwrap_or_default()
+    }
+
+    /// Why an agent may not refuse a domain by the statement that its refusal names. `None`: it may, or names none.
+    pub(super) fn unjustified(
         &self,
-        code: Code,
-        resource: &str,
-        domain: &str,
-        (known, heard): (Option<LogId>, Option<Place>),
-        now_us: u64,
-    ) -> Result<u64, String> {
-        let generation = code.place.generation;
-        let Some(ruled) = self.of_place_in(code.partition, code.place, known) else {
-            return Err(format!("nobody knows generation {generation}"));
+        agent: usize,
+        (resource, domain): (&str, &str),
+        denied: &Denied,
+        known: Known,
+    ) -> Option<String> {
+        let code = denied.code()?;
+        if denied.cause() == Cause::Blind {
+            return Some("it is blind".to_owned());
+        }
+        let received = &self.agents[agent].received;
+        let key = (Box::from(resource), code.partition);
+        let Some(reached) = received.reached.get(&key) else {
+            return Some(format!(
+                "no watermark of partition {} has arrived",
+                code.partition
+            ));
         };
-        if let Some(heard) = heard
-            && generation < heard.generation
-        {
-            return Err(format!("it has heard of generation {}", heard.generation));
+        if reached.at_us + lease_us(resource) + LEASE_ERROR_US < self.now_us {
+            return Some(format!(
+                "the last watermark that counts arrived at {} us",
+                reached.at_us
+            ));
         }
-        let mut upto = ModelPlace {
-            offset: code.place.offset,
-            entry: code.place.entry,
+        let is_named = |one: &&Arrived| {
+            *one.resource == *resource
+                && match (denied.scope(), &one.scope) {
+                    (DeniedScope::Pair, Scope::Pair(name)) => **name == *domain,
+                    (DeniedScope::Resource, Scope::Resource) => true,
+                    // An agent that has not received the newest version goes by an earlier one.
+                    (DeniedScope::Group, Scope::Group(name)) => {
+                        is_member(self.watch.all_versions(), (resource, name), domain)
+                    }
+                    _ => false,
+                }
         };
-        if let Some(heard) = heard.filter(|heard| heard.generation == generation)
-            && let Some(before) = heard.offset.checked_sub(1)
-        {
-            upto = upto.max(ModelPlace {
-                offset: before,
-                entry: u32::MAX,
-            });
+        let mut arrived = received.statements.get(&code).into_iter().flatten();
+        let Some(named) = arrived.find(is_named) else {
+            return Some("this statement has not arrived".to_owned());
+        };
+        self.outdated(named, (code.partition, code.place), known)
+    }
+
+    /// Why a statement that has arrived justifies no refusal any more.
+    fn outdated(
+        &self,
+        named: &Arrived,
+        (partition, place): (u32, Place),
+        (log, upto): Known,
+    ) -> Option<String> {
+        if named.log.is_some() && named.log != log {
+            return Some(format!("it is of {:?}, the log is {log:?}", named.log));
         }
-        let scopes = [
-            ScopeName::new(resource, Some(domain)),
-            ScopeName::new(resource, None),
-        ];
-        let mut why = Vec::new();
-        let mut latest = None;
-        for scope in &scopes {
-            let statements = ruled.model.statements(scope);
-            let mut known = statements.partition_point(|one| one.place <= upto);
-            let shown_us = ruled.log_shown_us(now_us, self.behind_us) + self.ticks_late_us;
-            // A denial that was over by the log's clock at its ruling is not published, and an agent that counts
-            // down an earlier statement continues with it, by as much as the log's clock was put forward.
-            while let Some(newest) = known.checked_sub(1).map(|at| &statements[at])
-                && code.place.offset < newest.place.offset
-                && newest
-                    .denied
-                    .is_some_and(|denial| end_us(denial.end) <= shown_us)
-            {
-                known -= 1;
-            }
-            // Statements of a record that brings several versions are published in slices: an agent that has not
-            // received all of them may know any of them about the scope.
-            let of_it = |at: &usize| statements[*at].place.offset == code.place.offset;
-            let is_heard = heard.is_some_and(|heard| {
-                heard.generation == generation && code.place.offset < heard.offset
-            });
-            let mut of_it = (0..known).rev().take_while(of_it);
-            if !is_heard && let Some(at) = of_it.find(|at| statements[*at].denied.is_some()) {
-                known = at + 1;
-            }
-            let Some(newest) = known.checked_sub(1).map(|at| statements[at]) else {
-                continue;
-            };
-            let Some(denial) = newest.denied else {
-                why.push(format!("it was opened at {:?}", newest.place));
-                continue;
-            };
-            // A refusal that names an older position shows that an older statement won.
-            if code.place.offset < newest.place.offset {
-                why.push(format!("it was denied anew at {:?}", newest.place));
-                continue;
-            }
-            let until = ruled.true_time_of(
-                end_us(denial.end),
-                newest.place.offset,
-                (now_us, self.behind_us),
-            );
-            latest = latest.max(Some(until));
+        let slack_us = ROUNDED_US + drift_us(self.now_us.saturating_sub(named.sent_us));
+        let ends_us = named.ends_us.0;
+        if ends_us.saturating_add(slack_us) < self.now_us {
+            return Some(format!("its denial ended at {ends_us} us"));
         }
-        latest.ok_or_else(|| match why.is_empty() {
-            true => "the model never denied it".to_owned(),
-            false => why.join(", "),
+        if named.is_superseded {
+            return Some("a newer statement has arrived".to_owned());
+        }
+        let ruled = &self.watch.ruled[partition as usize];
+        let key = (named.resource.clone(), named.scope.clone());
+        let stated = ruled.stated.get(&key).filter(|_| ruled.log == log)?;
+        let mut known = stated.iter().rev();
+        let (lifted, end) = known.find(|(place, _)| upto.is_some_and(|upto| *place < upto))?;
+        (end.is_none() && place < *lifted).then(|| {
+            format!("it was lifted at {lifted}, and everything below {upto:?} has arrived")
         })
+    }
+
+    /// Checks that an agent refuses at the end only by denials that hold for an agent that has received everything
+    /// but the records of the last second.
+    pub(super) fn check_refused_at_end(&mut self, agent: usize) {
+        for resource in RESOURCES.into_iter().chain(COPIES) {
+            for domain in DOMAINS {
+                let why = match self.refusal(agent, resource, domain) {
+                    None => continue,
+                    Some(Refused::Denied(denied)) => {
+                        self.open_at_end(agent, (resource, domain), &denied)
+                    }
+                    Some(other) => Some(other.to_string()),
+                };
+                if let Some(why) = why {
+                    let what = format!("agent {agent} refuses {resource} for {domain}: {why}");
+                    return self.violated(7, "nobody refuses at the end what is open", what);
+                }
+            }
+        }
+    }
+
+    fn open_at_end(
+        &self,
+        agent: usize,
+        (resource, domain): (&str, &str),
+        denied: &Denied,
+    ) -> Option<String> {
+        let Some(code) = denied.code() else {
+            // An agent may refuse on its own what the newest version never grants, and what its own holds fill: if it
+            // acts more rarely than the quiet time lasts, it may not have returned its copies.
+            let r = COPIES.iter().position(|one| *one == resource);
+            let d = DOMAINS.iter().position(|one| *one == domain)?;
+            return match (r, denied.cause()) {
+                (None, cause)
+                    if cause != Cause::Blind
+                        && self.watch.is_granted_nothing_now(resource, domain) =>
+                {
+                    None
+                }
+                (Some(r), Cause::Full) => self.fits_beside_own_holds(agent, (r, d), 1),
+                (_, cause) => Some(format!("{cause:?}")),
+            };
+        };
+        let ruled = &self.watch.ruled[code.partition as usize];
+        let upto = ruled.log.map(|log| Place {
+            generation: log.generation,
+            offset: ruled.first_since(self.now_us - ARRIVES_WITHIN_US),
+            entry: 0,
+        });
+        let why = self.unjustified(agent, (resource, domain), denied, (ruled.log, upto))?;
+        Some(format!("{code}: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_shared::time::Timestamp;
+
+    use super::super::plan::Plan;
+    use super::*;
+
+    /// The world at the end of a run, and an agent that refuses a rate, or copies, because of a statement.
+    fn refused(all: &[&'static str]) -> (World, usize) {
+        let is_short = |plan: &Plan| plan.length_us < 20_000_000 && plan.uses_copies();
+        for plan in (1..).map(Plan::draw).filter(is_short) {
+            let mut world = World::new(plan, false);
+            world.run();
+            assert_eq!(world.violation, None);
+            let names = |agent: usize, resource: &str, domain: &str| {
+                let refusal = world.refusal(agent, resource, domain);
+                matches!(refusal, Some(Refused::Denied(denied)) if denied.code().is_some())
+            };
+            let refuses = |agent: &usize| {
+                let mut pairs = all.iter().flat_map(|of| DOMAINS.map(|domain| (of, domain)));
+                pairs.any(|(of, domain)| names(*agent, of, domain))
+            };
+            if let Some(agent) = (0..world.agents.len()).find(refuses) {
+                return (world, agent);
+            }
+        }
+        unreachable!("there is no last seed")
+    }
+
+    #[test]
+    fn a_refusal_that_nothing_justifies_is_found_of_rates_and_copies() {
+        for all in [&RESOURCES[..], &COPIES[..]] {
+            let (mut world, agent) = refused(all);
+            world.check_refused_at_end(agent);
+            assert_eq!(world.violation, None);
+            // As if no statement had arrived.
+            world.agents[agent].received.statements.clear();
+            world.check_refused_at_end(agent);
+            let found = world.violation.expect("nothing justifies it");
+            assert!(found.what.contains("has not arrived"), "{}", found.what);
+        }
+    }
+
+    #[test]
+    fn copies_that_are_denied_and_let_through_are_found() {
+        let is_short = |plan: &Plan| plan.length_us < 20_000_000 && plan.uses_copies();
+        let plan = (1..).map(Plan::draw).find(is_short).expect("some are");
+        let mut world = World::new(plan, false);
+        world.run();
+        let open = |domain: &&str| world.refusal(0, COPIES[0], domain).is_none();
+        let domain = DOMAINS.into_iter().find(open).expect("something is open");
+        world.check_deny_list(0);
+        assert_eq!(world.violation, None);
+        // The agents have received nothing of this.
+        let partitions = world.plan.partitions;
+        let partition = tollgate_shared::names::partition_of_resource(COPIES[0], partitions);
+        let ruled = &mut world.watch.ruled[partition as usize];
+        let place = Place {
+            generation: ruled.log.map_or(0, |log| log.generation),
+            offset: ruled.first_since(world.now_us - 3_000_000),
+            entry: 0,
+        };
+        let key = (COPIES[0].into(), Scope::Pair(domain.into()));
+        let stated = ruled.stated.entry(key).or_default();
+        stated.push((place, Some(Timestamp::MAX)));
+        world.check_deny_list(0);
+        let found = world.violation.expect("it is let through");
+        assert_eq!(found.check, "deny lists agree with the log");
     }
 }

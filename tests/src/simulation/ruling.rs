@@ -104,9 +104,10 @@ impl Watch {
         let ruled = &mut self.ruled[at.partition as usize];
         match record {
             Record::Hits(batch) => Some(feed_hits(&mut ruled.model, offset, kept, batch)),
-            Record::Tick(_) => {
+            Record::Tick(tick) => {
                 let appended_us = kept.appended.as_micros();
-                ruled.ticks.push((at.at_us, appended_us));
+                let taken = (offset, at.at_us, appended_us);
+                ruled.ticks.entry(tick.instance).or_default().push(taken);
                 let of_another = ruled.rulings.fates.contains(&Fate::OfAnotherLog);
                 let tick = LogInput::Tick {
                     offset,
@@ -171,7 +172,7 @@ impl Watch {
             .map_err(|what| at.violation(6, "an agent is gone by counted ticks alone", what))?;
         copies_compare::verdicts(record, outcome, rulings)
             .map_err(|what| at.violation(6, "copies are granted as limits say", what))?;
-        ruled.note_copies();
+        ruled.note_rulings();
         // The effect of a batch of hits on copies is checked at the next tick: nothing corrects it by itself.
         if !matches!(record, Record::Hits(_)) {
             copies_compare::held(&ruled.engine, &ruled.copies)

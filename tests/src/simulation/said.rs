@@ -10,7 +10,6 @@ use tollgate_engine::engine::ResourceStatement;
 use tollgate_model as model;
 use tollgate_model::log::{RecordOutcome, TotalRuling};
 use tollgate_shared::names::partition_of_resource;
-use tollgate_shared::place::{LogId, Place};
 use tollgate_shared::wire::denial::Announced;
 use tollgate_shared::wire::record::{Record, kind};
 use tollgate_shared::wire::statement::Statement;
@@ -38,44 +37,6 @@ impl Watch {
         let all = self.ruled.iter().chain(&self.past);
         let of_it = all.filter(|ruled| ruled.index == partition);
         of_it.map(|ruled| ruled.most_said).max().unwrap_or(0)
-    }
-
-    /// The partition as it was ruled when this log position was assigned. A position that a power cut removed is
-    /// found only in the past, though its generation may continue.
-    pub fn of_place(&self, partition: u32, place: Place) -> Option<&Ruled> {
-        let all = || self.ruled.iter().chain(self.past.iter().rev());
-        let is_of = |ruled: &&Ruled| {
-            let known = ruled
-                .generations
-                .iter()
-                .any(|(_, of)| *of == place.generation);
-            ruled.index == partition && known
-        };
-        let has = |ruled: &&Ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            is_of(ruled) && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
-        };
-        all().find(has).or_else(|| all().find(is_of))
-    }
-
-    /// The same for an agent that takes the partition's log to be `known`: if one of two logs of a generation
-    /// replaced the other, both may have a statement at the position.
-    pub fn of_place_in(
-        &self,
-        partition: u32,
-        place: Place,
-        known: Option<LogId>,
-    ) -> Option<&Ruled> {
-        let is_known = |ruled: &&Ruled| {
-            let said = ruled.said.get(&(place.offset, place.entry));
-            ruled.index == partition
-                && known.is_some()
-                && ruled.log == known
-                && said.is_some_and(|said| said.iter().any(|s| s.statement.place == place))
-        };
-        let mut all = self.ruled.iter().chain(self.past.iter().rev());
-        all.find(is_known)
-            .or_else(|| self.of_place(partition, place))
     }
 
     /// The partition as it was ruled when this statement was made.
@@ -134,13 +95,6 @@ impl Watch {
     pub fn is_granted_nothing_now(&self, resource: &str, domain: &str) -> bool {
         let newest = self.limits.last_key_value();
         newest.is_some_and(|(_, limits)| grants_nothing(limits, resource, domain))
-    }
-
-    /// The second engine's statements at a log position.
-    pub fn said_at(&self, partition: u32, place: Place) -> Vec<ResourceStatement> {
-        let ruled = self.of_place(partition, place);
-        let said = ruled.and_then(|ruled| ruled.said.get(&(place.offset, place.entry)));
-        said.cloned().unwrap_or_default()
     }
 
     /// Whether the second engine makes this statement.

@@ -28,7 +28,6 @@ use super::copies_compare::DeniedCopies;
 use super::coverage::Coverage;
 use super::held::Stated;
 use super::plan::Plan;
-use super::ticks::{behind_us, ticks_late_us, without_ticks};
 use super::trace::{Violation, hash_of};
 
 /// A record of the log.
@@ -70,15 +69,15 @@ pub struct Ruled {
     pub digests: Vec<u128>,
     /// The versions in force after each record.
     pub versions: Vec<u64>,
-    /// Ticks: true time, and log time.
-    pub ticks: Vec<(u64, u64)>,
-    /// The same for each record.
+    /// The ticks of each aggregator's process: offset, true time, and log time.
+    pub ticks: BTreeMap<u128, Vec<(u64, u64, u64)>>,
+    /// True time and log time of each record.
     pub taken: Vec<(u64, u64)>,
     /// The log's identity.
     pub log: Option<LogId>,
     /// The first offset of each of its generations.
     pub generations: Vec<(u64, u32)>,
-    /// The statements about scopes of copies.
+    /// The statements about scopes.
     pub stated: Stated,
     /// The verdicts on agents' holds, by log position.
     pub verdicts: BTreeMap<Place, Vec<Verdict>>,
@@ -127,12 +126,6 @@ pub struct Watch {
     pub(super) texts: Vec<String>,
     /// Limits on copies, by version.
     pub(super) copies: BTreeMap<u64, model::copies::CopiesVersion>,
-    /// The times without ticks.
-    pub(super) without_ticks: Vec<(u64, u64)>,
-    /// How old the tick may be that an aggregator goes by.
-    pub(super) behind_us: u64,
-    /// How late aggregators' ticks may be.
-    pub(super) ticks_late_us: u64,
     /// Limits on copies of versions that the log has lost.
     pub(super) lost_copies: Vec<model::copies::CopiesVersion>,
 }
@@ -147,7 +140,7 @@ impl Ruled {
             said: BTreeMap::new(),
             digests: Vec::new(),
             versions: Vec::new(),
-            ticks: Vec::new(),
+            ticks: BTreeMap::new(),
             taken: Vec::new(),
             log: None,
             generations: Vec::new(),
@@ -177,12 +170,8 @@ impl Watch {
     /// A watch over a log without records.
     pub fn new(plan: &Plan) -> Self {
         let partitions = plan.partitions;
-        let without_ticks = without_ticks(plan);
         Self {
             partitions,
-            behind_us: behind_us(&without_ticks),
-            without_ticks,
-            ticks_late_us: ticks_late_us(plan, |_, _| true),
             records: BTreeMap::new(),
             ruled: (0..partitions).map(|p| Ruled::new(p, partitions)).collect(),
             past: Vec::new(),
@@ -341,22 +330,6 @@ impl Watch {
                 }
             }
         }
-        self.keep_ticks_shown();
         Ok(lost)
-    }
-
-    /// Keeps ticks that a log has lost with its end: aggregators went by them, and agents still
-    /// believe what they published then.
-    fn keep_ticks_shown(&mut self) {
-        for ruled in &mut self.ruled {
-            let of_it = |past: &&Ruled| past.index == ruled.index;
-            let before = self.past.iter().rev().find(of_it);
-            // A recreated topic has no records left, and nothing of the previous one counts.
-            if let Some(before) = before.filter(|_| !ruled.taken.is_empty()) {
-                ruled.ticks.extend(&before.ticks);
-                ruled.ticks.sort_unstable();
-                ruled.ticks.dedup();
-            }
-        }
     }
 }

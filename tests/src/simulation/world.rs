@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::agent_holds::Offered;
 use super::agent_host::AgentHost;
+use super::arrivals::SendingProcess;
 use super::calm_effect::CalmCalls;
 use super::clock::Clock;
 pub use super::event::Event;
@@ -61,10 +62,8 @@ pub struct World {
     pub returns: Returns,
     /// When log time was last seen to stand still.
     pub log_stood_us: u64,
-    /// When a partition last had an aggregator that could rule it.
-    pub(super) ruled_us: BTreeMap<u32, u64>,
-    /// Partitions that got no record, or had no aggregator, for long, and when that was last seen.
-    pub(super) still_us: BTreeMap<u32, u64>,
+    /// The processes that publish, by the instance in their messages.
+    pub(super) publishers: BTreeMap<u128, SendingProcess>,
     /// Operators' acts that are not answered yet.
     pub(super) operators: Operators,
     /// The calls of the quiescent phase.
@@ -121,8 +120,7 @@ impl World {
             deaths: Vec::new(),
             returns: Returns::default(),
             log_stood_us: 0,
-            ruled_us: BTreeMap::new(),
-            still_us: BTreeMap::new(),
+            publishers: BTreeMap::new(),
             operators: Operators::default(),
             calm_calls: CalmCalls::default(),
             random: Random::of(seed, "world", 0),
@@ -184,11 +182,6 @@ impl World {
                 .event(self.now_us, &[99], || format!("VIOLATED: {violation}"));
             self.violation = Some(violation);
         }
-    }
-
-    /// Whether the quiescent phase has begun.
-    pub fn is_calm(&self) -> bool {
-        self.plan.calm_us() <= self.now_us
     }
 
     /// Runs until the end, or until a law is violated.
